@@ -1,0 +1,47 @@
+# make        set up a private environment and run the main job on built-in data
+# make test   run the tests            make check   tests, lint, types, import directions
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+
+.PHONY: all demo test lint check lock clean
+all: demo
+
+# The pinned requirements carry hashes, so nothing else can be installed in their place.
+$(BIN)/fedfb: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("fedfb needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@echo "Setting up a private environment in $(VENV) (once; about a minute) ..." >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/fedfb requirements-dev.txt
+	@echo "Adding the test tools to $(VENV) (once) ..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+demo: $(BIN)/fedfb
+	@$(BIN)/fedfb demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(JOBS) -q
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test
+
+# Renew the pins (needs uv). No address of a package index is written down.
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --extra report -c constraints.in build.in pyproject.toml -o requirements.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --extra report --extra dev -c constraints.in build.in pyproject.toml -o requirements-dev.txt
+
+clean:
+	rm -rf $(VENV) build src/fedfb.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
