@@ -1,0 +1,61 @@
+"""fedfb: one accurate classifier that treats groups alike, from data that may not leave its owners.
+
+>>> import fedfb
+>>> outcome = fedfb.run(fedfb.Experiment(rows=300, test_rows=300, rounds=2, local_epochs=2))
+>>> outcome.report["notion"]
+'demographic_parity'
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedfb.core import ClientData as ClientData
+    from fedfb.core import ClientTask as ClientTask
+    from fedfb.core import Examples as Examples
+    from fedfb.data.federation import Federation as Federation
+    from fedfb.data.loading import load as load
+    from fedfb.data.request import DataRequest as DataRequest
+    from fedfb.errors import ConfigError as ConfigError
+    from fedfb.errors import DataError as DataError
+    from fedfb.errors import DivergenceError as DivergenceError
+    from fedfb.errors import FedFBError as FedFBError
+    from fedfb.experiments.compare import compare as compare
+    from fedfb.experiments.outcome import Outcome as Outcome
+    from fedfb.experiments.outcome import run as run
+    from fedfb.experiments.spec import Experiment as Experiment
+    from fedfb.experiments.store import load_model as load_model
+    from fedfb.experiments.store import save as save
+
+# Imported when first used: a command line that only prints its help must not wait for numpy.
+_HOME = {
+    "ClientData": "core",
+    "ClientTask": "core",
+    "ConfigError": "errors",
+    "DataError": "errors",
+    "DataRequest": "data.request",
+    "DivergenceError": "errors",
+    "Examples": "core",
+    "Experiment": "experiments.spec",
+    "FedFBError": "errors",
+    "Federation": "data.federation",
+    "Outcome": "experiments.outcome",
+    "compare": "experiments.compare",
+    "load": "data.loading",
+    "load_model": "experiments.store",
+    "run": "experiments.outcome",
+    "save": "experiments.store",
+}
+
+__version__ = "0.1.0"
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

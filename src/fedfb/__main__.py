@@ -1,0 +1,5 @@
+"""``python -m fedfb`` is ``fedfb``."""
+
+from fedfb.cli import main
+
+main()

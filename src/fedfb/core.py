@@ -1,0 +1,122 @@
+"""The words everything else is written in. Imports nothing of ours but shapes.
+
+Every array of an algorithm's state has a leading run axis ``r``: the runs of a grid (step sizes,
+learning rates) share the data and the order of the minibatches, so one pass over the rows serves
+them all. A single run is ``r = 1``.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fedfb.shapes import Array, Float, Int
+
+Arrays = dict[str, Array]
+"""All that ever travels between server and clients: arrays with names."""
+
+Key = tuple[int, ...]
+"""Where randomness is drawn: (seed, round, question, client). Indexed, never sequential."""
+
+
+def generator(key: Key) -> np.random.Generator:
+    """Return the random generator of one key; the order in which keys are used does not matter.
+
+    >>> bool(generator((0, 1)).random() == generator((0, 1)).random())
+    True
+    """
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
+
+
+class ClientData(NamedTuple):
+    """One client's rows.
+
+    ``id`` is its identity: randomness and the order of sums follow it, never its position.
+    """
+
+    id: int
+    x: Float[Array, "n d"]
+    y: Int[Array, " n"]
+    group: Int[Array, " n"]
+    groups: int
+
+    @property
+    def cell(self) -> Int[Array, " n"]:
+        """The cell (label, group) of each row as one number, ``y * groups + group``."""
+        cell: Int[Array, " n"] = self.y * self.groups + self.group
+        return cell
+
+
+class Examples(NamedTuple):
+    """Rows to evaluate on.
+
+    ``client`` is the id of the client a row belongs to, -1 where it belongs to none.
+    """
+
+    x: Float[Array, "n d"]
+    y: Int[Array, " n"]
+    group: Int[Array, " n"]
+    client: Int[Array, " n"]
+
+
+class Prediction(NamedTuple):
+    """Scores P(y=1) and decisions.
+
+    A decision is the probability that the row is decided positively: 0 or 1 unless randomised.
+    """
+
+    score: Float[Array, "r n"]
+    decision: Float[Array, "r n"]
+
+
+class ClientTask(NamedTuple):
+    """A question that the server may put to every client.
+
+    ``reduce`` says what the server gets to see: only the ``sum`` of the uploads, or each of them
+    (``gather``, stacked in the order of client ids). ``run`` answers: broadcast, data, memory, key
+    -> upload, memory.
+    """
+
+    name: str
+    reduce: Literal["sum", "gather"]
+    run: Callable[[Arrays, ClientData, Arrays, Key], tuple[Arrays, Arrays]]
+
+
+Ask = Callable[[ClientTask, Arrays], Arrays]
+"""Put a question to all clients and return the sum (or the stack) of their answers."""
+
+
+class Info(NamedTuple):
+    """What one round is worth looking at, beside the state that must be carried on."""
+
+    signal: Float[Array, "r *s"] | None = None
+    lam: Float[Array, "r *l"] | None = None
+
+
+class Algorithm(NamedTuple):
+    """A federated algorithm. It never sees clients, only ``ask``.
+
+    ``setup`` takes the initial parameters, ``round`` one state to the next, ``memory`` gives what a
+    client keeps for itself at the start, ``params`` the global model of a state, ``predict``
+    decides rows from the final state (and, for personal models, the memories by client id).
+    """
+
+    name: str
+    tasks: tuple[ClientTask, ...]
+    state: type[Any]
+    memory: Callable[[Float[Array, "r p"]], Arrays]
+    setup: Callable[[Float[Array, "r p"], Ask], Any]
+    round: Callable[[Any, Ask], tuple[Any, Info]]
+    params: Callable[[Any], Float[Array, "r p"]]
+    predict: Callable[[Any, Mapping[int, Arrays], Examples], Prediction]
+
+
+class LocalSolver(NamedTuple):
+    """How one client trains in one round: E epochs of minibatches from the received parameters."""
+
+    learning_rate: Float[Array, " r"]
+    epochs: int = 30
+    batch: int = 128
+    optimiser: Literal["adam", "sgd"] = "adam"
+    weight_decay: float = 0.0
+    prox: float = 0.0

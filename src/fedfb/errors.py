@@ -1,0 +1,40 @@
+"""What can go wrong for a user, each kind with its own name.
+
+Every message says what is wrong, where, what was expected and what to do. The command line shows
+the message without a traceback and exits with code 2.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class FedFBError(Exception):
+    """Any error that a user can cause and mend."""
+
+
+class ConfigError(FedFBError):
+    """A setting is unknown, out of range or does not fit the others."""
+
+
+class DataError(FedFBError):
+    """A file or table cannot be used as it is."""
+
+
+class DisclosureError(FedFBError):
+    """A method would show the server one client's value where only sums are allowed."""
+
+
+class DivergenceError(FedFBError):
+    """Training produced a value that is not finite."""
+
+
+def unknown_name(kind: str, name: str, valid: Iterable[str]) -> str:
+    """Phrase the message for a name that does not exist, with the nearest one that does.
+
+    >>> unknown_name("notion", "dpp", ["dp", "eo"])
+    "unknown notion 'dpp'; did you mean 'dp'? Valid: dp, eo"
+    """
+    names = sorted(valid)
+    nearest = get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
+    return f"unknown {kind} {name!r}{hint} Valid: {', '.join(names)}"

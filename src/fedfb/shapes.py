@@ -1,0 +1,28 @@
+"""Array types that carry their shape.
+
+``Float[Array, "r p"]`` is a float array of runs by parameters. Where jaxtyping is installed (the
+tests) shapes are checked at every call; elsewhere the annotations cost nothing and jaxtyping need
+not be there.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from numpy import ndarray as Array  # noqa: N812  (a type, named like one)
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool as Bool
+    from jaxtyping import Float as Float
+    from jaxtyping import Int as Int
+    from jaxtyping import Num as Num
+else:
+    try:
+        from jaxtyping import Bool, Float, Int, Num
+    except ImportError:
+
+        class _Unchecked:
+            def __class_getitem__(cls, _: Any) -> Any:
+                return Array
+
+        Bool = Float = Int = Num = _Unchecked
+
+__all__ = ["Array", "Bool", "Float", "Int", "Num"]
