@@ -1,0 +1,70 @@
+"""Rows become clients: reading, encoding and dealing data. Names are imported when first used.
+
+``DataRequest`` and ``BUILT_IN`` need no numpy, so a command line can parse its options at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedfb.data.encode import Encoder as Encoder
+    from fedfb.data.encode import RawRows as RawRows
+    from fedfb.data.encode import encode_file as encode_file
+    from fedfb.data.encode import fit_encoder as fit_encoder
+    from fedfb.data.federation import Federation as Federation
+    from fedfb.data.federation import astype as astype
+    from fedfb.data.federation import federate as federate
+    from fedfb.data.federation import hold_out as hold_out
+    from fedfb.data.federation import pooled as pooled
+    from fedfb.data.fetch import path_of as path_of
+    from fedfb.data.groups import Groups as Groups
+    from fedfb.data.groups import groups_in as groups_in
+    from fedfb.data.loading import load as load
+    from fedfb.data.own import load_own as load_own
+    from fedfb.data.partition import by_shares as by_shares
+    from fedfb.data.partition import parse_partition as parse_partition
+    from fedfb.data.read import read_csv as read_csv
+    from fedfb.data.read import read_csvs as read_csvs
+    from fedfb.data.request import BUILT_IN as BUILT_IN
+    from fedfb.data.request import DataRequest as DataRequest
+    from fedfb.data.request import check_request as check_request
+    from fedfb.data.table import Table as Table
+    from fedfb.data.table import concat as concat
+
+_HOME = {
+    "BUILT_IN": "request",
+    "DataRequest": "request",
+    "Encoder": "encode",
+    "Federation": "federation",
+    "Groups": "groups",
+    "RawRows": "encode",
+    "Table": "table",
+    "astype": "federation",
+    "by_shares": "partition",
+    "check_request": "request",
+    "concat": "table",
+    "encode_file": "encode",
+    "federate": "federation",
+    "fit_encoder": "encode",
+    "groups_in": "groups",
+    "hold_out": "federation",
+    "load": "loading",
+    "load_own": "own",
+    "parse_partition": "partition",
+    "path_of": "fetch",
+    "pooled": "federation",
+    "read_csv": "read",
+    "read_csvs": "read",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)

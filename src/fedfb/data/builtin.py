@@ -1,0 +1,68 @@
+"""What built-in data sets have in common: a table, its split, and the paper's way to deal rows."""
+
+from dataclasses import dataclass
+
+from fedfb.data.derive import Derived
+from fedfb.data.federation import Federation, federate
+from fedfb.data.groups import groups_in
+from fedfb.data.partition import Clients, assign, deal_by_shares, parse_partition
+from fedfb.data.table import Table
+from fedfb.shapes import Array, Float, Int
+
+
+@dataclass(frozen=True)
+class PaperClients:
+    """The paper's clients: client ``i`` receives ``shares[v, i]`` of the rows with value ``v``."""
+
+    names: tuple[str, ...]
+    values: Int[Array, " n"]
+    shares: Float[Array, "v i"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A built-in data set, read and split into row numbers, not yet dealt to clients."""
+
+    name: str
+    table: Table
+    train: Int[Array, " t"]
+    test: Int[Array, " e"]
+    label: str
+    positive: str
+    sensitive: tuple[str, ...]
+    features: tuple[str, ...]
+    paper: PaperClients
+    derived: tuple[Derived, ...] = ()
+    group_order: tuple[str, ...] = ()
+
+
+def deal(
+    source: Source, partition: str, split_seed: int, sensitive_at_prediction: bool
+) -> Federation:
+    """Deal a built-in data set to clients; test rows get clients by the same rule."""
+    client, names = _clients(source, partition, split_seed)
+    return federate(
+        source.name,
+        source.table,
+        label=source.label,
+        positive=source.positive,
+        sensitive=source.sensitive,
+        features=source.features,
+        train=source.train,
+        test=source.test,
+        client=client,
+        client_names=names,
+        sensitive_at_prediction=sensitive_at_prediction,
+        derived=source.derived,
+        group_order=source.group_order,
+    )
+
+
+def _clients(source: Source, partition: str, split_seed: int) -> Clients:
+    parsed, key = parse_partition(partition), (split_seed, 13)
+    if parsed.kind == "paper":
+        paper = source.paper
+        dealt = deal_by_shares(paper.values, paper.shares, source.train, key)
+        return Clients(dealt.client, paper.names)
+    groups = groups_in(source.table.take(source.train), source.sensitive, source.group_order)
+    return assign(parsed, source.table, groups, source.train, key)

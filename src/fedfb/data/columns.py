@@ -1,0 +1,95 @@
+"""How one feature column becomes numbers: a number is standardised, a category is one-hot."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfb.data.table import Table
+from fedfb.errors import DataError
+from fedfb.shapes import Array, Float
+
+MISSING_CATEGORY = "missing"
+"""What an empty cell is called among the categories of a column."""
+
+MAX_CATEGORIES = 2000
+"""More categories than this are taken for an identifier or free text, and refused."""
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A numeric column as (x - mean) / sd of the training rows.
+
+    A missing value becomes the mean; when training rows had any, a second column says where.
+    """
+
+    name: str
+    mean: float
+    sd: float
+    indicator: bool
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the columns that :meth:`encode` gives."""
+        return (self.name, f"{self.name} is missing") if self.indicator else (self.name,)
+
+    def encode(self, table: Table) -> Float[Array, "n k"]:
+        """Return one standardised column and, where training rows had gaps, the 0/1 indicator."""
+        values = table.numbers(self.name)
+        missing = np.isnan(values)
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # what overflows is not finite, and refused by name later
+            scaled = np.where(missing, 0.0, (values - self.mean) / self.sd)
+        return np.stack([scaled, missing.astype(float)] if self.indicator else [scaled], axis=1)
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """A text column, one-hot over the training rows' categories; unseen ones are all zeros."""
+
+    name: str
+    categories: tuple[str, ...]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the columns that :meth:`encode` gives."""
+        return tuple(f"{self.name}={category}" for category in self.categories)
+
+    def encode(self, table: Table) -> Float[Array, "n k"]:
+        """Return one 0/1 column per category."""
+        index = {category: number for number, category in enumerate(self.categories)}
+        cells = table.text(self.name).tolist()
+        numbers = np.array([index.get(cell or MISSING_CATEGORY, -1) for cell in cells], int)
+        onehot = np.zeros((len(cells), len(self.categories)))
+        rows = np.flatnonzero(numbers >= 0)
+        onehot[rows, numbers[rows]] = 1.0
+        return onehot
+
+
+Column = NumberColumn | CategoryColumn
+
+
+def fit_column(table: Table, name: str) -> Column:
+    """Learn how to encode one column from training rows."""
+    if table.column(name).dtype.kind == "f":
+        return _fit_numbers(name, table.numbers(name))
+    categories = sorted({cell or MISSING_CATEGORY for cell in table.text(name)})
+    if len(categories) > MAX_CATEGORIES:
+        raise DataError(
+            f"{table.source}: column {name!r} has {len(categories)} different values in "
+            f"{len(table)} training rows, at most {MAX_CATEGORIES} can be categories. If it is an "
+            "identifier or free text, remove the column; else merge its values."
+        )
+    return CategoryColumn(name, tuple(categories))
+
+
+def _fit_numbers(name: str, values: Float[Array, " n"]) -> NumberColumn:
+    missing = np.isnan(values)
+    present = values[~missing]
+    if not len(present) or present.min() == present.max():
+        # The mean of equal numbers is not exact, so a constant column would get a tiny sd.
+        mean, sd = (float(present[0]) if len(present) else 0.0), 1.0
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, sd = float(present.mean()), float(present.std())
+    return NumberColumn(name, mean, sd, bool(missing.any()))

@@ -1,0 +1,76 @@
+"""Columns made from others by a declared rule, so that raw rows can be prepared again later."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fedfb.data.table import Table
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Name the range a number falls in: ``names[i]`` for values up to ``edges[i]``, the last above.
+
+    >>> age = Table({"age": np.array([32.0, 33.0, np.nan])})
+    >>> Bins("age", "age group", (32.0,), ("young", "old")).apply(age).text("age group").tolist()
+    ['young', 'old', '']
+    """
+
+    source: str
+    target: str
+    edges: tuple[float, ...]
+    names: tuple[str, ...]
+
+    def apply(self, table: Table) -> Table:
+        """Return the table with the column ``target``; a missing number stays missing."""
+        numbers = table.numbers(self.source)
+        values = np.array(self.names, object)[np.searchsorted(self.edges, numbers, side="left")]
+        return table.with_column(self.target, np.where(np.isnan(numbers), "", values))
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Keep the named values of a text column and call every other one ``other``.
+
+    >>> colour = Table({"colour": np.array(["red", "blue", ""], object)})
+    >>> Keep("colour", "colour", ("red",), "Other").apply(colour).text("colour").tolist()
+    ['red', 'Other', '']
+    """
+
+    source: str
+    target: str
+    values: tuple[str, ...]
+    other: str
+
+    def apply(self, table: Table) -> Table:
+        """Return the table with the column ``target``; a missing value stays missing."""
+        known = {"", *self.values}
+        cells = [cell if cell in known else self.other for cell in table.text(self.source)]
+        return table.with_column(self.target, np.array(cells, object))
+
+
+Derived = Bins | Keep
+"""One rule; more kinds can be added here and to the table below."""
+
+_KINDS: dict[str, type[Bins] | type[Keep]] = {"bins": Bins, "keep": Keep}
+
+
+def derive(table: Table, rules: Sequence[Derived]) -> Table:
+    """Apply rules in order."""
+    for rule in rules:
+        table = rule.apply(table)
+    return table
+
+
+def rule_to_dict(rule: Derived) -> dict[str, Any]:
+    """Return a rule as plain values, with its kind."""
+    return {"kind": next(k for k, t in _KINDS.items() if t is type(rule)), **asdict(rule)}
+
+
+def rule_from_dict(values: Mapping[str, Any]) -> Derived:
+    """Rebuild a rule from :func:`rule_to_dict`, also after a round trip through JSON."""
+    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k != "kind"}
+    kind: Callable[..., Derived] = _KINDS[values["kind"]]
+    return kind(**fields)

@@ -1,0 +1,121 @@
+"""From raw rows to the numbers a model reads, learnt on training rows and kept as plain JSON."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
+from fedfb.data.derive import Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.groups import Groups
+from fedfb.data.read import read_cells
+from fedfb.data.table import Table
+from fedfb.errors import DataError
+from fedfb.shapes import Array, Float, Int
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """All that is needed to rebuild ``x`` and the group of raw rows.
+
+    ``columns`` say how each feature becomes numbers, ``groups`` who belongs to which group, and
+    ``derived`` which columns are made from others first. With ``sensitive_at_prediction`` the
+    model also reads the group, one 0/1 column each.
+    """
+
+    columns: tuple[Column, ...]
+    groups: Groups
+    label: str
+    positive: str
+    sensitive_at_prediction: bool
+    derived: tuple[Derived, ...] = ()
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the columns of ``x``."""
+        names = tuple(name for column in self.columns for name in column.feature_names)
+        if not self.sensitive_at_prediction:
+            return names
+        return names + tuple(f"group={name}" for name in self.groups.names)
+
+    def encode(self, table: Table, group: Int[Array, " n"] | None = None) -> Float[Array, "n d"]:
+        """Return ``x`` of the table's rows; ``group`` is needed when the model reads it."""
+        parts = [column.encode(table) for column in self.columns]
+        if self.sensitive_at_prediction:
+            group = self.groups.group_of(table) if group is None else group
+            parts.append(np.eye(len(self.groups.names))[group])
+        return np.concatenate(parts, axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the encoder as plain values that JSON can hold."""
+        return {
+            "columns": [asdict(column) for column in self.columns],
+            "groups": asdict(self.groups),
+            "label": self.label,
+            "positive": self.positive,
+            "sensitive_at_prediction": self.sensitive_at_prediction,
+            "derived": [rule_to_dict(rule) for rule in self.derived],
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Encoder":
+        """Rebuild an encoder from :meth:`to_dict`, also after a round trip through JSON."""
+        try:
+            return cls(
+                columns=tuple(_column(column) for column in values["columns"]),
+                groups=Groups(**{key: tuple(names) for key, names in values["groups"].items()}),
+                label=values["label"],
+                positive=values["positive"],
+                sensitive_at_prediction=values["sensitive_at_prediction"],
+                derived=tuple(rule_from_dict(rule) for rule in values["derived"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DataError(
+                f"this is not an encoder as fedfb writes it ({error!r}). Train again, or use the "
+                "file as it was written."
+            ) from None
+
+
+class RawRows(NamedTuple):
+    """Encoded rows of a file; ``group`` is None where it does not have the sensitive columns."""
+
+    x: Float[Array, "n d"]
+    group: Int[Array, " n"] | None
+
+
+def fit_encoder(
+    table: Table,
+    *,
+    features: tuple[str, ...],
+    groups: Groups,
+    label: str,
+    positive: str,
+    sensitive_at_prediction: bool,
+    derived: tuple[Derived, ...] = (),
+) -> Encoder:
+    """Learn means, categories and groups from a table that holds training rows only."""
+    columns = tuple(fit_column(table, name) for name in features)
+    return Encoder(columns, groups, label, positive, sensitive_at_prediction, derived)
+
+
+def encode_file(encoder: Encoder, path: str | Path, separator: str | None = None) -> RawRows:
+    """Encode a file of raw rows as in training; it needs no label, other columns are ignored."""
+    cells = read_cells(path, separator)
+    # Text throughout: which columns are numbers was decided in training, not by these few rows.
+    columns = {name: np.array(column, object) for name, column in cells.columns.items()}
+    table = Table(columns, cells.source)
+    needed = {rule.target: rule.source for rule in encoder.derived}
+    sensitive = {needed.get(name, name) for name in encoder.groups.columns}
+    if not encoder.sensitive_at_prediction and not sensitive <= set(columns):
+        return RawRows(encoder.encode(table), None)
+    table = derive(table, encoder.derived)
+    group = encoder.groups.group_of(table)
+    return RawRows(encoder.encode(table, group), group)
+
+
+def _column(values: Mapping[str, Any]) -> Column:
+    if "categories" in values:
+        return CategoryColumn(values["name"], tuple(values["categories"]))
+    return NumberColumn(**values)

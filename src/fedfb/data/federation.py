@@ -1,0 +1,144 @@
+"""A federation: clients with their rows, the test rows, and how both were made from a table."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fedfb.core import ClientData, Examples, generator
+from fedfb.data.check import (
+    labels,
+    missing_notes,
+    refuse_empty_clients,
+    refuse_infinite,
+    refuse_one_class,
+)
+from fedfb.data.derive import Derived
+from fedfb.data.encode import Encoder, fit_encoder
+from fedfb.data.groups import groups_in
+from fedfb.data.table import Table
+from fedfb.errors import ConfigError
+from fedfb.shapes import Array, Int
+
+ONE_GROUP = "only one group: group fairness is void, every fair method returns plain FedAvg"
+
+
+@dataclass(frozen=True)
+class Federation:
+    """All that training and evaluation read. Client ids are 0..I-1, the order of ``client_names``.
+
+    ``notes`` tell, one plain sentence each, which declared behaviours applied to these data.
+    """
+
+    name: str
+    clients: tuple[ClientData, ...]
+    test: Examples
+    group_names: tuple[str, ...]
+    client_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    encoder: Encoder
+    notes: tuple[str, ...] = ()
+
+
+def federate(
+    name: str,
+    table: Table,
+    *,
+    label: str,
+    positive: str,
+    sensitive: tuple[str, ...],
+    features: tuple[str, ...],
+    train: Int[Array, " t"],
+    test: Int[Array, " e"],
+    client: Int[Array, " n"],
+    client_names: tuple[str, ...],
+    sensitive_at_prediction: bool,
+    derived: tuple[Derived, ...] = (),
+    group_order: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Federation:
+    """Encode a table (the encoder learns from training rows only) and give every client its rows.
+
+    ``train`` and ``test`` are row numbers; ``client`` is the client of every row, -1 for none.
+    """
+    training = table.take(train)
+    y = labels(table, label, positive)
+    refuse_one_class(y[train], table, label, positive)
+    refuse_empty_clients(client[train], client_names)
+    groups = groups_in(training, sensitive, group_order)
+    group = groups.group_of(table)
+    encoder = fit_encoder(
+        training,
+        features=features,
+        groups=groups,
+        label=label,
+        positive=positive,
+        sensitive_at_prediction=sensitive_at_prediction,
+        derived=derived,
+    )
+    x = encoder.encode(table, group)
+    refuse_infinite(x, encoder.feature_names, table)
+    one_group = (ONE_GROUP,) if len(groups.names) == 1 else ()
+    rows = [train[client[train] == number] for number in range(len(client_names))]
+    clients = [
+        ClientData(number, x[own], y[own], group[own], len(groups.names))
+        for number, own in enumerate(rows)
+    ]
+    return Federation(
+        name=name,
+        clients=tuple(clients),
+        test=Examples(x[test], y[test], group[test], client[test].astype(np.int64)),
+        group_names=groups.names,
+        client_names=client_names,
+        feature_names=encoder.feature_names,
+        encoder=encoder,
+        notes=(*notes, *one_group, *missing_notes(encoder.columns, table.take(test))),
+    )
+
+
+def pooled(federation: Federation) -> Federation:
+    """Put all clients' rows into one client, in the order of ids: centralised training."""
+    clients = federation.clients
+    everyone = ClientData(
+        0,
+        np.concatenate([client.x for client in clients]),
+        np.concatenate([client.y for client in clients]),
+        np.concatenate([client.group for client in clients]),
+        clients[0].groups,
+    )
+    test = federation.test._replace(client=np.minimum(federation.test.client, 0))
+    return replace(federation, clients=(everyone,), test=test, client_names=("pooled",))
+
+
+def hold_out(federation: Federation, fraction: float, seed: int) -> tuple[Federation, Examples]:
+    """Set a fraction of every client's rows aside for validation; at least one stays.
+
+    Which rows depends on the seed and the client's id only, never on the other clients.
+    """
+    if not 0 <= fraction < 1:
+        raise ConfigError(
+            f"the held-out fraction is {fraction}, expected at least 0 and below 1. "
+            "0.1 sets a tenth of every client's rows aside."
+        )
+    kept, held = [], []
+    for client in federation.clients:
+        order = generator((seed, 10, client.id)).permutation(len(client.y))
+        count = min(round(fraction * len(order)), len(order) - 1)
+        aside = np.sort(order[:count])
+        held.append(
+            Examples(client.x[aside], client.y[aside], client.group[aside], aside * 0 + client.id)
+        )
+        kept.append(_rows(client, np.sort(order[count:])))
+    validation = Examples(*(np.concatenate(parts) for parts in zip(*held, strict=True)))
+    return replace(federation, clients=tuple(kept)), validation
+
+
+def astype(federation: Federation, dtype: DTypeLike) -> Federation:
+    """Return the federation with ``x`` of clients and test rows in another precision."""
+    clients = tuple(c._replace(x=c.x.astype(dtype, copy=False)) for c in federation.clients)
+    test = federation.test._replace(x=federation.test.x.astype(dtype, copy=False))
+    return replace(federation, clients=clients, test=test)
+
+
+def _rows(client: ClientData, rows: Int[Array, " m"]) -> ClientData:
+    return client._replace(x=client.x[rows], y=client.y[rows], group=client.group[rows])

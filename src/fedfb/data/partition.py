@@ -1,0 +1,158 @@
+"""Which client holds which row: by shares of a value, by a column, or one client per group."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fedfb.core import Key, generator
+from fedfb.data.groups import Groups
+from fedfb.data.table import Table
+from fedfb.errors import ConfigError, DataError, unknown_name
+from fedfb.shapes import Array, Float, Int
+
+_FORMS = ("paper", "group", "column:NAME", "shares:0.5,0.5/0.2,0.8")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How rows are dealt to clients, as read from the command line.
+
+    ``shares`` has one row per group: the share of that group's rows each client receives.
+    """
+
+    kind: Literal["paper", "group", "column", "shares"] = "paper"
+    column: str = ""
+    shares: tuple[tuple[float, ...], ...] = ()
+
+
+class Clients(NamedTuple):
+    """The client number of each row (-1: none) and the clients' names."""
+
+    client: Int[Array, " n"]
+    names: tuple[str, ...]
+
+
+def parse_partition(text: str) -> Partition:
+    """Read a partition from its text form.
+
+    >>> parse_partition("column:region").column
+    'region'
+    >>> parse_partition("shares:0.5,0.5/0.2,0.8").shares
+    ((0.5, 0.5), (0.2, 0.8))
+    """
+    kind, _, detail = text.partition(":")
+    if text in ("paper", "group"):
+        return Partition("paper" if text == "paper" else "group")
+    if kind == "column" and detail:
+        return Partition("column", column=detail)
+    if kind == "shares" and detail:
+        return Partition("shares", shares=_parse_shares(detail))
+    raise ConfigError(unknown_name("partition", text, _FORMS))
+
+
+def by_shares(
+    values: Int[Array, " n"], shares: Float[Array, "v i"], rng: np.random.Generator
+) -> Int[Array, " n"]:
+    """Deal the rows of every value ``v`` at random, ``shares[v, i]`` of them to client ``i``.
+
+    Cuts fall at the rounded cumulative shares, so no client is off by more than one row per value.
+
+    >>> values, shares = np.array([0, 0, 1, 1]), np.array([[1.0, 0.0], [0.5, 0.5]])
+    >>> np.bincount(by_shares(values, shares, np.random.default_rng(0))).tolist()
+    [3, 1]
+    """
+    client = np.full(len(values), -1)
+    for value, row in enumerate(shares):
+        rows = rng.permutation(np.flatnonzero(values == value))
+        cuts = np.round(np.cumsum(row)[:-1] * len(rows)).astype(int)
+        for number, part in enumerate(np.split(rows, cuts)):
+            client[part] = number
+    return client
+
+
+def by_column(values: Array) -> Clients:
+    """Make one client of every text value, sorted by name; rows with '' belong to none.
+
+    >>> by_column(np.array(["b", "a", ""], object))
+    Clients(client=array([ 1,  0, -1]), names=('a', 'b'))
+    """
+    names = tuple(sorted(set(values.tolist()) - {""}))
+    return Clients(_numbers_of(values, names), names)
+
+
+def by_group(group: Int[Array, " n"], names: tuple[str, ...]) -> Clients:
+    """Make one client of every group."""
+    return Clients(group, names)
+
+
+def assign(
+    partition: Partition, table: Table, groups: Groups, train: Int[Array, " t"], key: Key
+) -> Clients:
+    """Deal all rows of a table by 'group', 'column' or 'shares', to clients of the training rows.
+
+    Training rows and all others are dealt apart, so that shares hold within both.
+    """
+    if partition.kind == "group":
+        return by_group(groups.group_of(table), groups.names)
+    if partition.kind == "column":
+        values = table.text(partition.column)
+        _refuse_missing(table, partition.column, train)
+        names = by_column(values[train]).names
+        return Clients(_numbers_of(values, names), names)
+    shares = np.array(partition.shares)
+    if len(shares) != len(groups.names):
+        raise ConfigError(
+            f"the partition gives shares for {len(shares)} groups, but the data have "
+            f"{len(groups.names)}: {', '.join(groups.names)}. Write one list per group, in this "
+            "order, with '/' between them."
+        )
+    return deal_by_shares(groups.group_of(table), shares, train, key)
+
+
+def deal_by_shares(
+    values: Int[Array, " n"], shares: Float[Array, "v i"], train: Int[Array, " t"], key: Key
+) -> Clients:
+    """Deal training rows and all others apart, both by the same shares."""
+    client = np.full(len(values), -1)
+    others = np.setdiff1d(np.arange(len(values)), train)
+    for part, rows in enumerate((train, others)):
+        client[rows] = by_shares(values[rows], shares, generator((*key, part)))
+    return Clients(client, tuple(f"client {number}" for number in range(shares.shape[1])))
+
+
+def _refuse_missing(table: Table, column: str, rows: Int[Array, " t"]) -> None:
+    """Refuse training rows that do not say which client they belong to."""
+    missing = int((table.text(column)[rows] == "").sum())
+    if missing:
+        raise DataError(
+            f"{table.source}: column {column!r} decides the client and is missing in {missing} "
+            "rows. Fill it in or remove these rows."
+        )
+
+
+def _numbers_of(values: Array, names: Sequence[str]) -> Int[Array, " n"]:
+    index = {name: number for number, name in enumerate(names)}
+    return np.array([index.get(value, -1) for value in values.tolist()], int)
+
+
+def _parse_shares(text: str) -> tuple[tuple[float, ...], ...]:
+    try:
+        shares = tuple(tuple(float(s) for s in row.split(",")) for row in text.split("/"))
+    except ValueError:
+        raise ConfigError(
+            f"shares {text!r}: every share is a number. Write one list per group, e.g. {_FORMS[3]}."
+        ) from None
+    for number, row in enumerate(shares):
+        if len(row) != len(shares[0]):
+            raise ConfigError(
+                f"shares {text!r}: group {number} has {len(row)} shares and group 0 has "
+                f"{len(shares[0])}. Every group needs one share per client."
+            )
+        if min(row) < 0 or not abs(sum(row) - 1) <= 1e-6:
+            raise ConfigError(
+                f"shares {text!r}: those of group {number} are {list(row)} and sum to "
+                f"{sum(row):g}. Shares are not negative and sum to 1 within each group."
+            )
+    return shares

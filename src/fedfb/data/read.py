@@ -1,0 +1,184 @@
+"""Reading CSV files: bytes become a table; what cannot be read is told with file and line."""
+
+import csv
+import io
+from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.data.table import Table, check_same_columns, parse_number
+from fedfb.errors import DataError, unknown_name
+from fedfb.shapes import Array
+
+MISSING = frozenset({"", "?", "NA", "NaN", "nan"})
+"""Cells that count as missing."""
+
+_SEPARATORS = (",", ";", "\t")
+
+
+class Cells(NamedTuple):
+    """A file as text: columns of cells ('' = missing) and the line each row ends on."""
+
+    source: str
+    columns: dict[str, list[str]]
+    lines: list[int]
+
+
+def read_csv(path: str | Path, separator: str | None = None) -> Table:
+    """Read one CSV file; a column is numeric when every cell that is not missing is a number."""
+    return read_csvs([path], separator)[0]
+
+
+def read_csvs(
+    paths: Sequence[str | Path], separator: str | None = None, text: Collection[str] = ()
+) -> tuple[Table, ...]:
+    """Read files with the same columns, one table each; types are inferred over all together.
+
+    Columns named in ``text`` stay as they are written, whatever they hold.
+    """
+    return typed([read_cells(path, separator) for path in paths], text)
+
+
+def read_cells(
+    path: str | Path,
+    separator: str | None = None,
+    *,
+    header: Sequence[str] | None = None,
+    skip: int = 0,
+    only: Sequence[str] | None = None,
+) -> Cells:
+    """Read a file as text.
+
+    ``header`` names the columns of a file without a header line, ``skip`` lines come before the
+    first, and of ``only`` the first column of each name is kept (all others are never stored).
+    """
+    source = str(path)
+    lines = io.StringIO(_decode(Path(path)), newline="")
+    for _ in range(skip):
+        lines.readline()
+    start, first = lines.tell(), lines.readline()
+    while not first.strip():
+        skip, start, first = skip + 1, lines.tell(), lines.readline()
+    separator = separator or _sniff(first)
+    lines.seek(start)
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    try:
+        names = list(header) if header else [name.strip() for name in next(reader, [])]
+        kept = _kept_columns(source, names, only)
+        numbered = ((skip + reader.line_num, row) for row in reader if row)
+        rows, ends = _rows(source, numbered, len(names), kept)
+    except csv.Error as error:
+        line = skip + reader.line_num
+        raise DataError(f"{source}, line {line}: {error}. Mend the quotes there.") from None
+    if not rows:
+        raise DataError(f"{source} has a header but no rows. Expected one row per example.")
+    columns = zip([names[i] for i in kept], zip(*rows, strict=True), strict=True)
+    return Cells(source, {name: _clean(column) for name, column in columns}, ends)
+
+
+def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ...]:
+    """Decide for every column, over all files together, if it is numeric, and make the tables."""
+    check_same_columns([(file.source, list(file.columns)) for file in files])
+    columns: list[dict[str, Array]] = [{} for _ in files]
+    for name in files[0].columns:
+        parts = None if name in text else _as_numbers(name, files)
+        if parts is None:
+            parts = [np.array(file.columns[name], object) for file in files]
+        for column, part in zip(columns, parts, strict=True):
+            column[name] = part
+    return tuple(Table(c, file.source) for c, file in zip(columns, files, strict=True))
+
+
+def _decode(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(
+            f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
+        ) from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}. Expected a CSV file.") from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise DataError(f"{path}, line {line}: not UTF-8. Save the file as UTF-8.") from None
+    if not text.strip():
+        raise DataError(f"{path} is empty. Expected a header line and one row per example.")
+    return text
+
+
+def _sniff(line: str) -> str:
+    return max(_SEPARATORS, key=lambda s: len(next(csv.reader([line], delimiter=s), [])))
+
+
+def _kept_columns(source: str, names: Sequence[str], only: Sequence[str] | None) -> list[int]:
+    if only is not None:
+        for name in only:
+            if name not in names:
+                raise DataError(f"{source}: {unknown_name('column', name, set(names))}")
+        return [names.index(name) for name in only]
+    for position, name in enumerate(names):
+        if not name:
+            raise DataError(
+                f"{source}: column {position + 1} has no name. Name it in the header or remove it."
+            )
+        if names.index(name) != position:
+            raise DataError(
+                f"{source}: column name {name!r} stands twice in the header (columns "
+                f"{names.index(name) + 1} and {position + 1}). Rename or remove one of them."
+            )
+    return list(range(len(names)))
+
+
+def _rows(
+    source: str, numbered: Iterable[tuple[int, list[str]]], width: int, kept: Sequence[int]
+) -> tuple[list[tuple[str, ...]], list[int]]:
+    pick = itemgetter(*kept) if len(kept) > 1 else lambda row: (row[kept[0]],)
+    rows, ends = [], []
+    for line, row in numbered:
+        if len(row) != width:
+            raise DataError(
+                f"{source}, line {line}: {len(row)} cells, expected {width} as in the header. Mend "
+                "the line (a separator inside a cell needs quotes) or name the separator."
+            )
+        rows.append(pick(row))
+        ends.append(line)
+    return rows, ends
+
+
+def _clean(cells: Iterable[str]) -> list[str]:
+    return ["" if cell in MISSING else cell for cell in map(str.strip, cells)]
+
+
+def _as_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
+    """Return one float array per file, or None when some cell is no number or none is."""
+    parts, any_number = [], False
+    for file in files:
+        numbers = []
+        for cell in file.columns[name]:
+            number = parse_number(cell) if cell else np.nan
+            if number is None:
+                return None
+            numbers.append(number)
+        any_number = any_number or any(file.columns[name])
+        parts.append(np.array(numbers, float))
+    if not any_number:
+        return None
+    for file, part in zip(files, parts, strict=True):
+        _refuse_infinite(name, file, part)
+    return parts
+
+
+def _refuse_infinite(name: str, file: Cells, numbers: Array) -> None:
+    infinite = np.flatnonzero(np.isinf(numbers))
+    if len(infinite):
+        row = int(infinite[0])
+        raise DataError(
+            f"{file.source}, line {file.lines[row]}, column {name!r}: "
+            f"{file.columns[name][row]!r} is not finite. Write a number, or leave the cell empty "
+            "if the value is missing."
+        )

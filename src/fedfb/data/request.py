@@ -1,0 +1,75 @@
+"""Which data a run asks for. Imports no numpy, so that the command line starts fast."""
+
+import glob
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from fedfb.errors import ConfigError, unknown_name
+
+BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank")
+"""Data sets that are known by name."""
+
+_OWN_ONLY = ("label", "positive", "sensitive", "client_column", "test")
+_SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity", "rows", "test_rows")
+
+
+@dataclass(frozen=True)
+class DataRequest:
+    """A data set by name, or one's own files by path or pattern, and how to read them.
+
+    ``label``, ``positive``, ``sensitive``, ``client_column`` and ``test`` describe one's own files;
+    ``clients``, ``groups``, ``heterogeneity``, ``rows`` and ``test_rows`` the synthetic data. The
+    partition 'paper' means, for one's own files: as the files or the client column say.
+    """
+
+    data: str
+    label: str | None = None
+    positive: str | None = None
+    sensitive: tuple[str, ...] = ()
+    client_column: str | None = None
+    test: str | None = None
+    partition: str = "paper"
+    clients: int | None = None
+    groups: int = 2
+    heterogeneity: str = "medium"
+    rows: int | None = None
+    test_rows: int | None = None
+    sensitive_at_prediction: bool = True
+
+
+def check_request(request: DataRequest) -> None:
+    """Refuse a request that names no data, misses an option or gives one that does not apply."""
+    own = request.data not in BUILT_IN
+    if own and not _is_path(request.data):
+        raise ConfigError(
+            f"{unknown_name('data set', request.data, BUILT_IN)}. One's own files are given by "
+            "their path, e.g. 'rows.csv' or 'silos/*.csv'."
+        )
+    _refuse_given(request, () if own else _OWN_ONLY, "one's own files")
+    if request.data != "synthetic":
+        _refuse_given(request, _SYNTHETIC_ONLY, "the synthetic data")
+    for name in ("label", "positive", "sensitive") if own else ():
+        if not getattr(request, name):
+            raise ConfigError(
+                f"one's own files need {name} (--{name}): label names the column to predict, "
+                "positive its favourable value, sensitive the columns that form the groups."
+            )
+    for name in ("rows", "test_rows"):
+        number = getattr(request, name)
+        if number is not None and number < 1:
+            raise ConfigError(f"{name} is {number}, expected at least 1.")
+
+
+def _is_path(data: str) -> bool:
+    looks_like_one = any(mark in data for mark in ("/", "*", ".csv"))
+    return looks_like_one or Path(data).exists() or bool(glob.glob(data))
+
+
+def _refuse_given(request: DataRequest, names: tuple[str, ...], belongs_to: str) -> None:
+    defaults = {field.name: field.default for field in fields(DataRequest)}
+    for name in names:
+        if getattr(request, name) != defaults[name]:
+            raise ConfigError(
+                f"{name} (--{name.replace('_', '-')}) does not apply to {request.data!r}: it "
+                f"belongs to {belongs_to}. Leave it out."
+            )

@@ -1,0 +1,38 @@
+import os
+
+# Workers side by side, each with threads of its own for tiny matrices, would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+# Before anything of fedfb is imported: the shapes in its annotations are checked at every call.
+# Left out are the modules made of closures, which would be checked anew each time they are built
+# (nine tenths of the tests' time); what they call is checked.
+install_import_hook(
+    [
+        "fedfb.core",
+        "fedfb.data",
+        "fedfb.notions",
+        "fedfb.models",
+        "fedfb.engine.losses",
+        "fedfb.engine.packed",
+        "fedfb.engine.reference",
+        "fedfb.algorithms.quantise",
+        "fedfb.experiments",
+        "fedfb.report",
+    ],
+    "beartype.beartype",
+)
+
+settings.register_profile(
+    "fedfb", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("fedfb")
+
+
+def pytest_terminal_summary(terminalreporter):
+    if not os.environ.get("FEDFB_DATA"):
+        terminalreporter.write_line(
+            "FEDFB_DATA is not set: the tests on Adult, COMPAS and Bank were skipped."
+        )

@@ -1,0 +1,65 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedfb.data import Federation, Table, federate
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write a file of text or bytes into a fresh folder and return its path."""
+
+    def write_file(content: str | bytes, name: str = "rows.csv") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write_file
+
+
+@pytest.fixture
+def published() -> None:
+    """Skip a test of the published files where they are not at hand."""
+    if not os.environ.get("FEDFB_DATA"):
+        pytest.skip("FEDFB_DATA does not name a folder with the published files")
+
+
+@pytest.fixture
+def small_table() -> Table:
+    """Ten rows: a number with a gap, a category with a gap, a group, a label."""
+    return Table(
+        {
+            "age": np.array([20.0, 30, 40, np.nan, 50, 60, 25, 35, 45, 55]),
+            "job": np.array(["a", "b", "", "a", "b", "a", "b", "a", "c", "a"], object),
+            "sex": np.array(["F", "M"] * 5, object),
+            "y": np.array(["yes", "no", "no", "yes", "yes"] * 2, object),
+        },
+        "small.csv",
+    )
+
+
+@pytest.fixture
+def make_federation(small_table: Table) -> Callable[..., Federation]:
+    """Federate the small table: eight training rows, two clients; any argument can be changed."""
+
+    def make(**changes: object) -> Federation:
+        arguments: dict[str, object] = {
+            "table": small_table,
+            "label": "y",
+            "positive": "yes",
+            "sensitive": ("sex",),
+            "features": ("age", "job"),
+            "train": np.arange(8),
+            "test": np.arange(8, 10),
+            "client": np.array([0, 1, 1, 0, 1, 0, 1, 1, 0, -1]),
+            "client_names": ("north", "south"),
+            "sensitive_at_prediction": True,
+            **changes,
+        }
+        return federate("small", **arguments)
+
+    return make
