@@ -1,0 +1,127 @@
+"""Client parity: the same mean loss on every client.
+
+Paper, Appendix, "FedFB w.r.t. Client Parity".
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedfb.notions import shared_mass
+from fedfb.notions.base import ratio
+from fedfb.shapes import Array, Float, Int, Num
+
+
+@dataclass(frozen=True)
+class ClientParity:
+    r"""Ask for the same mean loss on every client.
+
+    .. math:: \mu^{(i)} = L^{(i)} - L^{(0)},\qquad \omega^{(i)}=\frac{n\lambda^{(i)}}{n^{(i)}},
+              \qquad \sum_i\lambda^{(i)}=1
+
+    The counts are the clients' sizes :math:`n^{(i)}`. Lambda is individual, so the server sees
+    every client's loss.
+
+    Departs from the paper: lambda weighs the average and not the loss as well (E13), and is
+    projected (E15).
+    """
+
+    symmetric: bool = False
+    name: str = "client_parity"
+    reach: tuple[float, float] = (0.0, 1.3863)
+    reduce: Literal["sum", "gather"] = "gather"
+
+    def present(self, counts: Num[Array, " i"]) -> Int[Array, " g"]:
+        """Return the clients that have rows; the first of them is the reference."""
+        return np.flatnonzero(counts > 0)
+
+    def init(self, counts: Num[Array, " i"]) -> Float[Array, " i"]:
+        shares: Float[Array, " i"] = counts / counts.sum()
+        return shares
+
+    def weights(self, lam: Float[Array, "r i"], counts: Num[Array, " i"]) -> Float[Array, "r i"]:
+        return ratio(lam * counts.sum(), counts, empty=1.0)
+
+    def cell_weights(
+        self, weights: Float[Array, "r i"], client: int, groups: int
+    ) -> Float[Array, "r 2 a"]:
+        own = weights[:, client, None, None]
+        return np.broadcast_to(own, (len(weights), 2, groups)).copy()
+
+    def share(
+        self, loss_sums: Float[Array, "r 2 a"], counts: Num[Array, " i"], client: int
+    ) -> Float[Array, "r s"]:
+        return ratio(loss_sums.sum(axis=(1, 2))[:, None], counts[client : client + 1], empty=0.0)
+
+    def signal(self, total: Float[Array, "i r s"], counts: Num[Array, " i"]) -> Float[Array, "r i"]:
+        losses, here = total[:, :, 0].T, self.present(counts)
+        parts = shared_mass.differences(losses, here, self.symmetric)
+        return shared_mass.direction(parts, here, len(counts), self.symmetric)
+
+    def step(
+        self,
+        lam: Float[Array, "r i"],
+        signal: Float[Array, "r i"],
+        counts: Num[Array, " i"],
+        step_size: Float[Array, " r"],
+    ) -> Float[Array, "r i"]:
+        step = step_size[:, None] * signal
+        return shared_mass.move(lam, step, 1.0, self.present(counts), self.symmetric)
+
+    def feasible(self, lam: Float[Array, "r i"], counts: Num[Array, " i"]) -> bool:
+        return shared_mass.within(lam, 1.0, self.present(counts))
+
+
+@dataclass(frozen=True)
+class PooledClientParity:
+    r"""Client parity where all rows lie in one place (CFL).
+
+    The group of a row is the client it came from. The same rule as :class:`ClientParity`, on counts
+    by (label, client) and in sums: :math:`\omega_{yi}=n\lambda^{(i)}/n^{(i)}` for both labels.
+    """
+
+    groups: int
+    symmetric: bool = False
+    name: str = "client_parity"
+    reach: tuple[float, float] = (-1.3863, 1.3863)
+    reduce: Literal["sum", "gather"] = "sum"
+
+    def present(self, counts: Num[Array, "2 i"]) -> Int[Array, " g"]:
+        """Return the clients that have rows; the first of them is the reference."""
+        return np.flatnonzero(counts.sum(axis=0) > 0)
+
+    def init(self, counts: Num[Array, "2 i"]) -> Float[Array, " i"]:
+        shares: Float[Array, " i"] = counts.sum(axis=0) / counts.sum()
+        return shares
+
+    def weights(self, lam: Float[Array, "r i"], counts: Num[Array, "2 i"]) -> Float[Array, "r 2 i"]:
+        by_client = ratio(lam * counts.sum(), counts.sum(axis=0), empty=1.0)
+        return np.stack([by_client, by_client], axis=1)
+
+    def cell_weights(
+        self, weights: Float[Array, "r 2 i"], client: int, groups: int
+    ) -> Float[Array, "r 2 i"]:
+        return weights
+
+    def share(
+        self, loss_sums: Float[Array, "r 2 i"], counts: Num[Array, "2 i"], client: int
+    ) -> Float[Array, "r s"]:
+        means = ratio(loss_sums.sum(axis=1), counts.sum(axis=0), empty=0.0)
+        return shared_mass.differences(means, self.present(counts), self.symmetric)
+
+    def signal(self, total: Float[Array, "r s"], counts: Num[Array, "2 i"]) -> Float[Array, "r i"]:
+        return shared_mass.direction(total, self.present(counts), self.groups, self.symmetric)
+
+    def step(
+        self,
+        lam: Float[Array, "r i"],
+        signal: Float[Array, "r i"],
+        counts: Num[Array, "2 i"],
+        step_size: Float[Array, " r"],
+    ) -> Float[Array, "r i"]:
+        step = step_size[:, None] * signal
+        return shared_mass.move(lam, step, 1.0, self.present(counts), self.symmetric)
+
+    def feasible(self, lam: Float[Array, "r i"], counts: Num[Array, "2 i"]) -> bool:
+        return shared_mass.within(lam, 1.0, self.present(counts))

@@ -1,0 +1,106 @@
+"""Demographic parity: the same rate of positive predictions in every group (paper, Section 4)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedfb.notions.base import ratio
+from fedfb.notions.projections import box
+from fedfb.shapes import Array, Float, Int, Num
+
+
+@dataclass(frozen=True)
+class DemographicParity:
+    r"""Ask for the same rate of positive predictions in every group.
+
+    With :math:`L_{ya}` the summed loss and :math:`n_{ya}` the rows of label y in group a, the
+    surrogate rate is
+
+    .. math:: P_a = \frac{L_{0a} - L_{1a} + n_{1a}}{n_a},\qquad F_a = P_a - P_0
+
+    (Proposition 1). With the 0-1 loss :math:`P_a` is exact: false positives plus true positives.
+    The direction is :math:`\mu_a=F_a` for :math:`a\ge 1` and :math:`\mu_0=-\sum_a F_a`; a row of
+    label 0 in group a weighs :math:`n\lambda_a/n_a`, one of label 1 weighs
+    :math:`2-n\lambda_a/n_a`, and :math:`\Lambda=\prod_a[0, 2n_a/n]`.
+
+    Departs from the released code: the constant enters once, not once per client, and every group
+    has its own bound. ``symmetric`` measures each group against the mean of all instead of against
+    the first.
+
+    >>> notion = DemographicParity(groups=2)
+    >>> notion.rates(np.array([[[1., 0.], [2., 3.]]]), np.array([[4, 5], [6, 5]]))
+    array([[0.5, 0.2]])
+    """
+
+    groups: int
+    symmetric: bool = False
+    name: str = "demographic_parity"
+    reach: tuple[float, float] = (-2.0, 2.0)
+    reduce: Literal["sum", "gather"] = "sum"
+
+    def present(self, counts: Num[Array, "2 a"]) -> Int[Array, " g"]:
+        """Return the groups that have rows; the first of them is the reference."""
+        return np.flatnonzero(counts.sum(axis=0) > 0)
+
+    def init(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
+        shares: Float[Array, " a"] = counts.sum(axis=0) / counts.sum()
+        return shares
+
+    def weights(self, lam: Float[Array, "r a"], counts: Num[Array, "2 a"]) -> Float[Array, "r 2 a"]:
+        negative = ratio(lam * counts.sum(), counts.sum(axis=0), empty=1.0)
+        return np.stack([negative, 2.0 - negative], axis=1)
+
+    def cell_weights(
+        self, weights: Float[Array, "r 2 a"], client: int, groups: int
+    ) -> Float[Array, "r 2 a"]:
+        return weights
+
+    def rates(
+        self, loss_sums: Float[Array, "r 2 a"], counts: Num[Array, "2 a"]
+    ) -> Float[Array, "r a"]:
+        """Return the surrogate rate of positive predictions P_a of each group, 0 if empty."""
+        positives = loss_sums[:, 0] - loss_sums[:, 1] + counts[1]
+        return ratio(positives, counts.sum(axis=0), empty=0.0)
+
+    def share(
+        self, loss_sums: Float[Array, "r 2 a"], counts: Num[Array, "2 a"], client: int
+    ) -> Float[Array, "r s"]:
+        r"""Return the client's part of F_a without constants.
+
+        .. math:: f_a=(L_{0a}-L_{1a})/n_a-(L_{00}-L_{10})/n_0
+        """
+        terms = ratio(loss_sums[:, 0] - loss_sums[:, 1], counts.sum(axis=0), empty=0.0)
+        here = self.present(counts)
+        return terms[:, here] if self.symmetric else terms[:, here[1:]] - terms[:, here[:1]]
+
+    def signal(self, total: Float[Array, "r s"], counts: Num[Array, "2 a"]) -> Float[Array, "r a"]:
+        # The label shares are the same for every client: added once, after the sum, or they count
+        # once per client.
+        here = self.present(counts)
+        label_share = ratio(counts[1], counts.sum(axis=0), empty=0.0)[here]
+        mu = np.zeros((len(total), self.groups))
+        if self.symmetric:
+            rates = total + label_share
+            mu[:, here] = rates - rates.mean(axis=1, keepdims=True)
+        else:
+            gaps = total + label_share[1:] - label_share[0]
+            mu[:, here[1:]] = gaps
+            mu[:, here[0]] = -gaps.sum(axis=1)
+        return mu
+
+    def upper(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
+        """Return the bound 2 n_a / n of each group's own lambda."""
+        return 2.0 * self.init(counts)
+
+    def step(
+        self,
+        lam: Float[Array, "r a"],
+        signal: Float[Array, "r a"],
+        counts: Num[Array, "2 a"],
+        step_size: Float[Array, " r"],
+    ) -> Float[Array, "r a"]:
+        return box(lam + step_size[:, None] * signal, self.upper(counts))
+
+    def feasible(self, lam: Float[Array, "r a"], counts: Num[Array, "2 a"]) -> bool:
+        return bool(np.all(lam >= 0) and np.all(lam <= self.upper(counts) + 1e-12))

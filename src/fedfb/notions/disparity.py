@@ -1,0 +1,257 @@
+"""How far a classifier is from a notion, read off tables of counts; for evaluation, not training.
+
+A confusion table ``confusion[label, decision, group]`` holds numbers of rows, fractional where
+decisions are randomised. Tables add up, so they may come from a secure sum over clients.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.notions.intervals import (
+    Bands,
+    interval,
+    mean_variance,
+    pairwise_bands,
+    parity_bands,
+    parity_contrasts,
+    rate_variance,
+)
+from fedfb.shapes import Array, Bool, Float
+
+MINIMUM_ROWS = 10
+"""A rate of fewer rows is not reported: at 10 its own 95 % band is already 0.6 wide."""
+
+
+class Estimate(NamedTuple):
+    """A disparity with its 95 % interval; all three are None where it is not estimable.
+
+    ``gaps`` are signed, None where left out. ``not_estimable`` are the numbers of the groups (for
+    client parity: clients) of which some rate has too few rows.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    gaps: tuple[float | None, ...]
+    not_estimable: tuple[int, ...]
+
+
+def enough(rows: Float[Array, "*k"], minimum: int) -> Bool[Array, "*k"]:
+    """Say which counts reach the minimum; an empty one never does.
+
+    Counts are whole but may arrive as 9.999999 from a sum of fractions or of fixed-point numbers.
+
+    >>> enough(np.array([0.0, 9.0, 9.999999, 11.0]), 10)
+    array([False, False,  True,  True])
+    """
+    return rows > max(minimum, 1) - 0.5
+
+
+def not_estimable(gaps: int, left_out: tuple[int, ...] = ()) -> Estimate:
+    """Return the estimate that says nothing.
+
+    >>> not_estimable(2, left_out=(1,))
+    Estimate(value=None, low=None, high=None, gaps=(None, None), not_estimable=(1,))
+    """
+    return Estimate(None, None, None, (None,) * gaps, left_out)
+
+
+def estimated(bands: Bands, gaps: tuple[float | None, ...], left_out: tuple[int, ...]) -> Estimate:
+    """Return the estimate of the largest size among the bands' gaps."""
+    low, high = interval(bands)
+    return Estimate(float(np.abs(bands.gap).max()), low, high, gaps, left_out)
+
+
+def rate_disparity(
+    positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
+) -> Estimate:
+    r"""Compare each group's rate with the pooled rate of the estimable groups, block by block.
+
+    .. math:: \max_{b,a} \left| \frac{k_{ba}}{n_{ba}}
+              - \frac{\sum_{a'} k_{ba'}}{\sum_{a'} n_{ba'}} \right|
+
+    A rate with too few rows is left out of the maximum and of the pooled rate, and its group is
+    named. At least two groups must be estimable in all blocks. A single group in the whole schema
+    has nothing to differ from: 0. The gaps are in the order of blocks, then groups.
+
+    >>> rate_disparity(np.array([[16.0, 48.0]]), np.array([[64.0, 64.0]]), minimum=10).gaps
+    (-0.25, 0.25)
+    """
+    blocks, groups = rows.shape
+    if groups == 1:
+        return Estimate(0.0, 0.0, 0.0, (0.0,) * blocks, ())
+    estimable = enough(rows, minimum)
+    complete = estimable.all(axis=0)
+    left_out = tuple(np.flatnonzero(~complete).tolist())
+    if complete.sum() < 2:
+        return not_estimable(blocks * groups, left_out)
+    k, n = positives[estimable], rows[estimable]
+    contrasts = parity_contrasts(n, block=np.nonzero(estimable)[0])
+    bands = parity_bands(contrasts, k / n, rate_variance(k, n))
+    return estimated(bands, spread(bands.gap, estimable.ravel()), left_out)
+
+
+def spread(values: Float[Array, " k"], where: Bool[Array, " n"]) -> tuple[float | None, ...]:
+    """Put values at the true places, None elsewhere.
+
+    >>> spread(np.array([0.5]), np.array([False, True]))
+    (None, 0.5)
+    """
+    remaining = iter(values.tolist())
+    return tuple(next(remaining) if is_there else None for is_there in where)
+
+
+def demographic_parity(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> Estimate:
+    r"""Return the largest distance of a group's rate of positive decisions from the overall one.
+
+    .. math:: \max_a |P_a - P|, \qquad P_a = P(\hat y = 1 \mid a)
+
+    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
+    >>> round(demographic_parity(confusion).value, 3)   # rates 40/80 and 70/100, overall 110/180
+    0.111
+    """
+    return rate_disparity(
+        confusion[:, 1].sum(axis=0)[None], confusion.sum(axis=(0, 1))[None], minimum
+    )
+
+
+def spd(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> Estimate:
+    r"""Return the statistical parity difference of two groups; of more or fewer, no estimate.
+
+    .. math:: |P_0 - P_1|
+
+    The one gap is :math:`P_0 - P_1`. Not demographic parity's number: that is
+    :math:`\max(\pi_0, \pi_1)` times this one.
+
+    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
+    >>> round(spd(confusion).value, 3)
+    0.2
+    """
+    if confusion.shape[2] != 2:
+        return not_estimable(0)
+    k, n = confusion[:, 1].sum(axis=0), confusion.sum(axis=(0, 1))
+    left_out = tuple(np.flatnonzero(~enough(n, minimum)).tolist())
+    if left_out:
+        return not_estimable(1, left_out)
+    bands = parity_bands(np.array([[1.0, -1.0]]), k / n, rate_variance(k, n))
+    return estimated(bands, (float(bands.gap[0]),), ())
+
+
+def equal_opportunity(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> Estimate:
+    r"""Return the largest distance between a group's true positive rate and the overall one.
+
+    .. math:: \max_a |P(\hat y = 1 \mid y = 1, a) - P(\hat y = 1 \mid y = 1)|
+
+    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
+    >>> round(equal_opportunity(confusion).value, 3)   # rates 30/40 and 60/70, overall 90/110
+    0.068
+    """
+    return rate_disparity(confusion[1:, 1], confusion[1:].sum(axis=1), minimum)
+
+
+def equalized_odds(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> Estimate:
+    r"""Return the largest distance between a group's rate and the overall one, over both labels.
+
+    .. math:: \max_{y,a} |P(\hat y = 1 \mid y, a) - P(\hat y = 1 \mid y)|
+
+    The gaps are those of label 0, then of label 1. A group with too few rows of one label is named
+    and stays with the other, so this is never less than equal opportunity.
+
+    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
+    >>> round(equalized_odds(confusion).value, 3)   # here label 1 differs more than label 0
+    0.068
+    """
+    return rate_disparity(confusion[:, 1], confusion.sum(axis=1), minimum)
+
+
+def client_parity(loss: Float[Array, "3 i"], minimum: int = MINIMUM_ROWS) -> Estimate:
+    r"""Return the range of the clients' mean losses.
+
+    .. math:: \max_i L_i - \min_i L_i, \qquad L_i = S_i / n_i
+
+    ``loss`` holds for each client the number of rows, the sum of the losses and the sum of their
+    squares; a client needs two rows at least, for its variance. The gaps are the distances from
+    the pooled mean loss of the estimable clients. The interval takes each mean as normal and
+    its variance as known: with 20 clients of 100 to 400 rows it covers 95 %, of 30 rows each 93 %,
+    of 10 rows each only 84 % (simulated Gamma losses, no true difference).
+
+    >>> loss = np.array([[50.0, 50.0], [10.0, 25.0], [4.0, 20.0]])
+    >>> round(client_parity(loss).value, 3)
+    0.3
+    """
+    estimable = enough(loss[0], max(minimum, 2))
+    left_out = tuple(np.flatnonzero(~estimable).tolist())
+    if estimable.sum() < 2:
+        return not_estimable(loss.shape[1], left_out)
+    rows, total, squares = loss[:, estimable]
+    means = total / rows
+    gaps = spread(means - total.sum() / rows.sum(), estimable)
+    bands = pairwise_bands(means, mean_variance(rows, total, squares))
+    return estimated(bands, gaps, left_out)
+
+
+def disparities(
+    confusion: Float[Array, "2 2 a"],
+    client_losses: Float[Array, "3 i"] | None,
+    minimum: int = MINIMUM_ROWS,
+) -> dict[str, Estimate]:
+    """Return every disparity by its name.
+
+    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
+    >>> estimates = disparities(confusion, client_losses=None)
+    >>> {name: estimate.value is not None for name, estimate in estimates.items()}
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'demographic_parity': True, 'spd': True, 'equal_opportunity': True,
+     'equalized_odds': True, 'client_parity': False}
+    """
+    return {
+        "demographic_parity": demographic_parity(confusion, minimum),
+        "spd": spd(confusion, minimum),
+        "equal_opportunity": equal_opportunity(confusion, minimum),
+        "equalized_odds": equalized_odds(confusion, minimum),
+        "client_parity": (
+            not_estimable(0) if client_losses is None else client_parity(client_losses, minimum)
+        ),
+    }
+
+
+def four_fifths(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> float | None:
+    r"""Return the ratio that the four-fifths rule compares with 0.8.
+
+    .. math:: \min_a P_a / \max_a P_a
+
+    Over the estimable groups; None where no group is ever decided positively, and where fewer than
+    two of several groups are estimable.
+
+    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
+    >>> round(four_fifths(confusion), 3)
+    0.714
+    """
+    k, n = confusion[:, 1].sum(axis=0), confusion.sum(axis=(0, 1))
+    estimable = enough(n, minimum)
+    if estimable.sum() < min(len(n), 2):
+        return None
+    rates = k[estimable] / n[estimable]
+    return float(rates.min() / rates.max()) if rates.max() > 0 else None
+
+
+def largest_gap(notion: str, confusion: Float[Array, "2 2 a"]) -> float | None:
+    """Return a disparity's value alone, over all groups that have rows.
+
+    Quick, to watch a run round by round.
+
+    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
+    >>> round(largest_gap("demographic_parity", confusion), 3)
+    0.111
+    """
+    if notion == "demographic_parity":
+        confusion = confusion.sum(axis=0, keepdims=True)
+    elif notion == "equal_opportunity":
+        confusion = confusion[1:]
+    positives, rows = confusion[:, 1], confusion.sum(axis=1)
+    if np.any(np.count_nonzero(rows, axis=1) < min(rows.shape[1], 2)):
+        return None
+    overall = positives.sum(axis=1, keepdims=True) / rows.sum(axis=1, keepdims=True)
+    gaps = np.abs(positives / np.where(rows > 0, rows, 1) - overall)
+    return float(gaps[rows > 0].max())

@@ -1,0 +1,76 @@
+"""Equal opportunity: the same rate of positive predictions among the positives of every group."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedfb.notions import shared_mass
+from fedfb.notions.base import ratio
+from fedfb.shapes import Array, Float, Int, Num
+
+
+@dataclass(frozen=True)
+class EqualOpportunity:
+    r"""Ask for the same true positive rate in every group.
+
+    .. math:: \mu_a = \frac{L_{1a}}{n_{1a}} - \frac{L_{10}}{n_{10}},\qquad
+              \omega_{1a}=\frac{n\lambda_a}{n_{1a}},\qquad \omega_{0a}=1,\qquad
+              \sum_a\lambda_a=\frac{n_{1*}}{n}
+
+    (paper, Appendix, "FedFB w.r.t. Equal Opportunity"). With the 0-1 loss :math:`\mu_a` is the
+    difference of false negative rates. A group without a positive row cannot be compared: it stays
+    out of the signal and its rows keep weight 1.
+
+    Departs from the paper: clients weigh their cells with pooled counts, so that their sum is the
+    global objective (errata E8, E9), and lambda is projected (E15).
+    """
+
+    groups: int
+    symmetric: bool = False
+    name: str = "equal_opportunity"
+    reach: tuple[float, float] = (-1.0, 1.0)
+    reduce: Literal["sum", "gather"] = "sum"
+
+    def present(self, counts: Num[Array, "2 a"]) -> Int[Array, " g"]:
+        """Return the groups with at least one positive row; the first of them is the reference."""
+        return np.flatnonzero(counts[1] > 0)
+
+    def mass(self, counts: Num[Array, "2 a"]) -> float:
+        """Return the share n_{1*}/n of positives that lambda deals out."""
+        return float(counts[1].sum() / counts.sum())
+
+    def init(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
+        shares: Float[Array, " a"] = counts[1] / counts.sum()
+        return shares
+
+    def weights(self, lam: Float[Array, "r a"], counts: Num[Array, "2 a"]) -> Float[Array, "r 2 a"]:
+        positive = ratio(lam * counts.sum(), counts[1], empty=1.0)
+        return np.stack([np.ones_like(positive), positive], axis=1)
+
+    def cell_weights(
+        self, weights: Float[Array, "r 2 a"], client: int, groups: int
+    ) -> Float[Array, "r 2 a"]:
+        return weights
+
+    def share(
+        self, loss_sums: Float[Array, "r 2 a"], counts: Num[Array, "2 a"], client: int
+    ) -> Float[Array, "r s"]:
+        means = ratio(loss_sums[:, 1], counts[1], empty=0.0)
+        return shared_mass.differences(means, self.present(counts), self.symmetric)
+
+    def signal(self, total: Float[Array, "r s"], counts: Num[Array, "2 a"]) -> Float[Array, "r a"]:
+        return shared_mass.direction(total, self.present(counts), self.groups, self.symmetric)
+
+    def step(
+        self,
+        lam: Float[Array, "r a"],
+        signal: Float[Array, "r a"],
+        counts: Num[Array, "2 a"],
+        step_size: Float[Array, " r"],
+    ) -> Float[Array, "r a"]:
+        step = step_size[:, None] * signal
+        return shared_mass.move(lam, step, self.mass(counts), self.present(counts), self.symmetric)
+
+    def feasible(self, lam: Float[Array, "r a"], counts: Num[Array, "2 a"]) -> bool:
+        return shared_mass.within(lam, self.mass(counts), self.present(counts))

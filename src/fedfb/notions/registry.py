@@ -1,0 +1,44 @@
+"""Notions by their names, short and long."""
+
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.notions.base import Notion
+from fedfb.notions.client_parity import ClientParity
+from fedfb.notions.demographic_parity import DemographicParity
+from fedfb.notions.equal_opportunity import EqualOpportunity
+from fedfb.notions.equalized_odds import EqualizedOdds
+
+SHORT_NAMES = {
+    "dp": "demographic_parity",
+    "eo": "equal_opportunity",
+    "eod": "equalized_odds",
+    "cp": "client_parity",
+}
+
+
+def long_name(name: str) -> str:
+    """Return the long name of a notion given either name.
+
+    >>> long_name("eo"), long_name("client_parity")
+    ('equal_opportunity', 'client_parity')
+    """
+    full = SHORT_NAMES.get(name, name.replace("-", "_"))
+    if full not in SHORT_NAMES.values():
+        raise ConfigError(unknown_name("notion", name, [*SHORT_NAMES, *SHORT_NAMES.values()]))
+    return full
+
+
+def make_notion(name: str, groups: int, symmetric: bool = False) -> Notion:
+    """Return the notion of that name for a number of groups.
+
+    >>> make_notion("dp", groups=3).name
+    'demographic_parity'
+    """
+    match long_name(name):
+        case "demographic_parity":
+            return DemographicParity(groups, symmetric)
+        case "equal_opportunity":
+            return EqualOpportunity(groups, symmetric)
+        case "equalized_odds":
+            return EqualizedOdds(groups, symmetric)
+        case _:
+            return ClientParity(symmetric)
