@@ -1,0 +1,113 @@
+"""Questions that several algorithms put to their clients."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from fedfb.core import Arrays, ClientData, ClientTask, Examples, Key, LocalSolver, Prediction
+from fedfb.engine import Engine, cell_counts, decide, sigmoid
+from fedfb.notions import Notion, Surrogate
+from fedfb.shapes import Array, Float
+
+CellWeights = Callable[[Arrays, ClientData], Float[Array, "r 2 a"]]
+"""The weights of one client's rows by cell, given what the server broadcast."""
+
+Scaling = Literal["mass", "sample"]
+
+
+def count_task(notion: Notion) -> ClientTask:
+    """Ask how many rows there are.
+
+    By (label, group) in sum, or by client where the notion compares clients.
+    """
+
+    def run(_: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        counts = cell_counts(data)
+        return {"counts": counts if notion.reduce == "sum" else np.asarray(counts.sum())}, memory
+
+    return ClientTask("count", notion.reduce, run)
+
+
+def equal_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
+    """Weigh every row 1."""
+    return np.ones((len(broadcast["params"]), 2, data.groups))
+
+
+def fit_task(
+    engine: Engine, solver: LocalSolver, cell_weights: CellWeights, scaling: Scaling = "mass"
+) -> ClientTask:
+    r"""Ask for local training from the common model, weighted by omega.
+
+    ``mass``: objective :math:`\frac1{W_i}\sum_j\omega_j\ell_j`, weight :math:`W_i=\sum_j\omega_j`
+    in the average; ``sample``: objective :math:`\frac1{n_i}\sum_j\omega_j\ell_j`, weight
+    :math:`n_i`. Either way the weighted sum of the objectives is proportional to the pooled one.
+    Adam cancels the scale of a loss, so only ``mass`` keeps the part of lambda that differs between
+    clients. A client whose rows all weigh 0 has weight 0.
+    """
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        omega = cell_weights(broadcast, data)
+        mass = np.sum(omega * cell_counts(data), axis=(1, 2))
+        weight, local = mass, omega * _inverse(mass / len(data.y))[:, None, None]
+        if scaling == "sample":
+            weight, local = np.full(len(mass), float(len(data.y))), omega
+        trained = engine.train(broadcast["params"], data, local, solver, key)
+        return {"weighted": trained * weight[:, None], "weight": weight}, memory
+
+    return ClientTask("fit", "sum", run)
+
+
+def average(total: Arrays, before: Float[Array, "r p"]) -> Float[Array, "r p"]:
+    """Return the weighted mean of the clients' models; a run without weight keeps its model."""
+    weight = total["weight"][:, None]
+    return np.where(weight > 0, total["weighted"] * _inverse(weight), before)
+
+
+def measure_task(
+    engine: Engine,
+    notion: Notion,
+    surrogate: Surrogate,
+    encode: Callable[[Float[Array, "r s"], Key], Array] = lambda share, key: share,
+) -> ClientTask:
+    """Ask for the client's share of the signal at the common model, encoded as agreed."""
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        losses = engine.loss_sums(broadcast["params"], data, surrogate)
+        return {"signal": encode(notion.share(losses, broadcast["counts"], data.id), key)}, memory
+
+    return ClientTask("measure", notion.reduce, run)
+
+
+def fit_and_measure_task(
+    fit: ClientTask, measure: ClientTask, at: Literal["received", "trained"]
+) -> ClientTask:
+    """Ask for both at once, the signal at the received or at the client's own trained model."""
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        upload, memory = fit.run(broadcast, data, memory, key)
+        received = broadcast["params"]
+        params = received if at == "received" else average(upload, received)
+        signal, memory = measure.run({**broadcast, "params": params}, data, memory, key)
+        return {**upload, **signal}, memory
+
+    return ClientTask("fit and measure", "sum", run)
+
+
+def confusion_task(engine: Engine) -> ClientTask:
+    """Ask for the numbers of training rows by label, decision and group, to watch a run."""
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        return {"confusion": engine.confusion(broadcast["params"], data)}, memory
+
+    return ClientTask("confusion", "sum", run)
+
+
+def predict_globally(engine: Engine, params: Float[Array, "r p"], examples: Examples) -> Prediction:
+    """Score rows with one global model and decide positively where P(y=1) >= 1/2."""
+    logits = engine.logits(params, examples.x)
+    return Prediction(sigmoid(logits), decide(logits))
+
+
+def _inverse(value: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    return np.where(value > 0, 1.0 / np.where(value > 0, value, 1.0), 0.0)

@@ -1,0 +1,10 @@
+"""Who answers an algorithm's questions, and the loop that asks them."""
+
+from fedfb.runtime.local import DivergedError as DivergedError
+from fedfb.runtime.local import make_ask as make_ask
+from fedfb.runtime.local import reduce_uploads as reduce_uploads
+from fedfb.runtime.loop import Progress as Progress
+from fedfb.runtime.loop import RoundRecord as RoundRecord
+from fedfb.runtime.loop import Saving as Saving
+from fedfb.runtime.loop import Trained as Trained
+from fedfb.runtime.loop import train as train

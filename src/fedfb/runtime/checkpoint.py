@@ -1,0 +1,54 @@
+"""Checkpoints that are whole or absent: written aside, flushed to disk, then moved into place."""
+
+import os
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from fedfb.core import Arrays
+from fedfb.errors import ConfigError, DataError
+
+OWNER = "experiment"
+
+
+def save(path: Path, arrays: Arrays, owner: str) -> None:
+    """Write the arrays and the experiment they belong to.
+
+    A kill at any moment leaves the old file or the new.
+    """
+    # Any: beside the arrays savez takes a switch, and a type checker cannot tell the names apart.
+    content: dict[str, Any] = {**arrays, OWNER: np.array(owner)}
+    aside = path.with_suffix(".partial")
+    with aside.open("wb") as file:
+        np.savez(file, **content)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def load(path: Path, owner: str) -> Arrays | None:
+    """Return the arrays of a checkpoint, None if there is none; refuse another experiment's."""
+    if not path.exists():
+        return None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+            arrays = dict(saved)
+    except (BadZipFile, ValueError, OSError, EOFError) as error:
+        raise DataError(
+            f"the checkpoint {path} cannot be read ({error}). Remove it to start that seed anew."
+        ) from error
+    found = str(arrays.pop(OWNER, ""))
+    if found != owner:
+        raise ConfigError(
+            f"the checkpoint {path} belongs to another experiment "
+            f"({found or 'unknown'}, this one is {owner}). "
+            "Give another --out folder, or the settings it was started with."
+        )
+    return arrays

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from federations import make_clients, make_engine, make_solver
+from fedfb.algorithms import Outer, Quantiser, fedfb
+from fedfb.algorithms.quantise import bits_per_value
+from fedfb.algorithms.tasks import confusion_task
+from fedfb.errors import ConfigError
+from fedfb.notions import make_notion
+from fedfb.runtime import train
+
+quantisers = st.builds(
+    lambda bits, reach, signed, rounding: Quantiser(
+        bits, -reach if signed else 0.0, reach, rounding
+    ),
+    st.integers(2, 16),
+    st.floats(0.1, 5),
+    st.booleans(),
+    st.sampled_from(["nearest", "stochastic"]),
+)
+
+
+@given(quantisers, st.integers(1, 20), st.data())
+def test_the_error_of_a_sum_is_bounded_by_that_of_its_parts(quantiser, clients, data):
+    values = data.draw(
+        arrays(float, (clients, 3), elements=st.floats(quantiser.low, quantiser.high))
+    )
+    codes = np.sum([quantiser.encode(v, (0, i)) for i, v in enumerate(values)], axis=0)
+    bound = quantiser.step * (0.5 if quantiser.rounding == "nearest" else 1.0)
+    error = np.abs(quantiser.decode(codes) - values.sum(axis=0))
+    assert np.all(error <= clients * bound + 1e-9)
+
+
+@given(quantisers, st.floats(-20, 20), st.floats(-20, 20))
+def test_codes_fit_the_bits_saturate_and_keep_the_order(quantiser, one, other):
+    low, high = np.sort([one, other])
+    codes = quantiser.encode(np.array([low, high, quantiser.low, quantiser.high]), (1,))
+    levels = 2**quantiser.bits - (1 if quantiser.low < 0 else 0)
+    assert np.ptp(codes) <= levels - 1
+    assert codes.min() >= codes[2] or quantiser.rounding == "stochastic"
+    if quantiser.rounding == "nearest":
+        assert codes[0] <= codes[1]
+        assert codes[2] <= codes[0]
+        assert codes[1] <= codes[3]
+
+
+@given(quantisers)
+def test_zero_stays_zero(quantiser):
+    assert quantiser.decode(quantiser.encode(np.zeros(1), (0,)))[0] == 0.0
+
+
+def test_one_bit_is_the_sign():
+    quantiser = Quantiser(1, -2.0, 2.0)
+    decoded = quantiser.decode(quantiser.encode(np.array([-0.1, 0.3, 9.0]), (0,)))
+    np.testing.assert_array_equal(decoded, [-2.0, 2.0, 2.0])
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_stochastic_rounding_is_unbiased(bits):
+    """The tolerance is 4.2 standard errors of the mean at least: error rate below 1e-4."""
+    quantiser = Quantiser(bits, -2.0, 2.0, "stochastic")
+    decoded = quantiser.decode(quantiser.encode(np.full(20_000, 0.37), (5,)))
+    assert decoded.mean() == pytest.approx(0.37, abs=4.2 * quantiser.step / 20_000**0.5)
+
+
+def test_bits_of_a_round_are_shared_by_its_values():
+    assert bits_per_value(10, 4, "per_value") == 10
+    with pytest.raises(ConfigError, match="--bits 5"):
+        bits_per_value(4, 5, "per_round")
+
+
+@pytest.mark.parametrize("name", ["dp", "eo", "eod", "cp"])
+def test_with_many_bits_the_quantised_run_is_the_plain_one(name):
+    clients, engine = make_clients(0, groups=3), make_engine()
+
+    def lam(bits):
+        outer = Outer(np.array([0.5]), surrogate="prob", bits=bits)
+        algorithm = fedfb(engine, make_solver(), make_notion(name, 3), outer)
+        start, watch = engine.model.init(0)[None], confusion_task(engine)
+        return train(algorithm, clients, start, seed=0, rounds=3, watch=watch).state.lam
+
+    np.testing.assert_allclose(lam(28), lam(None), atol=1e-6)
+    assert np.abs(lam(2) - lam(None)).max() > 1e-4

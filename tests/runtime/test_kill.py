@@ -1,0 +1,56 @@
+"""A run that is killed again and again ends with the same bits as one that was left alone."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+KILLS = 20
+# Many short rounds and a grid of eight runs: writing the checkpoint is a good part of the time.
+FLAGS = "run --rows 60 --test-rows 40 --rounds 500 --local-epochs 1 --alpha .1,.2,.3,.4,.5,.6,.7,.8"
+
+
+def start(out: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "fedfb", *FLAGS.split(), "--out", str(out), *more]
+    with out.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+
+
+def wait_for_a_round(process: subprocess.Popen[bytes], checkpoint: Path, since: float) -> None:
+    """Wait until the process has written a checkpoint of its own, so that every start gets on."""
+    deadline = time.monotonic() + 120
+    while not (checkpoint.exists() and checkpoint.stat().st_mtime > since):
+        assert process.poll() is None, f"ended with {process.returncode}"
+        assert time.monotonic() < deadline, "no round in two minutes"
+        time.sleep(0.001)
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments_do_not_change_a_bit(tmp_path):
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    assert start(undisturbed).wait(timeout=300) == 0
+    checkpoint = disturbed / "checkpoints" / "run-seed-0.npz"
+    aside, clock, while_writing = checkpoint.with_suffix(".partial"), random.Random(0), 0
+    for kill in range(KILLS):
+        since = time.time() if not checkpoint.exists() else checkpoint.stat().st_mtime
+        process = start(disturbed, *(["--resume"] if kill else []))
+        wait_for_a_round(process, checkpoint, since)
+        # Every other time, strike as soon as a checkpoint is being written.
+        pause = time.monotonic() + clock.uniform(0, 0.15)
+        while time.monotonic() < pause or (kill % 2 and not aside.exists()):
+            if process.poll() is not None:
+                break
+        process.kill()
+        process.wait()
+        while_writing += aside.exists()
+    assert while_writing >= 1
+    assert start(disturbed, "--resume").wait(timeout=300) == 0
+    with np.load(undisturbed / "models.npz") as one, np.load(disturbed / "models.npz") as other:
+        assert list(one) == list(other)
+        for name in one:
+            np.testing.assert_array_equal(one[name], other[name])
+    assert (undisturbed / "rounds.csv").read_bytes() == (disturbed / "rounds.csv").read_bytes()
