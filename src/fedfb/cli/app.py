@@ -1,0 +1,53 @@
+"""The commands together, and the one place where errors become messages."""
+
+import os
+import sys
+
+import typer
+
+from fedfb.cli import catalogue, comparing, demo, predicting, running
+from fedfb.errors import FedFBError
+
+app = typer.Typer(
+    name="fedfb",
+    help="Train one accurate classifier that treats groups alike, "
+    "from data that may not leave its owners.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (running.run, comparing.compare, predicting.predict, demo.demo):
+    app.command()(command)
+app.command(name="list")(catalogue.show)
+
+
+@app.callback()
+def everything(
+    debug: bool = typer.Option(
+        False, "--debug", help="Show where an error arose, with its traceback."
+    ),
+) -> None:
+    """Train one accurate classifier that treats groups alike.
+
+    The data may not leave its owners.
+    """
+
+
+def main() -> None:
+    """Run the command line; what a user can mend is told in a line or two, with exit code 2."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(arguments)
+    except FedFBError as error:
+        if "--debug" in sys.argv:
+            raise
+        typer.echo(f"fedfb: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) has left: nothing to say, and nothing more to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("fedfb: stopped. A run with --out goes on with --resume.", err=True)
+        sys.exit(130)

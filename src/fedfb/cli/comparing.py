@@ -1,0 +1,63 @@
+"""``fedfb compare``: several methods on the same seeds."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedfb.cli.options import experiment_options, read_names
+from fedfb.cli.progress import progress_bar, talk
+from fedfb.experiments.spec import Experiment
+
+
+@experiment_options("algorithm")
+def compare(
+    experiment: Experiment,
+    file: Annotated[
+        Path | None, typer.Argument(help="An experiment as TOML; flags override its values.")
+    ] = None,
+    algorithms: Annotated[
+        str, typer.Option(help="Methods to compare, separated by commas.")
+    ] = "fedavg,fedfb,cfl",
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw accuracy against disparity into this PNG or SVG.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Train several methods on the same rows and seeds, with paired differences between them.
+
+    Example: fedfb compare --data synthetic --algorithms fedavg,fedfb,cfl --seeds 5 --plot
+    tradeoff.png
+    """
+    compare_and_show(experiment, read_names(algorithms, "--algorithms"), plot, as_json)
+
+
+def compare_and_show(
+    experiment: Experiment, names: list[str], plot: Path | None, as_json: bool
+) -> None:
+    """Run the comparison, print it and draw it."""
+    from fedfb.experiments.compare import compare as compare_methods
+    from fedfb.experiments.compare import differences
+    from fedfb.experiments.published import published
+    from fedfb.report.figures import check_figure_path, draw_comparison
+    from fedfb.report.tables import print_comparison
+
+    if plot:
+        check_figure_path(plot)
+    rounds = len(names) * len(experiment.seeds) * experiment.rounds * (2 if experiment.tune else 1)
+    with progress_bar(rounds, "rounds") as on_round:
+        outcomes = compare_methods(experiment, names, on_round=on_round)
+    reports = [outcome.report for outcome in outcomes]
+    paper = {name: published(replace(experiment, algorithm=name)) for name in names}
+    found = differences(reports)
+    if as_json:
+        typer.echo(
+            json.dumps({"results": reports, "differences": found}, indent=1, allow_nan=False)
+        )
+    else:
+        print_comparison(reports, found, paper)
+    if plot:
+        draw_comparison(reports, paper, plot)
+        talk.print(f"The picture is in {plot}.", style="dim", highlight=False)

@@ -1,0 +1,88 @@
+"""An experiment's settings as flags: read off its declaration, so that they are defined once."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedfb.errors import ConfigError
+from fedfb.experiments.settings import flag_of, setting_of, yes_or_no
+from fedfb.experiments.spec import Experiment, from_values, read_toml
+
+Command = Callable[..., None]
+
+
+def experiment_options(*without: str) -> Callable[[Command], Command]:
+    """Give a command all settings of an experiment as flags; it receives them as ``experiment``.
+
+    The command's own parameters stay; a parameter ``file`` names a TOML whose values the flags
+    override.
+    """
+    declared = [field for field in fields(Experiment) if field.name not in without]
+
+    def decorate(command: Command) -> Command:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())
+        own = [parameter for parameter in own if parameter.name != "experiment"]
+
+        def reading(**values: Any) -> None:
+            flags = {field.name: values.pop(field.name) for field in declared}
+            experiment = _experiment(flags, values.get("file"))
+            command(**values, experiment=experiment)
+
+        parameters = [*own, *(_parameter(field) for field in declared)]
+        reading.__name__, reading.__doc__ = command.__name__, command.__doc__
+        reading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        reading.__annotations__ = {p.name: p.annotation for p in parameters}
+        return reading
+
+    return decorate
+
+
+def _parameter(field: Field[Any]) -> inspect.Parameter:
+    """Return a setting as typer reads it: a switch if off by default, else a value as text."""
+    declared = setting_of(field)
+    switch = declared.parse is yes_or_no and field.default is False
+    option = typer.Option(
+        *(flag_of(field.name), *declared.flags),
+        help=declared.help + _default_in_words(field, switch),
+        rich_help_panel=declared.panel,
+        show_default=False,
+        metavar=None if switch else _metavar(declared.choices, declared.parse.__name__),
+    )
+    kind = bool if switch else str | None
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if switch else None,
+        annotation=Annotated[kind, option],
+    )
+
+
+def _metavar(choices: tuple[str, ...], kind: str) -> str:
+    return "|".join(choices) or {"yes_or_no": "yes|no"}.get(kind, kind.upper())
+
+
+def _default_in_words(field: Field[Any], switch: bool) -> str:
+    if switch or field.default in (None, ()):
+        return ""
+    if isinstance(field.default, bool):
+        return f"  [{'yes' if field.default else 'no'}]"
+    values = field.default if isinstance(field.default, tuple) else (field.default,)
+    return f"  [{','.join(str(value) for value in values)}]"
+
+
+def _experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
+    values = {} if file is None else read_toml(file)
+    given = {name: value for name, value in flags.items() if value not in (None, False)}
+    return from_values({**values, **given})
+
+
+def read_names(text: str, what: str) -> list[str]:
+    """Read names separated by commas, refusing an empty list and repetitions."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    if not found or len(set(found)) < len(found):
+        raise ConfigError(f"{what} takes different names separated by commas, got {text!r}.")
+    return found

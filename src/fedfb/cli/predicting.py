@@ -1,0 +1,31 @@
+"""``fedfb predict``: decide new rows with a trained model."""
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def predict(
+    folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
+    rows: Annotated[Path, typer.Argument(help="A CSV with the columns the model was trained on.")],
+    seed: Annotated[
+        int | None, typer.Option(help="The model of this seed (default: the run's first).")
+    ] = None,
+    setting: Annotated[int, typer.Option(help="Which setting of a grid, from 0.")] = 0,
+) -> None:
+    """Print score and decision of every row as CSV: P(favourable), 1 where it is at least one half.
+
+    Example: fedfb predict runs/adult rows.csv > decisions.csv
+    """
+    from fedfb.data import encode_file
+    from fedfb.experiments.store import load_model
+
+    model = load_model(folder, seed, setting)
+    prediction = model.predict(encode_file(model.encoder, rows).x)
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["score", "decision"])
+    for score, decision in zip(prediction.score[0], prediction.decision[0], strict=True):
+        writer.writerow([f"{score:.6f}", int(decision)])

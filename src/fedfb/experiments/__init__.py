@@ -1,0 +1,1 @@
+"""Experiments: what to run, running it, choosing settings, and what came out."""

@@ -1,0 +1,232 @@
+"""What a trained classifier is worth on rows it has not seen: one JSON-ready record per run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedfb.core import Examples, Prediction
+from fedfb.errors import DataError
+from fedfb.notions.disparity import MINIMUM_ROWS, disparities, four_fifths
+from fedfb.shapes import Array, Float, Int
+
+SMALLEST_PROBABILITY = 1e-12
+"""Scores are kept this far from 0 and 1, so one certain mistake costs 27.6 and not infinity."""
+
+Record = dict[str, Any]  # nested JSON: its values have no common type
+
+
+def confusion_table(
+    decision: Float[Array, " n"], examples: Examples, groups: int
+) -> Float[Array, "2 2 a"]:
+    r"""Count rows by label, decision and group.
+
+    .. math:: C_{y1a} = \sum_{j: y_j = y, a_j = a} P(\hat y_j = 1), \qquad
+              C_{y0a} = n_{ya} - C_{y1a}
+
+    >>> group = client = np.array([0, 0, 0])
+    >>> examples = Examples(np.zeros((3, 1)), np.array([0, 1, 1]), group, client)
+    >>> confusion_table(np.array([1.0, 1.0, 0.25]), examples, groups=1)[:, :, 0]
+    array([[0.  , 1.  ],
+           [0.75, 1.25]])
+    """
+    cell = examples.y * groups + examples.group
+    rows = np.bincount(cell, minlength=2 * groups).reshape(2, groups)
+    positives = np.bincount(cell, weights=decision, minlength=2 * groups).reshape(2, groups)
+    # Of no rows at all numpy's weighted count is a whole number.
+    return np.stack([rows - positives, positives], axis=1).astype(np.float64)
+
+
+def cross_entropy(score: Float[Array, " n"], y: Int[Array, " n"]) -> Float[Array, " n"]:
+    r"""Return each row's loss.
+
+    .. math:: -y \log p - (1 - y) \log(1 - p)
+
+    >>> cross_entropy(np.array([0.5, 0.0]), np.array([1, 1])).round(2)
+    array([ 0.69, 27.63])
+    """
+    # In float32 the upper bound would round to 1, and the loss of a certain mistake to infinity.
+    p = np.clip(score.astype(np.float64), SMALLEST_PROBABILITY, 1 - SMALLEST_PROBABILITY)
+    return -np.log(np.where(y == 1, p, 1 - p))
+
+
+def client_loss_table(
+    score: Float[Array, " n"], examples: Examples, clients: int
+) -> Float[Array, "3 i"]:
+    r"""Sum up rows, losses and squared losses of each client; rows of no client are left out.
+
+    >>> examples = Examples(np.zeros((2, 1)), np.array([0, 1]), np.zeros(2, int), np.array([0, -1]))
+    >>> client_loss_table(np.array([0.5, 0.5]), examples, clients=2).round(2)
+    array([[1.  , 0.  ],
+           [0.69, 0.  ],
+           [0.48, 0.  ]])
+    """
+    owned = examples.client >= 0
+    client = examples.client[owned]
+    loss = cross_entropy(score[owned], examples.y[owned])
+    powers = (np.ones_like(loss), loss, loss**2)
+    sums = [np.bincount(client, weights=w, minlength=clients) for w in powers]
+    return np.stack(sums).astype(np.float64)
+
+
+def area_under_curve(score: Float[Array, " n"], y: Int[Array, " n"]) -> float | None:
+    """Return the area under the ROC curve; None where the rows have one label only.
+
+    >>> area_under_curve(np.array([0.1, 0.4, 0.3, 0.8]), np.array([0, 0, 1, 1]))
+    0.75
+    """
+    from sklearn.metrics import roc_auc_score  # heavy: only those who evaluate should wait for it
+
+    return float(roc_auc_score(y, score)) if 0 < y.sum() < len(y) else None
+
+
+def ratio(numerator: float, denominator: float) -> float | None:
+    """Divide, or return None where there is nothing to divide by.
+
+    >>> ratio(1, 4), ratio(1, 0)
+    (0.25, None)
+    """
+    return float(numerator / denominator) if denominator > 0 else None
+
+
+def group_record(name: str, table: Float[Array, "2 2"]) -> Record:
+    """Describe one group by its own confusion table ``table[label, decision]``.
+
+    >>> group_record("all", np.array([[3.0, 1.0], [0.0, 0.0]]))
+    {'name': 'all', 'n': 4, 'positive_rate': 0.25, 'tpr': None, 'fpr': 0.25, 'accuracy': 0.75}
+    """
+    n = table.sum()
+    return {
+        "name": name,
+        "n": round(float(n)),
+        "positive_rate": ratio(table[:, 1].sum(), n),
+        "tpr": ratio(table[1, 1], table[1].sum()),
+        "fpr": ratio(table[0, 1], table[0].sum()),
+        "accuracy": ratio(np.trace(table), n),
+    }
+
+
+def client_records(
+    decision: Float[Array, " n"],
+    losses: Float[Array, "3 i"],
+    examples: Examples,
+    client_names: Sequence[str],
+) -> list[Record]:
+    """Describe every client by its number of rows, accuracy and mean loss."""
+    owned = examples.client >= 0
+    by_client = Examples(*(rows[owned] for rows in examples))._replace(group=examples.client[owned])
+    confusion = confusion_table(decision[owned], by_client, len(client_names))
+    correct = confusion[0, 0] + confusion[1, 1]
+    return [
+        {"name": name, "n": round(float(n)), "accuracy": ratio(right, n), "loss": ratio(total, n)}
+        for name, n, right, total in zip(client_names, losses[0], correct, losses[1], strict=True)
+    ]
+
+
+def run_record(
+    score: Float[Array, " n"],
+    decision: Float[Array, " n"],
+    examples: Examples,
+    group_names: Sequence[str],
+    client_names: Sequence[str],
+    minimum: int,
+) -> Record:
+    """Describe one run, see :func:`evaluate`."""
+    confusion = confusion_table(decision, examples, len(group_names))
+    has_clients = bool((examples.client >= 0).any())
+    losses = client_loss_table(score, examples, len(client_names)) if has_clients else None
+    estimates = disparities(confusion, losses, minimum)
+    everyone = group_record("all", confusion.sum(axis=2))
+    tpr, fpr = everyone["tpr"], everyone["fpr"]
+    names = {name: client_names if name == "client_parity" else group_names for name in estimates}
+    return {
+        "accuracy": everyone["accuracy"],
+        "balanced_accuracy": None if tpr is None or fpr is None else (tpr + 1 - fpr) / 2,
+        "auc": area_under_curve(score, examples.y),
+        "disparity": {name: estimate.value for name, estimate in estimates.items()},
+        "interval": {
+            name: None if estimate.value is None else [estimate.low, estimate.high]
+            for name, estimate in estimates.items()
+        },
+        "groups": [
+            group_record(name, confusion[:, :, group]) for group, name in enumerate(group_names)
+        ],
+        "clients": (
+            [] if losses is None else client_records(decision, losses, examples, client_names)
+        ),
+        "four_fifths": four_fifths(confusion, minimum),
+        "not_estimable": {
+            name: [names[name][number] for number in estimate.not_estimable]
+            for name, estimate in estimates.items()
+        },
+        "majority_accuracy": ratio(confusion.sum(axis=(1, 2)).max(), confusion.sum()),
+    }
+
+
+def check_numbers(kind: str, numbers: Int[Array, " n"], names: Sequence[str]) -> None:
+    """Refuse numbers without a name: in a table of cells they would count for another cell."""
+    largest = int(numbers.max(initial=-1))
+    if largest >= len(names):
+        raise DataError(
+            f"the rows to evaluate on name {kind} number {largest}, but only {len(names)} {kind}s "
+            f"have a name ({', '.join(names)}). Give every {kind} a name, in the order of numbers."
+        )
+
+
+def evaluate(
+    prediction: Prediction,
+    examples: Examples,
+    group_names: Sequence[str],
+    client_names: Sequence[str],
+    minimum: int = MINIMUM_ROWS,
+) -> list[Record]:
+    """Return one record per run: accuracy, disparities with intervals, groups and clients.
+
+    Group ``a`` is called ``group_names[a]``, the client with id ``i`` ``client_names[i]``. Numbers
+    are plain floats, None where not estimable, never NaN. Of randomised decisions every figure is
+    the expected one. ``majority_accuracy`` is what the better constant classifier reaches.
+
+    >>> y, group = np.tile([0, 1], 20), np.repeat([0, 1], 20)
+    >>> examples = Examples(np.zeros((40, 1)), y, group, np.full(40, -1))
+    >>> score = np.where(group == 0, 0.9, np.where(y == 1, 0.8, 0.1))[None]
+    >>> [record] = evaluate(Prediction(score, np.round(score)), examples, ["f", "m"], [])
+    >>> record["accuracy"], record["disparity"]["demographic_parity"], record["clients"]
+    (0.75, 0.25, [])
+    """
+    check_numbers("group", examples.group, group_names)
+    check_numbers("client", examples.client, client_names)
+    return [
+        run_record(score, decision, examples, group_names, client_names, minimum)
+        for score, decision in zip(prediction.score, prediction.decision, strict=True)
+    ]
+
+
+def mean_and_std(values: Sequence[float | None]) -> dict[str, float | None]:
+    """Return mean and standard deviation (n - 1) of the estimable values, None for too few of them.
+
+    >>> mean_and_std([1.0, 3.0, None]) == {"mean": 2.0, "std": 2**0.5}
+    True
+    >>> mean_and_std([1.0])
+    {'mean': 1.0, 'std': None}
+    """
+    known = [value for value in values if value is not None]
+    return {
+        "mean": float(np.mean(known)) if known else None,
+        "std": float(np.std(known, ddof=1)) if len(known) > 1 else None,
+    }
+
+
+def summarise(records: Sequence[Mapping[str, Any]]) -> Record:
+    """Return mean and standard deviation of accuracy and of each disparity over the records.
+
+    >>> record = {"accuracy": 0.5, "disparity": {"spd": None}}
+    >>> summarise([record])
+    {'accuracy': {'mean': 0.5, 'std': None}, 'disparity': {'spd': {'mean': None, 'std': None}}}
+    """
+    names = list(records[0]["disparity"]) if records else []
+    return {
+        "accuracy": mean_and_std([record["accuracy"] for record in records]),
+        "disparity": {
+            name: mean_and_std([record["disparity"][name] for record in records]) for name in names
+        },
+    }

@@ -1,0 +1,37 @@
+"""What the paper printed, typed in once, by its table's label."""
+
+import tomllib
+from importlib.resources import files
+from typing import Any
+
+from fedfb.experiments.spec import Experiment
+
+TABLES = {"mlp": "tab:dp_mlp", "logistic": "tab:dp_lg"}
+
+
+def published(experiment: Experiment) -> dict[str, Any] | None:
+    """Return the paper's figure for an experiment, None where it has none.
+
+    Only the paper's own setting counts: its data and clients, demographic parity, its models.
+    """
+    plain = Experiment(data=experiment.data, algorithm=experiment.algorithm, model=experiment.model)
+    same = ("partition", "clients", "groups", "heterogeneity", "hidden", "sensitive_at_prediction")
+    if any(getattr(experiment, name) != getattr(plain, name) for name in same):
+        return None
+    if experiment.notion not in ("dp", "demographic_parity"):
+        return None
+    label = TABLES[experiment.model]
+    row = _tables()[label].get(experiment.algorithm, {}).get(experiment.data)
+    if row is None:
+        return None
+    accuracy, accuracy_std, disparity, disparity_std = row
+    return {
+        "table": label,
+        "accuracy": {"mean": accuracy, "std": accuracy_std},
+        "disparity": {"mean": disparity, "std": disparity_std},
+    }
+
+
+def _tables() -> dict[str, Any]:
+    text = files("fedfb.experiments").joinpath("paper/published.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

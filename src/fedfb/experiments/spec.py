@@ -1,0 +1,243 @@
+"""An experiment: all that determines a result, as one frozen value that reads and writes TOML."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fedfb.data.request import DataRequest
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.experiments import settings as s
+from fedfb.experiments.settings import setting
+
+DATA, METHOD, SIGNAL, RUN = "Data", "Method", "Signal and weights", "Run"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Data, method and settings of a run.
+
+    The fields are the flags of ``fedfb run`` and the keys of its TOML.
+
+    >>> Experiment(data="synthetic", seeds=(0,), alpha=(0.1, 0.5)).rounds
+    10
+    """
+
+    data: str = setting(
+        "synthetic",
+        "synthetic, adult, compas, bank, or your own files: 'silos/*.csv'",
+        DATA,
+        s.text,
+    )
+    label: str | None = setting(None, "Own files: the column to predict", DATA, s.text)
+    positive: str | None = setting(None, "Own files: its favourable value", DATA, s.text)
+    sensitive: tuple[str, ...] = setting(
+        (), "Own files: sensitive columns; several are crossed (sex,race)", DATA, s.names
+    )
+    client_column: str | None = setting(
+        None, "Own files: the column that names the client, for one file", DATA, s.text
+    )
+    test: str | None = setting(
+        None, "Own files: test rows (default: 30% of each client)", DATA, s.text
+    )
+    partition: str = setting(
+        "paper", "paper, group, column:NAME or shares:.5,.5/.2,.8 (one list a group)", DATA, s.text
+    )
+    clients: int | None = setting(
+        None, "synthetic: 2, 3 or 4 clients", DATA, s.whole, low=2, high=4
+    )
+    groups: int = setting(2, "synthetic: 2 or 3 groups", DATA, s.whole, low=2, high=3)
+    heterogeneity: str = setting(
+        "medium",
+        "synthetic: how unlike the clients are",
+        DATA,
+        s.text,
+        choices=("low", "medium", "high"),
+    )
+    rows: int | None = setting(None, "synthetic: training rows", DATA, s.whole, low=20)
+    test_rows: int | None = setting(None, "synthetic: test rows", DATA, s.whole, low=20)
+    split_seed: int | None = setting(
+        None,
+        "Fixes rows and clients (default 0; synthetic: drawn anew per seed)",
+        DATA,
+        s.whole,
+        low=0,
+    )
+    sensitive_at_prediction: bool = setting(
+        True, "Whether the model is given the group: yes or no", DATA, s.yes_or_no
+    )
+
+    algorithm: str = setting("fedfb", "See fedfb list", METHOD, s.text)
+    notion: str = setting("dp", "dp, eo, eod, cp: what is to be equal", METHOD, s.text)
+    model: str = setting("logistic", "logistic or mlp", METHOD, s.text, choices=("logistic", "mlp"))
+    hidden: tuple[int, ...] = setting(
+        (4,), "mlp: sizes of the hidden layers", METHOD, s.wholes, low=1
+    )
+    alpha: tuple[float, ...] = setting(
+        (0.5,), "Step of the fairness weights; several make a grid", METHOD, s.numbers, low=0.0
+    )
+    lr: tuple[float, ...] = setting(
+        (0.005,),
+        "Learning rate of local training; several make a grid",
+        METHOD,
+        s.numbers,
+        above=0.0,
+    )
+    rounds: int = setting(10, "Communication rounds", METHOD, s.whole, low=1)
+    local_epochs: int = setting(
+        30, "Passes over its rows that a client makes in a round", METHOD, s.whole, low=1
+    )
+    batch: int = setting(128, "Rows in a minibatch", METHOD, s.whole, low=1)
+    optimiser: str = setting("adam", "Local solver", METHOD, s.text, choices=("adam", "sgd"))
+    weight_decay: float = setting(0.0, "L2 penalty of local training", METHOD, s.number, low=0.0)
+    scaling: str = setting(
+        "mass",
+        "Weight of a client in the average: its weighted mass, or rows",
+        METHOD,
+        s.text,
+        choices=("mass", "sample"),
+    )
+
+    signal_loss: str | None = setting(
+        None,
+        "Loss in the signal: zero_one, prob or ce (default prob; cp: ce)",
+        SIGNAL,
+        s.text,
+        choices=("zero_one", "prob", "ce"),
+    )
+    normalise: str = setting(
+        "none",
+        "Divide the signal by its length (l2, the paper) or not",
+        SIGNAL,
+        s.text,
+        choices=("none", "l2"),
+    )
+    decay: str = setting(
+        "inv_sqrt", "How the step shrinks", SIGNAL, s.text, choices=("const", "inv_sqrt", "inv")
+    )
+    timing: str = setting(
+        "post", "Where the signal is taken", SIGNAL, s.text, choices=("post", "piggyback", "local")
+    )
+    period: int = setting(
+        1,
+        "Rounds between two moves of lambda (the paper's k)",
+        SIGNAL,
+        s.whole,
+        low=1,
+        flags=("--k",),
+    )
+    bits: int | None = setting(
+        None, "Quantise what a client says of the signal", SIGNAL, s.whole, low=1, high=32
+    )
+    bits_mode: str = setting(
+        "per_value",
+        "Bits for each value, or for a round",
+        SIGNAL,
+        s.text,
+        choices=("per_value", "per_round"),
+    )
+    rounding: str = setting(
+        "nearest", "Rounding of quantised values", SIGNAL, s.text, choices=("nearest", "stochastic")
+    )
+    symmetric: bool = setting(
+        False,
+        "Compare groups with their mean instead of with the first: yes or no",
+        SIGNAL,
+        s.yes_or_no,
+    )
+
+    seeds: tuple[int, ...] = setting((0,), "5 means 0..4; 100:110 is a range", RUN, s.seeds, low=0)
+    tune: bool = setting(
+        False, "Choose alpha and lr from the paper's grid on validation rows", RUN, s.yes_or_no
+    )
+    accuracy_floor: float = setting(
+        0.25,
+        "Tuning: least share of the way from majority to best accuracy",
+        RUN,
+        s.number,
+        low=0.0,
+        high=1.0,
+    )
+    precision: str = setting(
+        "float32", "Arithmetic of local training", RUN, s.text, choices=("float32", "float64")
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        for declared in fields(self):
+            s.check_value(declared.name, getattr(self, declared.name), s.setting_of(declared))
+
+    @property
+    def request(self) -> DataRequest:
+        """The part that names the data."""
+        wanted = {declared.name for declared in fields(DataRequest)}
+        return DataRequest(**{k: v for k, v in asdict(self).items() if k in wanted})
+
+    @property
+    def hash(self) -> str:
+        """A short name of all but the seeds: runs of equal hash and seed are the same run."""
+        content = {k: v for k, v in asdict(self).items() if k != "seeds"}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def split_of(self, seed: int) -> int:
+        """Return the seed of rows and clients.
+
+        The declared one; else, on synthetic data, the run's own; else 0.
+        """
+        if self.split_seed is not None:
+            return self.split_seed
+        return seed if self.data == "synthetic" else 0
+
+
+def from_values(values: Mapping[str, Any]) -> Experiment:
+    """Return the experiment of named values, as a TOML file holds them.
+
+    Lists and single values both do.
+    """
+    declared = {f.name: s.setting_of(f) for f in fields(Experiment)}
+    for name in values:
+        if name not in declared:
+            raise ConfigError(unknown_name("setting", name, declared))
+    return Experiment(**{name: _coerced(name, v, declared[name]) for name, v in values.items()})
+
+
+def _coerced(name: str, value: Any, declared: s.Setting) -> Any:
+    """Bring a TOML value to the type its setting has on the command line."""
+    several = declared.parse in (s.numbers, s.wholes, s.names, s.seeds)
+    if isinstance(value, list) and several:
+        return tuple(value)
+    if isinstance(value, bool):
+        value = "yes" if value else "no"
+    if isinstance(value, list | dict):
+        raise ConfigError(f"setting {name!r} takes one value, got {value!r}.")
+    try:
+        return declared.parse(str(value))
+    except ConfigError as error:
+        raise ConfigError(f"setting {name!r}: {error}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read the named values of an experiment file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+
+
+def to_toml(experiment: Experiment) -> str:
+    """Write an experiment so that reading it back gives an equal one.
+
+    Settings without a value are left out.
+    """
+    lines = []
+    for name, value in asdict(experiment).items():
+        if value is not None and value != ():
+            lines.append(
+                f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}"
+            )
+    return "\n".join(lines) + "\n"

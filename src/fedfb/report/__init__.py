@@ -1,0 +1,1 @@
+"""Results for people: tables for a terminal, pictures for a page."""

@@ -1,0 +1,223 @@
+"""Tables that read well in a terminal of 80 columns.
+
+Stdout is data: tables go there, talk does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Report = Mapping[str, Any]
+
+NAMES = {
+    "demographic_parity": "demographic parity",
+    "spd": "statistical parity difference",
+    "equal_opportunity": "equal opportunity",
+    "equalized_odds": "equalized odds",
+    "client_parity": "client parity (loss)",
+}
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number > 0)
+    return table
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number as the paper prints it, without the leading zero; a dash where there is none.
+
+    >>> number(0.7251), number(-0.5), number(None), number(1.0)
+    ('.725', '-.500', '-', '1.000')
+    """
+    if value is None:
+        return "-"
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+
+
+def spread(statistic: Mapping[str, float | None]) -> str:
+    """Return mean and spread over seeds.
+
+    >>> spread({"mean": 0.725, "std": 0.012})
+    '.725 ± .012'
+    """
+    return number(statistic["mean"]) + (
+        f" ± {number(statistic['std'])}" if statistic["std"] is not None else ""
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def heading(report: Report) -> str:
+    """Say in one line what was run, and whether the model is given the group."""
+    settings = report["settings"]
+    seeds = settings["seeds"]
+    which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    given = "yes" if settings["sensitive_at_prediction"] else "no"
+    return (
+        f"{report['data']}, {report['model']}, {NAMES[report['notion']]}, {which}; "
+        f"group given to the model: {given}"
+    )
+
+
+def print_run(report: Report) -> None:
+    """Print one method's results: disparities with intervals, groups, clients."""
+    console = _console()
+    console.print(f"[bold]{report['algorithm']}[/] on {heading(report)}")
+    if report["tuning"]:
+        chosen = ", ".join(f"{k} {v:g}" for k, v in report["tuning"]["chosen"].items())
+        floor = number(report["tuning"]["accuracy_floor"])
+        console.print(f"chosen on validation rows (accuracy at least {floor}): {chosen}")
+    console.print()
+    if report["summary"] is None:
+        console.print(_settings_table(report))
+    else:
+        console.print(_result_table(report))
+        console.print(_group_table(report["runs"]))
+        console.print(
+            f"four-fifths ratio (least to largest rate): {_four_fifths(report['runs'])}\n"
+        )
+        if report["runs"][0]["clients"]:
+            console.print(_client_table(report["runs"]))
+    for note in report["notes"]:
+        console.print(f"note: {note}", style="dim")
+
+
+def _result_table(report: Report) -> Table:
+    table = _table("Test rows", "", "mean ± spread", "95% interval", "")
+    runs, notion = report["runs"], report["notion"]
+    table.add_row("accuracy", spread(report["summary"]["accuracy"]), "", _majority(runs))
+    for key, label in (("balanced_accuracy", "balanced accuracy"), ("auc", "area under ROC")):
+        table.add_row(label, number(_mean([run[key] for run in runs])), "", "")
+    for name, statistic in report["summary"]["disparity"].items():
+        aim = "<- the aim" if name == notion else ""
+        table.add_row(NAMES[name], spread(statistic), _interval(runs, name), aim)
+    return table
+
+
+def _majority(runs: Sequence[Report]) -> str:
+    return f"(constant: {number(_mean([run['majority_accuracy'] for run in runs]))})"
+
+
+def _interval(runs: Sequence[Report], name: str) -> str:
+    """Return the ends of the intervals, averaged over seeds."""
+    known = [run["interval"][name] for run in runs if run["interval"][name] is not None]
+    if not known:
+        return "not estimable"
+    return f"{number(_mean([i[0] for i in known]))} to {number(_mean([i[1] for i in known]))}"
+
+
+def _group_table(runs: Sequence[Report]) -> Table:
+    table = _table("\nGroups", "", "test rows", "positive", "TPR", "FPR", "accuracy")
+    for place, group in enumerate(runs[0]["groups"]):
+        keys = ("positive_rate", "tpr", "fpr", "accuracy")
+        means = [number(_mean([run["groups"][place][key] for run in runs])) for key in keys]
+        table.add_row(group["name"], str(group["n"]), *means)
+    return table
+
+
+def _client_table(runs: Sequence[Report]) -> Table:
+    table = _table("Clients", "", "test rows", "accuracy", "loss")
+    for place, client in enumerate(runs[0]["clients"]):
+        means = [
+            number(_mean([run["clients"][place][key] for run in runs]))
+            for key in ("accuracy", "loss")
+        ]
+        table.add_row(client["name"], str(client["n"]), *means)
+    return table
+
+
+def _four_fifths(runs: Sequence[Report]) -> str:
+    mean = _mean([run["four_fifths"] for run in runs])
+    if mean is None:
+        return "not estimable"
+    return f"{number(mean)} ({'meets' if mean >= 0.8 else 'below'} 0.8)"
+
+
+def _settings_table(report: Report) -> Table:
+    knobs = list(report["summaries"][0]["settings"])
+    table = _table("Settings", *knobs, "accuracy", NAMES[report["notion"]])
+    for summary in report["summaries"]:
+        values = [f"{summary['settings'][knob]:g}" for knob in knobs]
+        disparity = summary["disparity"][report["notion"]]
+        table.add_row(*values, spread(summary["accuracy"]), spread(disparity))
+    return table
+
+
+def print_comparison(
+    reports: Sequence[Report],
+    differences: Sequence[Report],
+    paper: Mapping[str, Report | None],
+) -> None:
+    """Print methods side by side, beside the paper's figures, and their paired differences."""
+    console, notion = _console(), reports[0]["notion"]
+    console.print(heading(reports[0]) + "\n")
+    printed = any(paper.values())
+    extra = ("paper: accuracy", "disparity") if printed else ()
+    table = _table("Test rows, mean ± spread", "", "accuracy", "disparity", *extra)
+    for report in reports:
+        for summary in report["summaries"]:
+            row = [spread(summary["accuracy"]), spread(summary["disparity"][notion])]
+            table.add_row(_named(report, summary), *row, *_paper_cells(paper, report, printed))
+    console.print(table)
+    if differences:
+        console.print(_difference_table(differences, notion))
+    constant = number(_mean([run["majority_accuracy"] for run in reports[0]["runs"]]))
+    console.print(f"\nA constant classifier is {constant} accurate with disparity 0.", style="dim")
+    for note in reports[0]["notes"]:
+        console.print(f"note: {note}", style="dim")
+
+
+def _named(report: Report, summary: Report) -> str:
+    if len(report["summaries"]) == 1:
+        return str(report["algorithm"])
+    knobs = " ".join(f"{knob} {value:g}" for knob, value in summary["settings"].items())
+    return f"{report['algorithm']} ({knobs})"
+
+
+def _paper_cells(
+    paper: Mapping[str, Report | None], report: Report, printed: bool
+) -> tuple[str, ...]:
+    row = paper.get(report["algorithm"])
+    if not printed:
+        return ()
+    return (spread(row["accuracy"]), spread(row["disparity"])) if row else ("-", "-")
+
+
+def _difference_table(differences: Sequence[Report], notion: str) -> Table:
+    table = _table(
+        "\nPaired differences, with 95% intervals over seeds", "", "accuracy", "disparity"
+    )
+    for row in differences:
+        cells = (_with_interval(row["accuracy"]), _with_interval(row["disparity"][notion]))
+        table.add_row(f"{row['of']} - {row['less']}", *cells)
+    return table
+
+
+def _with_interval(difference: Report) -> str:
+    interval = difference["interval"]
+    ends = f" [{number(interval[0])}, {number(interval[1])}]" if interval else ""
+    return number(difference["mean"]) + ends
+
+
+def print_catalogue(sections: Mapping[str, Mapping[str, str]]) -> None:
+    """Print what there is to choose from."""
+    console = _console()
+    for title, entries in sections.items():
+        table = Table(title=title.capitalize(), title_justify="left", title_style="bold", box=None,
+                      show_header=False, pad_edge=False)  # fmt: skip
+        for name, meaning in entries.items():
+            table.add_row(name, meaning)
+        console.print(table)
+        console.print()

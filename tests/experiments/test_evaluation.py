@@ -1,0 +1,196 @@
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
+
+from fedfb.core import Examples, Prediction
+from fedfb.errors import DataError
+from fedfb.experiments.evaluation import (
+    client_loss_table,
+    confusion_table,
+    cross_entropy,
+    evaluate,
+    summarise,
+)
+
+GROUPS = ["f", "m", "x"]
+CLIENTS = ["north", "south"]
+NAMES = ["demographic_parity", "spd", "equal_opportunity", "equalized_odds", "client_parity"]
+FIELDS = {
+    "accuracy", "balanced_accuracy", "auc", "disparity", "interval", "groups", "clients",
+    "four_fifths", "not_estimable", "majority_accuracy",
+}  # fmt: skip
+
+
+def draw_examples(seed, n, groups=3, clients=2):
+    rng = np.random.default_rng(seed)
+    return Examples(
+        x=np.zeros((n, 1)),
+        y=rng.integers(0, 2, n),
+        group=rng.integers(0, groups, n),
+        client=rng.integers(-1, clients, n),
+    )
+
+
+def draw_prediction(seed, runs, n, randomised=False):
+    score = np.random.default_rng((seed, 1)).random((runs, n))
+    return Prediction(score, score if randomised else (score >= 0.5).astype(float))
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=50, deadline=None)
+def test_accuracies_auc_and_losses_agree_with_sklearn(seed):
+    examples, prediction = draw_examples(seed, 200), draw_prediction(seed, 2, 200)
+    records = evaluate(prediction, examples, GROUPS, CLIENTS)
+    for record, score, decision in zip(records, *prediction, strict=True):
+        assert record["accuracy"] == pytest.approx(accuracy_score(examples.y, decision))
+        expected = balanced_accuracy_score(examples.y, decision)
+        assert record["balanced_accuracy"] == pytest.approx(expected)
+        assert record["auc"] == pytest.approx(roc_auc_score(examples.y, score))
+        for number, client in enumerate(record["clients"]):
+            mine = examples.client == number
+            assert client["n"] == mine.sum()
+            assert client["loss"] == pytest.approx(log_loss(examples.y[mine], score[mine]))
+            expected = accuracy_score(examples.y[mine], decision[mine])
+            assert client["accuracy"] == pytest.approx(expected)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 60), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_records_are_plain_json_without_nan(seed, n, randomised):
+    examples, prediction = draw_examples(seed, n), draw_prediction(seed, 2, n, randomised)
+    for record in evaluate(prediction, examples, GROUPS, CLIENTS):
+        assert json.loads(json.dumps(record, allow_nan=False)) == record
+        assert set(record) == FIELDS
+        assert list(record["disparity"]) == list(record["interval"]) == NAMES
+        for name in NAMES:
+            if record["disparity"][name] is None:
+                assert record["interval"][name] is None
+            else:
+                low, high = record["interval"][name]
+                assert 0 <= low <= record["disparity"][name] <= high
+
+
+@given(st.integers(0, 10**6), st.integers(0, 60))
+@settings(deadline=None)
+def test_tables_of_parts_add_up_to_the_table_of_all(seed, n):
+    examples, [decision] = draw_examples(seed, n), draw_prediction(seed, 1, n, True).decision
+    halves = [slice(None, n // 2), slice(n // 2, None)]
+    parts = [Examples(*(rows[half] for rows in examples)) for half in halves]
+    for tabulate, size in [(confusion_table, 3), (client_loss_table, 2)]:
+        total = sum(
+            tabulate(decision[h], part, size) for h, part in zip(halves, parts, strict=True)
+        )
+        np.testing.assert_allclose(total, tabulate(decision, examples, size), atol=1e-9)
+
+
+def test_randomised_decisions_give_the_expected_figures():
+    y = np.array([0, 0, 1, 1] * 10)
+    group = np.array([0, 1, 0, 1] * 10)
+    examples = Examples(np.zeros((40, 1)), y, group, np.zeros(40, dtype=int))
+    decision = np.array([0.25, 0.5, 0.5, 1.0] * 10)[None]
+    [record] = evaluate(Prediction(decision, decision), examples, ["f", "m"], ["all"])
+    assert record["accuracy"] == pytest.approx((0.75 + 0.5 + 0.5 + 1) / 4)
+    assert record["disparity"]["spd"] == pytest.approx(0.375)
+    assert record["disparity"]["demographic_parity"] == pytest.approx(0.1875)
+    assert record["disparity"]["equal_opportunity"] == pytest.approx(0.25)
+    assert record["four_fifths"] == pytest.approx(0.5)
+    assert record["groups"][0] == pytest.approx(
+        {"name": "f", "n": 20, "positive_rate": 0.375, "tpr": 0.5, "fpr": 0.25, "accuracy": 0.625}
+    )
+    assert record["clients"][0]["accuracy"] == pytest.approx(record["accuracy"])
+
+
+def test_expected_figures_are_the_mean_over_drawn_decisions():
+    examples, prediction = draw_examples(0, 400), draw_prediction(0, 1, 400, randomised=True)
+    draws = np.random.default_rng(1).random((2_000, 400)) < prediction.decision
+    drawn = np.mean([confusion_table(d.astype(float), examples, 3) for d in draws], axis=0)
+    expected = confusion_table(prediction.decision[0], examples, 3)
+    # A cell's mean has a deviation of at most sqrt(70 / 4 / 2000) = .094: .5 is 5 of them.
+    np.testing.assert_allclose(drawn, expected, atol=0.5)
+
+
+def test_tables_of_no_rows_hold_float_zeros():
+    examples, none = draw_examples(0, 0), np.zeros(0)
+    for found in [confusion_table(none, examples, 3), client_loss_table(none, examples, 2)]:
+        assert found.dtype == np.float64
+        assert not found.any()
+
+
+def test_majority_accuracy_is_that_of_the_better_constant_classifier():
+    examples = draw_examples(3, 300)
+    constants = Prediction(np.full((2, 300), 0.5), np.repeat([[0.0], [1.0]], 300, axis=1))
+    records = evaluate(constants, examples, GROUPS, CLIENTS)
+    best = max(record["accuracy"] for record in records)
+    assert [record["majority_accuracy"] for record in records] == pytest.approx([best, best])
+
+
+def test_rows_without_clients_give_no_clients_and_no_client_parity():
+    examples = draw_examples(0, 100)._replace(client=np.full(100, -1))
+    [record] = evaluate(draw_prediction(0, 1, 100), examples, GROUPS, CLIENTS)
+    assert record["clients"] == []
+    assert record["disparity"]["client_parity"] is None
+    assert record["not_estimable"]["client_parity"] == []
+
+
+def test_what_cannot_be_estimated_is_none_and_named():
+    examples = draw_examples(0, 100)
+    examples = examples._replace(group=np.minimum(examples.group, 1), client=0 * examples.client)
+    [record] = evaluate(draw_prediction(0, 1, 100), examples, GROUPS, CLIENTS)
+    assert record["not_estimable"]["demographic_parity"] == ["x"]
+    assert record["not_estimable"]["client_parity"] == ["south"]
+    assert record["groups"][2] == {
+        "name": "x", "n": 0, "positive_rate": None, "tpr": None, "fpr": None, "accuracy": None
+    }  # fmt: skip
+    assert record["clients"][1] == {"name": "south", "n": 0, "accuracy": None, "loss": None}
+
+
+def test_rows_of_one_label_have_no_auc_and_no_balanced_accuracy():
+    examples = draw_examples(0, 50)._replace(y=np.ones(50, dtype=int))
+    [record] = evaluate(draw_prediction(0, 1, 50), examples, GROUPS, CLIENTS)
+    assert record["auc"] is None
+    assert record["balanced_accuracy"] is None
+    assert record["majority_accuracy"] == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_certain_mistake_costs_a_finite_loss(dtype):
+    loss = cross_entropy(np.array([0, 1, 0, 1], dtype=dtype), np.array([1, 0, 0, 1]))
+    np.testing.assert_allclose(loss, [27.631, 27.631, 0, 0], atol=1e-3)
+
+
+@pytest.mark.parametrize(("names", "kind"), [((["f"], CLIENTS), "group"), ((GROUPS, []), "client")])
+def test_numbers_without_a_name_are_refused(names, kind):
+    with pytest.raises(DataError, match=f"name {kind} number"):
+        evaluate(draw_prediction(0, 1, 50), draw_examples(0, 50), *names)
+
+
+def test_a_run_has_the_same_record_alone_and_among_others():
+    examples, prediction = draw_examples(0, 200), draw_prediction(0, 3, 200)
+    alone = Prediction(prediction.score[1:2], prediction.decision[1:2])
+    records = evaluate(prediction, examples, GROUPS, CLIENTS)
+    assert evaluate(alone, examples, GROUPS, CLIENTS) == records[1:2]
+
+
+def test_summaries_are_over_the_estimable_runs():
+    def record(accuracy, **disparity):
+        return {"accuracy": accuracy, "disparity": disparity}
+
+    summary = summarise([record(0.7, a=0.1, b=None, c=None), record(0.9, a=0.3, b=0.2, c=None)])
+    assert summary["accuracy"] == pytest.approx({"mean": 0.8, "std": math.sqrt(0.02)})
+    assert summary["disparity"]["a"] == pytest.approx({"mean": 0.2, "std": math.sqrt(0.02)})
+    assert summary["disparity"]["b"] == {"mean": 0.2, "std": None}
+    assert summary["disparity"]["c"] == {"mean": None, "std": None}
+    assert summarise([record(0.7, a=0.1)])["accuracy"] == {"mean": 0.7, "std": None}
+    assert summarise([]) == {"accuracy": {"mean": None, "std": None}, "disparity": {}}
+
+
+def test_importing_the_module_does_not_import_sklearn():
+    code = "import sys, fedfb.experiments.evaluation; sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
