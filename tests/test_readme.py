@@ -1,0 +1,63 @@
+"""The README's commands and code are run, and its table is what the demo prints."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+SMALL = ["--rounds", "1", "--local-epochs", "1"]
+
+
+def fedfb(*arguments, cwd=None):
+    command = [sys.executable, "-m", "fedfb", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
+
+
+def test_the_two_commands_open_the_readme():
+    first = re.search(r"```sh\n(.*?)```", README, re.DOTALL).group(1)
+    assert [line.split()[:2] for line in first.splitlines()] == [["make", "#"], ["make", "test"]]
+
+
+def test_the_python_example_runs(capsys):
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out.count("\n") == 3
+
+
+def silo(rows):
+    lines = ["income,job,sex,race,approved"]
+    for i in range(rows):
+        group = f"{'fm'[i % 2]},{'ab'[i // 2 % 2]}"
+        lines.append(f"{i * 37 % 11},{'xyz'[i % 3]},{group},{'yes' if i % 5 < 2 else 'no'}")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_commands_for_own_data_work_as_written(tmp_path):
+    (tmp_path / "silos").mkdir()
+    for name, rows in (("north", 90), ("south", 120), ("west", 80)):
+        (tmp_path / "silos" / f"{name}.csv").write_text(silo(rows))
+    section = README.split("## Your own data")[1]
+    run, predict = re.search(r"```sh\n(.*?)```", section, re.DOTALL).group(1).splitlines()
+    fedfb(*shlex.split(run)[1:], *SMALL, cwd=tmp_path)
+    decisions = fedfb(*shlex.split(predict)[1:], cwd=tmp_path).splitlines()
+    assert len(decisions) == 1 + 90
+
+
+@pytest.mark.slow
+def test_the_table_is_the_one_that_the_demo_prints(tmp_path):
+    """To two digits: the last one may differ between machines."""
+    shown = re.search(r"<!-- demo -->\n```\n(.*?)```", README, re.DOTALL).group(1)
+    printed = fedfb("demo", cwd=tmp_path)
+    assert (tmp_path / "demo" / "accuracy-disparity.png").stat().st_size > 10_000
+    for name in ("fedavg", "fedfb", "cfl"):
+        one, other = (_numbers(text, name) for text in (shown, printed))
+        assert one == pytest.approx(other, abs=0.02)
+
+
+def _numbers(text, name):
+    [line] = [line for line in text.splitlines() if line.startswith(name + " ")]
+    return [float(number) for number in re.findall(r"\.\d+", line)]
