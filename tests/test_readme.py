@@ -59,5 +59,5 @@ def test_the_table_is_the_one_that_the_demo_prints(tmp_path):
 
 
 def _numbers(text, name):
-    [line] = [line for line in text.splitlines() if line.startswith(name + " ")]
+    line = next(line for line in text.splitlines() if line.startswith(name + "  "))
     return [float(number) for number in re.findall(r"\.\d+", line)]

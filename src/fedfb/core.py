@@ -107,16 +107,19 @@ class Algorithm(NamedTuple):
     memory: Callable[[Float[Array, "r p"]], Arrays]
     setup: Callable[[Float[Array, "r p"], Ask], Any]
     round: Callable[[Any, Ask], tuple[Any, Info]]
-    params: Callable[[Any], Float[Array, "r p"]]
+    params: Callable[[Any], Float[Array, "r p"] | None]
     predict: Callable[[Any, Mapping[int, Arrays], Examples], Prediction]
 
 
 class LocalSolver(NamedTuple):
-    """How one client trains in one round: E epochs of minibatches from the received parameters."""
+    """How one client trains in one round: E epochs of minibatches from the received parameters.
+
+    ``prox`` is the weight of the pull towards an anchor, one per run; None is no pull.
+    """
 
     learning_rate: Float[Array, " r"]
     epochs: int = 30
     batch: int = 128
     optimiser: Literal["adam", "sgd"] = "adam"
     weight_decay: float = 0.0
-    prox: float = 0.0
+    prox: Float[Array, " r"] | None = None

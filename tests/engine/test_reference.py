@@ -5,11 +5,12 @@ from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
 from fedfb.core import ClientData, LocalSolver
-from fedfb.engine import NumpyEngine, cell_counts, minibatches, sigmoid
+from fedfb.engine import NumpyEngine, Rebalance, cell_counts, minibatches, sigmoid
 from fedfb.engine.losses import loss
 from fedfb.engine.packed import pack, unpack
 from fedfb.errors import ConfigError
 from fedfb.models import Network
+from fedfb.notions import make_notion
 
 HIDDEN = [(), (4,), (5, 3)]
 hidden_sizes = pytest.mark.parametrize("hidden", HIDDEN, ids=str)
@@ -51,7 +52,7 @@ def test_packing_and_unpacking_is_the_identity(hidden, seed):
 
 
 @hidden_sizes
-@pytest.mark.parametrize("surrogate", ["ce", "prob"])
+@pytest.mark.parametrize("surrogate", ["ce", "prob", "logit", "steep", "mistake"])
 def test_gradients_agree_with_finite_differences(hidden, surrogate):
     engine, data = make_engine(3, hidden), merge(make_clients(2, groups=3))
     params, rng = start(engine), np.random.default_rng(3)
@@ -66,6 +67,41 @@ def test_gradients_agree_with_finite_differences(hidden, surrogate):
         nudge[:, place] = 1e-6
         numeric = (objective(params + nudge) - objective(params - nudge)) / 2e-6
         np.testing.assert_allclose(gradient[:, place], numeric, rtol=2e-6, atol=2e-5)
+
+
+def test_a_row_may_carry_a_weight_of_its_own():
+    engine, data = make_engine(3, (4,)), merge(make_clients(2))
+    params, cells = start(engine), np.random.default_rng(0).uniform(size=(2, 2, 2))
+    rows = np.zeros((2, len(data.y)))
+    rows[:, 5], one = 2.0, np.array([5])
+    only = ClientData(0, data.x[one], data.y[one], data.group[one], 2)
+    np.testing.assert_allclose(
+        engine.gradient(params, data, cells, "ce", rows),
+        2 * engine.gradient(params, only, cells),
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("name", ["dp", "eo", "eod"])
+def test_rebalancing_moves_lambda_after_every_epoch(name):
+    """Two epochs in one call are two calls of one epoch in between which lambda is moved."""
+    engine, data = make_engine(), merge(make_clients(4))
+    notion, counts = make_notion(name, 2), cell_counts(data)
+    lam, alpha = notion.init(counts)[None], np.array([0.3])
+    solver = make_solver(optimiser="sgd", epochs=2, batch=10**6)
+    rule = Rebalance(notion, counts, alpha)
+    params, moved = engine.train_rebalancing(start(engine, 1), data, lam, rule, solver, (1,))
+    expected = start(engine, 1)
+    for epoch in (1, 2):
+        omega = notion.weights(lam, counts)
+        local = omega * len(data.y) / np.sum(omega * counts)
+        once = solver._replace(epochs=1)
+        expected = engine.train(expected, data, local, once, (epoch,))
+        losses = engine.loss_sums(expected, data, "prob")
+        signal = notion.signal(notion.share(losses, counts, 0), counts)
+        lam = notion.step(lam, signal, counts, alpha / epoch**0.5)
+    np.testing.assert_allclose(params, expected, atol=1e-12)
+    np.testing.assert_allclose(moved, lam, atol=1e-12)
 
 
 @hidden_sizes
@@ -121,7 +157,9 @@ def test_one_full_batch_step_of_gradient_descent_by_hand():
 def test_training_is_the_textbook_solver_step_by_step(hidden, optimiser):
     engine, data = make_engine(3, hidden), merge(make_clients(4, sizes=(37,)))
     params, weights = start(engine, runs=1), np.array([[[0.5, 1.5], [2.0, 0.7]]])
-    solver = make_solver(lr=0.1, optimiser=optimiser, weight_decay=0.3, prox=0.2, epochs=2)
+    solver = make_solver(
+        lr=0.1, optimiser=optimiser, weight_decay=0.3, prox=np.array([0.2]), epochs=2
+    )
     expected = textbook(engine, params, data, weights, solver, (7, 1))
     trained = engine.train(params, data, weights, solver, (7, 1))
     np.testing.assert_allclose(trained, expected, rtol=1e-9, atol=1e-11)
@@ -133,7 +171,7 @@ def textbook(engine, params, data, weights, solver, key):
     for rows in minibatches(len(data.y), solver, key):
         batch = ClientData(0, data.x[rows], data.y[rows], data.group[rows], data.groups)
         gradient = engine.gradient(value, batch, weights) / len(rows)
-        gradient += solver.weight_decay * value + solver.prox * (value - params)
+        gradient += solver.weight_decay * value + solver.prox[:, None] * (value - params)
         if solver.optimiser == "sgd":
             value = value - 0.1 * gradient
             continue

@@ -176,14 +176,20 @@ def test_client_parity_compares_mean_losses(losses, sizes):
     np.testing.assert_allclose(notion.signal(stack, sizes), losses - losses[:, :1], atol=1e-12)
 
 
-@given(arrays(float, (1, 4), elements=st.floats(-2, 2)))
-def test_the_symmetric_signal_does_not_depend_on_who_is_called_first(terms):
-    counts = np.full((2, 4), 5)
-    notion = DemographicParity(4, symmetric=True)
+@pytest.mark.parametrize("name", ["dp", "eo", "eod"])
+@given(data=st.data())
+def test_the_symmetric_signal_does_not_depend_on_who_is_called_first(name, data):
+    notion = make_notion(name, 4, symmetric=True)
+    counts = data.draw(arrays(np.int64, (2, 4), elements=st.integers(1, 40)))
+    losses = data.draw(arrays(float, (1, 2, 4), elements=st.floats(0, 20)))
     order = np.array([2, 0, 3, 1])
-    np.testing.assert_allclose(
-        notion.signal(terms[:, order], counts), notion.signal(terms, counts)[:, order], atol=1e-14
-    )
+
+    def signal(losses, counts):
+        return notion.signal(notion.share(losses, counts, 0), counts)
+
+    there, back = signal(losses, counts), signal(losses[..., order], counts[:, order])
+    np.testing.assert_allclose(back, there[..., order], atol=1e-12)
+    np.testing.assert_allclose(there.sum(axis=-1), 0.0, atol=1e-12)
 
 
 def test_a_normalised_signal_has_length_one_over_both_labels():

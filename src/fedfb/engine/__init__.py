@@ -1,8 +1,10 @@
 """One client's arithmetic, for all runs of a grid at once."""
 
 from fedfb.engine.base import Engine as Engine
+from fedfb.engine.base import Rebalance as Rebalance
+from fedfb.engine.losses import RowLoss as RowLoss
 from fedfb.engine.losses import decide as decide
 from fedfb.engine.losses import sigmoid as sigmoid
 from fedfb.engine.reference import NumpyEngine as NumpyEngine
-from fedfb.engine.reference import cell_counts as cell_counts
-from fedfb.engine.reference import minibatches as minibatches
+from fedfb.engine.rows import cell_counts as cell_counts
+from fedfb.engine.rows import minibatches as minibatches

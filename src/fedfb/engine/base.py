@@ -1,11 +1,24 @@
 """What an engine offers: one client's arithmetic, all runs of a grid at once."""
 
-from typing import Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from fedfb.core import ClientData, Key, LocalSolver
+from fedfb.engine.losses import RowLoss
 from fedfb.models import Network
-from fedfb.notions import Surrogate
-from fedfb.shapes import Array, Float
+from fedfb.notions import Notion, Surrogate
+from fedfb.shapes import Array, Float, Num
+
+
+class Rebalance(NamedTuple):
+    """How lambda moves inside a client's local training, on that client's own counts."""
+
+    notion: Notion
+    counts: Num[Array, "*c"]
+    alpha: Float[Array, " r"]
+    surrogate: Surrogate = "prob"
+    normalise: Literal["none", "l2"] = "none"
+    decay: Literal["const", "inv_sqrt", "inv"] = "inv_sqrt"
+    updates: int = 0
 
 
 @runtime_checkable
@@ -25,11 +38,26 @@ class Engine(Protocol):
         cell_weights: Float[Array, "r 2 a"],
         solver: LocalSolver,
         key: Key,
+        anchor: Float[Array, "r p"] | None = None,
     ) -> Float[Array, "r p"]:
-        """Return the parameters after all local epochs on the weighted cross-entropy."""
+        """Return the parameters after all local epochs on the weighted cross-entropy.
+
+        The solver's pull goes towards ``anchor``, by default where training starts.
+        """
+
+    def train_rebalancing(
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        lam: Float[Array, "r *l"],
+        rule: Rebalance,
+        solver: LocalSolver,
+        key: Key,
+    ) -> tuple[Float[Array, "r p"], Float[Array, "r *l"]]:
+        """Train as FairBatch on this client's rows alone: lambda moves after every local epoch."""
 
     def loss_sums(
-        self, params: Float[Array, "r p"], data: ClientData, surrogate: Surrogate
+        self, params: Float[Array, "r p"], data: ClientData, surrogate: RowLoss
     ) -> Float[Array, "r 2 a"]:
         """Return the loss summed over the rows of each cell (label, group)."""
 
@@ -41,12 +69,16 @@ class Engine(Protocol):
         params: Float[Array, "r p"],
         data: ClientData,
         cell_weights: Float[Array, "r 2 a"],
-        surrogate: Surrogate = "ce",
+        surrogate: RowLoss = "ce",
+        row_weights: Float[Array, "r n"] | None = None,
     ) -> Float[Array, "r p"]:
-        """Return the gradient of the weighted loss summed over all rows."""
+        """Return the gradient of the weighted loss summed over all rows.
+
+        A row weighs its cell's weight, times its own where ``row_weights`` are given.
+        """
 
     def cell_gradients(
-        self, params: Float[Array, "r p"], data: ClientData, surrogate: Surrogate = "ce"
+        self, params: Float[Array, "r p"], data: ClientData, surrogate: RowLoss = "ce"
     ) -> Float[Array, "r 2 a p"]:
         """Return the gradient of the loss summed over the rows of each cell."""
 

@@ -1,10 +1,16 @@
 """The losses of a logit and their derivatives, elementwise."""
 
+from typing import Literal
+
 import numpy as np
 
 from fedfb.errors import ConfigError
-from fedfb.notions import Surrogate
 from fedfb.shapes import Array, Float, Num
+
+RowLoss = Literal["zero_one", "prob", "ce", "logit", "steep", "mistake"]
+"""What can be summed over rows: the surrogates of a signal, and statistics of the logit."""
+
+STEEPNESS = 10.0
 
 
 def sigmoid(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -21,29 +27,53 @@ def decide(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
     return (z >= 0).astype(np.float64)
 
 
-def loss(z: Float[Array, "*s"], y: Num[Array, "*#s"], surrogate: Surrogate) -> Float[Array, "*s"]:
-    r"""Return the loss of each row: cross-entropy, :math:`|y-p|`, or :math:`1[\hat y\ne y]`.
+def loss(z: Float[Array, "*s"], y: Num[Array, "*#s"], kind: RowLoss) -> Float[Array, "*s"]:
+    r"""Return the loss of each row.
+
+    ``ce`` cross-entropy, ``prob`` :math:`|y-p|`, ``zero_one`` :math:`1[\hat y\ne y]`; and three
+    statistics of a logit that fair methods sum: ``logit`` z itself, ``steep`` :math:`\sigma(10z)`
+    (nearly the decision), ``mistake`` :math:`\min(0,(2y-1)z)`.
 
     >>> loss(np.array([0.0, 2.0]), np.array([1, 0]), "zero_one")
     array([0., 1.])
     """
     found: Float[Array, "*s"]
-    if surrogate == "zero_one":
-        found = np.abs(decide(z) - y)
-    elif surrogate == "prob":
-        found = np.abs(y - sigmoid(z))
-    else:
-        found = np.logaddexp(0.0, z) - y * z
+    match kind:
+        case "zero_one":
+            found = np.abs(decide(z) - y)
+        case "prob":
+            found = np.abs(y - sigmoid(z))
+        case "logit":
+            found = z
+        case "steep":
+            found = sigmoid(STEEPNESS * z)
+        case "mistake":
+            found = np.minimum(0.0, (2 * y - 1) * z)
+        case _:
+            found = np.logaddexp(0.0, z) - y * z
     return found
 
 
-def slope(z: Float[Array, "*s"], y: Num[Array, "*#s"], surrogate: Surrogate) -> Float[Array, "*s"]:
+def slope(z: Float[Array, "*s"], y: Num[Array, "*#s"], kind: RowLoss) -> Float[Array, "*s"]:
     """Return the derivative of the loss with respect to the logit."""
-    if surrogate == "zero_one":
-        raise ConfigError(
-            "the 0-1 loss has no gradient; a method that follows the gradient of its signal needs "
-            "the surrogate 'prob' or 'ce' (--signal-loss prob)."
-        )
-    p = sigmoid(z)
-    found: Float[Array, "*s"] = (1 - 2 * y) * p * (1 - p) if surrogate == "prob" else p - y
+    found: Float[Array, "*s"]
+    match kind:
+        case "zero_one":
+            raise ConfigError(
+                "the 0-1 loss has no gradient; a method that follows the gradient of its signal "
+                "needs the surrogate 'prob' or 'ce' (--signal-loss prob)."
+            )
+        case "prob":
+            p = sigmoid(z)
+            found = (1 - 2 * y) * p * (1 - p)
+        case "logit":
+            found = np.ones_like(z)
+        case "steep":
+            p = sigmoid(STEEPNESS * z)
+            found = STEEPNESS * p * (1 - p)
+        case "mistake":
+            sign = 2 * y - 1
+            found = np.where(sign * z < 0, sign * np.ones_like(z), 0.0).astype(z.dtype)
+        case _:
+            found = sigmoid(z) - y
     return found

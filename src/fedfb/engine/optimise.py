@@ -15,32 +15,32 @@ Step = Callable[[Packed, Packed], None]
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
-def make_optimiser(theta: Packed, solver: LocalSolver, model: Network) -> Step:
-    r"""Return the step of a solver that starts at theta; its state is new every round.
+def make_optimiser(theta: Packed, solver: LocalSolver, model: Network, anchor: Packed) -> Step:
+    r"""Return the step of a solver; its state is new every round.
 
-    The gradient is that of
-
-    .. math:: \text{objective}+\frac{wd}2\lVert w\rVert^2+\frac{prox}2\lVert w-w^t\rVert^2
+    The gradient is that of the objective plus, with the anchor :math:`w^t`,
+    :math:`\frac{wd}2\lVert w\rVert^2+\frac{prox}2\lVert w-w^t\rVert^2`.
     """
     rate = _per_parameter(solver.learning_rate, model, theta.flat.dtype)
     move = _sgd(rate) if solver.optimiser == "sgd" else _adam(rate)
-    anchor = theta.flat.copy() if solver.prox else None
+    pull = None if solver.prox is None else _per_parameter(solver.prox, model, theta.flat.dtype)
+    at = anchor.flat.copy()
 
     def step(theta: Packed, gradient: Packed) -> None:
         if solver.weight_decay:
             gradient.flat[:] += solver.weight_decay * theta.flat
-        if anchor is not None:
-            gradient.flat[:] += solver.prox * (theta.flat - anchor)
+        if pull is not None:
+            gradient.flat[:] += pull * (theta.flat - at)
         move(theta.flat, gradient.flat)
 
     return step
 
 
 def _per_parameter(
-    learning_rate: Float[Array, " r"], model: Network, dtype: np.dtype
+    by_run: Float[Array, " r"], model: Network, dtype: np.dtype
 ) -> Float[Array, " q"]:
-    rates = np.repeat(learning_rate.astype(dtype)[:, None], model.size, axis=1)
-    return pack(rates, model).flat
+    values = np.repeat(by_run.astype(dtype)[:, None], model.size, axis=1)
+    return pack(values, model).flat
 
 
 def _sgd(rate: Float[Array, " q"]) -> Callable[[Array, Array], None]:

@@ -56,7 +56,7 @@ class ClientParity:
 
     def signal(self, total: Float[Array, "i r s"], counts: Num[Array, " i"]) -> Float[Array, "r i"]:
         losses, here = total[:, :, 0].T, self.present(counts)
-        parts = shared_mass.differences(losses, here, self.symmetric)
+        parts = shared_mass.differences(losses, here)
         return shared_mass.direction(parts, here, len(counts), self.symmetric)
 
     def step(
@@ -108,7 +108,7 @@ class PooledClientParity:
         self, loss_sums: Float[Array, "r 2 i"], counts: Num[Array, "2 i"], client: int
     ) -> Float[Array, "r s"]:
         means = ratio(loss_sums.sum(axis=1), counts.sum(axis=0), empty=0.0)
-        return shared_mass.differences(means, self.present(counts), self.symmetric)
+        return shared_mass.differences(means, self.present(counts))
 
     def signal(self, total: Float[Array, "r s"], counts: Num[Array, "2 i"]) -> Float[Array, "r i"]:
         return shared_mass.direction(total, self.present(counts), self.groups, self.symmetric)

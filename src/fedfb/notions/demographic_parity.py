@@ -72,7 +72,7 @@ class DemographicParity:
         """
         terms = ratio(loss_sums[:, 0] - loss_sums[:, 1], counts.sum(axis=0), empty=0.0)
         here = self.present(counts)
-        return terms[:, here] if self.symmetric else terms[:, here[1:]] - terms[:, here[:1]]
+        return terms[:, here[1:]] - terms[:, here[:1]]
 
     def signal(self, total: Float[Array, "r s"], counts: Num[Array, "2 a"]) -> Float[Array, "r a"]:
         # The label shares are the same for every client: added once, after the sum, or they count
@@ -80,12 +80,11 @@ class DemographicParity:
         here = self.present(counts)
         label_share = ratio(counts[1], counts.sum(axis=0), empty=0.0)[here]
         mu = np.zeros((len(total), self.groups))
+        gaps = total + label_share[1:] - label_share[0]
+        mu[:, here[1:]] = gaps
         if self.symmetric:
-            rates = total + label_share
-            mu[:, here] = rates - rates.mean(axis=1, keepdims=True)
+            mu[:, here] -= mu[:, here].mean(axis=1, keepdims=True)
         else:
-            gaps = total + label_share[1:] - label_share[0]
-            mu[:, here[1:]] = gaps
             mu[:, here[0]] = -gaps.sum(axis=1)
         return mu
 

@@ -57,7 +57,7 @@ class EqualOpportunity:
         self, loss_sums: Float[Array, "r 2 a"], counts: Num[Array, "2 a"], client: int
     ) -> Float[Array, "r s"]:
         means = ratio(loss_sums[:, 1], counts[1], empty=0.0)
-        return shared_mass.differences(means, self.present(counts), self.symmetric)
+        return shared_mass.differences(means, self.present(counts))
 
     def signal(self, total: Float[Array, "r s"], counts: Num[Array, "2 a"]) -> Float[Array, "r a"]:
         return shared_mass.direction(total, self.present(counts), self.groups, self.symmetric)

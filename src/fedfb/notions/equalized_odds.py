@@ -59,7 +59,7 @@ class EqualizedOdds:
         self, loss_sums: Float[Array, "r 2 a"], counts: Num[Array, "2 a"], client: int
     ) -> Float[Array, "r s"]:
         means, here = ratio(loss_sums, counts, empty=0.0), self.present(counts)
-        parts = [shared_mass.differences(means[:, y], here, self.symmetric) for y in (0, 1)]
+        parts = [shared_mass.differences(means[:, y], here) for y in (0, 1)]
         return np.concatenate(parts, axis=1)
 
     def signal(

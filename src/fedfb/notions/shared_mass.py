@@ -12,22 +12,23 @@ from fedfb.notions.projections import capped_simplex, simplex
 from fedfb.shapes import Array, Float, Int
 
 
-def differences(
-    means: Float[Array, "r a"], here: Int[Array, " g"], symmetric: bool
-) -> Float[Array, "r s"]:
-    """Return what travels of the signal: means less the reference's, or the means themselves."""
-    return means[:, here] if symmetric else means[:, here[1:]] - means[:, here[:1]]
+def differences(means: Float[Array, "r a"], here: Int[Array, " g"]) -> Float[Array, "r s"]:
+    """Return the parts of the signal that travel: the others' means less the reference's."""
+    return means[:, here[1:]] - means[:, here[:1]]
 
 
 def direction(
     total: Float[Array, "r s"], here: Int[Array, " g"], size: int, symmetric: bool
 ) -> Float[Array, "r a"]:
-    """Return mu over all groups; 0 for the reference and for groups that are not compared."""
+    r"""Return mu over all groups; 0 for those that are not compared.
+
+    The reference has 0 too, unless all are compared with their mean: then
+    :math:`m_a-\bar m=(m_a-m_0)-\overline{(m-m_0)}` follows from the same differences.
+    """
     mu = np.zeros((len(total), size))
+    mu[:, here[1:]] = total
     if symmetric:
-        mu[:, here] = total - total.mean(axis=1, keepdims=True)
-    else:
-        mu[:, here[1:]] = total
+        mu[:, here] -= mu[:, here].mean(axis=1, keepdims=True)
     return mu
 
 

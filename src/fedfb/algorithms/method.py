@@ -1,0 +1,58 @@
+"""What a method is to its users: a name, what it is tuned by, and how it is built from settings."""
+
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any, NamedTuple
+
+from fedfb.core import Algorithm, LocalSolver
+from fedfb.engine import Engine
+from fedfb.notions import Notion
+from fedfb.shapes import Array, Float
+
+ALL_NOTIONS = ("demographic_parity", "equal_opportunity", "equalized_odds", "client_parity")
+GROUP_NOTIONS = ALL_NOTIONS[:3]
+
+
+class Knob(NamedTuple):
+    """A number that a method is set to: its usual value, what tuning tries, and its range."""
+
+    default: float
+    grid: tuple[float, ...]
+    help: str
+    low: float = 0.0
+    high: float = inf
+
+
+class Problem(NamedTuple):
+    """All that a method is built from. ``knobs`` hold one value per run of the grid."""
+
+    engine: Engine
+    solver: LocalSolver
+    notion: Notion
+    knobs: Mapping[str, Float[Array, " r"]]
+    variant: str
+    options: Mapping[str, Any]
+
+
+class Method(NamedTuple):
+    """A method as users know it.
+
+    ``variants`` are its forms, the first the usual one; those in ``pooled`` train on all rows in
+    one place. ``fair`` methods aim at a notion, one of ``notions``, for at most ``most_groups``
+    groups. ``rounds`` is the usual number of rounds; where every gradient step is an exchange, of
+    steps. A ``reconstruction`` is built from a description, not from its paper: it says "after".
+    """
+
+    name: str
+    summary: str
+    paper: str
+    make: Callable[[Problem], Algorithm]
+    fair: bool = True
+    knobs: Mapping[str, Knob] = {}
+    variants: tuple[str, ...] = ("plain",)
+    pooled: tuple[str, ...] = ()
+    notions: tuple[str, ...] = GROUP_NOTIONS
+    most_groups: int | None = None
+    rounds: int = 10
+    learning_rates: tuple[float, ...] = (0.001, 0.005, 0.01)
+    reconstruction: bool = False
