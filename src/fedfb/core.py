@@ -24,8 +24,11 @@ def generator(key: Key) -> np.random.Generator:
 
     >>> bool(generator((0, 1)).random() == generator((0, 1)).random())
     True
+    >>> bool(generator((0, 1)).random() == generator((0, 1, 0)).random())
+    False
     """
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
+    # A seed sequence fills short keys up with zeros: with its length in front, a key stays its own.
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((len(key), *key))))
 
 
 class ClientData(NamedTuple):

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from federations import NOTIONS, make_clients, make_engine, make_solver, merge
 from fedfb.algorithms import Outer, fedavg, fedfb
-from fedfb.algorithms.tasks import average, confusion_task, count_task, measure_task
+from fedfb.algorithms.signals import summed_signal
+from fedfb.algorithms.tasks import average, confusion_task, count_task
 from fedfb.core import ClientData
 from fedfb.engine import cell_counts
 from fedfb.notions import make_notion
@@ -183,7 +184,8 @@ def test_splitting_a_client_in_two_changes_no_summed_statistic(seed, groups):
             ask = make_ask(federation, {c.id: {} for c in federation}, seed, 0)
             counts = ask(count_task(notion), {})["counts"]
             broadcast = {"params": params, "counts": counts}
-            answers.append((counts, ask(measure_task(engine, notion, "ce"), broadcast)["signal"]))
+            measure = summed_signal(engine, notion, "ce", None)
+            answers.append((counts, measure.read(ask(measure.task, broadcast), counts)))
         np.testing.assert_array_equal(answers[0][0], answers[1][0])
         np.testing.assert_allclose(answers[0][1], answers[1][1], atol=1e-12)
 

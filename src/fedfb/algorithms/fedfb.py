@@ -10,16 +10,21 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedfb.algorithms.quantise import Quantiser, bits_per_value
+from fedfb.algorithms.signals import (
+    SignalExchange,
+    ratio_signal,
+    single_signals,
+    summed_signal,
+)
 from fedfb.algorithms.tasks import (
     Scaling,
     average,
     count_task,
     fit_and_measure_task,
     fit_task,
-    measure_task,
     predict_globally,
 )
-from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, Key, LocalSolver
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
 from fedfb.notions import Notion, Surrogate
@@ -37,7 +42,8 @@ class Outer:
     ``timing`` says where the signal is taken: at the new common model (``post``, an exchange of its
     own), at the received one (``piggyback``: no extra exchange, lambda lags one round), or at each
     client's own trained model (``local``: the pseudo-code taken literally; its sum is no pooled
-    quantity of any model).
+    quantity of any model). Unless ``everyone`` takes part in every round, the signal is estimated
+    from those who do.
     """
 
     alpha: Float[Array, " r"]
@@ -49,6 +55,7 @@ class Outer:
     bits: int | None = None
     bits_mode: Literal["per_value", "per_round"] = "per_value"
     rounding: Literal["nearest", "stochastic"] = "nearest"
+    everyone: bool = True
 
 
 class State(NamedTuple):
@@ -74,24 +81,16 @@ def fedfb(
     weighted (E14), lambda is projected (E15), and the default signal is :math:`|y-p|`, whose root
     is parity, not the cross-entropy (E19).
     """
-    quantise = _Quantised(notion, outer)
 
     def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
         return notion.cell_weights(broadcast["weights"], data.id, data.groups)
 
-    count = count_task(notion)
-    measure = measure_task(engine, notion, outer.surrogate, quantise.encode)
+    count, measure = count_task(notion), signal_exchange(engine, notion, outer)
     fit = fit_task(engine, solver, cell_weights, scaling)
     if outer.timing != "post":
-        if notion.reduce == "gather":
-            raise ConfigError(
-                f"client parity takes each client's loss in an exchange of its own, so that models "
-                f"stay in the sum; timing {outer.timing!r} would mix them. Use --timing post."
-            )
-        at: Literal["received", "trained"] = (
-            "received" if outer.timing == "piggyback" else "trained"
+        fit = fit_and_measure_task(
+            fit, measure.task, "received" if outer.timing == "piggyback" else "trained"
         )
-        fit = fit_and_measure_task(fit, measure, at)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         counts = ask(count, {})["counts"]
@@ -105,15 +104,15 @@ def fedfb(
         if t % outer.period:
             return State(params, s.lam, s.counts, t), Info(lam=s.lam)
         if outer.timing == "post":
-            total = ask(measure, {"params": params, "counts": s.counts})
-        signal = notion.signal(quantise.decode(total["signal"]), s.counts)
+            total = ask(measure.task, {"params": params, "counts": s.counts})
+        signal = measure.read(total, s.counts)
         step_size = outer.alpha * decay(t // outer.period, outer.decay)
         lam = notion.step(s.lam, normalised(signal, outer.normalise), s.counts, step_size)
         return State(params, lam, s.counts, t), Info(signal=signal, lam=lam)
 
     return Algorithm(
         name="fedfb",
-        tasks=(count, fit, measure) if outer.timing == "post" else (count, fit),
+        tasks=(count, fit, measure.task) if outer.timing == "post" else (count, fit),
         state=State,
         memory=lambda params: {},
         setup=setup,
@@ -123,19 +122,27 @@ def fedfb(
     )
 
 
-class _Quantised(NamedTuple):
-    """Shares as b-bit codes on the way to the sum; without ``bits`` they travel as they are."""
+def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExchange:
+    """Return how the signal travels: in sums where the notion allows it, quantised where asked."""
+    if notion.reduce == "gather":
+        if outer.timing != "post":
+            raise ConfigError(
+                f"client parity takes each client's loss in an exchange of its own, so that models "
+                f"stay in the sum; timing {outer.timing!r} would mix them. Use --timing post."
+            )
+        return single_signals(engine, notion, outer.surrogate, _quantiser(notion, outer))
+    if outer.everyone:
+        return summed_signal(engine, notion, outer.surrogate, _quantiser(notion, outer))
+    if outer.bits:
+        raise ConfigError(
+            "quantised signals need every client in every round: a ratio of two sums cannot be "
+            "read off codes of one. Leave out --bits, or use --participation 1."
+        )
+    return ratio_signal(engine, notion, outer.surrogate)
 
-    notion: Notion
-    outer: Outer
 
-    def encode(self, share: Float[Array, "r s"], key: Key) -> Num[Array, "r s"]:
-        return self._quantiser(share).encode(share, key) if self.outer.bits else share
-
-    def decode(self, total: Num[Array, "*i r s"]) -> Float[Array, "*i r s"]:
-        return self._quantiser(total).decode(total) if self.outer.bits else total
-
-    def _quantiser(self, share: Num[Array, "*i r s"]) -> Quantiser:
-        assert self.outer.bits is not None
-        bits = bits_per_value(self.outer.bits, share.shape[-1], self.outer.bits_mode)
-        return Quantiser(bits, *self.notion.reach, self.outer.rounding)
+def _quantiser(notion: Notion, outer: Outer) -> Quantiser | None:
+    if outer.bits is None:
+        return None
+    bits = bits_per_value(outer.bits, notion.values, outer.bits_mode)
+    return Quantiser(bits, *notion.reach, outer.rounding)

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedfb.core import Arrays, ClientData, ClientTask, Examples, Key, LocalSolver, Prediction
 from fedfb.engine import Engine, cell_counts, decide, sigmoid
-from fedfb.notions import Notion, Surrogate
+from fedfb.notions import Notion
 from fedfb.shapes import Array, Float
 
 CellWeights = Callable[[Arrays, ClientData], Float[Array, "r 2 a"]]
@@ -62,21 +62,6 @@ def average(total: Arrays, before: Float[Array, "r p"]) -> Float[Array, "r p"]:
     """Return the weighted mean of the clients' models; a run without weight keeps its model."""
     weight = total["weight"][:, None]
     return np.where(weight > 0, total["weighted"] * _inverse(weight), before)
-
-
-def measure_task(
-    engine: Engine,
-    notion: Notion,
-    surrogate: Surrogate,
-    encode: Callable[[Float[Array, "r s"], Key], Array] = lambda share, key: share,
-) -> ClientTask:
-    """Ask for the client's share of the signal at the common model, encoded as agreed."""
-
-    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        losses = engine.loss_sums(broadcast["params"], data, surrogate)
-        return {"signal": encode(notion.share(losses, broadcast["counts"], data.id), key)}, memory
-
-    return ClientTask("measure", notion.reduce, run)
 
 
 def fit_and_measure_task(

@@ -4,7 +4,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedfb.shapes import Array, Float, Num
+from fedfb.shapes import Array, Bool, Float, Num
 
 Surrogate = Literal["zero_one", "prob", "ce"]
 """The loss that stands in the unfairness signal: 0-1 loss, |y - p|, or cross-entropy."""
@@ -43,9 +43,16 @@ class Notion(Protocol):
         """Return what one client sends: linear in its loss sums and free of constants."""
 
     def signal(
-        self, total: Float[Array, "*i r s"], counts: Num[Array, "*c"]
+        self,
+        total: Float[Array, "*i r s"],
+        counts: Num[Array, "*c"],
+        lacking: Bool[Array, " a"] | None = None,
     ) -> Float[Array, "r *l"]:
-        """Return the direction mu from the sum (or stack) of shares. Constants enter here, once."""
+        """Return the direction mu from the sum (or stack) of shares. Constants enter here, once.
+
+        Groups (or clients) that are ``lacking`` in this round, because nobody who took part has
+        rows of them, stay out of mu.
+        """
 
     def step(
         self,
@@ -55,6 +62,10 @@ class Notion(Protocol):
         step_size: Float[Array, " r"],
     ) -> Float[Array, "r *l"]:
         """Return the projection of ``lam + step_size * signal`` onto the feasible set."""
+
+    @property
+    def values(self) -> int:
+        """How many numbers a client says of the signal when every group is there."""
 
     @property
     def reach(self) -> tuple[float, float]:

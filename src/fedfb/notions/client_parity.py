@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfb.notions import shared_mass
 from fedfb.notions.base import ratio
-from fedfb.shapes import Array, Float, Int, Num
+from fedfb.shapes import Array, Bool, Float, Int, Num
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class ClientParity:
     name: str = "client_parity"
     reach: tuple[float, float] = (0.0, 1.3863)
     reduce: Literal["sum", "gather"] = "gather"
+
+    @property
+    def values(self) -> int:
+        """How many numbers a client says of the signal: its loss."""
+        return 1
 
     def present(self, counts: Num[Array, " i"]) -> Int[Array, " g"]:
         """Return the clients that have rows; the first of them is the reference."""
@@ -54,10 +59,15 @@ class ClientParity:
     ) -> Float[Array, "r s"]:
         return ratio(loss_sums.sum(axis=(1, 2))[:, None], counts[client : client + 1], empty=0.0)
 
-    def signal(self, total: Float[Array, "i r s"], counts: Num[Array, " i"]) -> Float[Array, "r i"]:
+    def signal(
+        self,
+        total: Float[Array, "i r s"],
+        counts: Num[Array, " i"],
+        lacking: Bool[Array, " i"] | None = None,
+    ) -> Float[Array, "r i"]:
         losses, here = total[:, :, 0].T, self.present(counts)
         parts = shared_mass.differences(losses, here)
-        return shared_mass.direction(parts, here, len(counts), self.symmetric)
+        return shared_mass.direction(parts, here, len(counts), self.symmetric, lacking)
 
     def step(
         self,
@@ -87,6 +97,11 @@ class PooledClientParity:
     reach: tuple[float, float] = (-1.3863, 1.3863)
     reduce: Literal["sum", "gather"] = "sum"
 
+    @property
+    def values(self) -> int:
+        """How many numbers are said of the signal."""
+        return self.groups - 1
+
     def present(self, counts: Num[Array, "2 i"]) -> Int[Array, " g"]:
         """Return the clients that have rows; the first of them is the reference."""
         return np.flatnonzero(counts.sum(axis=0) > 0)
@@ -110,8 +125,15 @@ class PooledClientParity:
         means = ratio(loss_sums.sum(axis=1), counts.sum(axis=0), empty=0.0)
         return shared_mass.differences(means, self.present(counts))
 
-    def signal(self, total: Float[Array, "r s"], counts: Num[Array, "2 i"]) -> Float[Array, "r i"]:
-        return shared_mass.direction(total, self.present(counts), self.groups, self.symmetric)
+    def signal(
+        self,
+        total: Float[Array, "r s"],
+        counts: Num[Array, "2 i"],
+        lacking: Bool[Array, " i"] | None = None,
+    ) -> Float[Array, "r i"]:
+        return shared_mass.direction(
+            total, self.present(counts), self.groups, self.symmetric, lacking
+        )
 
     def step(
         self,

@@ -7,7 +7,8 @@ import numpy as np
 
 from fedfb.notions.base import ratio
 from fedfb.notions.projections import box
-from fedfb.shapes import Array, Float, Int, Num
+from fedfb.notions.shared_mass import centred, gaps_to_reference
+from fedfb.shapes import Array, Bool, Float, Int, Num
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class DemographicParity:
     name: str = "demographic_parity"
     reach: tuple[float, float] = (-2.0, 2.0)
     reduce: Literal["sum", "gather"] = "sum"
+
+    @property
+    def values(self) -> int:
+        """How many numbers a client says of the signal."""
+        return self.groups - 1
 
     def present(self, counts: Num[Array, "2 a"]) -> Int[Array, " g"]:
         """Return the groups that have rows; the first of them is the reference."""
@@ -74,18 +80,21 @@ class DemographicParity:
         here = self.present(counts)
         return terms[:, here[1:]] - terms[:, here[:1]]
 
-    def signal(self, total: Float[Array, "r s"], counts: Num[Array, "2 a"]) -> Float[Array, "r a"]:
+    def signal(
+        self,
+        total: Float[Array, "r s"],
+        counts: Num[Array, "2 a"],
+        lacking: Bool[Array, " a"] | None = None,
+    ) -> Float[Array, "r a"]:
         # The label shares are the same for every client: added once, after the sum, or they count
         # once per client.
         here = self.present(counts)
         label_share = ratio(counts[1], counts.sum(axis=0), empty=0.0)[here]
-        mu = np.zeros((len(total), self.groups))
-        gaps = total + label_share[1:] - label_share[0]
-        mu[:, here[1:]] = gaps
+        difference = total + label_share[1:] - label_share[0]
+        mu = gaps_to_reference(difference, here, self.groups, lacking)
         if self.symmetric:
-            mu[:, here] -= mu[:, here].mean(axis=1, keepdims=True)
-        else:
-            mu[:, here[0]] = -gaps.sum(axis=1)
+            return centred(mu, here, lacking)
+        mu[:, here[0]] = -mu.sum(axis=1)
         return mu
 
     def upper(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedfb.notions import shared_mass
 from fedfb.notions.base import ratio
-from fedfb.shapes import Array, Float, Int, Num
+from fedfb.shapes import Array, Bool, Float, Int, Num
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class EqualOpportunity:
     name: str = "equal_opportunity"
     reach: tuple[float, float] = (-1.0, 1.0)
     reduce: Literal["sum", "gather"] = "sum"
+
+    @property
+    def values(self) -> int:
+        """How many numbers a client says of the signal."""
+        return self.groups - 1
 
     def present(self, counts: Num[Array, "2 a"]) -> Int[Array, " g"]:
         """Return the groups with at least one positive row; the first of them is the reference."""
@@ -59,8 +64,15 @@ class EqualOpportunity:
         means = ratio(loss_sums[:, 1], counts[1], empty=0.0)
         return shared_mass.differences(means, self.present(counts))
 
-    def signal(self, total: Float[Array, "r s"], counts: Num[Array, "2 a"]) -> Float[Array, "r a"]:
-        return shared_mass.direction(total, self.present(counts), self.groups, self.symmetric)
+    def signal(
+        self,
+        total: Float[Array, "r s"],
+        counts: Num[Array, "2 a"],
+        lacking: Bool[Array, " a"] | None = None,
+    ) -> Float[Array, "r a"]:
+        return shared_mass.direction(
+            total, self.present(counts), self.groups, self.symmetric, lacking
+        )
 
     def step(
         self,

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedfb.notions import shared_mass
 from fedfb.notions.base import ratio
-from fedfb.shapes import Array, Float, Int, Num
+from fedfb.shapes import Array, Bool, Float, Int, Num
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class EqualizedOdds:
     name: str = "equalized_odds"
     reach: tuple[float, float] = (-1.0, 1.0)
     reduce: Literal["sum", "gather"] = "sum"
+
+    @property
+    def values(self) -> int:
+        """How many numbers a client says of the signal."""
+        return 2 * (self.groups - 1)
 
     def present(self, counts: Num[Array, "2 a"]) -> Int[Array, " g"]:
         """Return the groups with rows of both labels; the first of them is the reference."""
@@ -63,11 +68,16 @@ class EqualizedOdds:
         return np.concatenate(parts, axis=1)
 
     def signal(
-        self, total: Float[Array, "r s"], counts: Num[Array, "2 a"]
+        self,
+        total: Float[Array, "r s"],
+        counts: Num[Array, "2 a"],
+        lacking: Bool[Array, " a"] | None = None,
     ) -> Float[Array, "r 2 a"]:
         here = self.present(counts)
         halves = np.split(total, 2, axis=1)
-        parts = [shared_mass.direction(h, here, self.groups, self.symmetric) for h in halves]
+        parts = [
+            shared_mass.direction(h, here, self.groups, self.symmetric, lacking) for h in halves
+        ]
         return np.stack(parts, axis=1)
 
     def step(

@@ -9,7 +9,7 @@ parts on the simplex.
 import numpy as np
 
 from fedfb.notions.projections import capped_simplex, simplex
-from fedfb.shapes import Array, Float, Int
+from fedfb.shapes import Array, Bool, Float, Int
 
 
 def differences(means: Float[Array, "r a"], here: Int[Array, " g"]) -> Float[Array, "r s"]:
@@ -17,19 +17,49 @@ def differences(means: Float[Array, "r a"], here: Int[Array, " g"]) -> Float[Arr
     return means[:, here[1:]] - means[:, here[:1]]
 
 
+def gaps_to_reference(
+    total: Float[Array, "r s"],
+    here: Int[Array, " g"],
+    size: int,
+    lacking: Bool[Array, " a"] | None,
+) -> Float[Array, "r a"]:
+    """Return the differences over all groups; 0 for the reference and those not compared.
+
+    A group that is lacking today (nobody who took part has rows of it) is left out; without the
+    reference nothing can be compared.
+    """
+    gaps = np.zeros((len(total), size))
+    gaps[:, here[1:]] = total
+    if lacking is not None:
+        gaps[:, lacking | lacking[here[:1]].any()] = 0.0
+    return gaps
+
+
 def direction(
-    total: Float[Array, "r s"], here: Int[Array, " g"], size: int, symmetric: bool
+    total: Float[Array, "r s"],
+    here: Int[Array, " g"],
+    size: int,
+    symmetric: bool,
+    lacking: Bool[Array, " a"] | None,
 ) -> Float[Array, "r a"]:
     r"""Return mu over all groups; 0 for those that are not compared.
 
     The reference has 0 too, unless all are compared with their mean: then
     :math:`m_a-\bar m=(m_a-m_0)-\overline{(m-m_0)}` follows from the same differences.
     """
-    mu = np.zeros((len(total), size))
-    mu[:, here[1:]] = total
-    if symmetric:
-        mu[:, here] -= mu[:, here].mean(axis=1, keepdims=True)
-    return mu
+    mu = gaps_to_reference(total, here, size, lacking)
+    return centred(mu, here, lacking) if symmetric else mu
+
+
+def centred(
+    gaps: Float[Array, "r a"], here: Int[Array, " g"], lacking: Bool[Array, " a"] | None
+) -> Float[Array, "r a"]:
+    """Return the gaps to the mean of the groups that are compared and there today."""
+    there = here if lacking is None else here[~lacking[here]]
+    from_mean = np.zeros_like(gaps)
+    if len(there):
+        from_mean[:, there] = gaps[:, there] - gaps[:, there].mean(axis=1, keepdims=True)
+    return from_mean
 
 
 def move(

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedfb.core import Arrays, Ask, ClientData, ClientTask
+from fedfb.core import Arrays, Ask, ClientData, ClientTask, generator
 from fedfb.errors import DivergenceError
 from fedfb.shapes import Array
 
 Memories = dict[int, Arrays]
 """What each client keeps for itself, by client id."""
+
+PARTICIPANTS = 20
+"""Marks the key that draws a round's participants."""
 
 
 def make_ask(clients: Sequence[ClientData], memories: Memories, seed: int, round: int) -> Ask:
@@ -33,6 +36,28 @@ def make_ask(clients: Sequence[ClientData], memories: Memories, seed: int, round
         return reduce_uploads(task, uploads)
 
     return ask
+
+
+def participants(
+    clients: Sequence[ClientData], share: float, seed: int, round: int
+) -> list[ClientData]:
+    """Draw the clients that take part in a round: at least one, without replacement.
+
+    Who takes part depends on the seed, the round and the clients' ids, not on their order.
+    """
+    in_order = sorted(clients, key=lambda client: client.id)
+    number = max(1, round_half_up(share * len(in_order)))
+    drawn = generator((seed, round, PARTICIPANTS)).choice(len(in_order), number, replace=False)
+    return [in_order[place] for place in np.sort(drawn)]
+
+
+def round_half_up(value: float) -> int:
+    """Round to the nearest whole number, halves up.
+
+    >>> round_half_up(1.5), round_half_up(2.5)
+    (2, 3)
+    """
+    return int(value + 0.5)
 
 
 def reduce_uploads(task: ClientTask, uploads: Sequence[Arrays]) -> Arrays:
