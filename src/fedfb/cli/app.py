@@ -1,12 +1,15 @@
 """The commands together, and the one place where errors become messages."""
 
-import os
 import sys
 
 import typer
 
 from fedfb.cli import catalogue, comparing, demo, predicting, running
+from fedfb.cli.sections import Sections
 from fedfb.errors import FedFBError
+
+INTERRUPTED = 130
+"""The exit code by which typer tells Ctrl-C."""
 
 app = typer.Typer(
     name="fedfb",
@@ -18,8 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (running.run, comparing.compare, predicting.predict, demo.demo):
-    app.command()(command)
-app.command(name="list")(catalogue.show)
+    app.command(cls=Sections)(command)
+app.command(name="list", cls=Sections)(catalogue.show)
 
 
 @app.callback()
@@ -44,10 +47,7 @@ def main() -> None:
             raise
         typer.echo(f"fedfb: {error}", err=True)
         sys.exit(2)
-    except BrokenPipeError:
-        # The reader of a pipe (head, less) has left: nothing to say, and nothing more to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("fedfb: stopped. A run with --out goes on with --resume.", err=True)
-        sys.exit(130)
+    except SystemExit as ending:
+        if ending.code == INTERRUPTED:
+            typer.echo("fedfb: stopped. A run with --out goes on with --resume.", err=True)
+        raise

@@ -33,7 +33,7 @@ def show(
     from fedfb.algorithms import METHODS
     from fedfb.report.tables import print_catalogue
 
-    algorithms = {m.name: f"{m.summary} ({m.paper})" for m in METHODS.values()}
+    algorithms = {m.name: f"{m.summary}; {m.paper}" for m in METHODS.values()}
     sections = {"algorithms": algorithms, "notions": NOTIONS, "data": DATA, "models": MODELS}
     if as_json:
         typer.echo(json.dumps(sections, indent=1))

@@ -19,17 +19,24 @@ def compare(
         Path | None, typer.Argument(help="An experiment as TOML; flags override its values.")
     ] = None,
     algorithms: Annotated[
-        str, typer.Option(help="Methods to compare, separated by commas.")
+        str,
+        typer.Option(
+            help="Methods to compare (default fedavg,fedfb,cfl).",
+            metavar="A,B,..",
+            show_default=False,
+        ),
     ] = "fedavg,fedfb,cfl",
     plot: Annotated[
         Path | None, typer.Option(help="Draw accuracy against disparity into this PNG or SVG.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Train several methods on the same rows and seeds, with paired differences between them.
+    """Train several methods on the same rows, and tell how they differ.
 
-    Example: fedfb compare --data synthetic --algorithms fedavg,fedfb,cfl --seeds 5 --plot
-    tradeoff.png
+    All share rows and initial models seed by seed, so their differences are paired. FILE is an
+    experiment as TOML; flags override its values.
+
+    Example: fedfb compare --algorithms fedavg,fedfb --seeds 5 --plot points.png
     """
     compare_and_show(experiment, read_names(algorithms, "--algorithms"), plot, as_json)
 
@@ -60,4 +67,4 @@ def compare_and_show(
         print_comparison(reports, found, paper)
     if plot:
         draw_comparison(reports, paper, plot)
-        talk.print(f"The picture is in {plot}.", style="dim", highlight=False)
+        talk(f"The picture is in {plot}.")

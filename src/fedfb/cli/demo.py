@@ -1,5 +1,6 @@
 """``fedfb demo``: the main job on built-in data, for a first look."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -7,30 +8,49 @@ import typer
 
 from fedfb.cli import comparing
 from fedfb.cli.progress import talk
+from fedfb.errors import ConfigError
 
 NEXT = """
-What to type next:
-  fedfb run --data adult --algorithm fedfb --notion eo --seeds 5 --out runs/adult
-  fedfb run --data 'silos/*.csv' --label approved --positive yes --sensitive sex,race
-  fedfb compare --help        fedfb list        (in this folder: .venv/bin/fedfb)"""
+What to type next (in this folder: .venv/bin/fedfb ...):
+  fedfb run --data adult --notion eo --seeds 5 --out runs/adult
+  fedfb run --data 'silos/*.csv' --label approved --positive yes --sensitive sex
+  fedfb compare --help
+  fedfb list"""
 
 
 def demo(
-    plot: Annotated[Path, typer.Option(help="Where to draw the picture.")] = Path(
-        "demo/accuracy-disparity.png"
-    ),
+    plot: Annotated[
+        Path,
+        typer.Option(
+            help="Draw into this PNG or SVG (default demo/accuracy-disparity.png).",
+            show_default=False,
+        ),
+    ] = Path("demo/accuracy-disparity.png"),
 ) -> None:
-    """Compare FedAvg, FedFB and CFL on synthetic data: no download, under a minute.
+    """Compare FedAvg, FedFB and CFL on synthetic data.
+
+    It downloads nothing and takes less than a minute.
 
     Example: fedfb demo
     """
     from fedfb.experiments.spec import Experiment
 
-    plot.parent.mkdir(parents=True, exist_ok=True)
-    comparing.compare_and_show(
-        Experiment(model="mlp", seeds=tuple(range(5))),
-        ["fedavg", "fedfb", "cfl"],
-        plot,
-        as_json=False,
-    )
-    talk.print(NEXT, highlight=False)
+    drawing = find_spec("matplotlib") is not None
+    if drawing:
+        _make_folder(plot.parent)
+    experiment = Experiment(model="mlp", seeds=tuple(range(5)))
+    methods = ["fedavg", "fedfb", "cfl"]
+    comparing.compare_and_show(experiment, methods, plot if drawing else None, as_json=False)
+    if not drawing:
+        talk("Without matplotlib there is no picture: pip install 'fedfb[report]'.")
+    talk(NEXT)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make the folder {folder} for the picture: {error.strerror}. "
+            "Give another place: --plot PATH."
+        ) from None

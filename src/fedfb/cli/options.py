@@ -9,7 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from fedfb.errors import ConfigError
-from fedfb.experiments.settings import flag_of, setting_of, yes_or_no
+from fedfb.experiments.settings import (
+    Setting,
+    flag_of,
+    names,
+    number,
+    numbers,
+    seeds,
+    setting_of,
+    text,
+    whole,
+    wholes,
+    yes_or_no,
+)
 from fedfb.experiments.spec import Experiment, from_values, read_toml
 
 Command = Callable[..., None]
@@ -43,46 +55,58 @@ def experiment_options(*without: str) -> Callable[[Command], Command]:
 
 def _parameter(field: Field[Any]) -> inspect.Parameter:
     """Return a setting as typer reads it: a switch if off by default, else a value as text."""
-    declared = setting_of(field)
+    declared, flag = setting_of(field), flag_of(field.name)
     switch = declared.parse is yes_or_no and field.default is False
     option = typer.Option(
-        *(flag_of(field.name), *declared.flags),
-        help=declared.help + _default_in_words(field, switch),
+        *(f"{flag}/--no-{flag[2:]}" if switch else flag, *declared.flags),
+        help=declared.help + _default_in_words(field, switch) + ".",
         rich_help_panel=declared.panel,
         show_default=False,
-        metavar=None if switch else _metavar(declared.choices, declared.parse.__name__),
+        metavar=None if switch else _metavar(declared),
     )
-    kind = bool if switch else str | None
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=False if switch else None,
-        annotation=Annotated[kind, option],
+        default=None,
+        annotation=Annotated[bool | None if switch else str | None, option],
     )
 
 
-def _metavar(choices: tuple[str, ...], kind: str) -> str:
-    return "|".join(choices) or {"yes_or_no": "yes|no"}.get(kind, kind.upper())
+def _metavar(declared: Setting) -> str:
+    return "|".join(declared.choices) or METAVARS[declared.parse]
+
+
+METAVARS: dict[Callable[[str], Any], str] = {
+    text: "TEXT",
+    number: "X",
+    whole: "N",
+    numbers: "X,X,..",
+    wholes: "N,N,..",
+    names: "A,B,..",
+    seeds: "N|N:N",
+    yes_or_no: "yes|no",
+}
+"""How the value of a flag is written in its help."""
 
 
 def _default_in_words(field: Field[Any], switch: bool) -> str:
     if switch or field.default in (None, ()):
         return ""
     if isinstance(field.default, bool):
-        return f"  [{'yes' if field.default else 'no'}]"
+        return f" (default {'yes' if field.default else 'no'})"
     values = field.default if isinstance(field.default, tuple) else (field.default,)
-    return f"  [{','.join(str(value) for value in values)}]"
+    return f" (default {','.join(str(value) for value in values)})"
 
 
 def _experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
     values = {} if file is None else read_toml(file)
-    given = {name: value for name, value in flags.items() if value not in (None, False)}
+    given = {name: value for name, value in flags.items() if value is not None}
     return from_values({**values, **given})
 
 
-def read_names(text: str, what: str) -> list[str]:
+def read_names(value: str, what: str) -> list[str]:
     """Read names separated by commas, refusing an empty list and repetitions."""
-    found = [part.strip() for part in text.split(",") if part.strip()]
+    found = list(names(value))
     if not found or len(set(found)) < len(found):
-        raise ConfigError(f"{what} takes different names separated by commas, got {text!r}.")
+        raise ConfigError(f"{what} takes different names separated by commas, got {value!r}.")
     return found

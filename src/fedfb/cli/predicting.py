@@ -12,11 +12,20 @@ def predict(
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
     rows: Annotated[Path, typer.Argument(help="A CSV with the columns the model was trained on.")],
     seed: Annotated[
-        int | None, typer.Option(help="The model of this seed (default: the run's first).")
+        int | None,
+        typer.Option(metavar="N", help="The model of this seed (default: the run's first)."),
     ] = None,
-    setting: Annotated[int, typer.Option(help="Which setting of a grid, from 0.")] = 0,
+    setting: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Which setting of a grid, from 0 (default 0).", show_default=False
+        ),
+    ] = 0,
 ) -> None:
-    """Print score and decision of every row as CSV: P(favourable), 1 where it is at least one half.
+    """Print score and decision of every row of a CSV file, as CSV.
+
+    FOLDER is the --out folder of a finished run, ROWS a CSV with the columns it was trained on. The
+    score is P(favourable); the decision is 1 where it is at least one half.
 
     Example: fedfb predict runs/adult rows.csv > decisions.csv
     """

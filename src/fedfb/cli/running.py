@@ -1,6 +1,7 @@
 """``fedfb run``: one method on one data set."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,10 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Train one method and report accuracy and disparity on the test rows.
+    """Train one method and report its accuracy and disparity.
+
+    FILE is an experiment as TOML, such as the experiment.toml that --out keeps; flags override its
+    values.
 
     Example: fedfb run --data synthetic --algorithm fedfb --notion dp --seeds 5
     """
@@ -33,13 +37,13 @@ def run(
 
     if resume and out is None:
         raise ConfigError("--resume needs the folder of the run to go on with: --out DIR.")
-    checkpoints = store.prepare(out, experiment, resume) if out else None
-    phases = 2 if experiment.tune else 1
-    with progress_bar(phases * len(experiment.seeds) * experiment.rounds, "rounds") as on_round:
+    claimed = store.claim(out, experiment, resume) if out else nullcontext()
+    rounds = (2 if experiment.tune else 1) * len(experiment.seeds) * experiment.rounds
+    with claimed as checkpoints, progress_bar(rounds, "rounds") as on_round:
         result = outcome.run(experiment, checkpoints=checkpoints, on_round=on_round)
     if out:
         store.save(result, out)
-        talk.print(f"Model, results and rounds are in {out}.", style="dim", highlight=False)
+        talk(f"Model, results and rounds are in {out}.")
     if as_json:
         typer.echo(json.dumps(result.report, indent=1, allow_nan=False))
     else:

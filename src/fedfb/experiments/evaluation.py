@@ -83,7 +83,7 @@ def area_under_curve(score: Float[Array, " n"], y: Int[Array, " n"]) -> float | 
 def ratio(numerator: float, denominator: float) -> float | None:
     """Divide, or return None where there is nothing to divide by.
 
-    >>> ratio(1, 4), ratio(1, 0)
+    >>> ratio(1.0, 4.0), ratio(1.0, 0.0)
     (0.25, None)
     """
     return float(numerator / denominator) if denominator > 0 else None

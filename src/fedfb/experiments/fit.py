@@ -1,7 +1,7 @@
 """One seed of an experiment: from clients to trained models, all settings of a grid at once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import product
 
 import numpy as np
@@ -20,6 +20,8 @@ from fedfb.runtime import DivergedError, Progress, Saving, Trained, train
 Setting = Mapping[str, float]
 """What one run of a grid is set to: its learning rate and its method's own knobs."""
 
+LOWER = "Lower the learning rate (--lr)."
+
 LR_GRID = (0.001, 0.005, 0.01)
 """The learning rates that tuning tries (paper, Appendix C)."""
 
@@ -34,9 +36,17 @@ class Fitted:
     trained: Trained
 
     def predict(self, examples: Examples) -> Prediction:
-        """Score and decide rows with every run."""
-        state, memories, _ = self.trained
-        return self.algorithm.predict(state, memories, examples)
+        """Score and decide rows with every run; scores that are not finite are an error."""
+        state, memories, history = self.trained
+        with np.errstate(all="ignore"):
+            prediction = self.algorithm.predict(state, memories, examples)
+        bad = np.flatnonzero(~np.isfinite(prediction.score).all(axis=1)).tolist()
+        if bad:
+            raise DivergenceError(
+                f"training diverged: after round {len(history)} the model's scores are not finite "
+                f"(seed {self.seed}, {_in_words(self.settings, bad)}). {LOWER}"
+            )
+        return prediction
 
 
 def given_grid(experiment: Experiment) -> list[Setting]:
@@ -46,15 +56,17 @@ def given_grid(experiment: Experiment) -> list[Setting]:
 
 
 def tuning_grid(experiment: Experiment) -> list[Setting]:
-    """Return what tuning tries: the given values where several are given, else the usual ones."""
+    """Return what tuning tries: a knob's values where they are not its default, else the usual."""
     usual = {**find_method(experiment.algorithm).grid, "lr": LR_GRID}
-    given = {knob: getattr(experiment, knob) for knob in usual}
-    return _combinations({k: given[k] if len(given[k]) > 1 else usual[k] for k in usual})
+    given = {f.name: getattr(experiment, f.name) for f in fields(experiment) if f.name in usual}
+    default = {f.name: f.default for f in fields(experiment)}
+    return _combinations({k: usual[k] if given[k] == default[k] else given[k] for k in usual})
 
 
 def _combinations(values: Mapping[str, Sequence[float]]) -> list[Setting]:
     return [
-        dict(zip(values, combination, strict=True)) for combination in product(*values.values())
+        dict(zip(values, map(float, combination), strict=True))
+        for combination in product(*values.values())
     ]
 
 
@@ -74,18 +86,21 @@ def fit(
     algorithm = build(experiment, method, engine, notion, settings)
     start = np.repeat(model.init(seed)[None], len(settings), axis=0)
     try:
-        trained = train(
-            algorithm,
-            clients,
-            start,
-            seed=seed,
-            rounds=experiment.rounds,
-            watch=confusion_task(engine),
-            saving=saving,
-            on_round=on_round,
-        )
+        # What overflows is found by looking at every upload, and told once, with its round.
+        with np.errstate(all="ignore"):
+            trained = train(
+                algorithm,
+                clients,
+                start,
+                seed=seed,
+                rounds=experiment.rounds,
+                watch=confusion_task(engine),
+                saving=saving,
+                on_round=on_round,
+            )
     except DivergedError as error:
-        raise DivergenceError(_diverged(error, federation, settings, seed)) from error
+        names = ("all rows pooled",) if method.pooled else federation.client_names
+        raise DivergenceError(_diverged(error, names, settings, seed)) from error
     return Fitted(seed, tuple(settings), algorithm, trained)
 
 
@@ -126,14 +141,16 @@ def build(
 
 
 def _diverged(
-    error: DivergedError, federation: Federation, settings: Sequence[Setting], seed: int
+    error: DivergedError, client_names: Sequence[str], settings: Sequence[Setting], seed: int
 ) -> str:
-    runs = "; ".join(
-        ", ".join(f"{knob} {value:g}" for knob, value in settings[run].items())
-        for run in error.runs
-    )
     return (
-        f"training diverged in round {error.round} "
-        f"on client {federation.client_names[error.client]!r} "
-        f"(seed {seed}, {runs}): {error.upload} is not finite. Lower the learning rate (--lr)."
+        f"training diverged in round {error.round} on client {client_names[error.client]!r} "
+        f"(seed {seed}, {_in_words(settings, error.runs)}): what it sends ({error.upload}) is not "
+        f"finite. {LOWER}"
+    )
+
+
+def _in_words(settings: Sequence[Setting], runs: Sequence[int]) -> str:
+    return "; ".join(
+        ", ".join(f"{knob} {value:g}" for knob, value in settings[run].items()) for run in runs
     )

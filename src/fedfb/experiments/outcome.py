@@ -1,18 +1,21 @@
 """Running an experiment: every seed, tuned where asked, evaluated on the test rows."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from os import cpu_count
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 
 from fedfb.algorithms import find_method
+from fedfb.core import Examples
 from fedfb.data import Federation, hold_out, load
+from fedfb.errors import ConfigError
 from fedfb.experiments.evaluation import Record, evaluate, summarise
 from fedfb.experiments.fit import Fitted, Setting, fit, given_grid, tuning_grid
 from fedfb.experiments.rounds import round_rows
@@ -50,12 +53,13 @@ def run(
     ['accuracy', 'disparity']
     """
     long_name(experiment.notion)
+    find_method(experiment.algorithm)
     federations = _federations(experiment)
     work = _Work(experiment, federations, checkpoints, jobs or cpu_count() or 1, on_round)
     choice = _tuned(work) if experiment.tune else None
     settings = [choice.setting] if choice else given_grid(experiment)
     fitted = work.for_each_seed(
-        lambda seed: fit(
+        lambda seed, on_round: fit(
             experiment, federations[seed], settings, seed, work.saving("run", seed), on_round
         )
     )
@@ -75,15 +79,25 @@ class _Work:
     jobs: int
     on_round: OnRound
 
-    def for_each_seed(self, task: Callable[[int], Any]) -> list[Any]:
-        """Run a task for every seed, on threads.
+    def for_each_seed(self, task: Callable[[int, OnRound], Any]) -> list[Any]:
+        """Run a task for every seed, on threads; when one fails, the others end with their round.
 
         Small matrices gain nothing from threads of their own.
         """
         from threadpoolctl import threadpool_limits
 
+        over = Event()
+
+        def on_round(progress: Progress) -> None:
+            if over.is_set():
+                raise CancelledError
+            self.on_round(progress)
+
         with threadpool_limits(limits=1), ThreadPoolExecutor(self.jobs) as pool:
-            return list(pool.map(task, self.experiment.seeds))
+            try:
+                return list(pool.map(lambda seed: task(seed, on_round), self.experiment.seeds))
+            finally:
+                over.set()
 
     def saving(self, phase: str, seed: int) -> Saving | None:
         """Return where a seed's checkpoint lies; its owner is the experiment on just these rows."""
@@ -112,10 +126,11 @@ def _tuned(work: _Work) -> Choice:
     experiment, notion = work.experiment, long_name(work.experiment.notion)
     settings = tuning_grid(experiment)
 
-    def try_out(seed: int) -> tuple[list[Record], list[float], float]:
+    def try_out(seed: int, on_round: OnRound) -> tuple[list[Record], list[float], float]:
         federation, validation = hold_out(work.federations[seed], HELD_OUT, seed)
+        _refuse_no_rows(validation)
         saving = work.saving("tune", seed)
-        fitted = fit(experiment, federation, settings, seed, saving, work.on_round)
+        fitted = fit(experiment, federation, settings, seed, saving, on_round)
         prediction = fitted.predict(validation)
         records = evaluate(
             prediction, validation, federation.group_names, federation.client_names, minimum=1
@@ -127,6 +142,14 @@ def _tuned(work: _Work) -> Choice:
     found = candidates(settings, records, losses, notion)
     fair = find_method(experiment.algorithm).fair
     return choose(found, fair, float(np.mean(majorities)), experiment.accuracy_floor)
+
+
+def _refuse_no_rows(validation: Examples) -> None:
+    if not len(validation.y):
+        raise ConfigError(
+            f"--tune sets {HELD_OUT:.0%} of every client's rows aside to choose on, and no client "
+            "has enough to spare one. Add rows, or leave --tune out."
+        )
 
 
 def _records(experiment: Experiment, fitted: Fitted, federation: Federation) -> list[Record]:
@@ -183,9 +206,3 @@ def _tuning_record(choice: Choice) -> Record:
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-
-
-def with_algorithm(experiment: Experiment, algorithm: str) -> Experiment:
-    """Return the same experiment with another method."""
-    find_method(algorithm)
-    return replace(experiment, algorithm=algorithm)

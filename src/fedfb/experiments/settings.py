@@ -44,28 +44,51 @@ def flag_of(name: str) -> str:
 
 
 def check_value(name: str, value: Any, declared: Setting) -> None:
-    """Refuse a value outside its declared range, with one voice for all settings."""
-    for item in value if isinstance(value, tuple) else (value,):
-        if item is None:
-            continue
-        if declared.choices and item not in declared.choices:
-            raise ConfigError(f"{flag_of(name)}: {unknown_name('value', item, declared.choices)}")
-        outside = (
-            (declared.low is not None and not item >= declared.low)
-            or (declared.high is not None and not item <= declared.high)
-            or (declared.above is not None and not item > declared.above)
-        )
-        if outside or item != item or item in (float("inf"), float("-inf")):
-            raise ConfigError(f"{flag_of(name)} must be {describe_range(declared)}, got {item}.")
+    """Refuse a value of another kind or outside its declared range, with one voice for all."""
+    several = declared.parse in SEVERAL
+    if several and not isinstance(value, tuple):
+        raise ConfigError(f"{flag_of(name)} takes a tuple of values, got {value!r}.")
+    if several and not value and declared.parse is not names:
+        raise ConfigError(f"{flag_of(name)} takes at least one value, got none.")
+    for item in value if several else (value,):
+        if item is not None:
+            _check_item(name, item, declared)
+    if declared.parse is seeds and len(set(value)) < len(value):
+        raise ConfigError(f"{flag_of(name)} must differ from each other, got {list(value)}.")
+
+
+def _check_item(name: str, item: Any, declared: Setting) -> None:
+    if not _is_of_kind(item, KINDS[declared.parse]):
+        raise ConfigError(f"{flag_of(name)} must be {describe_range(declared)}, got {item!r}.")
+    if isinstance(item, str) and not _is_unicode(item):
+        raise ConfigError(f"{flag_of(name)}: {item!r} is not UTF-8. Rename it so that it is.")
+    if declared.choices and item not in declared.choices:
+        raise ConfigError(f"{flag_of(name)}: {unknown_name('value', item, declared.choices)}")
+    outside = (
+        (declared.low is not None and not item >= declared.low)
+        or (declared.high is not None and not item <= declared.high)
+        or (declared.above is not None and not item > declared.above)
+    )
+    if outside or item != item or item in (float("inf"), float("-inf")):
+        raise ConfigError(f"{flag_of(name)} must be {describe_range(declared)}, got {item}.")
+
+
+def _is_of_kind(item: object, kinds: tuple[type, ...]) -> bool:
+    return isinstance(item, kinds) and (not isinstance(item, bool) or bool in kinds)
+
+
+def _is_unicode(value: str) -> bool:
+    """Return whether text can be written down: a file name of other bytes cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def describe_range(declared: Setting) -> str:
     """Say in words which numbers a setting takes.
 
-    >>> describe_range(Setting("", "", float, above=0.0))
+    >>> describe_range(Setting("", "", number, above=0.0))
     'a finite number above 0'
     """
-    kind = "a whole number" if declared.parse is whole else "a finite number"
+    kind = IN_WORDS[KINDS[declared.parse]]
     parts = []
     if declared.above is not None:
         parts.append(f"above {declared.above:g}")
@@ -128,7 +151,7 @@ def yes_or_no(value: str) -> bool:
 
 
 def seeds(value: str) -> tuple[int, ...]:
-    """Read seeds: a number of them, a range, or a list that ends in a comma or has several.
+    """Read seeds: how many from 0 on, a range, or a list (of one, if it ends in a comma).
 
     >>> seeds("3"), seeds("100:103"), seeds("4,")
     ((0, 1, 2), (100, 101, 102), (4,))
@@ -142,6 +165,29 @@ def seeds(value: str) -> tuple[int, ...]:
         found = tuple(range(whole(value)))
     if not found:
         raise ConfigError(
-            f"--seeds {value} names no seed. Give a number of seeds (5) or a range (100:110)."
+            f"{value!r} names no seed. Give a number of seeds (5) or a range (100:110)."
         )
     return found
+
+
+SEVERAL = (numbers, wholes, names, seeds)
+"""Readers of settings that hold several values."""
+
+KINDS: dict[Callable[[str], Any], tuple[type, ...]] = {
+    text: (str,),
+    names: (str,),
+    number: (float, int),
+    numbers: (float, int),
+    whole: (int,),
+    wholes: (int,),
+    seeds: (int,),
+    yes_or_no: (bool,),
+}
+"""What each reader's values are."""
+
+IN_WORDS: dict[tuple[type, ...], str] = {
+    (str,): "text",
+    (float, int): "a finite number",
+    (int,): "a whole number",
+    (bool,): "yes or no",
+}

@@ -4,7 +4,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class Experiment:
         None, "Own files: test rows (default: 30% of each client)", DATA, s.text
     )
     partition: str = setting(
-        "paper", "paper, group, column:NAME or shares:.5,.5/.2,.8 (one list a group)", DATA, s.text
+        "paper", "paper, group, column:NAME or shares:.5,.5/.2,.8, one list a group", DATA, s.text
     )
     clients: int | None = setting(
         None, "synthetic: 2, 3 or 4 clients", DATA, s.whole, low=2, high=4
@@ -67,12 +67,18 @@ class Experiment:
         low=0,
     )
     sensitive_at_prediction: bool = setting(
-        True, "Whether the model is given the group: yes or no", DATA, s.yes_or_no
+        True, "Whether the model is given the group", DATA, s.yes_or_no
     )
 
     algorithm: str = setting("fedfb", "See fedfb list", METHOD, s.text)
     notion: str = setting("dp", "dp, eo, eod, cp: what is to be equal", METHOD, s.text)
-    model: str = setting("logistic", "logistic or mlp", METHOD, s.text, choices=("logistic", "mlp"))
+    model: str = setting(
+        "logistic",
+        "Logistic regression, or a multilayer perceptron",
+        METHOD,
+        s.text,
+        choices=("logistic", "mlp"),
+    )
     hidden: tuple[int, ...] = setting(
         (4,), "mlp: sizes of the hidden layers", METHOD, s.wholes, low=1
     )
@@ -103,14 +109,14 @@ class Experiment:
 
     signal_loss: str | None = setting(
         None,
-        "Loss in the signal: zero_one, prob or ce (default prob; cp: ce)",
+        "Loss in the signal (default prob; for cp: ce)",
         SIGNAL,
         s.text,
         choices=("zero_one", "prob", "ce"),
     )
     normalise: str = setting(
         "none",
-        "Divide the signal by its length (l2, the paper) or not",
+        "Divide the signal by its length, as the paper does, or not",
         SIGNAL,
         s.text,
         choices=("none", "l2"),
@@ -123,7 +129,7 @@ class Experiment:
     )
     period: int = setting(
         1,
-        "Rounds between two moves of lambda (the paper's k)",
+        "Rounds between two moves of lambda, the paper's k",
         SIGNAL,
         s.whole,
         low=1,
@@ -144,14 +150,17 @@ class Experiment:
     )
     symmetric: bool = setting(
         False,
-        "Compare groups with their mean instead of with the first: yes or no",
+        "Compare groups with their mean instead of with the first",
         SIGNAL,
         s.yes_or_no,
     )
 
     seeds: tuple[int, ...] = setting((0,), "5 means 0..4; 100:110 is a range", RUN, s.seeds, low=0)
     tune: bool = setting(
-        False, "Choose alpha and lr from the paper's grid on validation rows", RUN, s.yes_or_no
+        False,
+        "Choose alpha and lr on validation rows: from the values given, else from the paper's grid",
+        RUN,
+        s.yes_or_no,
     )
     accuracy_floor: float = setting(
         0.25,
@@ -179,7 +188,7 @@ class Experiment:
     @property
     def hash(self) -> str:
         """A short name of all but the seeds: runs of equal hash and seed are the same run."""
-        content = {k: v for k, v in asdict(self).items() if k != "seeds"}
+        content = {f.name: _canonical(self, f) for f in fields(self) if f.name != "seeds"}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def split_of(self, seed: int) -> int:
@@ -192,6 +201,14 @@ class Experiment:
         return seed if self.data == "synthetic" else 0
 
 
+def _canonical(experiment: Experiment, declared: Field[Any]) -> Any:
+    """Return a setting's value as floats where floats belong: 1 and 1.0 are the same setting."""
+    value, parse = getattr(experiment, declared.name), s.setting_of(declared).parse
+    if parse is s.numbers:
+        return tuple(map(float, value))
+    return float(value) if parse is s.number else value
+
+
 def from_values(values: Mapping[str, Any]) -> Experiment:
     """Return the experiment of named values, as a TOML file holds them.
 
@@ -201,22 +218,28 @@ def from_values(values: Mapping[str, Any]) -> Experiment:
     for name in values:
         if name not in declared:
             raise ConfigError(unknown_name("setting", name, declared))
-    return Experiment(**{name: _coerced(name, v, declared[name]) for name, v in values.items()})
+    read = {name: _coerced(name, value, declared[name]) for name, value in values.items()}
+    for name, value in read.items():
+        s.check_value(name, value, declared[name])
+    return Experiment(**read)
 
 
 def _coerced(name: str, value: Any, declared: s.Setting) -> Any:
-    """Bring a TOML value to the type its setting has on the command line."""
-    several = declared.parse in (s.numbers, s.wholes, s.names, s.seeds)
-    if isinstance(value, list) and several:
-        return tuple(value)
-    if isinstance(value, bool):
-        value = "yes" if value else "no"
-    if isinstance(value, list | dict):
-        raise ConfigError(f"setting {name!r} takes one value, got {value!r}.")
+    """Bring a value of TOML, or of a flag, to the type its setting has."""
+    if isinstance(value, list) and declared.parse in s.SEVERAL:
+        return tuple(_as_float(item) if declared.parse is s.numbers else item for item in value)
+    if isinstance(value, bool) and declared.parse is s.yes_or_no:
+        return value
+    if isinstance(value, list | dict | bool):
+        raise ConfigError(f"{s.flag_of(name)} takes {s.describe_range(declared)}, got {value!r}.")
     try:
         return declared.parse(str(value))
     except ConfigError as error:
-        raise ConfigError(f"setting {name!r}: {error}") from None
+        raise ConfigError(f"{s.flag_of(name)}: {error}") from None
+
+
+def _as_float(item: Any) -> Any:
+    return float(item) if isinstance(item, int) and not isinstance(item, bool) else item
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -224,7 +247,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}.") from None
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}. Expected an experiment as TOML, such as the "
+            "experiment.toml in an --out folder; data are named by --data."
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
 
@@ -237,7 +263,8 @@ def to_toml(experiment: Experiment) -> str:
     lines = []
     for name, value in asdict(experiment).items():
         if value is not None and value != ():
-            lines.append(
-                f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}"
-            )
+            # JSON's spelling is TOML's too, but for characters that TOML wants escaped or plain.
+            plain = list(value) if isinstance(value, tuple) else value
+            text = json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")
+            lines.append(f"{name} = {text}")
     return "\n".join(lines) + "\n"

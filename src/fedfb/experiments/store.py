@@ -8,10 +8,12 @@ import json
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -34,30 +36,49 @@ VERSIONS, ROUNDS, CHECKPOINTS = "versions.json", "rounds.csv", "checkpoints"
 DEPENDENCIES = ("numpy", "scipy", "scikit-learn")
 
 
-def prepare(folder: Path, experiment: Experiment, resume: bool) -> Path:
-    """Claim an output folder before any training, and return its folder of checkpoints.
+@contextmanager
+def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterator[Path]:
+    """Claim an output folder before any training, and yield its folder of checkpoints.
 
     A folder that holds anything is refused, so that nothing is overwritten; ``resume`` goes on in a
-    folder that was begun with the same settings.
+    folder that was begun with the same settings. If what follows fails before its first round, the
+    claim is given up.
     """
-    try:
+    checkpoints = folder / CHECKPOINTS
+    made = not folder.exists()
+    with _writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         held = sorted(path.name for path in folder.iterdir())
         if held and not resume:
+            more = ", ..." if len(held) > 3 else ""
             raise ConfigError(
-                f"the output folder {folder} is not empty ({', '.join(held[:3])} ...). "
+                f"the output folder {folder} is not empty ({', '.join(held[:3])}{more}). "
                 "Give a new folder, or go on with the run in it: --resume."
             )
         if held:
             _refuse_other(folder, experiment)
         _write(folder / EXPERIMENT, to_toml(experiment))
-        (folder / CHECKPOINTS).mkdir(exist_ok=True)
+        checkpoints.mkdir(exist_ok=True)
+    try:
+        yield checkpoints
+    except BaseException:
+        if not held and not any(checkpoints.iterdir()):
+            checkpoints.rmdir()
+            (folder / EXPERIMENT).unlink()
+            if made:
+                folder.rmdir()
+        raise
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ConfigError(
             f"cannot write to the output folder {folder}: {error.strerror}. "
             "Give one you may write to."
         ) from None
-    return folder / CHECKPOINTS
 
 
 def _refuse_other(folder: Path, experiment: Experiment) -> None:
@@ -80,24 +101,27 @@ def save(outcome: Outcome, folder: Path) -> None:
     first = outcome.fitted[0]
     # Any: beside the arrays savez takes a switch, and a type checker cannot tell the names apart.
     models: dict[str, Any] = {
-        f"seed-{f.seed}": f.algorithm.params(f.trained.state) for f in outcome.fitted
+        f"seed-{f.seed}": params
+        for f in outcome.fitted
+        if (params := f.algorithm.params(f.trained.state)) is not None
     }
     shape = {
         "inputs": len(outcome.federation.feature_names),
         "hidden": list(outcome.experiment.hidden) if outcome.experiment.model == "mlp" else [],
+        "precision": outcome.experiment.precision,
         "settings": [dict(setting) for setting in first.settings],
         "encoder": outcome.federation.encoder.to_dict(),
     }
-    _write(folder / RESULT, json.dumps(outcome.report, indent=1, allow_nan=False))
-    _write(folder / ENCODER, json.dumps(shape, indent=1))
-    _write(folder / VERSIONS, json.dumps(versions(), indent=1))
-    aside = folder / (MODELS + ".partial")
-    with aside.open("wb") as file:
-        np.savez(file, **models)
-    aside.replace(folder / MODELS)
-    with (folder / ROUNDS).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerows(round_table(outcome.report))
+    with _writing_to(folder):
+        _write(folder / RESULT, json.dumps(outcome.report, indent=1, allow_nan=False))
+        _write(folder / ENCODER, json.dumps(shape, indent=1))
+        _write(folder / VERSIONS, json.dumps(versions(), indent=1))
+        aside = folder / (MODELS + ".partial")
+        with aside.open("wb") as file:
+            np.savez(file, **models)
+        aside.replace(folder / MODELS)
+        with (folder / ROUNDS).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(round_table(outcome.report))
 
 
 def round_table(report: dict[str, Any]) -> Iterator[list[Any]]:
@@ -134,14 +158,15 @@ class SavedModel:
     params: Float[Array, "1 p"]
     encoder: Encoder
     seed: int
+    precision: str = "float64"
 
     def predict(self, x: Float[Array, "n d"]) -> Prediction:
-        """Score and decide encoded rows."""
-        logits = NumpyEngine(self.network).logits(self.params, x)
+        """Score and decide encoded rows, in the precision of the run."""
+        logits = NumpyEngine(self.network, np.dtype(self.precision)).logits(self.params, x)
         return Prediction(sigmoid(logits), decide(logits))
 
 
-def load_model(folder: Path, seed: int | None = None, run: int = 0) -> SavedModel:
+def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> SavedModel:
     """Read the model of one seed (default: the first) and one setting of a run's folder."""
     folder = Path(folder)
     missing = [name for name in (MODELS, ENCODER) if not (folder / name).exists()]
@@ -150,15 +175,26 @@ def load_model(folder: Path, seed: int | None = None, run: int = 0) -> SavedMode
             f"{folder} holds no finished run: {' and '.join(missing)} not there. "
             "Make one with fedfb run ... --out FOLDER."
         )
-    shape = json.loads((folder / ENCODER).read_text(encoding="utf-8"))
-    with np.load(folder / MODELS, allow_pickle=False) as models:
-        seeds = [int(name.removeprefix("seed-")) for name in models]
-        wanted = seeds[0] if seed is None else seed
-        if wanted not in seeds:
-            raise ConfigError(f"{folder} has no model of seed {wanted}; it has {seeds}.")
-        params = models[f"seed-{wanted}"]
+    try:
+        shape = json.loads((folder / ENCODER).read_text(encoding="utf-8"))
+        # Opened here: numpy leaves a file that is no archive open.
+        with (folder / MODELS).open("rb") as file, np.load(file, allow_pickle=False) as found:
+            models = {int(name.removeprefix("seed-")): found[name] for name in found}
+        network = Network(shape["inputs"], tuple(shape["hidden"]))
+        encoder, precision = Encoder.from_dict(shape["encoder"]), shape["precision"]
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError) as error:
+        raise DataError(
+            f"the model in {folder} cannot be read ({error}). Expected {MODELS} and {ENCODER} as "
+            "fedfb run --out wrote them: train again."
+        ) from None
+    if not models:
+        raise ConfigError(f"{folder} holds no model: its method trains none that clients share.")
+    wanted = next(iter(models)) if seed is None else seed
+    if wanted not in models:
+        raise ConfigError(f"{folder} has no model of seed {wanted}; it has {list(models)}.")
+    params = models[wanted]
     if not 0 <= run < len(params):
-        raise ConfigError(f"{folder} has {len(params)} settings; setting {run} is not one of them.")
-    network = Network(shape["inputs"], tuple(shape["hidden"]))
-    encoder = Encoder.from_dict(shape["encoder"])
-    return SavedModel(network, params[run : run + 1], encoder, wanted)
+        raise ConfigError(
+            f"{folder} has {len(params)} settings, counted from 0; {run} is not one of them."
+        )
+    return SavedModel(network, params[run : run + 1], encoder, wanted, precision)

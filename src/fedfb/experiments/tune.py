@@ -62,7 +62,8 @@ def choose(found: Sequence[Candidate], fair: bool, majority: float, floor_share:
 
     For a method without a notion, choose the one of least loss. The floor lies ``floor_share`` of
     the way from the constant classifier's accuracy to the best one found: the least disparity alone
-    would choose a constant classifier, whose disparity is 0.
+    would choose a constant classifier, whose disparity is 0. Even at share 0, what is no better
+    than constant is chosen only where nothing is.
 
     >>> constant = Candidate({"lr": 1.0}, 0.88, 0.0, 0.3)
     >>> useful = Candidate({"lr": 0.1}, 0.9, 0.02, 0.2)
@@ -71,7 +72,8 @@ def choose(found: Sequence[Candidate], fair: bool, majority: float, floor_share:
     """
     best = max(candidate.accuracy for candidate in found)
     floor = majority + floor_share * max(best - majority, 0.0)
-    able = [c for c in found if c.accuracy >= floor and c.disparity is not None]
+    useful = [c for c in found if c.accuracy > majority] or found
+    able = [c for c in useful if c.accuracy >= floor and c.disparity is not None]
     if fair and able:
         chosen = min(able, key=lambda c: (c.disparity, -c.accuracy))
     else:

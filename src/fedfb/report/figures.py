@@ -1,6 +1,8 @@
 """Pictures: accuracy against disparity. Readable in grey: every method has its own marker."""
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from os import W_OK, access
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +17,25 @@ FORMATS = (".png", ".svg", ".pdf")
 
 def check_figure_path(path: Path) -> None:
     """Refuse a picture that could not be written, before any training."""
-    if path.suffix not in FORMATS:
+    if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"--plot {path}: give a name that ends in {', '.join(FORMATS)}.")
+    if path.is_dir():
+        raise ConfigError(f"--plot {path} is a folder. Give the name of a file.")
     if not path.parent.is_dir():
-        raise ConfigError(f"--plot {path}: the folder {path.parent} does not exist.")
-    try:
-        import matplotlib  # noqa: F401  (only whether it is there)
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib: pip install 'fedfb[report]'.") from None
+        raise ConfigError(f"--plot {path}: there is no folder {path.parent}. Make it first.")
+    if not access(path if path.exists() else path.parent, W_OK):
+        raise ConfigError(f"--plot {path} may not be written to. Give another place.")
+    if find_spec("matplotlib") is None:
+        raise ConfigError("--plot needs matplotlib: pip install 'fedfb[report]'.")
 
 
 def draw_comparison(
     reports: Sequence[Report], paper: Mapping[str, Report | None], path: Path
 ) -> None:
-    """Draw every method's seeds and mean, the paper's figure, and the constant classifier."""
+    """Draw every method's seeds and means, the paper's figure, and the constant classifier.
+
+    Of a grid, every setting has a mean of its own, joined by a line.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
@@ -50,25 +57,35 @@ def draw_comparison(
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="0.93", linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 0.12))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 0.12))
     seeds = len(reports[0]["settings"]["seeds"])
     title = f"{reports[0]['data']}, {reports[0]['model']}: {seeds} seed{'s' if seeds > 1 else ''}"
     axes.set_title(title, loc="left", fontsize=11)
-    figure.savefig(path, dpi=150)
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise ConfigError(f"--plot {path} could not be written: {error.strerror}.") from None
 
 
 def _draw_method(
     axes: Any, report: Report, printed: Report | None, place: int, notion: str
 ) -> None:
     runs = [run for run in report["runs"] if run["disparity"][notion] is not None]
-    if not runs:
-        return
     x, y = [run["disparity"][notion] for run in runs], [run["accuracy"] for run in runs]
     marker, colour = MARKERS[place % len(MARKERS)], f"C{place % 10}"
     name = NAMES.get(report["algorithm"], report["algorithm"])
-    axes.scatter(x, y, marker=marker, s=18, color=colour, alpha=0.35, linewidths=0)
-    mean = (sum(x) / len(x), sum(y) / len(y))
-    axes.plot(*mean, marker=marker, markersize=10, color=colour, linestyle="none", label=name)
+    means = [
+        (summary["disparity"][notion]["mean"], summary["accuracy"]["mean"])
+        for summary in report["summaries"]
+        if summary["disparity"][notion]["mean"] is not None
+    ]
+    if means:
+        axes.scatter(x, y, marker=marker, s=18, color=colour, alpha=0.35, linewidths=0)
+        axes.plot(
+            *zip(*means, strict=True), marker=marker, markersize=10, color=colour, label=name,
+            linestyle="-" if len(means) > 1 else "none", linewidth=0.6,
+        )  # fmt: skip
     if printed:
         at = (printed["disparity"]["mean"], printed["accuracy"]["mean"])
         axes.plot(

@@ -3,7 +3,7 @@
 Stdout is data: tables go there, talk does not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -21,7 +21,8 @@ NAMES = {
 
 
 def _console() -> Console:
-    return Console(highlight=False)
+    # A name such as "[0, 25)" is to be printed, not read as a style.
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -34,12 +35,12 @@ def _table(title: str, *columns: str) -> Table:
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number as the paper prints it, without the leading zero; a dash where there is none.
 
-    >>> number(0.7251), number(-0.5), number(None), number(1.0)
-    ('.725', '-.500', '-', '1.000')
+    >>> number(0.7251), number(-0.5), number(None), number(1.0), number(-0.0001)
+    ('.725', '-.500', '-', '1.000', '.000')
     """
     if value is None:
         return "-"
-    text = f"{value:.{digits}f}"
+    text = f"{round(value, digits) + 0.0:.{digits}f}"  # adding 0.0 takes the sign off -0.0
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
@@ -60,13 +61,13 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def heading(report: Report) -> str:
-    """Say in one line what was run, and whether the model is given the group."""
+    """Say what was run, and whether the model is given the group."""
     settings = report["settings"]
     seeds = settings["seeds"]
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"
     given = "yes" if settings["sensitive_at_prediction"] else "no"
     return (
-        f"{report['data']}, {report['model']}, {NAMES[report['notion']]}, {which}; "
+        f"{report['data']}, {report['model']}, {NAMES[report['notion']]}, {which}\n"
         f"group given to the model: {given}"
     )
 
@@ -74,7 +75,8 @@ def heading(report: Report) -> str:
 def print_run(report: Report) -> None:
     """Print one method's results: disparities with intervals, groups, clients."""
     console = _console()
-    console.print(f"[bold]{report['algorithm']}[/] on {heading(report)}")
+    console.print(report["algorithm"], style="bold", end="")
+    console.print(f" on {heading(report)}")
     if report["tuning"]:
         chosen = ", ".join(f"{k} {v:g}" for k, v in report["tuning"]["chosen"].items())
         floor = number(report["tuning"]["accuracy_floor"])
@@ -123,7 +125,7 @@ def _group_table(runs: Sequence[Report]) -> Table:
     for place, group in enumerate(runs[0]["groups"]):
         keys = ("positive_rate", "tpr", "fpr", "accuracy")
         means = [number(_mean([run["groups"][place][key] for run in runs])) for key in keys]
-        table.add_row(group["name"], str(group["n"]), *means)
+        table.add_row(group["name"], _rows(run["groups"][place] for run in runs), *means)
     return table
 
 
@@ -134,8 +136,13 @@ def _client_table(runs: Sequence[Report]) -> Table:
             number(_mean([run["clients"][place][key] for run in runs]))
             for key in ("accuracy", "loss")
         ]
-        table.add_row(client["name"], str(client["n"]), *means)
+        table.add_row(client["name"], _rows(run["clients"][place] for run in runs), *means)
     return table
+
+
+def _rows(parts: Iterable[Report]) -> str:
+    """Return the number of rows of a group or client; their mean where seeds draw their own."""
+    return str(round(_mean([float(part["n"]) for part in parts]) or 0))
 
 
 def _four_fifths(runs: Sequence[Report]) -> str:
@@ -167,9 +174,11 @@ def print_comparison(
     extra = ("paper: accuracy", "disparity") if printed else ()
     table = _table("Test rows, mean ± spread", "", "accuracy", "disparity", *extra)
     for report in reports:
+        beside = _paper_cells(paper, report, printed)
         for summary in report["summaries"]:
             row = [spread(summary["accuracy"]), spread(summary["disparity"][notion])]
-            table.add_row(_named(report, summary), *row, *_paper_cells(paper, report, printed))
+            table.add_row(_named(report, summary), *row, *beside)
+            beside = ()  # one figure a method, whatever the size of the grid
     console.print(table)
     if differences:
         console.print(_difference_table(differences, notion))

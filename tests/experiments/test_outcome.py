@@ -1,0 +1,131 @@
+"""Running: threads and company do not change a result, and what is compared is paired."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_rel
+
+from fedfb.errors import ConfigError, DataError, DivergenceError
+from fedfb.experiments.compare import compare, differences, paired_interval
+from fedfb.experiments.outcome import run
+from fedfb.experiments.published import published
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.store import load_model, round_table, save
+
+TINY = Experiment(rows=200, test_rows=200, rounds=2, local_epochs=1)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_the_number_of_threads_does_not_change_a_bit(jobs):
+    several = replace(TINY, model="mlp", seeds=(0, 1, 2, 3), alpha=(0.1, 1.0))
+    assert run(several, jobs=jobs).report == run(several, jobs=3).report
+
+
+def test_every_round_of_every_seed_is_told():
+    told = []
+    run(replace(TINY, seeds=(0, 5), tune=True), on_round=lambda p: told.append((p.seed, p.round)))
+    assert sorted(told) == sorted([(seed, number) for seed in (0, 5) for number in (1, 2)] * 2)
+
+
+def test_when_one_seed_fails_the_others_stop():
+    endless, told = replace(TINY, rounds=10**6, seeds=(0, 1)), []
+
+    def on_round(progress):
+        told.append(progress)
+        if progress.seed == 0 and progress.round == 3:
+            raise ConfigError("enough")
+
+    with pytest.raises(ConfigError, match="enough"):
+        run(endless, jobs=2, on_round=on_round)
+    assert len(told) < 10**5
+
+
+def test_divergence_tells_only_the_settings_that_diverged():
+    wild = replace(TINY, model="mlp", optimiser="sgd", lr=(0.01, 1e30), alpha=(0.1, 0.2))
+    with pytest.raises(DivergenceError) as caught:
+        run(wild)
+    assert "alpha 0.1, lr 1e+30; alpha 0.2, lr 1e+30" in str(caught.value)
+    assert "lr 0.01" not in str(caught.value)
+
+
+@given(
+    st.integers(2, 8).flatmap(
+        lambda n: st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=n, max_size=n)
+    )
+)
+def test_the_paired_interval_is_that_of_the_t_test(pairs):
+    one, other = np.array(pairs).T
+    if np.ptp(one - other) < 1e-6:
+        return
+    expected = ttest_rel(one, other).confidence_interval(0.95)
+    found = paired_interval((one - other).tolist())
+    np.testing.assert_allclose(found["interval"], expected, atol=1e-9)
+    assert found["mean"] == pytest.approx(np.mean(one - other), abs=1e-12)
+
+
+def test_of_no_pairs_there_is_no_difference():
+    assert paired_interval([]) == {"mean": None, "interval": None}
+
+
+def test_differences_leave_out_grids_and_what_is_not_estimable():
+    outcomes = compare(replace(TINY, alpha=(0.1, 0.5), seeds=(0, 1)), ["fedavg", "fedfb", "cfl"])
+    assert differences([outcome.report for outcome in outcomes]) == []
+    reports = [o.report for o in compare(replace(TINY, seeds=(0, 1)), ["fedavg", "cfl"])]
+    reports[0]["runs"][0]["disparity"]["demographic_parity"] = None
+    [difference] = differences(reports)
+    assert difference["disparity"]["demographic_parity"]["interval"] is None
+    assert len(difference["accuracy"]["interval"]) == 2
+
+
+@pytest.mark.parametrize("model", ["mlp", "logistic"])
+@pytest.mark.parametrize("data", ["synthetic", "adult", "compas", "bank"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedfb", "cfl"])
+def test_the_paper_has_a_figure_for_its_own_setting(data, algorithm, model):
+    experiment = Experiment(data=data, algorithm=algorithm, model=model)
+    row = published(experiment)
+    assert 0.5 < row["accuracy"]["mean"] < 1
+    assert published(replace(experiment, notion="demographic_parity", seeds=(3,), tune=True)) == row
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"notion": "eo"}, {"partition": "group"}, {"clients": 2}, {"groups": 3}, {"rows": 300}),
+        *({"test_rows": 300}, {"heterogeneity": "high"}, {"hidden": (8,)}, {"rounds": 2}),
+        *({"sensitive_at_prediction": False}, {"local_epochs": 1}, {"data": "own.csv"}),
+        *({"algorithm": "another"}, {"bits": 3}, {"batch": 8}),
+    ],
+)
+def test_the_paper_has_no_figure_for_another_setting(change):
+    assert published(Experiment(**{"model": "mlp", **change})) is None
+
+
+def test_a_saved_model_decides_as_the_run_did(tmp_path):
+    outcome = run(replace(TINY, model="mlp", seeds=(4, 2), alpha=(0.1, 2.0)))
+    save(outcome, tmp_path)
+    for fitted in outcome.fitted:
+        expected = fitted.predict(outcome.federation.test)
+        for setting in range(2):
+            model = load_model(tmp_path, fitted.seed, setting)
+            found = model.predict(outcome.federation.test.x)
+            np.testing.assert_array_equal(found.score[0], expected.score[setting])
+            np.testing.assert_array_equal(found.decision[0], expected.decision[setting])
+
+
+def test_a_model_of_an_absent_seed_or_folder_is_refused(tmp_path):
+    with pytest.raises(DataError, match="holds no finished run"):
+        load_model(tmp_path)
+    save(run(TINY), tmp_path)
+    with pytest.raises(ConfigError, match=r"no model of seed 3; it has \[0\]"):
+        load_model(tmp_path, seed=3)
+
+
+def test_the_round_table_has_one_row_per_run_and_round():
+    header, *rows = round_table(run(replace(TINY, seeds=(0, 1), lr=(0.1, 0.2))).report)
+    assert header[:3] == ["seed", "alpha", "lr"]
+    assert [(row[0], row[2], row[3]) for row in rows] == [
+        (seed, lr, number) for seed in (0, 1) for lr in (0.1, 0.2) for number in (1, 2)
+    ]

@@ -1,0 +1,73 @@
+"""Pictures can be drawn of any report, and tables print names as they are."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedfb.errors import ConfigError
+from fedfb.experiments.compare import compare
+from fedfb.experiments.published import published
+from fedfb.experiments.spec import Experiment
+from fedfb.report.figures import check_figure_path, draw_comparison
+from fedfb.report.tables import number, print_comparison
+
+TINY = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
+
+
+def reports(methods=("fedavg", "fedfb"), **changes):
+    return [outcome.report for outcome in compare(replace(TINY, **changes), methods)]
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"seeds": (0, 1)}, {"alpha": (0.1, 0.5), "seeds": (0, 1)}, {"notion": "cp"}]
+)
+def test_a_picture_is_drawn_for_seeds_and_grids(tmp_path, changes):
+    path = tmp_path / "points.png"
+    draw_comparison(reports(**changes), {}, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_shows_the_papers_figure_and_can_be_svg(tmp_path):
+    path = tmp_path / "points.svg"
+    paper = published(Experiment(model="mlp"))
+    draw_comparison(reports(), {"fedfb": paper}, path)
+    assert "<svg" in path.read_text()
+
+
+def test_a_picture_without_any_estimable_disparity_is_drawn(tmp_path):
+    found = reports(seeds=(0, 1))
+    for report in found:
+        for record in [*report["runs"], *report["summaries"]]:
+            summary = "seed" not in record
+            record["disparity"]["demographic_parity"] = (
+                {"mean": None, "std": None} if summary else None
+            )
+    draw_comparison(found, {}, tmp_path / "points.png")
+    print_comparison(found, [], {})
+
+
+def test_a_picture_that_cannot_be_written_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="could not be written"):
+        draw_comparison(reports(), {}, tmp_path / "absent" / "points.png")
+
+
+def test_a_picture_needs_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedfb.report.figures.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'fedfb\[report\]'"):
+        check_figure_path(tmp_path / "points.png")
+
+
+def test_the_papers_figures_and_a_grid_fit_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    found = reports(("fedavg", "fedfb", "cfl"), alpha=(0.001, 0.05), seeds=(0, 1))
+    names = ("fedavg", "fedfb", "cfl")
+    print_comparison(found, [], {n: published(Experiment(algorithm=n)) for n in names})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(".756 ± .001" in line for line in lines) == 1
+    assert not any("…" in line for line in lines)
+
+
+def test_numbers_of_no_size_have_no_sign():
+    assert number(-0.0) == number(-1e-9) == ".000"
+    assert number(-0.0006) == "-.001"

@@ -1,0 +1,81 @@
+"""Tuning: what is fair by being constant never wins, and test rows have no say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfb.experiments import outcome
+from fedfb.experiments.fit import LR_GRID, tuning_grid
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.tune import Candidate, choose
+
+UNIT = st.floats(0, 1)
+CANDIDATES = st.lists(st.builds(Candidate, st.just({}), UNIT, UNIT, UNIT), min_size=1, max_size=9)
+TINY = Experiment(rows=200, test_rows=200, rounds=2, local_epochs=1)
+
+
+@given(CANDIDATES, st.floats(0, 0.99), UNIT)
+def test_a_constant_classifier_never_wins_over_a_useful_one(found, majority, share):
+    constant = Candidate({"constant": 1.0}, majority, 0.0, 0.1)
+    useful = Candidate({"useful": 1.0}, majority + 0.01, 0.5, 0.9)
+    chosen = choose([constant, *found, useful], True, majority, share)
+    assert chosen.setting != constant.setting
+    assert chosen.floor >= majority
+
+
+@given(CANDIDATES, UNIT, UNIT)
+def test_the_choice_is_the_fairest_above_the_floor(found, majority, share):
+    numbered = [c._replace(setting={"n": float(n)}) for n, c in enumerate(found)]
+    choice = choose(numbered, True, majority, share)
+    [chosen] = [c for c in numbered if c.setting == choice.setting]
+    able = [c for c in numbered if c.accuracy > majority and c.accuracy >= choice.floor]
+    if able:
+        assert chosen.disparity == min(c.disparity for c in able)
+    assert choice.candidates == tuple(numbered)
+
+
+def test_a_method_without_a_notion_takes_the_least_loss():
+    fair = Candidate({"lr": 1.0}, 0.9, 0.0, 0.3)
+    able = Candidate({"lr": 0.1}, 0.8, 0.4, 0.2)
+    assert choose([fair, able], False, 0.5, 0.25).setting == able.setting
+
+
+def test_where_no_disparity_is_estimable_the_least_loss_is_taken():
+    found = [Candidate({"lr": x}, 0.9, None, x) for x in (0.3, 0.1, 0.2)]
+    assert choose(found, True, 0.5, 0.25).setting == {"lr": 0.1}
+
+
+def test_given_values_are_tried_and_else_the_papers():
+    assert len(tuning_grid(Experiment())) == 8 * len(LR_GRID)
+    assert [run["lr"] for run in tuning_grid(Experiment(algorithm="fedavg"))] == list(LR_GRID)
+    assert tuning_grid(Experiment(alpha=(0.3,), lr=(0.02, 0.04))) == [
+        {"alpha": 0.3, "lr": 0.02},
+        {"alpha": 0.3, "lr": 0.04},
+    ]
+
+
+def test_permuting_the_test_labels_does_not_change_the_choice(monkeypatch):
+    tuned = replace(TINY, tune=True, alpha=(0.1, 0.5, 2.0), lr=(0.05, 0.2), seeds=(0, 1))
+    honest = outcome.run(tuned).report
+    load = outcome.load
+
+    def load_permuted(request, split):
+        federation = load(request, split)
+        y = np.random.default_rng(0).permutation(federation.test.y)
+        return replace(federation, test=federation.test._replace(y=y))
+
+    monkeypatch.setattr(outcome, "load", load_permuted)
+    permuted = outcome.run(tuned).report
+    assert permuted["tuning"] == honest["tuning"]
+    assert permuted["summary"]["accuracy"] != honest["summary"]["accuracy"]
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedfb", "cfl"])
+def test_the_tuned_setting_is_trained_on_all_rows(algorithm):
+    tuned = outcome.run(replace(TINY, algorithm=algorithm, tune=True)).report
+    chosen = {knob: (value,) for knob, value in tuned["tuning"]["chosen"].items()}
+    plain = outcome.run(replace(TINY, algorithm=algorithm, **chosen)).report
+    assert tuned["runs"] == plain["runs"]
