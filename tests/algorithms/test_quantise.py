@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms import Outer, Quantiser, fedfb
+from fedfb.algorithms import Outer, Quantiser
+from fedfb.algorithms.fedfb import fedfb
 from fedfb.algorithms.quantise import bits_per_value
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.errors import ConfigError

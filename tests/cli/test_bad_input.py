@@ -109,7 +109,7 @@ def test_what_does_not_apply_or_is_missing_is_told(fedfb, write, flags, fragment
         ("seeds = [1.5]", ["--seeds must be a whole number of at least 0, got 1.5"]),
         ("seeds = [true]", ["--seeds must be a whole number of at least 0, got True"]),
         ("seeds = []", ["--seeds takes at least one value"]),
-        ("alpha = []", ["--alpha takes at least one value"]),
+        ("hidden = []", ["--hidden takes at least one value"]),
         ('alpha = ["a"]', ["--alpha must be a finite number of at least 0, got 'a'"]),
         ("alpha = [[1]]", ["--alpha must be a finite number of at least 0, got [1]"]),
         ("sensitive = [1]", ["--sensitive must be text, got 1"]),

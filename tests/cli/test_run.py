@@ -127,15 +127,15 @@ def test_k_is_another_name_of_the_period(tiny):
 def test_flags_override_the_experiment_file_and_switches_can_be_turned_off(fedfb, write):
     path = write(
         'rows = 200\ntest_rows = 200\nrounds = 1\nlocal_epochs = 1\nalpha = [0.1, 1]\nlr = 0.05\n'
-        'notion = "eo"\nseeds = 2\nsymmetric = true\ntune = true\n',
+        'notion = "eo"\nseeds = 2\nreference = "mean"\ntune = true\n',
         "experiment.toml",
     )  # fmt: skip
     settings = fedfb("run", path, "--notion", "dp", "--seeds", "7,", "--json").json["settings"]
     assert (settings["notion"], settings["seeds"], settings["rounds"]) == ("dp", [7], 1)
-    assert (settings["symmetric"], settings["tune"]) == (True, True)
+    assert (settings["reference"], settings["tune"]) == ("mean", True)
     assert (settings["alpha"], settings["lr"]) == ([0.1, 1.0], [0.05])
-    report = fedfb("run", path, "--no-tune", "--no-symmetric", "--json").json
-    assert (report["settings"]["symmetric"], report["tuning"]) == (False, None)
+    report = fedfb("run", path, "--no-tune", "--reference", "first", "--json").json
+    assert (report["settings"]["reference"], report["tuning"]) == ("first", None)
 
 
 def test_whether_the_model_is_given_the_group_is_always_printed(tiny):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
+from fedfb.data import RawRows
 from fedfb.errors import ConfigError, DataError, DivergenceError
 from fedfb.experiments.compare import compare, differences, paired_interval
 from fedfb.experiments.outcome import run
@@ -110,7 +111,7 @@ def test_a_saved_model_decides_as_the_run_did(tmp_path):
         expected = fitted.predict(outcome.federation.test)
         for setting in range(2):
             model = load_model(tmp_path, fitted.seed, setting)
-            found = model.predict(outcome.federation.test.x)
+            found = model.predict(RawRows(outcome.federation.test.x, outcome.federation.test.group))
             np.testing.assert_array_equal(found.score[0], expected.score[setting])
             np.testing.assert_array_equal(found.decision[0], expected.decision[setting])
 

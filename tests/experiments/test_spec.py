@@ -33,7 +33,8 @@ def values_of(field) -> st.SearchStrategy:
         s.number: number,
         s.yes_or_no: st.booleans(),
         s.names: st.lists(st.text()).map(tuple),
-        s.numbers: st.lists(number, min_size=1, max_size=3).map(tuple),
+        s.assignments: st.lists(st.text()).map(tuple),
+        s.numbers: st.lists(number, min_size=0, max_size=3).map(tuple),
         s.wholes: st.lists(whole, min_size=1, max_size=3).map(tuple),
         s.seeds: st.lists(whole, min_size=1, max_size=3, unique=True).map(tuple),
     }[declared.parse]
@@ -65,6 +66,7 @@ def test_the_hash_ignores_the_seeds(settings, seeds):
 OTHER = {
     s.text: "other",
     s.names: ("other",),
+    s.assignments: ("other=1",),
     s.whole: 31,
     s.number: 0.75,
     s.numbers: (0.75,),

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedfb.algorithms import find_method
 from fedfb.experiments import outcome
-from fedfb.experiments.fit import LR_GRID, tuning_grid
+from fedfb.experiments.resolve import tuning_grid
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import Candidate, choose
 
@@ -49,8 +50,9 @@ def test_where_no_disparity_is_estimable_the_least_loss_is_taken():
 
 
 def test_given_values_are_tried_and_else_the_papers():
-    assert len(tuning_grid(Experiment())) == 8 * len(LR_GRID)
-    assert [run["lr"] for run in tuning_grid(Experiment(algorithm="fedavg"))] == list(LR_GRID)
+    rates = find_method("fedfb").learning_rates
+    assert len(tuning_grid(Experiment())) == 8 * len(rates)
+    assert [run["lr"] for run in tuning_grid(Experiment(algorithm="fedavg"))] == list(rates)
     assert tuning_grid(Experiment(alpha=(0.3,), lr=(0.02, 0.04))) == [
         {"alpha": 0.3, "lr": 0.02},
         {"alpha": 0.3, "lr": 0.04},

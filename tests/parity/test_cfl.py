@@ -5,12 +5,14 @@ import pytest
 from pooled_fairbatch import pooled_fairbatch
 
 from federations import NOTIONS, make_clients, make_engine, make_solver, merge
-from fedfb.algorithms import Outer, fedfb
+from fedfb.algorithms import Outer
+from fedfb.algorithms.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.data import load, pooled
 from fedfb.engine import minibatches
-from fedfb.experiments.fit import fit, given_grid
+from fedfb.experiments.fit import fit
 from fedfb.experiments.outcome import run
+from fedfb.experiments.resolve import given_grid
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import PooledClientParity, make_notion
 from fedfb.runtime import train

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms import Outer, fedavg, fedfb
+from fedfb.algorithms import Outer
+from fedfb.algorithms.fedavg import fedavg
+from fedfb.algorithms.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientTask, LocalSolver
 from fedfb.errors import ConfigError, DataError, DivergenceError

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from fedfb.algorithms.method import ALL_NOTIONS, Method
 from fedfb.algorithms.tasks import average, equal_weights, fit_task, predict_globally
 from fedfb.core import Algorithm, Ask, Info, LocalSolver
 from fedfb.engine import Engine
@@ -42,3 +43,13 @@ def fedavg(engine: Engine, solver: LocalSolver) -> Algorithm:
         params=lambda s: s.params,
         predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
     )
+
+
+METHOD = Method(
+    name="fedavg",
+    summary="train locally, average; no fairness",
+    paper="McMahan et al. 2017",
+    make=lambda problem: fedavg(problem.engine, problem.solver),
+    fair=False,
+    notions=ALL_NOTIONS,
+)

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from fedfb.algorithms.method import ALL_NOTIONS, Knob, Method, Problem
 from fedfb.algorithms.quantise import Quantiser, bits_per_value
 from fedfb.algorithms.signals import (
     SignalExchange,
@@ -146,3 +147,49 @@ def _quantiser(notion: Notion, outer: Outer) -> Quantiser | None:
         return None
     bits = bits_per_value(outer.bits, notion.values, outer.bits_mode)
     return Quantiser(bits, *notion.reach, outer.rounding)
+
+
+def _make(problem: Problem) -> Algorithm:
+    options = problem.options
+    outer = Outer(
+        alpha=problem.knobs["alpha"],
+        surrogate=options["signal_loss"] or _usual_surrogate(problem.notion),
+        normalise=options["normalise"],
+        decay=options["decay"],
+        timing=options["timing"],
+        period=options["period"],
+        bits=options["bits"],
+        bits_mode=options["bits_mode"],
+        rounding=options["rounding"],
+        everyone=options["participation"] == 1,
+    )
+    return fedfb(problem.engine, problem.solver, problem.notion, outer, options["scaling"])
+
+
+def _usual_surrogate(notion: Notion) -> Surrogate:
+    """Return the loss whose gap is the disparity: |y - p| for rates, cross-entropy for clients."""
+    return "ce" if notion.name == "client_parity" else "prob"
+
+
+ALPHA = Knob(
+    default=0.5,
+    grid=(0.001, 0.05, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0),
+    help="step of the fairness weights",
+    for_clients=(2.0, (0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0)),
+)
+
+METHOD = Method(
+    name="fedfb",
+    summary="FairBatch across clients: weights moved by summed signals",
+    paper="Zeng, Chen, Lee 2021",
+    make=_make,
+    knobs={"alpha": ALPHA},
+    notions=ALL_NOTIONS,
+)
+
+CFL = METHOD._replace(
+    name="cfl",
+    summary="the same rule on pooled rows: the limit without privacy",
+    paper="Roh et al. 2021 (FairBatch)",
+    pooled=METHOD.variants,
+)

@@ -14,13 +14,27 @@ GROUP_NOTIONS = ALL_NOTIONS[:3]
 
 
 class Knob(NamedTuple):
-    """A number that a method is set to: its usual value, what tuning tries, and its range."""
+    """A number that a method is set to: its usual value, what tuning tries, and its range.
+
+    ``for_clients`` are usual value and grid where clients are compared instead of groups.
+    """
 
     default: float
     grid: tuple[float, ...]
     help: str
     low: float = 0.0
     high: float = inf
+    for_clients: tuple[float, tuple[float, ...]] | None = None
+
+    def usual(self, notion: str) -> tuple[float, tuple[float, ...]]:
+        """Return the usual value and the grid for a notion.
+
+        >>> Knob(0.5, (0.1, 0.5), "", for_clients=(2.0, (1.0, 2.0))).usual("client_parity")
+        (2.0, (1.0, 2.0))
+        """
+        if notion == "client_parity" and self.for_clients is not None:
+            return self.for_clients
+        return self.default, self.grid
 
 
 class Problem(NamedTuple):
@@ -54,5 +68,10 @@ class Method(NamedTuple):
     notions: tuple[str, ...] = GROUP_NOTIONS
     most_groups: int | None = None
     rounds: int = 10
+    learning_rate: float = 0.005
     learning_rates: tuple[float, ...] = (0.001, 0.005, 0.01)
     reconstruction: bool = False
+
+    def is_pooled(self, variant: str) -> bool:
+        """Tell whether a variant trains on all rows in one place."""
+        return variant in self.pooled

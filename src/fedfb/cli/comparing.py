@@ -46,14 +46,15 @@ def compare_and_show(
 ) -> None:
     """Run the comparison, print it and draw it."""
     from fedfb.experiments.compare import compare as compare_methods
-    from fedfb.experiments.compare import differences
+    from fedfb.experiments.compare import differences, for_method
     from fedfb.experiments.published import published
+    from fedfb.experiments.resolve import total_rounds
     from fedfb.report.figures import check_figure_path, draw_comparison
     from fedfb.report.tables import print_comparison
 
     if plot:
         check_figure_path(plot)
-    rounds = len(names) * len(experiment.seeds) * experiment.rounds * (2 if experiment.tune else 1)
+    rounds = sum(total_rounds(for_method(experiment, name, names)) for name in names)
     with progress_bar(rounds, "rounds") as on_round:
         outcomes = compare_methods(experiment, names, on_round=on_round)
     reports = [outcome.report for outcome in outcomes]

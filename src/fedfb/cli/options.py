@@ -11,6 +11,7 @@ import typer
 from fedfb.errors import ConfigError
 from fedfb.experiments.settings import (
     Setting,
+    assignments,
     flag_of,
     names,
     number,
@@ -83,6 +84,7 @@ METAVARS: dict[Callable[[str], Any], str] = {
     numbers: "X,X,..",
     wholes: "N,N,..",
     names: "A,B,..",
+    assignments: "NAME=X,..",
     seeds: "N|N:N",
     yes_or_no: "yes|no",
 }

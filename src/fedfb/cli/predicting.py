@@ -21,11 +21,16 @@ def predict(
             metavar="N", help="Which setting of a grid, from 0 (default 0).", show_default=False
         ),
     ] = 0,
+    client: Annotated[
+        str | None,
+        typer.Option(help="Whose rows these are, where clients have models of their own."),
+    ] = None,
 ) -> None:
     """Print score and decision of every row of a CSV file, as CSV.
 
     FOLDER is the --out folder of a finished run, ROWS a CSV with the columns it was trained on. The
-    score is P(favourable); the decision is 1 where it is at least one half.
+    score is P(favourable); the decision is 1 where it is at least one half (where decisions are
+    randomised, the chance of 1).
 
     Example: fedfb predict runs/adult rows.csv > decisions.csv
     """
@@ -33,8 +38,8 @@ def predict(
     from fedfb.experiments.store import load_model
 
     model = load_model(folder, seed, setting)
-    prediction = model.predict(encode_file(model.encoder, rows).x)
+    prediction = model.predict(encode_file(model.encoder, rows), client)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["score", "decision"])
     for score, decision in zip(prediction.score[0], prediction.decision[0], strict=True):
-        writer.writerow([f"{score:.6f}", int(decision)])
+        writer.writerow([f"{score:.6f}", f"{decision:g}"])

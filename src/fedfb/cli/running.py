@@ -33,12 +33,13 @@ def run(
     Example: fedfb run --data synthetic --algorithm fedfb --notion dp --seeds 5
     """
     from fedfb.experiments import outcome, store
+    from fedfb.experiments.resolve import total_rounds
     from fedfb.report.tables import print_run
 
     if resume and out is None:
         raise ConfigError("--resume needs the folder of the run to go on with: --out DIR.")
     claimed = store.claim(out, experiment, resume) if out else nullcontext()
-    rounds = (2 if experiment.tune else 1) * len(experiment.seeds) * experiment.rounds
+    rounds = total_rounds(experiment)
     with claimed as checkpoints, progress_bar(rounds, "rounds") as on_round:
         result = outcome.run(experiment, checkpoints=checkpoints, on_round=on_round)
     if out:

@@ -22,9 +22,19 @@ def compare(
     on_round: Callable[[Progress], None] = lambda progress: None,
 ) -> list[Outcome]:
     """Run the same experiment with each of several methods."""
-    for name in algorithms:
-        find_method(name)
-    return [run(replace(experiment, algorithm=name), on_round=on_round) for name in algorithms]
+    experiments = [for_method(experiment, name, algorithms) for name in algorithms]
+    return [run(one, on_round=on_round) for one in experiments]
+
+
+def for_method(experiment: Experiment, name: str, algorithms: Sequence[str]) -> Experiment:
+    """Return the experiment with one of several methods, which gets those knobs that it has.
+
+    A knob that none of them has is left in, and refused where the method is resolved.
+    """
+    has = {other: set(find_method(other).knobs) for other in algorithms}
+    known = set().union(*has.values()) - has[name]
+    knobs = tuple(k for k in experiment.knobs if k.partition("=")[0] not in known)
+    return replace(experiment, algorithm=name, knobs=knobs)
 
 
 def differences(reports: Sequence[Record]) -> list[Record]:

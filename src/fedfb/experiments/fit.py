@@ -1,29 +1,23 @@
 """One seed of an experiment: from clients to trained models, all settings of a grid at once."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from itertools import product
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from fedfb.algorithms import Method, find_method
+from fedfb.algorithms import Method, Problem, find_method
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import Algorithm, ClientData, Examples, LocalSolver, Prediction
 from fedfb.data import Federation, astype, pooled
 from fedfb.engine import Engine, NumpyEngine
-from fedfb.errors import DivergenceError
+from fedfb.errors import ConfigError, DivergenceError
+from fedfb.experiments.resolve import Setting, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.models import make_model
 from fedfb.notions import Notion, PooledClientParity, long_name, make_notion
 from fedfb.runtime import DivergedError, Progress, Saving, Trained, train
 
-Setting = Mapping[str, float]
-"""What one run of a grid is set to: its learning rate and its method's own knobs."""
-
 LOWER = "Lower the learning rate (--lr)."
-
-LR_GRID = (0.001, 0.005, 0.01)
-"""The learning rates that tuning tries (paper, Appendix C)."""
 
 
 @dataclass(frozen=True)
@@ -49,27 +43,6 @@ class Fitted:
         return prediction
 
 
-def given_grid(experiment: Experiment) -> list[Setting]:
-    """Return every combination of the values that the experiment gives."""
-    method = find_method(experiment.algorithm)
-    return _combinations({knob: getattr(experiment, knob) for knob in (*method.grid, "lr")})
-
-
-def tuning_grid(experiment: Experiment) -> list[Setting]:
-    """Return what tuning tries: a knob's values where they are not its default, else the usual."""
-    usual = {**find_method(experiment.algorithm).grid, "lr": LR_GRID}
-    given = {f.name: getattr(experiment, f.name) for f in fields(experiment) if f.name in usual}
-    default = {f.name: f.default for f in fields(experiment)}
-    return _combinations({k: usual[k] if given[k] == default[k] else given[k] for k in usual})
-
-
-def _combinations(values: Mapping[str, Sequence[float]]) -> list[Setting]:
-    return [
-        dict(zip(values, map(float, combination), strict=True))
-        for combination in product(*values.values())
-    ]
-
-
 def fit(
     experiment: Experiment,
     federation: Federation,
@@ -79,12 +52,14 @@ def fit(
     on_round: Callable[[Progress], None] = lambda progress: None,
 ) -> Fitted:
     """Train every setting on a federation with one seed."""
+    experiment = resolve(experiment)
     method = find_method(experiment.algorithm)
-    clients, notion = training_view(experiment, method, astype(federation, experiment.precision))
-    model = make_model(experiment.model, clients[0].x.shape[1], experiment.hidden)
-    engine = NumpyEngine(model, np.dtype(experiment.precision))
-    algorithm = build(experiment, method, engine, notion, settings)
-    start = np.repeat(model.init(seed)[None], len(settings), axis=0)
+    federation = astype(federation, experiment.precision)
+    clients = training_clients(experiment, method, federation)
+    notion = training_notion(experiment, len(federation.group_names), len(federation.clients))
+    engine = make_engine(experiment, clients[0].x.shape[1])
+    algorithm = build(experiment, engine, notion, settings)
+    start = np.repeat(engine.model.init(seed)[None], len(settings), axis=0)
     try:
         # What overflows is found by looking at every upload, and told once, with its round.
         with np.errstate(all="ignore"):
@@ -93,42 +68,67 @@ def fit(
                 clients,
                 start,
                 seed=seed,
-                rounds=experiment.rounds,
+                rounds=experiment.rounds or method.rounds,
                 watch=confusion_task(engine),
+                participation=experiment.participation,
                 saving=saving,
                 on_round=on_round,
             )
     except DivergedError as error:
-        names = ("all rows pooled",) if method.pooled else federation.client_names
+        pooled = len(clients) < len(federation.clients)
+        names = ("all rows pooled",) if pooled else federation.client_names
         raise DivergenceError(_diverged(error, names, settings, seed)) from error
     return Fitted(seed, tuple(settings), algorithm, trained)
 
 
-def training_view(
+def training_clients(
     experiment: Experiment, method: Method, federation: Federation
-) -> tuple[tuple[ClientData, ...], Notion]:
-    """Return the clients a method trains on, and its notion; a pooled method sees one client."""
-    groups = len(federation.group_names)
-    notion = make_notion(experiment.notion, groups, experiment.symmetric)
-    if not method.pooled:
-        return federation.clients, notion
+) -> tuple[ClientData, ...]:
+    """Return the clients a method trains on; a pooled method sees one.
+
+    Where it compares clients, the group of a pooled row is the client it came from.
+    """
+    _refuse_too_many(method, len(federation.group_names))
+    if not method.is_pooled(experiment.variant or method.variants[0]):
+        return federation.clients
     [everyone] = pooled(federation).clients
     if long_name(experiment.notion) != "client_parity":
-        return (everyone,), notion
+        return (everyone,)
     sizes = [len(client.y) for client in federation.clients]
     origin = np.repeat(np.arange(len(sizes)), sizes)
-    by_client = everyone._replace(group=origin, groups=len(sizes))
-    return (by_client,), PooledClientParity(len(sizes), experiment.symmetric)
+    return (everyone._replace(group=origin, groups=len(sizes)),)
+
+
+def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion:
+    """Return the notion a method trains for, with what its groups (or clients) are compared to."""
+    method = find_method(experiment.algorithm)
+    comparing_clients = long_name(experiment.notion) == "client_parity"
+    many = (clients if comparing_clients else groups) > 2
+    symmetric = experiment.reference == "mean" or (experiment.reference == "auto" and many)
+    if comparing_clients and method.is_pooled(experiment.variant or method.variants[0]):
+        return PooledClientParity(clients, symmetric)
+    return make_notion(experiment.notion, groups, symmetric)
+
+
+def _refuse_too_many(method: Method, groups: int) -> None:
+    if method.most_groups is not None and groups > method.most_groups:
+        raise ConfigError(
+            f"{method.name} compares at most {method.most_groups} groups, and these data have "
+            f"{groups}. Name fewer sensitive attributes, or choose another method (fedfb list)."
+        )
+
+
+def make_engine(experiment: Experiment, inputs: int) -> NumpyEngine:
+    """Return the engine for an experiment's model and precision."""
+    model = make_model(experiment.model, inputs, experiment.hidden)
+    return NumpyEngine(model, np.dtype(experiment.precision))
 
 
 def build(
-    experiment: Experiment,
-    method: Method,
-    engine: Engine,
-    notion: Notion,
-    settings: Sequence[Setting],
+    experiment: Experiment, engine: Engine, notion: Notion, settings: Sequence[Setting]
 ) -> Algorithm:
     """Return the method's algorithm for all settings together."""
+    method = find_method(experiment.algorithm)
     values = {knob: np.array([run[knob] for run in settings]) for knob in settings[0]}
     solver = LocalSolver(
         learning_rate=values.pop("lr"),
@@ -137,7 +137,8 @@ def build(
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
         weight_decay=experiment.weight_decay,
     )
-    return method.make(engine, solver, notion, values, asdict(experiment))
+    variant = experiment.variant or method.variants[0]
+    return method.make(Problem(engine, solver, notion, values, variant, asdict(experiment)))
 
 
 def _diverged(

@@ -17,7 +17,8 @@ from fedfb.core import Examples
 from fedfb.data import Federation, hold_out, load
 from fedfb.errors import ConfigError
 from fedfb.experiments.evaluation import Record, evaluate, summarise
-from fedfb.experiments.fit import Fitted, Setting, fit, given_grid, tuning_grid
+from fedfb.experiments.fit import Fitted, fit
+from fedfb.experiments.resolve import Setting, given_grid, resolve, tuning_grid
 from fedfb.experiments.rounds import round_rows
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import HELD_OUT, Choice, candidates, choose, validation_loss
@@ -52,11 +53,10 @@ def run(
     >>> sorted(run(tiny).report["summary"])
     ['accuracy', 'disparity']
     """
-    long_name(experiment.notion)
-    find_method(experiment.algorithm)
+    tried, experiment = tuning_grid(experiment), resolve(experiment)
     federations = _federations(experiment)
     work = _Work(experiment, federations, checkpoints, jobs or cpu_count() or 1, on_round)
-    choice = _tuned(work) if experiment.tune else None
+    choice = _tuned(work, tried) if experiment.tune else None
     settings = [choice.setting] if choice else given_grid(experiment)
     fitted = work.for_each_seed(
         lambda seed, on_round: fit(
@@ -121,10 +121,9 @@ def fingerprint(federation: Federation) -> str:
     return digest.hexdigest()
 
 
-def _tuned(work: _Work) -> Choice:
+def _tuned(work: _Work, settings: Sequence[Setting]) -> Choice:
     """Train the grid on nine tenths of every client's rows and choose on the rest."""
     experiment, notion = work.experiment, long_name(work.experiment.notion)
-    settings = tuning_grid(experiment)
 
     def try_out(seed: int, on_round: OnRound) -> tuple[list[Record], list[float], float]:
         federation, validation = hold_out(work.federations[seed], HELD_OUT, seed)

@@ -48,7 +48,7 @@ def check_value(name: str, value: Any, declared: Setting) -> None:
     several = declared.parse in SEVERAL
     if several and not isinstance(value, tuple):
         raise ConfigError(f"{flag_of(name)} takes a tuple of values, got {value!r}.")
-    if several and not value and declared.parse is not names:
+    if not value and declared.parse in (wholes, seeds):
         raise ConfigError(f"{flag_of(name)} takes at least one value, got none.")
     for item in value if several else (value,):
         if item is not None:
@@ -143,6 +143,15 @@ def names(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
+def assignments(value: str) -> tuple[str, ...]:
+    """Read knobs and their values, separated by semicolons.
+
+    >>> assignments("q = 0.1, 1; beta=2")
+    ('q=0.1,1', 'beta=2')
+    """
+    return tuple(part.replace(" ", "") for part in value.split(";") if part.strip())
+
+
 def yes_or_no(value: str) -> bool:
     """Read yes or no."""
     if value not in ("yes", "no"):
@@ -170,12 +179,13 @@ def seeds(value: str) -> tuple[int, ...]:
     return found
 
 
-SEVERAL = (numbers, wholes, names, seeds)
+SEVERAL = (numbers, wholes, names, assignments, seeds)
 """Readers of settings that hold several values."""
 
 KINDS: dict[Callable[[str], Any], tuple[type, ...]] = {
     text: (str,),
     names: (str,),
+    assignments: (str,),
     number: (float, int),
     numbers: (float, int),
     whole: (int,),

@@ -22,8 +22,8 @@ class Experiment:
 
     The fields are the flags of ``fedfb run`` and the keys of its TOML.
 
-    >>> Experiment(data="synthetic", seeds=(0,), alpha=(0.1, 0.5)).rounds
-    10
+    >>> Experiment(data="synthetic", seeds=(0,), alpha=(0.1, 0.5)).batch
+    128
     """
 
     data: str = setting(
@@ -82,17 +82,36 @@ class Experiment:
     hidden: tuple[int, ...] = setting(
         (4,), "mlp: sizes of the hidden layers", METHOD, s.wholes, low=1
     )
+    variant: str | None = setting(
+        None, "A form of the method other than its usual one", METHOD, s.text
+    )
     alpha: tuple[float, ...] = setting(
-        (0.5,), "Step of the fairness weights; several make a grid", METHOD, s.numbers, low=0.0
+        (),
+        "Step of the fairness weights; several make a grid (default .5; cp: 2)",
+        METHOD,
+        s.numbers,
+        low=0.0,
+    )
+    knobs: tuple[str, ...] = setting(
+        (),
+        "The method's own knobs, such as q=0.1,1; several values make a grid",
+        METHOD,
+        s.assignments,
+        flags=("--set",),
     )
     lr: tuple[float, ...] = setting(
-        (0.005,),
-        "Learning rate of local training; several make a grid",
+        (),
+        "Learning rate; several make a grid (default .005, or the method's)",
         METHOD,
         s.numbers,
         above=0.0,
     )
-    rounds: int = setting(10, "Communication rounds", METHOD, s.whole, low=1)
+    rounds: int | None = setting(
+        None, "Communication rounds (default 10, or the method's)", METHOD, s.whole, low=1
+    )
+    participation: float = setting(
+        1.0, "Share of the clients that take part in a round", METHOD, s.number, above=0.0, high=1.0
+    )
     local_epochs: int = setting(
         30, "Passes over its rows that a client makes in a round", METHOD, s.whole, low=1
     )
@@ -148,11 +167,12 @@ class Experiment:
     rounding: str = setting(
         "nearest", "Rounding of quantised values", SIGNAL, s.text, choices=("nearest", "stochastic")
     )
-    symmetric: bool = setting(
-        False,
-        "Compare groups with their mean instead of with the first",
+    reference: str = setting(
+        "auto",
+        "Compare groups with the first or with their mean (auto: the mean of more than two)",
         SIGNAL,
-        s.yes_or_no,
+        s.text,
+        choices=("auto", "first", "mean"),
     )
 
     seeds: tuple[int, ...] = setting((0,), "5 means 0..4; 100:110 is a range", RUN, s.seeds, low=0)

@@ -17,14 +17,14 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from fedfb.core import Prediction
-from fedfb.data.encode import Encoder
-from fedfb.engine import NumpyEngine, decide, sigmoid
-from fedfb.errors import ConfigError, DataError
+from fedfb.core import Arrays, Examples, Prediction
+from fedfb.data.encode import Encoder, RawRows
+from fedfb.errors import ConfigError, DataError, unknown_name
+from fedfb.experiments.fit import Fitted, build, make_engine, training_notion
 from fedfb.experiments.outcome import Outcome
+from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment, from_values, read_toml, to_toml
-from fedfb.models import Network
-from fedfb.shapes import Array, Float
+from fedfb.runtime import as_arrays, from_arrays
 
 EXPERIMENT, RESULT, MODELS, ENCODER = (
     "experiment.toml",
@@ -98,21 +98,22 @@ def _refuse_other(folder: Path, experiment: Experiment) -> None:
 
 def save(outcome: Outcome, folder: Path) -> None:
     """Write everything a run came to into its folder."""
-    first = outcome.fitted[0]
     # Any: beside the arrays savez takes a switch, and a type checker cannot tell the names apart.
     models: dict[str, Any] = {
-        f"seed-{f.seed}": params
-        for f in outcome.fitted
-        if (params := f.algorithm.params(f.trained.state)) is not None
+        f"seed-{fitted.seed}/{path}": value
+        for fitted in outcome.fitted
+        for path, value in as_arrays(fitted.trained._replace(history=[])).items()
     }
     shape = {
         "inputs": len(outcome.federation.feature_names),
-        "hidden": list(outcome.experiment.hidden) if outcome.experiment.model == "mlp" else [],
-        "precision": outcome.experiment.precision,
-        "settings": [dict(setting) for setting in first.settings],
+        "clients": list(outcome.federation.client_names),
+        "settings": [dict(setting) for setting in outcome.fitted[0].settings],
         "encoder": outcome.federation.encoder.to_dict(),
     }
     with _writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / EXPERIMENT).exists():
+            _write(folder / EXPERIMENT, to_toml(outcome.experiment))
         _write(folder / RESULT, json.dumps(outcome.report, indent=1, allow_nan=False))
         _write(folder / ENCODER, json.dumps(shape, indent=1))
         _write(folder / VERSIONS, json.dumps(versions(), indent=1))
@@ -152,49 +153,71 @@ def _write(path: Path, content: str) -> None:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """One trained model with its preprocessing, read back from a run's folder."""
+    """One trained model with its preprocessing, read back from a run's folder.
 
-    network: Network
-    params: Float[Array, "1 p"]
+    ``run`` is the setting of a grid, ``clients`` are the names behind the ids of its clients.
+    """
+
+    fitted: Fitted
+    run: int
     encoder: Encoder
-    seed: int
-    precision: str = "float64"
+    clients: tuple[str, ...]
 
-    def predict(self, x: Float[Array, "n d"]) -> Prediction:
-        """Score and decide encoded rows, in the precision of the run."""
-        logits = NumpyEngine(self.network, np.dtype(self.precision)).logits(self.params, x)
-        return Prediction(sigmoid(logits), decide(logits))
+    def predict(self, rows: RawRows, client: str | None = None) -> Prediction:
+        """Score and decide rows, as those of a client where a method has models of their own."""
+        if client is not None and client not in self.clients:
+            raise ConfigError(unknown_name("client", client, self.clients))
+        number = -1 if client is None else self.clients.index(client)
+        count = len(rows.x)
+        group = np.zeros(count, np.int64) if rows.group is None else rows.group
+        nothing = np.zeros(count, np.int64)
+        examples = Examples(rows.x, nothing, group, np.full(count, number))
+        score, decision = self.fitted.predict(examples)
+        only = slice(self.run, self.run + 1)
+        return Prediction(score[only], decision[only])
 
 
 def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> SavedModel:
     """Read the model of one seed (default: the first) and one setting of a run's folder."""
     folder = Path(folder)
-    missing = [name for name in (MODELS, ENCODER) if not (folder / name).exists()]
+    missing = [name for name in (MODELS, ENCODER, EXPERIMENT) if not (folder / name).exists()]
     if missing:
         raise DataError(
             f"{folder} holds no finished run: {' and '.join(missing)} not there. "
             "Make one with fedfb run ... --out FOLDER."
         )
+    experiment = resolve(from_values(read_toml(folder / EXPERIMENT)))
     try:
         shape = json.loads((folder / ENCODER).read_text(encoding="utf-8"))
-        # Opened here: numpy leaves a file that is no archive open.
-        with (folder / MODELS).open("rb") as file, np.load(file, allow_pickle=False) as found:
-            models = {int(name.removeprefix("seed-")): found[name] for name in found}
-        network = Network(shape["inputs"], tuple(shape["hidden"]))
-        encoder, precision = Encoder.from_dict(shape["encoder"]), shape["precision"]
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError) as error:
+        models = _models(folder / MODELS)
+        encoder, clients = Encoder.from_dict(shape["encoder"]), tuple(shape["clients"])
+        wanted = next(iter(models)) if seed is None else seed
+        notion = training_notion(experiment, len(encoder.groups.names), len(clients))
+        engine = make_engine(experiment, shape["inputs"])
+        algorithm = build(experiment, engine, notion, shape["settings"])
+        trained = {number: from_arrays(algorithm, found) for number, found in models.items()}
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError, StopIteration) as error:
         raise DataError(
             f"the model in {folder} cannot be read ({error}). Expected {MODELS} and {ENCODER} as "
             "fedfb run --out wrote them: train again."
         ) from None
-    if not models:
-        raise ConfigError(f"{folder} holds no model: its method trains none that clients share.")
-    wanted = next(iter(models)) if seed is None else seed
-    if wanted not in models:
+    if wanted not in trained:
         raise ConfigError(f"{folder} has no model of seed {wanted}; it has {list(models)}.")
-    params = models[wanted]
-    if not 0 <= run < len(params):
+    settings = tuple(shape["settings"])
+    if not 0 <= run < len(settings):
         raise ConfigError(
-            f"{folder} has {len(params)} settings, counted from 0; {run} is not one of them."
+            f"{folder} has {len(settings)} settings, counted from 0; {run} is not one of them."
         )
-    return SavedModel(network, params[run : run + 1], encoder, wanted, precision)
+    fitted = Fitted(wanted, settings, algorithm, trained[wanted])
+    return SavedModel(fitted, run, encoder, clients)
+
+
+def _models(path: Path) -> dict[int, Arrays]:
+    """Read the arrays of every seed."""
+    models: dict[int, Arrays] = {}
+    # Opened here: numpy leaves a file that is no archive open.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+        for name in found:
+            seed, _, rest = name.removeprefix("seed-").partition("/")
+            models.setdefault(int(seed), {})[rest] = found[name]
+    return models

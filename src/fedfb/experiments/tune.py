@@ -7,7 +7,7 @@ import numpy as np
 
 from fedfb.core import Examples, Prediction
 from fedfb.experiments.evaluation import Record, cross_entropy
-from fedfb.experiments.fit import Setting
+from fedfb.experiments.resolve import Setting
 
 HELD_OUT = 0.1
 """The share of every client's training rows that tuning sets aside."""

@@ -1,0 +1,110 @@
+"""From what an experiment leaves open to what its method usually takes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from math import isfinite
+
+from fedfb.algorithms import Knob, Method, find_method
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.experiments.settings import numbers
+from fedfb.experiments.spec import Experiment
+from fedfb.notions import long_name
+
+Setting = Mapping[str, float]
+"""What one run of a grid is set to: its learning rate and its method's own knobs."""
+
+
+def resolve(experiment: Experiment) -> Experiment:
+    """Return the experiment with everything that its method decides filled in.
+
+    >>> resolve(Experiment(algorithm="fedavg")).rounds
+    10
+    """
+    method = find_method(experiment.algorithm)
+    check_fit(experiment, method)
+    values = {knob: given or (usual,) for knob, (given, usual, _) in _knobs(experiment).items()}
+    return replace(
+        experiment,
+        variant=experiment.variant or method.variants[0],
+        alpha=values.pop("alpha", ()),
+        lr=values.pop("lr"),
+        knobs=tuple(f"{k}={','.join(map(repr, v))}" for k, v in values.items()),
+        rounds=experiment.rounds or method.rounds,
+    )
+
+
+def total_rounds(experiment: Experiment) -> int:
+    """Return the number of rounds of all seeds, those of tuning included."""
+    rounds = resolve(experiment).rounds or 0
+    return rounds * len(experiment.seeds) * (2 if experiment.tune else 1)
+
+
+def check_fit(experiment: Experiment, method: Method) -> None:
+    """Refuse a notion, variant or knob that the method does not have."""
+    notion = long_name(experiment.notion)
+    if method.fair and notion not in method.notions:
+        able = ", ".join(name.replace("_", " ") for name in method.notions)
+        raise ConfigError(
+            f"{method.name} does not aim at {notion.replace('_', ' ')}, only at {able}. "
+            "Choose one of these with --notion, or another method (fedfb list)."
+        )
+    if experiment.variant is not None and experiment.variant not in method.variants:
+        what = f"variant of {method.name}"
+        raise ConfigError(unknown_name(what, experiment.variant, method.variants))
+    for assignment in experiment.knobs:
+        name = assignment.partition("=")[0]
+        if name not in method.knobs:
+            knobs = list(method.knobs) or ["none"]
+            raise ConfigError(unknown_name(f"knob of {method.name}", name, knobs))
+
+
+def given_grid(experiment: Experiment) -> list[Setting]:
+    """Return every combination of the values given, a knob's usual value where none is."""
+    return _combinations(
+        {knob: given or (usual,) for knob, (given, usual, _) in _knobs(experiment).items()}
+    )
+
+
+def tuning_grid(experiment: Experiment) -> list[Setting]:
+    """Return what tuning tries: the values given, a knob's grid where none is."""
+    return _combinations(
+        {knob: given or grid for knob, (given, _, grid) in _knobs(experiment).items()}
+    )
+
+
+def _knobs(
+    experiment: Experiment,
+) -> dict[str, tuple[tuple[float, ...], float, tuple[float, ...]]]:
+    """Return for every knob of the method what is given, its usual value and its grid."""
+    method, notion = find_method(experiment.algorithm), long_name(experiment.notion)
+    given = {"alpha": experiment.alpha} if "alpha" in method.knobs else {}
+    for assignment in experiment.knobs:
+        name, _, values = assignment.partition("=")
+        given[name] = _values(name, values, method.knobs[name])
+    found = {
+        name: (given.get(name, ()), *knob.usual(notion)) for name, knob in method.knobs.items()
+    }
+    return {**found, "lr": (experiment.lr, method.learning_rate, method.learning_rates)}
+
+
+def _values(name: str, text: str, knob: Knob) -> tuple[float, ...]:
+    try:
+        values = numbers(text)
+    except ConfigError:
+        raise ConfigError(f"--set {name}={text}: expected numbers separated by commas.") from None
+    for value in values:
+        inside = knob.low <= value <= knob.high
+        if not inside or not (isfinite(value) or knob.high == value):
+            raise ConfigError(
+                f"--set {name}={value:g}: {knob.help}; must lie between {knob.low:g} and "
+                f"{knob.high:g}."
+            )
+    return values
+
+
+def _combinations(values: Mapping[str, Sequence[float]]) -> list[Setting]:
+    return [
+        dict(zip(values, map(float, combination), strict=True))
+        for combination in product(*values.values())
+    ]
