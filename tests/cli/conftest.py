@@ -1,17 +1,12 @@
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cli.asking import TINY, Said
-
-with warnings.catch_warnings():
-    # Typer 0.20 imports names that click 8.5 deprecates; warnings are errors here.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from fedfb.cli import main
+from fedfb.cli import main
 
 
 @pytest.fixture
