@@ -6,6 +6,7 @@ them all. A single run is ``r = 1``.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -77,12 +78,13 @@ class ClientTask(NamedTuple):
 
     ``reduce`` says what the server gets to see: only the ``sum`` of the uploads, or each of them
     (``gather``, stacked in the order of client ids). ``run`` answers: broadcast, data, memory, key
-    -> upload, memory.
+    -> upload, memory. ``bits`` is the size of uploads that are codes, not numbers.
     """
 
     name: str
     reduce: Literal["sum", "gather"]
     run: Callable[[Arrays, ClientData, Arrays, Key], tuple[Arrays, Arrays]]
+    bits: Mapping[str, int] = MappingProxyType({})
 
 
 Ask = Callable[[ClientTask, Arrays], Arrays]

@@ -55,6 +55,8 @@ class Method(NamedTuple):
     one place. ``fair`` methods aim at a notion, one of ``notions``, for at most ``most_groups``
     groups. ``rounds`` is the usual number of rounds; where every gradient step is an exchange, of
     steps. A ``reconstruction`` is built from a description, not from its paper: it says "after".
+    An ``additive`` method needs pooled sums only: under group notions (all, if it is not ``fair``),
+    with one gradient step a round, it does not matter how rows are spread over clients.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Method(NamedTuple):
     learning_rate: float = 0.005
     learning_rates: tuple[float, ...] = (0.001, 0.005, 0.01)
     reconstruction: bool = False
+    additive: bool = True
 
     def is_pooled(self, variant: str) -> bool:
         """Tell whether a variant trains on all rows in one place."""

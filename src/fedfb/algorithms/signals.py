@@ -1,6 +1,6 @@
 """How the unfairness signal travels: what a client says of it, and how the server reads the sum."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ def summed_signal(
         share = quantiser.decode(total["signal"]) if quantiser else total["signal"]
         return notion.signal(share, counts)
 
-    return SignalExchange(ClientTask("measure", "sum", run), read)
+    return SignalExchange(ClientTask("measure", "sum", run, _bits(quantiser)), read)
 
 
 def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:
@@ -77,4 +77,8 @@ def single_signals(
         lacking[stack["client"]] = False
         return notion.signal(everyone, counts, lacking)
 
-    return SignalExchange(ClientTask("measure", "gather", run), read)
+    return SignalExchange(ClientTask("measure", "gather", run, _bits(quantiser)), read)
+
+
+def _bits(quantiser: Quantiser | None) -> Mapping[str, int]:
+    return {"signal": quantiser.bits} if quantiser else {}

@@ -76,7 +76,7 @@ def fit_and_measure_task(
         signal, memory = measure.run({**broadcast, "params": params}, data, memory, key)
         return {**upload, **signal}, memory
 
-    return ClientTask("fit and measure", "sum", run)
+    return ClientTask("fit and measure", "sum", run, measure.bits)
 
 
 def confusion_task(engine: Engine) -> ClientTask:

@@ -63,7 +63,10 @@ def round_half_up(value: float) -> int:
 def reduce_uploads(task: ClientTask, uploads: Sequence[Arrays]) -> Arrays:
     """Return what the server gets to see of the uploads: their sum, or all of them."""
     combine = np.sum if task.reduce == "sum" else np.stack
-    return {name: combine([upload[name] for upload in uploads], axis=0) for name in uploads[0]}
+    return {
+        name: np.asarray(combine([upload[name] for upload in uploads], axis=0))
+        for name in uploads[0]
+    }
 
 
 def refuse_non_finite(upload: Mapping[str, Array], round: int, client: int) -> None:

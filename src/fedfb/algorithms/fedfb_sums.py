@@ -1,0 +1,170 @@
+"""FedFB for client parity from sums alone (Zeng, Chen, Lee, appendix on client parity).
+
+FedFB's server must see every client's loss to move the clients' weights. Here each client moves its
+own weight, and the server learns only sums.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.tasks import average, equal_weights, predict_globally
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
+from fedfb.engine import Engine
+from fedfb.errors import ConfigError
+from fedfb.notions import Surrogate
+from fedfb.notions.base import decay, ratio
+from fedfb.shapes import Array, Float
+
+Decay = Literal["const", "inv_sqrt", "inv"]
+
+TOLERANCE = 1e-12
+"""How exactly the weights must add up to what they were before."""
+
+
+class State(NamedTuple):
+    """The common model, the number of all rows, and of rounds; lambda is with the clients."""
+
+    params: Float[Array, "r p"]
+    rows: int
+    t: int
+
+
+def fedfb_sums(
+    engine: Engine,
+    solver: LocalSolver,
+    alpha: Float[Array, " r"],
+    decaying: Decay = "inv_sqrt",
+    surrogate: Surrogate = "ce",
+) -> Algorithm:
+    r"""Return FedFB for client parity in the form that needs only sums.
+
+    Client i keeps :math:`\lambda_i`, at first :math:`n_i/n`. With :math:`L_i` its mean loss at the
+    new model,
+
+    .. math:: w=\sum_i\lambda_iw_i\Big/\sum_i\lambda_i,\qquad
+              v_i=\lambda_i+\alpha_u\Big(L_i-\frac1I\sum_jL_j\Big),\qquad
+              \lambda_i\leftarrow[v_i-\theta]_+
+
+    with theta such that :math:`\sum_i\lambda_i=1`: the projection onto the simplex. The server
+    finds it by Newton's method from theta = 0 on :math:`f(\theta)=\sum_i[v_i-\theta]_+`,
+
+    .. math:: \theta\leftarrow\theta+\frac{f(\theta)-1}{\#\{i:v_i>\theta\}}
+
+    f is convex, decreasing and piecewise linear, so theta rises to the root in at most I steps;
+    usually in one or two. Every step is a question whose answer is two sums. The lambda of
+    FedFB with the symmetric form of client parity is the same.
+
+    Departs from the paper: losses are compared with their mean, which is a sum, not with the loss
+    of client 0, which that client would have to publish. Where only some clients answer, they
+    share the part of lambda that they held. A client keeps :math:`n\lambda_i/n_i`, which starts
+    at 1 everywhere.
+    """
+
+    def share(memory: Arrays, name: str, data: ClientData, rows: Array) -> Float[Array, " r"]:
+        return memory[name] * len(data.y) / rows
+
+    def count_rows(_: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        return {"rows": np.asarray(len(data.y))}, memory
+
+    def train(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        weights = equal_weights(broadcast, data)
+        trained = engine.train(broadcast["params"], data, weights, solver, key)
+        weight = memory["weight"] * len(data.y)
+        return {"weighted": trained * weight[:, None], "weight": weight}, memory
+
+    def tell_loss(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        sums = engine.loss_sums(broadcast["params"], data, surrogate)
+        loss = sums.sum(axis=(1, 2)) / len(data.y)
+        held = share(memory, "weight", data, broadcast["rows"])
+        upload = {"loss": loss, "held": held, "clients": np.asarray(1)}
+        return upload, {**memory, "before": memory["weight"], "loss": loss}
+
+    def move(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        lam, rows = share(memory, "before", data, broadcast["rows"]), broadcast["rows"]
+        v = lam + broadcast["step_size"] * (memory["loss"] - broadcast["mean_loss"])
+        lam = np.maximum(v - broadcast["theta"], 0.0)
+        upload = {"held": lam, "above": (lam > 0).astype(np.float64)}
+        return upload, {**memory, "weight": lam * rows / len(data.y)}
+
+    count = ClientTask("count", "sum", count_rows)
+    fit = ClientTask("fit", "sum", train)
+    measure = ClientTask("measure", "sum", tell_loss)
+    project = ClientTask("project", "sum", move)
+
+    def setup(params: Float[Array, "r p"], ask: Ask) -> State:
+        return State(params, int(ask(count, {})["rows"]), 0)
+
+    def round(s: State, ask: Ask) -> tuple[State, Info]:
+        params, t = average(ask(fit, {"params": s.params}), s.params), s.t + 1
+        rows = np.asarray(s.rows)
+        found = ask(measure, {"params": params, "rows": rows})
+        mean_loss = found["loss"] / found["clients"]
+        step = {"mean_loss": mean_loss, "step_size": alpha * decay(t, decaying), "rows": rows}
+        theta = np.zeros(len(params))
+        for _ in range(int(found["clients"]) + 1):
+            moved = ask(project, {**step, "theta": theta})
+            excess = moved["held"] - found["held"]
+            if np.all(np.abs(excess) <= TOLERANCE):
+                break
+            theta = theta + ratio(excess, moved["above"], empty=0.0)
+        return State(params, s.rows, t), Info(signal=mean_loss[:, None])
+
+    def memory(params: Float[Array, "r p"]) -> Arrays:
+        ones = np.ones(len(params))
+        return {"weight": ones, "before": ones, "loss": np.zeros(len(params))}
+
+    return Algorithm(
+        name="fedfb-sums",
+        tasks=(count, fit, measure, project),
+        state=State,
+        memory=memory,
+        setup=setup,
+        round=round,
+        params=lambda s: s.params,
+        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
+    )
+
+
+_ONLY = {"normalise": "none", "timing": "post", "period": 1, "bits": None}
+"""FedFB's options that this form knows in one way only."""
+
+
+def _make(problem: Problem) -> Algorithm:
+    options = problem.options
+    for name, only in _ONLY.items():
+        if options.get(name, only) != only:
+            raise ConfigError(
+                f"fedfb-sums moves its weights in every round, at the new model, by the losses "
+                f"themselves; {name} {options[name]!r} is not known to it. Leave out "
+                f"--{name}, or choose fedfb."
+            )
+    return fedfb_sums(
+        problem.engine,
+        problem.solver,
+        problem.knobs["alpha"],
+        options.get("decay", "inv_sqrt"),
+        options.get("signal_loss") or "ce",
+    )
+
+
+METHOD = Method(
+    "fedfb-sums",
+    "FedFB for client parity; the server sees only sums",
+    "Zeng, Chen, Lee 2021",
+    _make,
+    knobs={
+        "alpha": Knob(
+            2.0, (0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0), "step size of the clients' weights"
+        )
+    },
+    notions=("client_parity",),
+    additive=False,  # every client keeps a weight of its own
+)

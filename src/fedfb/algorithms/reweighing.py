@@ -1,0 +1,97 @@
+"""Reweighing (Kamiran, Calders 2012), federated on pooled counts as in Abay et al. 2020."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.algorithms.method import Method, Problem
+from fedfb.algorithms.tasks import Scaling, average, count_task, fit_task, predict_globally
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
+from fedfb.engine import Engine
+from fedfb.errors import ConfigError
+from fedfb.notions import DemographicParity
+from fedfb.notions.base import ratio
+from fedfb.shapes import Array, Float, Num
+
+
+def independent_weights(counts: Num[Array, "2 a"]) -> Float[Array, "2 a"]:
+    r"""Return the weights under which label and group are independent; an empty cell has 1.
+
+    .. math:: \omega_{ya}=\frac{n_{y*}\,n_{*a}}{n\,n_{ya}}
+
+    so that a group's weighted share of positives is :math:`n_{1*}/n`, if it has rows of both
+    labels.
+
+    >>> independent_weights(np.array([[3, 1], [1, 3]])).round(3)
+    array([[0.667, 2.   ],
+           [2.   , 0.667]])
+    """
+    expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0, keepdims=True)
+    return ratio(expected, counts * counts.sum(), empty=1.0)
+
+
+class State(NamedTuple):
+    """The common model and the pooled weights of the cells."""
+
+    params: Float[Array, "r p"]
+    weights: Float[Array, "2 a"]
+
+
+def reweighing(
+    engine: Engine, solver: LocalSolver, notion: DemographicParity, scaling: Scaling = "mass"
+) -> Algorithm:
+    r"""Return FedAvg on reweighed rows.
+
+    .. math:: \min_w\sum_j\omega_{y_j a_j}\,\ell_j,\qquad
+              \omega_{ya}=\frac{n_{y*}\,n_{*a}}{n\,n_{ya}}
+
+    with counts pooled over all clients by one sum before the first round: the pre-processing of
+    the centralised method exactly, also where a client lacks a cell. With one group, or with labels
+    independent of groups, every weight is 1 and this is FedAvg. It makes labels independent of
+    groups in the training rows; decisions follow only as far as the model cannot tell groups.
+
+    Departs from Abay et al.: no noise is added to the counts (their differential privacy).
+    """
+
+    def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
+        return np.repeat(broadcast["weights"][None], len(broadcast["params"]), axis=0)
+
+    fit = fit_task(engine, solver, cell_weights, scaling)
+    count = count_task(notion)
+
+    def setup(params: Float[Array, "r p"], ask: Ask) -> State:
+        return State(params, independent_weights(ask(count, {})["counts"]))
+
+    def round(s: State, ask: Ask) -> tuple[State, Info]:
+        total = ask(fit, {"params": s.params, "weights": s.weights})
+        return State(average(total, s.params), s.weights), Info()
+
+    return Algorithm(
+        name="reweighing",
+        tasks=(count, fit),
+        state=State,
+        memory=lambda params: {},
+        setup=setup,
+        round=round,
+        params=lambda s: s.params,
+        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
+    )
+
+
+def _make(problem: Problem) -> Algorithm:
+    notion, scaling = problem.notion, problem.options.get("scaling", "mass")
+    if not isinstance(notion, DemographicParity):
+        raise ConfigError(
+            f"reweighing makes labels independent of groups, which serves demographic parity, not "
+            f"{notion.name}. Choose --notion dp, or the algorithm fedfb."
+        )
+    return reweighing(problem.engine, problem.solver, notion, scaling)
+
+
+METHOD = Method(
+    name="reweighing",
+    summary="FedAvg on rows weighted so that label and group are independent",
+    paper="Kamiran, Calders 2012; Abay et al. 2020",
+    make=_make,
+    notions=("demographic_parity",),
+)
