@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from fedfb.cli import catalogue, comparing, demo, predicting, running
+from fedfb.cli import catalogue, comparing, demo, explaining, predicting, running
 from fedfb.cli.sections import Sections
 from fedfb.errors import FedFBError
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (running.run, comparing.compare, predicting.predict, demo.demo):
+for command in (running.run, comparing.compare, predicting.predict, explaining.explain, demo.demo):
     app.command(cls=Sections)(command)
 app.command(name="list", cls=Sections)(catalogue.show)
 

@@ -1,9 +1,12 @@
 """``fedfb list``: what there is to choose from."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from fedfb.algorithms import Method
 
 DATA = {
     "synthetic": "the paper's two Gaussians; 2-3 groups, 2-4 clients, drawn on the spot",
@@ -24,18 +27,46 @@ MODELS = {
 
 
 def show(
+    algorithms: Annotated[
+        bool, typer.Option("--algorithms", help="Show what each algorithm exchanges and reveals.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List data sets, algorithms, notions and models.
 
-    Example: fedfb list
+    Example: fedfb list --algorithms
     """
     from fedfb.algorithms import METHODS
     from fedfb.report.tables import print_catalogue
 
-    algorithms = {m.name: f"{m.summary}; {m.paper}" for m in METHODS.values()}
-    sections = {"algorithms": algorithms, "notions": NOTIONS, "data": DATA, "models": MODELS}
+    if algorithms:
+        return show_algorithms(as_json)
+    methods = {m.name: f"{m.summary}; {cited(m)}" for m in METHODS.values()}
+    sections = {"algorithms": methods, "notions": NOTIONS, "data": DATA, "models": MODELS}
     if as_json:
         typer.echo(json.dumps(sections, indent=1))
     else:
         print_catalogue(sections)
+
+
+def cited(method: "Method") -> str:
+    """Return a method's paper; what is built from a description only says so."""
+    return f"after {method.paper}" if method.reconstruction else method.paper
+
+
+def show_algorithms(as_json: bool) -> None:
+    """Print for every algorithm its notions, limits, exchanges and what the server sees."""
+    from fedfb.algorithms import METHODS
+    from fedfb.experiments.explain import explain
+    from fedfb.experiments.spec import Experiment
+    from fedfb.report.exchanges import as_record, print_methods
+
+    found = [
+        (method, explain(Experiment(algorithm=method.name, notion=method.notions[0])))
+        for method in METHODS.values()
+    ]
+    if as_json:
+        records = {m.name: {"paper": cited(m), **as_record(explained)} for m, explained in found}
+        typer.echo(json.dumps(records, indent=1))
+    else:
+        print_methods(found)

@@ -20,15 +20,27 @@ NAMES = {
 }
 
 
-def _console() -> Console:
+MOST_PAIRED = 3
+"""Of more methods than these and one, only differences from the first are printed."""
+
+
+def make_console() -> Console:
+    """Return where tables are printed."""
     # A name such as "[0, 25)" is to be printed, not read as a style.
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def _table(title: str, *columns: str) -> Table:
+def make_table(title: str, *columns: str, wrap: str = "") -> Table:
+    """Return an empty table; the first column is text, the others numbers, one may be wrapped."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number > 0)
+    for place, column in enumerate(columns):
+        text = place == 0 or column == wrap
+        table.add_column(
+            column,
+            justify="left" if text else "right",
+            no_wrap=column != wrap if wrap else place > 0,
+            overflow="fold",
+        )
     return table
 
 
@@ -74,7 +86,7 @@ def heading(report: Report) -> str:
 
 def print_run(report: Report) -> None:
     """Print one method's results: disparities with intervals, groups, clients."""
-    console = _console()
+    console = make_console()
     console.print(report["algorithm"], style="bold", end="")
     console.print(f" on {heading(report)}")
     if report["tuning"]:
@@ -97,7 +109,7 @@ def print_run(report: Report) -> None:
 
 
 def _result_table(report: Report) -> Table:
-    table = _table("Test rows", "", "mean ± spread", "95% interval", "")
+    table = make_table("Test rows", "", "mean ± spread", "95% interval", "")
     runs, notion = report["runs"], report["notion"]
     table.add_row("accuracy", spread(report["summary"]["accuracy"]), "", _majority(runs))
     for key, label in (("balanced_accuracy", "balanced accuracy"), ("auc", "area under ROC")):
@@ -121,7 +133,7 @@ def _interval(runs: Sequence[Report], name: str) -> str:
 
 
 def _group_table(runs: Sequence[Report]) -> Table:
-    table = _table("\nGroups", "", "test rows", "positive", "TPR", "FPR", "accuracy")
+    table = make_table("\nGroups", "", "test rows", "positive", "TPR", "FPR", "accuracy")
     for place, group in enumerate(runs[0]["groups"]):
         keys = ("positive_rate", "tpr", "fpr", "accuracy")
         means = [number(_mean([run["groups"][place][key] for run in runs])) for key in keys]
@@ -130,7 +142,7 @@ def _group_table(runs: Sequence[Report]) -> Table:
 
 
 def _client_table(runs: Sequence[Report]) -> Table:
-    table = _table("Clients", "", "test rows", "accuracy", "loss")
+    table = make_table("Clients", "", "test rows", "accuracy", "loss")
     for place, client in enumerate(runs[0]["clients"]):
         means = [
             number(_mean([run["clients"][place][key] for run in runs]))
@@ -154,7 +166,7 @@ def _four_fifths(runs: Sequence[Report]) -> str:
 
 def _settings_table(report: Report) -> Table:
     knobs = list(report["summaries"][0]["settings"])
-    table = _table("Settings", *knobs, "accuracy", NAMES[report["notion"]])
+    table = make_table("Settings", *knobs, "accuracy", NAMES[report["notion"]])
     for summary in report["summaries"]:
         values = [f"{summary['settings'][knob]:g}" for knob in knobs]
         disparity = summary["disparity"][report["notion"]]
@@ -168,11 +180,11 @@ def print_comparison(
     paper: Mapping[str, Report | None],
 ) -> None:
     """Print methods side by side, beside the paper's figures, and their paired differences."""
-    console, notion = _console(), reports[0]["notion"]
+    console, notion = make_console(), reports[0]["notion"]
     console.print(heading(reports[0]) + "\n")
     printed = any(paper.values())
     extra = ("paper: accuracy", "disparity") if printed else ()
-    table = _table("Test rows, mean ± spread", "", "accuracy", "disparity", *extra)
+    table = make_table("Test rows, mean ± spread", "", "accuracy", "disparity", *extra)
     for report in reports:
         beside = _paper_cells(paper, report, printed)
         for summary in report["summaries"]:
@@ -205,10 +217,14 @@ def _paper_cells(
 
 
 def _difference_table(differences: Sequence[Report], notion: str) -> Table:
-    table = _table(
+    table = make_table(
         "\nPaired differences, with 95% intervals over seeds", "", "accuracy", "disparity"
     )
+    first = differences[0]["of"]
+    many = len({row["of"] for row in differences}) > MOST_PAIRED
     for row in differences:
+        if many and row["of"] != first:
+            continue
         cells = (_with_interval(row["accuracy"]), _with_interval(row["disparity"][notion]))
         table.add_row(f"{row['of']} - {row['less']}", *cells)
     return table
@@ -222,7 +238,7 @@ def _with_interval(difference: Report) -> str:
 
 def print_catalogue(sections: Mapping[str, Mapping[str, str]]) -> None:
     """Print what there is to choose from."""
-    console = _console()
+    console = make_console()
     for title, entries in sections.items():
         table = Table(title=title.capitalize(), title_justify="left", title_style="bold", box=None,
                       show_header=False, pad_edge=False)  # fmt: skip

@@ -1,0 +1,44 @@
+"""``fedfb explain``: what a method exchanges in one round."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from fedfb.cli.options import experiment_options
+from fedfb.experiments.spec import Experiment
+
+WITHOUT = (
+    *("algorithm", "data", "label", "positive", "sensitive", "client_column", "test"),
+    *("partition", "clients", "groups", "heterogeneity", "rows", "test_rows", "split_seed"),
+    *("sensitive_at_prediction", "seeds", "tune", "accuracy_floor", "precision"),
+)
+"""Settings that change nothing about what is exchanged."""
+
+
+@experiment_options(*WITHOUT)
+def explain(
+    experiment: Experiment,
+    algorithm: Annotated[str, typer.Argument(help="A method, see fedfb list.")],
+    groups: Annotated[int, typer.Option(min=2, help="Number of groups.")] = 2,
+    clients: Annotated[int, typer.Option(min=2, help="Number of clients.")] = 3,
+    features: Annotated[int, typer.Option(min=1, help="Number of features.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show what a method asks, what each client sends, and what the server sees of it.
+
+    One round is played on random rows, and listened to.
+
+    Example: fedfb explain fedfb --notion dp --groups 4
+    """
+    from dataclasses import replace
+
+    from fedfb.experiments.explain import explain as explain_method
+    from fedfb.report.exchanges import as_record, print_explained
+
+    chosen = replace(experiment, algorithm=algorithm)
+    explained = explain_method(chosen, groups, clients, features)
+    if as_json:
+        typer.echo(json.dumps(as_record(explained), indent=1))
+    else:
+        print_explained(algorithm, explained)

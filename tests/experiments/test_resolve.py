@@ -1,0 +1,58 @@
+import pytest
+
+from fedfb.errors import ConfigError
+from fedfb.experiments.compare import for_method
+from fedfb.experiments.fit import training_notion
+from fedfb.experiments.resolve import given_grid, resolve, total_rounds, tuning_grid
+from fedfb.experiments.spec import Experiment
+
+
+def test_what_is_left_open_is_what_the_method_usually_takes():
+    done = resolve(Experiment(algorithm="fedfb"))
+    assert (done.alpha, done.lr, done.rounds, done.variant) == ((0.5,), (0.005,), 10, "plain")
+    assert resolve(done) == done
+    steps = resolve(Experiment(algorithm="afl", notion="cp"))
+    assert (steps.rounds, steps.lr) == (300, (0.1,))
+    assert total_rounds(Experiment(seeds=(0, 1), tune=True)) == 40
+
+
+def test_clients_are_compared_with_a_larger_step():
+    assert resolve(Experiment(notion="cp")).alpha == (2.0,)
+    assert {run["alpha"] for run in tuning_grid(Experiment(notion="cp"))} >= {5.0, 10.0}
+
+
+def test_knobs_make_a_grid():
+    runs = given_grid(Experiment(algorithm="q-ffl", notion="cp", knobs=("q=0,0.1",), lr=(0.1, 0.2)))
+    assert [(run["q"], run["lr"]) for run in runs] == [(0, 0.1), (0, 0.2), (0.1, 0.1), (0.1, 0.2)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"algorithm": "q-ffl"}, "does not aim at demographic parity, only at client parity"),
+        ({"algorithm": "fairfed", "variant": "v33"}, "did you mean 'v3'"),
+        ({"knobs": ("beta=1",)}, "unknown knob of fedfb 'beta'"),
+        ({"algorithm": "fairfed", "knobs": ("beta=-1",)}, "must lie between 0 and inf"),
+        ({"algorithm": "fairfed", "knobs": ("beta=x",)}, "expected numbers"),
+        ({"algorithm": "fairfed", "knobs": ("beta=nan",)}, "must lie between"),
+    ],
+)
+def test_what_does_not_fit_the_method_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        resolve(Experiment(**settings))
+
+
+def test_in_a_comparison_every_method_gets_the_knobs_it_has():
+    both = Experiment(knobs=("beta=2",))
+    names = ["fedfb", "fairfed"]
+    assert for_method(both, "fedfb", names).knobs == ()
+    assert for_method(both, "fairfed", names).knobs == ("beta=2",)
+    with pytest.raises(ConfigError, match="unknown knob"):
+        resolve(for_method(Experiment(knobs=("gamma=2",)), "fedfb", names))
+
+
+def test_more_than_two_are_compared_with_their_mean_unless_told_otherwise():
+    assert not training_notion(Experiment(), groups=2, clients=5).symmetric
+    assert training_notion(Experiment(), groups=3, clients=2).symmetric
+    assert training_notion(Experiment(notion="cp"), groups=2, clients=3).symmetric
+    assert not training_notion(Experiment(reference="first"), groups=3, clients=2).symmetric
