@@ -25,8 +25,12 @@ $(VENV)/.dev: $(BIN)/fedfb requirements-dev.txt
 demo: $(BIN)/fedfb
 	@$(BIN)/fedfb demo
 
+# Parts are tested with every annotated shape checked at every call, whole methods without.
+PARTS := tests/data tests/engine tests/notions tests/parity src
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(JOBS) -q
+	FEDFB_CHECK_SHAPES=1 $(BIN)/python -m pytest -n $(JOBS) -q $(PARTS)
+	$(BIN)/python -m pytest -n $(JOBS) -q tests $(PARTS:%=--ignore=%)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -6,24 +6,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
-# Before anything of fedfb is imported: the shapes in its annotations are checked at every call.
-# Left out are the modules made of closures, which would be checked anew each time they are built
-# (nine tenths of the tests' time); what they call is checked.
-install_import_hook(
-    [
-        "fedfb.core",
-        "fedfb.data",
-        "fedfb.notions",
-        "fedfb.models",
-        "fedfb.engine.losses",
-        "fedfb.engine.packed",
-        "fedfb.engine.reference",
-        "fedfb.algorithms.quantise",
-        "fedfb.experiments",
-        "fedfb.report",
-    ],
-    "beartype.beartype",
-)
+if os.environ.get("FEDFB_CHECK_SHAPES"):
+    # Before anything of fedfb is imported: the shapes in its annotations are checked at every call.
+    # It makes whole runs up to nine times slower, so the tests of parts are run with it, those of
+    # whole methods and commands without.
+    install_import_hook("fedfb", "beartype.beartype")
 
 settings.register_profile(
     "fedfb", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow]

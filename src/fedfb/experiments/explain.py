@@ -1,6 +1,7 @@
 """What a method exchanges, read off the objects that run: a round is played and listened to."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -84,7 +85,8 @@ def explain(
     >>> [one.question for one in explained.in_a_round], explained.sums_only
     (['fit', 'measure'], True)
     """
-    experiment = resolve(experiment)
+    # One epoch says as much about what is exchanged as thirty.
+    experiment = replace(resolve(experiment), local_epochs=1)
     method = find_method(experiment.algorithm)
     pooled = method.is_pooled(experiment.variant or "")
     comparing = clients if pooled and long_name(experiment.notion) == "client_parity" else groups
