@@ -7,3 +7,4 @@ from fedfb.algorithms.method import Problem as Problem
 from fedfb.algorithms.quantise import Quantiser as Quantiser
 from fedfb.algorithms.registry import METHODS as METHODS
 from fedfb.algorithms.registry import find_method as find_method
+from fedfb.algorithms.registry import register as register

@@ -2,18 +2,23 @@
 
 from fedfb.algorithms import (
     afl,
+    agnosticfair,
     ditto,
     fairfed,
+    fcfl,
     fedavg,
+    fedfair,
     fedfb,
     fedfb_sums,
     fedprox,
+    fpfl,
     gifair,
     lft_ensemble,
     lft_fedavg,
     q_ffl,
     reweighing,
     term,
+    zafar,
 )
 from fedfb.algorithms.method import Method
 from fedfb.errors import ConfigError, unknown_name
@@ -30,6 +35,11 @@ METHODS: dict[str, Method] = {
         lft_fedavg.METHOD,
         fairfed.METHOD,
         reweighing.METHOD,
+        zafar.METHOD,
+        agnosticfair.METHOD,
+        fpfl.METHOD,
+        fedfair.METHOD,
+        fcfl.METHOD,
         q_ffl.METHOD,
         ditto.METHOD,
         gifair.METHOD,
@@ -48,3 +58,17 @@ def find_method(name: str) -> Method:
     if name not in METHODS:
         raise ConfigError(unknown_name("algorithm", name, METHODS))
     return METHODS[name]
+
+
+def register(method: Method) -> None:
+    """Add a method under its name, for this process.
+
+    >>> register(METHODS["fedavg"])  # the same once more: nothing changes
+    """
+    known = METHODS.get(method.name)
+    if known is not None and known is not method:
+        raise ConfigError(
+            f"there is already an algorithm {method.name!r} ({known.summary}; {known.paper}). "
+            "Give yours another name."
+        )
+    METHODS[method.name] = method

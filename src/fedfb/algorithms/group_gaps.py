@@ -1,0 +1,142 @@
+r"""How far each group's mean of a differentiable statistic lies from the mean of all, from sums.
+
+Zafar's covariance, FPFL's and FedFair's performance gaps are such differences. Clients send sums
+over their rows with the sums' own weights and gradients; every division happens after the sum, by
+what came with it, so the gaps are the pooled ones of whoever answered.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.core import Arrays, ClientData, ClientTask, Key
+from fedfb.engine import Engine, RowLoss, cell_counts
+from fedfb.notions.base import ratio
+from fedfb.shapes import Array, Bool, Float
+
+
+class Statistic(NamedTuple):
+    r"""What is averaged: of a row with label y, :math:`s_y\ell(z,y)+1[s_y=-1]`.
+
+    ``signs`` are :math:`(s_0,s_1)`; rows whose sign is 0 are not compared. With
+    :math:`\ell=|y-p|` the signs (1, -1) make it p itself, (0, 1) the soft miss 1-p of a positive.
+    """
+
+    loss: RowLoss
+    signs: tuple[int, int]
+
+
+MEAN_LOGIT = Statistic("logit", (1, 1))
+MISTAKE_OF_POSITIVES = Statistic("mistake", (0, 1))
+SOFT_POSITIVE_RATE = Statistic("prob", (1, -1))
+SOFT_MISS_RATE = Statistic("prob", (0, 1))
+LOSS_OF_POSITIVES = Statistic("ce", (0, 1))
+
+
+class Gaps(NamedTuple):
+    r"""The gaps :math:`h_a-h`, their gradients and each group's share of the compared rows.
+
+    A group that is not ``present`` among those who answered has gap, gradient and share 0.
+    """
+
+    value: Float[Array, "r a"]
+    gradient: Float[Array, "r a p"]
+    share: Float[Array, "r a"]
+    present: Bool[Array, "r a"]
+
+
+def gaps_task(engine: Engine, statistic: Statistic) -> ClientTask:
+    """Ask for the loss's gradient and, by group, the statistic and its gradient: all sums."""
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        params = broadcast["params"]
+        everyone = np.ones((len(params), 2, data.groups))
+        upload = {
+            "loss_gradient": engine.gradient(params, data, everyone, "ce"),
+            "rows": np.full(len(params), float(len(data.y))),
+        }
+        return {**upload, **statistic_sums(engine, params, data, statistic)}, memory
+
+    return ClientTask("gradients and gaps", "sum", run)
+
+
+def statistic_sums(
+    engine: Engine, params: Float[Array, "r p"], data: ClientData, statistic: Statistic
+) -> Arrays:
+    """Return the statistic, its gradient and the compared rows, summed by group."""
+    signs, counts = np.array(statistic.signs, dtype=float), cell_counts(data)
+    found = engine.loss_sums(params, data, statistic.loss)
+    constant = np.sum((signs == -1)[:, None] * counts, axis=0)
+    compared = np.sum((signs != 0)[:, None] * counts, axis=0)
+    return {
+        "sums": np.einsum("y,rya->ra", signs, found) + constant,
+        "gradients": group_gradients(engine, params, data, statistic),
+        "compared": np.repeat(compared[None].astype(float), len(params), axis=0),
+    }
+
+
+def group_gradients(
+    engine: Engine,
+    params: Float[Array, "r p"],
+    data: ClientData,
+    statistic: Statistic,
+    row_weights: Float[Array, "r n"] | None = None,
+) -> Float[Array, "r a p"]:
+    """Return the gradient of the statistic, summed over the (weighted) rows of each group."""
+    signs = np.array(statistic.signs, dtype=float)[:, None]
+    parts = [
+        engine.gradient(
+            params,
+            data,
+            np.repeat((signs * group)[None], len(params), axis=0),
+            statistic.loss,
+            row_weights,
+        )
+        for group in np.eye(data.groups)
+    ]
+    return np.stack(parts, axis=1)
+
+
+def mean_loss_gradient(total: Arrays) -> Float[Array, "r p"]:
+    """Return the gradient of the mean loss of those who answered."""
+    mean: Float[Array, "r p"] = total["loss_gradient"] / total["rows"][:, None]
+    return mean
+
+
+def gaps(total: Arrays) -> Gaps:
+    """Return the gaps of those who answered, from the sum of their answers.
+
+    >>> total = {"sums": np.array([[3.0, 1.0]]), "compared": np.array([[4.0, 4.0]])}
+    >>> gaps({**total, "gradients": np.zeros((1, 2, 1))}).value
+    array([[ 0.25, -0.25]])
+    """
+    sums, compared, gradients = total["sums"], total["compared"], total["gradients"]
+    everyone, present = compared.sum(axis=1, keepdims=True), compared > 0
+    value = ratio(sums, compared, 0.0) - ratio(sums.sum(axis=1, keepdims=True), everyone, 0.0)
+    slope = ratio(gradients, compared[..., None], 0.0) - ratio(
+        gradients.sum(axis=1, keepdims=True), everyone[..., None], 0.0
+    )
+    return Gaps(
+        np.where(present, value, 0.0),
+        np.where(present[..., None], slope, 0.0),
+        ratio(compared, everyone, 0.0),
+        present,
+    )
+
+
+def excess(value: Float[Array, "r a"], bound: Float[Array, " r"]) -> Float[Array, "r 2 a"]:
+    """Return by how much values exceed their run's bound, above and below; negative within it.
+
+    >>> excess(np.array([[-0.3], [0.1]]), np.array([0.1, np.inf])).round(1).tolist()
+    [[[-0.4], [0.2]], [[-999999999.9], [-1000000000.1]]]
+    """
+    # Of no bound a finite number must come, or a weight of 0 would make it 0 * inf.
+    known = np.minimum(bound, 1e9)[:, None]
+    return np.stack([value - known, -value - known], axis=1)
+
+
+def pull(
+    pressure: Float[Array, "r a"], value: Float[Array, "r a"], gradient: Float[Array, "r a p"]
+) -> Float[Array, "r p"]:
+    r"""Return :math:`\sum_a\text{pressure}_a\,\nabla|\text{value}_a|`."""
+    return np.einsum("ra,rap->rp", pressure * np.sign(value), gradient)
