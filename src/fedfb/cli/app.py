@@ -4,7 +4,8 @@ import sys
 
 import typer
 
-from fedfb.cli import catalogue, comparing, demo, explaining, predicting, running
+from fedfb.cli import catalogue, checking, comparing, demo, explaining, predicting, running
+from fedfb.cli.plugins import with_plugins
 from fedfb.cli.sections import Sections
 from fedfb.errors import FedFBError
 
@@ -20,9 +21,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (running.run, comparing.compare, predicting.predict, explaining.explain, demo.demo):
-    app.command(cls=Sections)(command)
-app.command(name="list", cls=Sections)(catalogue.show)
+for command in (running.run, comparing.compare, predicting.predict, explaining.explain):
+    app.command(cls=Sections)(with_plugins(command))
+app.command(cls=Sections)(demo.demo)
+app.command(name="list", cls=Sections)(with_plugins(catalogue.show))
+app.command(cls=Sections)(checking.check)
 
 
 @app.callback()

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedfb.cli.options import experiment_options
+from fedfb.experiments.settings import Setting, check_value, whole
 from fedfb.experiments.spec import Experiment
 
 WITHOUT = (
@@ -20,14 +21,20 @@ WITHOUT = (
 def explain(
     experiment: Experiment,
     algorithm: Annotated[str, typer.Argument(help="A method, see fedfb list.")],
-    groups: Annotated[int, typer.Option(min=2, help="Number of groups.")] = 2,
-    clients: Annotated[int, typer.Option(min=2, help="Number of clients.")] = 3,
-    features: Annotated[int, typer.Option(min=1, help="Number of features.")] = 8,
+    groups: Annotated[
+        int, typer.Option(metavar="N", help="Number of groups (default 2).", show_default=False)
+    ] = 2,
+    clients: Annotated[
+        int, typer.Option(metavar="N", help="Number of clients (default 3).", show_default=False)
+    ] = 3,
+    features: Annotated[
+        int, typer.Option(metavar="N", help="Number of features (default 8).", show_default=False)
+    ] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show what a method asks, what each client sends, and what the server sees of it.
+    """Show what clients send and what the server sees.
 
-    One round is played on random rows, and listened to.
+    One round of the method is played on random rows, and listened to.
 
     Example: fedfb explain fedfb --notion dp --groups 4
     """
@@ -36,6 +43,12 @@ def explain(
     from fedfb.experiments.explain import explain as explain_method
     from fedfb.report.exchanges import as_record, print_explained
 
+    for flag, value, least in (
+        ("groups", groups, 2),
+        ("clients", clients, 2),
+        ("features", features, 1),
+    ):
+        check_value(flag, value, Setting("", "", whole, low=least))
     chosen = replace(experiment, algorithm=algorithm)
     explained = explain_method(chosen, groups, clients, features)
     if as_json:

@@ -1,0 +1,120 @@
+"""Checks of what clients are asked and what they answer."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from fedfb.algorithms.method import Method
+from fedfb.core import Arrays, ClientData, ClientTask
+from fedfb.experiments.conformance.demands import close, demand, same
+from fedfb.experiments.conformance.federations import make_clients
+from fedfb.experiments.conformance.running import (
+    Answer,
+    Case,
+    answers,
+    ask_backwards,
+    build,
+    copied,
+    results,
+    run_asking,
+)
+from fedfb.runtime import make_ask, reduce_uploads
+from fedfb.shapes import Array, Float, Int
+
+
+def check_a_task_is_pure(method: Method, notion: str, variant: str) -> None:
+    """Ask the same again, and others with other rows in between: the answer stays the same."""
+    for answer, other in neighbours(answers(Case(method, notion, variant), make_clients())):
+        task, said = answer.task, f"the task {answer.task.name!r}"
+        same(answer.upload, ask_again(answer), f"{said} answers differently when asked twice")
+        strange = other.data._replace(x=other.data.x + 1.5, y=1 - other.data.y)
+        ask_again(other._replace(data=strange))
+        same(
+            answer.upload,
+            ask_again(answer),
+            f"what {said} uploads depends on what another client was asked",
+        )
+        broadcast, memory = copied(answer.broadcast), copied(answer.memory)
+        task.run(broadcast, answer.data, memory, answer.key)
+        same(answer.broadcast, broadcast, f"{said} writes into what was broadcast")
+        same(answer.memory, memory, f"{said} writes into its memory instead of returning a new one")
+
+
+def check_every_question_is_declared(method: Method, notion: str, variant: str) -> None:
+    """Only tasks of ``Algorithm.tasks`` are asked: they say what the server gets to see."""
+    case, clients = Case(method, notion, variant), make_clients()
+    declared = {(task.name, task.reduce) for task in build(case, clients).tasks}
+    for answer in answers(case, clients):
+        asked = (answer.task.name, answer.task.reduce)
+        demand(asked in declared, f"asks {asked[0]!r} ({asked[1]}), which its tasks do not name")
+
+
+def check_no_upload_holds_a_row(method: Method, notion: str, variant: str) -> None:
+    """No upload contains the features of a row, and none grows with the number of rows.
+
+    Every row is there twice: a sum in which one row takes part is that row, whatever the method,
+    and is why uploads are summed; a row that is sent stays the same when there are two of it.
+    """
+    for answer in answers(Case(method, notion, variant), make_clients()):
+        said, rows = f"the task {answer.task.name!r} uploads", len(answer.data.y)
+        twice, fewer = np.repeat(np.arange(rows), 2), np.arange(rows - 5)
+        doubled = ask_again(answer._replace(data=_rows_of(answer.data, twice)))
+        for name, value in doubled.items():
+            demand(not _holds_a_row(value, answer.data.x), f"{said} a row of data in {name!r}")
+        shorter = ask_again(answer._replace(data=_rows_of(answer.data, fewer)))
+        for name, value in answer.upload.items():
+            there, here = np.shape(value), np.shape(shorter[name])
+            demand(
+                there == here,
+                f"{said} {name!r} of shape {there} for {rows} rows and {here} for {rows - 5}: it "
+                "grows with the number of rows",
+            )
+
+
+def check_a_sum_is_all_the_server_needs(method: Method, notion: str, variant: str) -> None:
+    """Sum in another order, and give nothing beside: the run is the same, to 1e-9."""
+    case, clients = Case(method, notion, variant), make_clients()
+    plain = run_asking(case, clients, make_ask)
+    other = run_asking(case, clients, partial(ask_backwards, _sum_from_the_end))
+    close(
+        results(plain, clients), results(other, clients), 1e-9, "the order of a sum changes the run"
+    )
+
+
+def neighbours(found: Sequence[Answer]) -> Iterator[tuple[Answer, Answer]]:
+    """Return the first client's answers, each with the last client's to the same question."""
+    last = {(a.key[1], a.key[2]): a for a in found}
+    first: dict[tuple[int, int], Answer] = {}
+    for answer in found:
+        first.setdefault((answer.key[1], answer.key[2]), answer)
+    for question, answer in first.items():
+        yield answer, last[question]
+
+
+def ask_again(answer: Answer) -> Arrays:
+    with np.errstate(all="ignore"):
+        broadcast, memory = copied(answer.broadcast), copied(answer.memory)
+        return answer.task.run(broadcast, answer.data, memory, answer.key)[0]
+
+
+def _sum_from_the_end(task: ClientTask, uploads: Sequence[Arrays]) -> Arrays:
+    if task.reduce == "gather":
+        return reduce_uploads(task, uploads)
+    total = copied(uploads[-1])
+    for upload in uploads[-2::-1]:
+        total = {name: np.asarray(upload[name] + value) for name, value in total.items()}
+    return total
+
+
+def _rows_of(data: ClientData, rows: Int[Array, " k"]) -> ClientData:
+    return data._replace(x=data.x[rows], y=data.y[rows], group=data.group[rows])
+
+
+def _holds_a_row(value: Array, x: Float[Array, "n d"]) -> bool:
+    """Tell whether as many numbers in a row as there are features are those of a row of x."""
+    flat, features = np.asarray(value, dtype=float).ravel(), x.shape[1]
+    if len(flat) < features:
+        return False
+    windows = np.lib.stride_tricks.sliding_window_view(flat, features)
+    return bool(np.any(np.abs(windows[:, None] - x[None]).max(axis=2) <= 1e-12))
