@@ -1,7 +1,6 @@
 """What is exchanged is read off the objects that run."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,7 +67,7 @@ def test_every_method_and_notion_can_be_explained(method):
     for notion in method.notions:
         for variant in method.variants:
             experiment = Experiment(algorithm=method.name, notion=notion, variant=variant)
-            explained = explain(replace(experiment, model="mlp"))
+            explained = explain(experiment)
             assert explained.in_a_round
             json.dumps(as_record(explained))
 
