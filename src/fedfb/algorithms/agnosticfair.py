@@ -16,7 +16,7 @@ from fedfb.algorithms.group_gaps import (
 )
 from fedfb.algorithms.method import Knob, Method, Problem
 from fedfb.algorithms.server_step import descend, no_moments
-from fedfb.algorithms.tasks import predict_globally
+from fedfb.algorithms.tasks import global_model
 from fedfb.core import (
     Algorithm,
     Arrays,
@@ -127,16 +127,7 @@ def agnosticfair(
         after = State(params, moments, s.mixture + (vertex - s.mixture) / t, means, t)
         return after, Info(signal=covariance, lam=after.alpha)
 
-    return Algorithm(
-        name="agnosticfair",
-        tasks=(ask_kernel, ask_sums),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("agnosticfair", engine, (ask_kernel, ask_sums), State, setup, round)
 
 
 def _kernel_task(kernel: Kernel) -> ClientTask:

@@ -13,7 +13,7 @@ import numpy as np
 from fedfb.algorithms.local_fairbatch import rule_of, train_fairbatch
 from fedfb.algorithms.method import Knob, Method, Problem
 from fedfb.algorithms.reweighing import independent_weights
-from fedfb.algorithms.tasks import average, predict_globally
+from fedfb.algorithms.tasks import average, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine, cell_counts
 from fedfb.errors import ConfigError
@@ -110,16 +110,7 @@ def fairfed(
         total = ask(fit, {"params": s.params, **weights})
         return State(average(total, s.params)), Info(signal=common["gap"][:, None])
 
-    return Algorithm(
-        name="fairfed",
-        tasks=(look, compare, weigh, fit),
-        state=State,
-        memory=memory,
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("fairfed", engine, (look, compare, weigh, fit), State, setup, round, memory)
 
 
 _Answer = tuple[Arrays, Arrays]

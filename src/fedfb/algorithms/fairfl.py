@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import average, confusion_task, equal_weights, predict_globally
+from fedfb.algorithms.tasks import average, confusion_task, equal_weights, global_model
 from fedfb.core import (
     Algorithm,
     Arrays,
@@ -95,15 +95,8 @@ def fairfl(
         state = State(params, reward - baseline, KEPT * baseline + (1 - KEPT) * reward, s.rows, t)
         return state, Info(signal=index, lam=total["action"][:, None])
 
-    return Algorithm(
-        name="fairfl",
-        tasks=(count, choose, fit, measure),
-        state=State,
-        memory=memory,
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
+    return global_model(
+        "fairfl", engine, (count, choose, fit, measure), State, setup, round, memory
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedfb.algorithms.method import Knob, Method, Problem
 from fedfb.algorithms.server_step import descend, no_moments
-from fedfb.algorithms.tasks import predict_globally
+from fedfb.algorithms.tasks import global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine, cell_counts
 from fedfb.errors import ConfigError
@@ -77,16 +77,7 @@ def fcfl(
         params, _ = descend(s.params, direction, no_moments(s.params), plain, t)
         return State(params, temperature, t), Info(signal=told["disparity"].T, lam=temperature)
 
-    return Algorithm(
-        name="fcfl",
-        tasks=(local,),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("fcfl", engine, (local,), State, setup, round)
 
 
 def share_of_loss(

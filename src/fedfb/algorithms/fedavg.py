@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fedfb.algorithms.method import ALL_NOTIONS, Method
-from fedfb.algorithms.tasks import average, equal_weights, fit_task, predict_globally
+from fedfb.algorithms.tasks import average, equal_weights, fit_task, global_model
 from fedfb.core import Algorithm, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.shapes import Array, Float
@@ -33,16 +33,7 @@ def fedavg(engine: Engine, solver: LocalSolver) -> Algorithm:
         total = ask(fit, {"params": s.params})
         return State(average(total, s.params)), Info()
 
-    return Algorithm(
-        name="fedavg",
-        tasks=(fit,),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("fedavg", engine, (fit,), State, setup, round)
 
 
 METHOD = Method(

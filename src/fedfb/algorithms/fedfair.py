@@ -16,7 +16,7 @@ from fedfb.algorithms.group_gaps import (
 )
 from fedfb.algorithms.method import Knob, Method, Problem
 from fedfb.algorithms.server_step import descend, no_moments
-from fedfb.algorithms.tasks import count_task, predict_globally
+from fedfb.algorithms.tasks import count_task, global_model
 from fedfb.core import Algorithm, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
@@ -83,16 +83,7 @@ def fedfair(
         params, moments = descend(s.params, gradient, s.moments, solver, t)
         return State(params, moments, lam, s.reference, t), Info(signal=d, lam=lam)
 
-    return Algorithm(
-        name="fedfair",
-        tasks=(count, ask_sums),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("fedfair", engine, (count, ask_sums), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:

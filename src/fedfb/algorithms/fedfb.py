@@ -23,7 +23,7 @@ from fedfb.algorithms.tasks import (
     count_task,
     fit_and_measure_task,
     fit_task,
-    predict_globally,
+    global_model,
 )
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
@@ -111,15 +111,13 @@ def fedfb(
         lam = notion.step(s.lam, normalised(signal, outer.normalise), s.counts, step_size)
         return State(params, lam, s.counts, t), Info(signal=signal, lam=lam)
 
-    return Algorithm(
-        name="fedfb",
-        tasks=(count, fit, measure.task) if outer.timing == "post" else (count, fit),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
+    return global_model(
+        "fedfb",
+        engine,
+        (count, fit, measure.task) if outer.timing == "post" else (count, fit),
+        State,
+        setup,
+        round,
     )
 
 

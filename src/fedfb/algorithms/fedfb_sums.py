@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import average, equal_weights, predict_globally
+from fedfb.algorithms.tasks import average, equal_weights, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
@@ -121,15 +121,8 @@ def fedfb_sums(
         ones = np.ones(len(params))
         return {"weight": ones, "before": ones, "loss": np.zeros(len(params))}
 
-    return Algorithm(
-        name="fedfb-sums",
-        tasks=(count, fit, measure, project),
-        state=State,
-        memory=memory,
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
+    return global_model(
+        "fedfb-sums", engine, (count, fit, measure, project), State, setup, round, memory
     )
 
 

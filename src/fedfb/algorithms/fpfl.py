@@ -17,7 +17,7 @@ from fedfb.algorithms.group_gaps import (
 )
 from fedfb.algorithms.method import Knob, Method, Problem
 from fedfb.algorithms.server_step import descend, no_moments
-from fedfb.algorithms.tasks import predict_globally
+from fedfb.algorithms.tasks import global_model
 from fedfb.core import Algorithm, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
@@ -77,16 +77,7 @@ def fpfl(
         lam = np.where(gap.present, np.maximum(0.0, s.lam + gamma * g), s.lam)
         return State(params, moments, lam, t), Info(signal=gap.value, lam=lam)
 
-    return Algorithm(
-        name="fpfl",
-        tasks=(ask_sums,),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("fpfl", engine, (ask_sums,), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:

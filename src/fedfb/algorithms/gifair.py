@@ -6,7 +6,7 @@ import numpy as np
 
 from fedfb.algorithms.client_losses import losses_task, own, placed, roll_call_task
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import average, fit_task, predict_globally
+from fedfb.algorithms.tasks import average, fit_task, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
@@ -78,16 +78,7 @@ def gifair(engine: Engine, solver: LocalSolver, lam: Float[Array, " r"]) -> Algo
         score[:, here] = rank_scores(found)
         return State(params, score, s.ids, s.sizes), Info(signal=score, lam=rho)
 
-    return Algorithm(
-        name="gifair",
-        tasks=(roll_call, fit, losses),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("gifair", engine, (roll_call, fit, losses), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:

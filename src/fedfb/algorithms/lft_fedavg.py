@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfb.algorithms.local_fairbatch import LocalFairBatch, rule_of, train_fairbatch
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import average, predict_globally
+from fedfb.algorithms.tasks import average, global_model
 from fedfb.core import (
     Algorithm,
     Arrays,
@@ -69,16 +69,7 @@ def lft_fedavg(engine: Engine, solver: LocalSolver, rule: LocalFairBatch) -> Alg
         total = ask(fit, {"params": s.params})
         return State(average(total, s.params)), Info()
 
-    return Algorithm(
-        name="lft-fedavg",
-        tasks=(fit,),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("lft-fedavg", engine, (fit,), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedfb.algorithms.client_losses import bounded_exp, mean_gradient, mean_loss
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import equal_weights, predict_globally
+from fedfb.algorithms.tasks import equal_weights, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
 from fedfb.notions.base import ratio
@@ -80,16 +80,7 @@ def q_ffl(
         unit = total["loss"] / total["rows"]
         return State(params, unit), Info(signal=unit[:, None])
 
-    return Algorithm(
-        name="q-ffl",
-        tasks=(step,),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("q-ffl", engine, (step,), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:

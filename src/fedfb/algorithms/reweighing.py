@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.algorithms.method import Method, Problem
-from fedfb.algorithms.tasks import Scaling, average, count_task, fit_task, predict_globally
+from fedfb.algorithms.tasks import Scaling, average, count_task, fit_task, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
@@ -66,16 +66,7 @@ def reweighing(
         total = ask(fit, {"params": s.params, "weights": s.weights})
         return State(average(total, s.params), s.weights), Info()
 
-    return Algorithm(
-        name="reweighing",
-        tasks=(count, fit),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("reweighing", engine, (count, fit), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:

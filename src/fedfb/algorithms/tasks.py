@@ -1,11 +1,22 @@
 """Questions that several algorithms put to their clients."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from fedfb.core import Arrays, ClientData, ClientTask, Examples, Key, LocalSolver, Prediction
+from fedfb.core import (
+    Algorithm,
+    Arrays,
+    Ask,
+    ClientData,
+    ClientTask,
+    Examples,
+    Info,
+    Key,
+    LocalSolver,
+    Prediction,
+)
 from fedfb.engine import Engine, cell_counts, decide, sigmoid
 from fedfb.notions import Notion
 from fedfb.shapes import Array, Float
@@ -92,6 +103,33 @@ def predict_globally(engine: Engine, params: Float[Array, "r p"], examples: Exam
     """Score rows with one global model and decide positively where P(y=1) >= 1/2."""
     logits = engine.logits(params, examples.x)
     return Prediction(sigmoid(logits), decide(logits))
+
+
+def nothing_kept(params: Float[Array, "r p"]) -> Arrays:
+    """Return the memory of a client that keeps nothing for itself."""
+    return {}
+
+
+def global_model(
+    name: str,
+    engine: Engine,
+    tasks: tuple[ClientTask, ...],
+    state: type[Any],
+    setup: Callable[[Float[Array, "r p"], Ask], Any],
+    round: Callable[[Any, Ask], tuple[Any, Info]],
+    memory: Callable[[Float[Array, "r p"]], Arrays] = nothing_kept,
+) -> Algorithm:
+    """Return the algorithm of a method whose state holds one common model, ``params``."""
+    return Algorithm(
+        name=name,
+        tasks=tasks,
+        state=state,
+        memory=memory,
+        setup=setup,
+        round=round,
+        params=lambda s: s.params,
+        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
+    )
 
 
 def _inverse(value: Float[Array, "*s"]) -> Float[Array, "*s"]:

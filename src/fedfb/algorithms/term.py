@@ -6,7 +6,7 @@ import numpy as np
 
 from fedfb.algorithms.client_losses import bounded_exp, mean_loss
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import average, equal_weights, predict_globally
+from fedfb.algorithms.tasks import average, equal_weights, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
 from fedfb.shapes import Array, Float
@@ -53,16 +53,7 @@ def term(engine: Engine, solver: LocalSolver, t: Float[Array, " r"]) -> Algorith
         centre = total["loss"] / total["rows"]
         return State(average(total, s.params), centre), Info(signal=centre[:, None])
 
-    return Algorithm(
-        name="term",
-        tasks=(fit,),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("term", engine, (fit,), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:

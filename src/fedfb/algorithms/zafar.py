@@ -20,7 +20,7 @@ from fedfb.algorithms.group_gaps import (
 )
 from fedfb.algorithms.method import Knob, Method, Problem
 from fedfb.algorithms.server_step import descend, no_moments
-from fedfb.algorithms.tasks import predict_globally
+from fedfb.algorithms.tasks import global_model
 from fedfb.core import Algorithm, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
@@ -87,16 +87,7 @@ def zafar(
         multipliers = np.where(moves, pressure, s.multipliers)
         return State(params, moments, multipliers, t), Info(signal=covariance, lam=multipliers)
 
-    return Algorithm(
-        name="zafar",
-        tasks=(ask_sums,),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
-    )
+    return global_model("zafar", engine, (ask_sums,), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:
