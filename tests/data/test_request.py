@@ -38,7 +38,7 @@ def test_built_in_names_pass(data):
         (DataRequest("adult", label="y"), "label .* belongs to one's own files"),
         (DataRequest("bank", client_column="job"), "--client-column"),
         (DataRequest("synthetic", sensitive=("a",)), "sensitive .* does not apply to 'synthetic'"),
-        (DataRequest("rows.csv", label="y", rows=5), "rows .* belongs to the synthetic data"),
+        (DataRequest("rows.csv", label="y", rows=5), "rows .* belongs to data drawn on the spot"),
         (DataRequest("rows.csv"), r"one's own files need label \(--label\)"),
         (DataRequest("rows.csv", label="y"), "need positive"),
         (DataRequest("rows.csv", label="y", positive="1"), "need sensitive"),

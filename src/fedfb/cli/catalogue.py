@@ -13,6 +13,11 @@ DATA = {
     "adult": "income over 50K; sex; 2 clients by work class",
     "compas": "no new offence in two years; sex x race (4 groups); 2 clients by age",
     "bank": "subscribes a deposit; age quintile (5 groups); 3 clients by loan",
+    "example1": "a population of the paper's theory: one client much wider than the other",
+    "fig1b": "the same: two clients far apart, each with nearly equal groups",
+    "fig1c": "the same: two clients whose groups are reversed",
+    "fig2": "the same: as fig1c, with shares of the groups to choose (--q .3,.7)",
+    "fig3": "the same: a third client (--q .3,.5,.7)",
 }
 NOTIONS = {
     "dp": "demographic parity: equal rates of positive decisions",

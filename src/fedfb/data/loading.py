@@ -4,8 +4,9 @@ from fedfb.data.adult import load_adult
 from fedfb.data.bank import load_bank
 from fedfb.data.compas import load_compas
 from fedfb.data.federation import Federation
+from fedfb.data.gaussians import load_gaussians
 from fedfb.data.own import load_own
-from fedfb.data.request import DataRequest, check_request
+from fedfb.data.request import POPULATIONS, DataRequest, check_request
 from fedfb.data.synthetic import load_synthetic
 
 _PUBLISHED = {"adult": load_adult, "bank": load_bank, "compas": load_compas}
@@ -22,6 +23,16 @@ def load(request: DataRequest, split_seed: int) -> Federation:
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
     if request.data in _PUBLISHED:
         return _PUBLISHED[request.data](partition, split_seed, sensitive_at_prediction)
+    if request.data in POPULATIONS:
+        return load_gaussians(
+            request.data,
+            partition,
+            split_seed,
+            sensitive_at_prediction,
+            q=request.q,
+            rows=request.rows,
+            test_rows=request.test_rows,
+        )
     if request.data == "synthetic":
         return load_synthetic(
             partition,

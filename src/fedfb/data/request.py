@@ -6,11 +6,18 @@ from pathlib import Path
 
 from fedfb.errors import ConfigError, unknown_name
 
-BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank")
+POPULATIONS: tuple[str, ...] = ("example1", "fig1b", "fig1c", "fig2", "fig3")
+"""The paper's populations of Section 3."""
+
+DRAWN: tuple[str, ...] = ("synthetic", *POPULATIONS)
+"""Data sets that are drawn on the spot."""
+
+BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank", *POPULATIONS)
 """Data sets that are known by name."""
 
 _OWN_ONLY = ("label", "positive", "sensitive", "client_column", "test")
-_SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity", "rows", "test_rows")
+_SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
+_DRAWN_ONLY = ("rows", "test_rows")
 
 
 @dataclass(frozen=True)
@@ -18,8 +25,9 @@ class DataRequest:
     """A data set by name, or one's own files by path or pattern, and how to read them.
 
     ``label``, ``positive``, ``sensitive``, ``client_column`` and ``test`` describe one's own files;
-    ``clients``, ``groups``, ``heterogeneity``, ``rows`` and ``test_rows`` the synthetic data. The
-    partition 'paper' means, for one's own files: as the files or the client column say.
+    ``clients``, ``groups`` and ``heterogeneity`` the synthetic data, ``q`` the populations of the
+    paper's figures, ``rows`` and ``test_rows`` both. The partition 'paper' means, for one's own
+    files: as the files or the client column say.
     """
 
     data: str
@@ -32,6 +40,7 @@ class DataRequest:
     clients: int | None = None
     groups: int = 2
     heterogeneity: str = "medium"
+    q: tuple[float, ...] = ()
     rows: int | None = None
     test_rows: int | None = None
     sensitive_at_prediction: bool = True
@@ -48,6 +57,10 @@ def check_request(request: DataRequest) -> None:
     _refuse_given(request, () if own else _OWN_ONLY, "one's own files")
     if request.data != "synthetic":
         _refuse_given(request, _SYNTHETIC_ONLY, "the synthetic data")
+    if request.data not in POPULATIONS:
+        _refuse_given(request, ("q",), f"the paper's populations ({', '.join(POPULATIONS)})")
+    if request.data not in DRAWN:
+        _refuse_given(request, _DRAWN_ONLY, f"data drawn on the spot ({', '.join(DRAWN)})")
     for name in ("label", "positive", "sensitive") if own else ():
         if not getattr(request, name):
             raise ConfigError(

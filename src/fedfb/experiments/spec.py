@@ -8,7 +8,7 @@ from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from fedfb.data.request import DataRequest
+from fedfb.data.request import DRAWN, DataRequest
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments import settings as s
 from fedfb.experiments.settings import setting
@@ -28,7 +28,7 @@ class Experiment:
 
     data: str = setting(
         "synthetic",
-        "synthetic, adult, compas, bank, or your own files: 'silos/*.csv'",
+        "A name (fedfb list), or your own files: 'silos/*.csv'",
         DATA,
         s.text,
     )
@@ -57,11 +57,14 @@ class Experiment:
         s.text,
         choices=("low", "medium", "high"),
     )
-    rows: int | None = setting(None, "synthetic: training rows", DATA, s.whole, low=20)
-    test_rows: int | None = setting(None, "synthetic: test rows", DATA, s.whole, low=20)
+    q: tuple[float, ...] = setting(
+        (), "fig2, fig3: share of group 1 in each client", DATA, s.numbers, low=0.0, high=1.0
+    )
+    rows: int | None = setting(None, "Drawn data: training rows", DATA, s.whole, low=20)
+    test_rows: int | None = setting(None, "Drawn data: test rows", DATA, s.whole, low=20)
     split_seed: int | None = setting(
         None,
-        "Fixes rows and clients (default 0; synthetic: drawn anew per seed)",
+        "Fixes rows and clients (default 0; drawn data: anew per seed)",
         DATA,
         s.whole,
         low=0,
@@ -214,11 +217,11 @@ class Experiment:
     def split_of(self, seed: int) -> int:
         """Return the seed of rows and clients.
 
-        The declared one; else, on synthetic data, the run's own; else 0.
+        The declared one; else, on data drawn on the spot, the run's own; else 0.
         """
         if self.split_seed is not None:
             return self.split_seed
-        return seed if self.data == "synthetic" else 0
+        return seed if self.data in DRAWN else 0
 
 
 def _canonical(experiment: Experiment, declared: Field[Any]) -> Any:
