@@ -24,7 +24,7 @@ CLIENTS = ["north", "south"]
 NAMES = ["demographic_parity", "spd", "equal_opportunity", "equalized_odds", "client_parity"]
 FIELDS = {
     "accuracy", "balanced_accuracy", "auc", "disparity", "interval", "groups", "clients",
-    "four_fifths", "not_estimable", "majority_accuracy",
+    "local_disparity", "four_fifths", "not_estimable", "majority_accuracy",
 }  # fmt: skip
 
 
@@ -148,7 +148,9 @@ def test_what_cannot_be_estimated_is_none_and_named():
     assert record["groups"][2] == {
         "name": "x", "n": 0, "positive_rate": None, "tpr": None, "fpr": None, "accuracy": None
     }  # fmt: skip
-    assert record["clients"][1] == {"name": "south", "n": 0, "accuracy": None, "loss": None}
+    south = record["clients"][1]
+    assert (south["n"], south["accuracy"], south["loss"]) == (0, None, None)
+    assert set(south["disparity"].values()) == {None}
 
 
 def test_rows_of_one_label_have_no_auc_and_no_balanced_accuracy():
@@ -194,3 +196,18 @@ def test_summaries_are_over_the_estimable_runs():
 def test_importing_the_module_does_not_import_sklearn():
     code = "import sys, fedfb.experiments.evaluation; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_clients_own_disparity_is_that_of_its_rows_alone():
+    examples, prediction = draw_examples(3, 400), draw_prediction(3, 1, 400)
+    [record] = evaluate(prediction, examples, GROUPS, CLIENTS)
+    for number, client in enumerate(record["clients"]):
+        mine = examples.client == number
+        own = Examples(*(part[mine] for part in examples))
+        alone = Prediction(prediction.score[:, mine], prediction.decision[:, mine])
+        [expected] = evaluate(alone, own, GROUPS, CLIENTS)
+        for notion, value in client["disparity"].items():
+            assert value == pytest.approx(expected["disparity"][notion], nan_ok=False)
+    for notion, largest in record["local_disparity"].items():
+        values = [client["disparity"][notion] for client in record["clients"]]
+        assert largest == max((v for v in values if v is not None), default=None)

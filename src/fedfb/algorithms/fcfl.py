@@ -222,5 +222,6 @@ METHOD = Method(
     rounds=300,
     learning_rate=1.0,
     additive=False,  # every client has its own budget and loss
+    local=True,
     learning_rates=(0.1, 0.3, 1.0),
 )

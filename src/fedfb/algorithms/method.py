@@ -53,7 +53,8 @@ class Method(NamedTuple):
 
     ``variants`` are its forms, the first the usual one; those in ``pooled`` train on all rows in
     one place. ``fair`` methods aim at a notion, one of ``notions``, for at most ``most_groups``
-    groups. ``rounds`` is the usual number of rounds; where every gradient step is an exchange, of
+    groups; a ``local`` one bounds the disparity of every client's own rows, not that of all rows
+    together. ``rounds`` is the usual number of rounds; where every gradient step is an exchange, of
     steps. A ``reconstruction`` is built from a description, not from its paper: it says "after".
     An ``additive`` method needs pooled sums only: under group notions (all, if it is not ``fair``),
     with one gradient step a round, it does not matter how rows are spread over clients.
@@ -74,6 +75,7 @@ class Method(NamedTuple):
     learning_rates: tuple[float, ...] = (0.001, 0.005, 0.01)
     reconstruction: bool = False
     additive: bool = True
+    local: bool = False
 
     def is_pooled(self, variant: str) -> bool:
         """Tell whether a variant trains on all rows in one place."""

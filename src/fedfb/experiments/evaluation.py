@@ -13,6 +13,9 @@ from fedfb.shapes import Array, Float, Int
 SMALLEST_PROBABILITY = 1e-12
 """Scores are kept this far from 0 and 1, so one certain mistake costs 27.6 and not infinity."""
 
+WITHIN_A_CLIENT = ("demographic_parity", "spd", "equal_opportunity", "equalized_odds")
+"""The disparities that the rows of one client have."""
+
 Record = dict[str, Any]  # nested JSON: its values have no common type
 
 
@@ -110,17 +113,44 @@ def client_records(
     decision: Float[Array, " n"],
     losses: Float[Array, "3 i"],
     examples: Examples,
+    groups: int,
     client_names: Sequence[str],
+    minimum: int,
 ) -> list[Record]:
-    """Describe every client by its number of rows, accuracy and mean loss."""
+    """Describe every client by its rows, accuracy, mean loss, and disparities among its own."""
     owned = examples.client >= 0
-    by_client = Examples(*(rows[owned] for rows in examples))._replace(group=examples.client[owned])
-    confusion = confusion_table(decision[owned], by_client, len(client_names))
-    correct = confusion[0, 0] + confusion[1, 1]
+    mine = Examples(*(part[owned] for part in examples))
+    crossed = mine._replace(group=mine.client * groups + mine.group)
+    confusion = confusion_table(decision[owned], crossed, len(client_names) * groups)
+    by_client = np.split(confusion, len(client_names), axis=2)
     return [
-        {"name": name, "n": round(float(n)), "accuracy": ratio(right, n), "loss": ratio(total, n)}
-        for name, n, right, total in zip(client_names, losses[0], correct, losses[1], strict=True)
+        {
+            "name": name,
+            "n": round(float(n)),
+            "accuracy": ratio(np.trace(own.sum(axis=2)), n),
+            "loss": ratio(total, n),
+            "disparity": _within(own, minimum),
+        }
+        for name, n, total, own in zip(client_names, *losses[:2], by_client, strict=True)
     ]
+
+
+def _within(confusion: Float[Array, "2 2 a"], minimum: int) -> dict[str, float | None]:
+    estimates = disparities(confusion, None, minimum)
+    return {notion: estimates[notion].value for notion in WITHIN_A_CLIENT}
+
+
+def local_disparity(clients: Sequence[Record]) -> dict[str, float | None]:
+    """Return the largest disparity among one client's own rows, over the clients that have one.
+
+    >>> local_disparity([{"disparity": {"spd": 0.1}}, {"disparity": {"spd": None}}])
+    {'spd': 0.1}
+    """
+    notions = clients[0]["disparity"] if clients else {}
+    known = {
+        n: [c["disparity"][n] for c in clients if c["disparity"][n] is not None] for n in notions
+    }
+    return {notion: max(values, default=None) for notion, values in known.items()}
 
 
 def run_record(
@@ -137,6 +167,11 @@ def run_record(
     losses = client_loss_table(score, examples, len(client_names)) if has_clients else None
     estimates = disparities(confusion, losses, minimum)
     everyone = group_record("all", confusion.sum(axis=2))
+    clients = (
+        []
+        if losses is None
+        else client_records(decision, losses, examples, len(group_names), client_names, minimum)
+    )
     tpr, fpr = everyone["tpr"], everyone["fpr"]
     names = {name: client_names if name == "client_parity" else group_names for name in estimates}
     return {
@@ -151,9 +186,8 @@ def run_record(
         "groups": [
             group_record(name, confusion[:, :, group]) for group, name in enumerate(group_names)
         ],
-        "clients": (
-            [] if losses is None else client_records(decision, losses, examples, client_names)
-        ),
+        "clients": clients,
+        "local_disparity": local_disparity(clients),
         "four_fifths": four_fifths(confusion, minimum),
         "not_estimable": {
             name: [names[name][number] for number in estimate.not_estimable]

@@ -138,9 +138,10 @@ def _tuned(work: _Work, settings: Sequence[Setting]) -> Choice:
 
     tried = work.for_each_seed(try_out)
     records, losses, majorities = zip(*tried, strict=True)
-    found = candidates(settings, records, losses, notion)
-    fair = find_method(experiment.algorithm).fair
-    return choose(found, fair, float(np.mean(majorities)), experiment.accuracy_floor)
+    method = find_method(experiment.algorithm)
+    measure = "local_disparity" if method.local else "disparity"
+    found = candidates(settings, records, losses, notion, measure)
+    return choose(found, method.fair, float(np.mean(majorities)), experiment.accuracy_floor)
 
 
 def _refuse_no_rows(validation: Examples) -> None:

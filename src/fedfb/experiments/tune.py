@@ -40,12 +40,16 @@ def candidates(
     records: Sequence[Sequence[Record]],
     losses: Sequence[Sequence[float]],
     notion: str,
+    measure: str = "disparity",
 ) -> tuple[Candidate, ...]:
-    """Average records[seed][setting] over the seeds."""
+    """Average records[seed][setting] over the seeds.
+
+    The measure is ``local_disparity`` for a method that aims at every client's own.
+    """
     found = []
     for number, setting in enumerate(settings):
         seen = [of_seed[number] for of_seed in records]
-        known = [d for r in seen if (d := r["disparity"][notion]) is not None]
+        known = [d for r in seen if (d := r[measure].get(notion)) is not None]
         found.append(
             Candidate(
                 setting,

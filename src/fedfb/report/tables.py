@@ -103,7 +103,7 @@ def print_run(report: Report) -> None:
             f"four-fifths ratio (least to largest rate): {_four_fifths(report['runs'])}\n"
         )
         if report["runs"][0]["clients"]:
-            console.print(_client_table(report["runs"]))
+            console.print(_client_table(report["runs"], report["notion"]))
     for note in report["notes"]:
         console.print(f"note: {note}", style="dim")
 
@@ -141,14 +141,15 @@ def _group_table(runs: Sequence[Report]) -> Table:
     return table
 
 
-def _client_table(runs: Sequence[Report]) -> Table:
-    table = make_table("Clients", "", "test rows", "accuracy", "loss")
+def _client_table(runs: Sequence[Report], notion: str) -> Table:
+    own = ("own disparity",) if notion in runs[0]["local_disparity"] else ()
+    table = make_table("Clients", "", "test rows", "accuracy", "loss", *own)
     for place, client in enumerate(runs[0]["clients"]):
-        means = [
-            number(_mean([run["clients"][place][key] for run in runs]))
-            for key in ("accuracy", "loss")
-        ]
-        table.add_row(client["name"], _rows(run["clients"][place] for run in runs), *means)
+        seen = [run["clients"][place] for run in runs]
+        means = [number(_mean([one[key] for one in seen])) for key in ("accuracy", "loss")]
+        if own:
+            means.append(number(_mean([one["disparity"][notion] for one in seen])))
+        table.add_row(client["name"], _rows(seen), *means)
     return table
 
 
