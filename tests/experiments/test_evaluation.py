@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, r
 from fedfb.core import Examples, Prediction
 from fedfb.errors import DataError
 from fedfb.experiments.evaluation import (
+    area_under_curve,
     client_loss_table,
     confusion_table,
     cross_entropy,
@@ -193,9 +194,23 @@ def test_summaries_are_over_the_estimable_runs():
     assert summarise([]) == {"accuracy": {"mean": None, "std": None}, "disparity": {}}
 
 
-def test_importing_the_module_does_not_import_sklearn():
-    code = "import sys, fedfb.experiments.evaluation; sys.exit('sklearn' in sys.modules)"
+def test_a_whole_run_imports_neither_scikit_learn_nor_scipy():
+    """They take longer to import than a small experiment takes to train."""
+    code = """
+import sys
+from fedfb import Experiment, run
+run(Experiment(rows=100, test_rows=100, rounds=1, local_epochs=1))
+sys.exit(", ".join({"scipy", "sklearn"} & set(sys.modules)) or 0)
+"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1)), min_size=2, max_size=30))
+@settings(max_examples=200)
+def test_tied_scores_share_their_rank(rows):
+    score, y = np.array(rows, dtype=float).T
+    found = area_under_curve(score, y.astype(int))
+    assert found is None if len(set(y)) < 2 else found == pytest.approx(roc_auc_score(y, score))
 
 
 def test_a_clients_own_disparity_is_that_of_its_rows_alone():
