@@ -9,7 +9,7 @@ JOBS   ?= 2
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
-$(BIN)/fedfb: requirements.txt pyproject.toml
+$(BIN)/fedfb: requirements.txt pyproject.toml setup.py $(wildcard src/fedfb/engine/native/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit("fedfb needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@echo "Setting up a private environment in $(VENV) (once; about a minute) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -48,4 +48,4 @@ lock:
 	  --extra report --extra dev -c constraints.in build.in pyproject.toml -o requirements-dev.txt
 
 clean:
-	rm -rf $(VENV) build src/fedfb.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build src/fedfb/engine/native/_kernel*.so src/fedfb.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -15,6 +15,8 @@ CASES = [
 """Every notion in the usual variant, every variant for the first notion: `fedfb check` runs all."""
 
 
+@pytest.mark.parametrize("engine", ["native", "numpy"])
 @pytest.mark.parametrize(("name", "notion", "variant"), CASES, ids=str)
-def test_a_method_conforms(name, notion, variant):
+def test_a_method_conforms(name, notion, variant, engine, monkeypatch):
+    monkeypatch.setenv("FEDFB_ENGINE", engine)
     assert check_method(METHODS[name]._replace(notions=(notion,), variants=(variant,))) == []

@@ -3,9 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federations import make_clients, make_engine, make_solver, merge
+from federations import make_clients, make_solver, merge
 from fedfb.core import ClientData, LocalSolver
-from fedfb.engine import NumpyEngine, Rebalance, cell_counts, minibatches, sigmoid
+from fedfb.engine import (
+    NumpyEngine,
+    Rebalance,
+    cell_counts,
+    choose_engine,
+    minibatches,
+    sigmoid,
+)
 from fedfb.engine.losses import loss
 from fedfb.engine.packed import pack, unpack
 from fedfb.errors import ConfigError
@@ -14,6 +21,16 @@ from fedfb.notions import make_notion
 
 HIDDEN = [(), (4,), (5, 3)]
 hidden_sizes = pytest.mark.parametrize("hidden", HIDDEN, ids=str)
+
+
+@pytest.fixture(params=["numpy", "native"])
+def make_engine(request):
+    """What is said of the reference holds for the native engine in double precision too."""
+
+    def make(features: int = 3, hidden=()):
+        return choose_engine(request.param, Network(features, tuple(hidden)), np.float64)
+
+    return make
 
 
 def start(engine, runs=2, seed=0):
@@ -36,7 +53,7 @@ def naive_logits(params, x, model):
 
 
 @hidden_sizes
-def test_logits_are_those_of_a_plain_loop(hidden):
+def test_logits_are_those_of_a_plain_loop(make_engine, hidden):
     engine, data = make_engine(3, hidden), merge(make_clients(1))
     params = start(engine, runs=3)
     expected = naive_logits(params, data.x, engine.model)
@@ -53,7 +70,7 @@ def test_packing_and_unpacking_is_the_identity(hidden, seed):
 
 @hidden_sizes
 @pytest.mark.parametrize("surrogate", ["ce", "prob", "logit", "steep", "mistake"])
-def test_gradients_agree_with_finite_differences(hidden, surrogate):
+def test_gradients_agree_with_finite_differences(make_engine, hidden, surrogate):
     engine, data = make_engine(3, hidden), merge(make_clients(2, groups=3))
     params, rng = start(engine), np.random.default_rng(3)
     weights = rng.uniform(0, 2, size=(2, 2, 3))
@@ -69,7 +86,7 @@ def test_gradients_agree_with_finite_differences(hidden, surrogate):
         np.testing.assert_allclose(gradient[:, place], numeric, rtol=2e-6, atol=2e-5)
 
 
-def test_a_row_may_carry_a_weight_of_its_own():
+def test_a_row_may_carry_a_weight_of_its_own(make_engine):
     engine, data = make_engine(3, (4,)), merge(make_clients(2))
     params, cells = start(engine), np.random.default_rng(0).uniform(size=(2, 2, 2))
     rows = np.zeros((2, len(data.y)))
@@ -83,7 +100,7 @@ def test_a_row_may_carry_a_weight_of_its_own():
 
 
 @pytest.mark.parametrize("name", ["dp", "eo", "eod"])
-def test_rebalancing_moves_lambda_after_every_epoch(name):
+def test_rebalancing_moves_lambda_after_every_epoch(make_engine, name):
     """Two epochs in one call are two calls of one epoch in between which lambda is moved."""
     engine, data = make_engine(), merge(make_clients(4))
     notion, counts = make_notion(name, 2), cell_counts(data)
@@ -105,7 +122,7 @@ def test_rebalancing_moves_lambda_after_every_epoch(name):
 
 
 @hidden_sizes
-def test_gradients_by_cell_sum_to_the_whole(hidden):
+def test_gradients_by_cell_sum_to_the_whole(make_engine, hidden):
     engine, data = make_engine(3, hidden), merge(make_clients(2, groups=3))
     params, weights = start(engine), np.random.default_rng(0).uniform(size=(2, 2, 3))
     by_cell = engine.cell_gradients(params, data)
@@ -113,14 +130,14 @@ def test_gradients_by_cell_sum_to_the_whole(hidden):
     np.testing.assert_allclose(engine.gradient(params, data, weights), whole, atol=1e-11)
 
 
-def test_the_zero_one_loss_has_no_gradient():
+def test_the_zero_one_loss_has_no_gradient(make_engine):
     engine, data = make_engine(), merge(make_clients(0))
     with pytest.raises(ConfigError, match="no gradient"):
         engine.gradient(start(engine), data, np.ones((2, 2, 2)), "zero_one")
 
 
 @pytest.mark.parametrize("surrogate", ["zero_one", "prob", "ce"])
-def test_loss_sums_are_sums_over_the_rows_of_each_cell(surrogate):
+def test_loss_sums_are_sums_over_the_rows_of_each_cell(make_engine, surrogate):
     engine, data = make_engine(), merge(make_clients(5, sizes=(3000, 2500)))
     params = start(engine)
     losses = loss(
@@ -133,7 +150,7 @@ def test_loss_sums_are_sums_over_the_rows_of_each_cell(surrogate):
             np.testing.assert_allclose(sums[:, y, a], losses[:, rows].sum(axis=1), rtol=1e-12)
 
 
-def test_confusion_counts_rows_and_a_tie_is_positive():
+def test_confusion_counts_rows_and_a_tie_is_positive(make_engine):
     engine = make_engine(1)
     x, y = np.array([[-1.0], [0.0], [2.0], [2.0]]), np.array([1, 1, 1, 0])
     data = ClientData(0, x, y, np.array([0, 0, 1, 1]), 2)
@@ -143,7 +160,7 @@ def test_confusion_counts_rows_and_a_tie_is_positive():
     np.testing.assert_array_equal(confusion.sum(axis=1), cell_counts(data))
 
 
-def test_one_full_batch_step_of_gradient_descent_by_hand():
+def test_one_full_batch_step_of_gradient_descent_by_hand(make_engine):
     """x = (1, -1), y = (1, 0), w = b = 0: p = 1/2, the mean gradient is -1/2 for w and 0 for b."""
     engine = make_engine(1)
     data = ClientData(0, np.array([[1.0], [-1.0]]), np.array([1, 0]), np.array([0, 0]), 1)
@@ -154,7 +171,7 @@ def test_one_full_batch_step_of_gradient_descent_by_hand():
 
 @hidden_sizes
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
-def test_training_is_the_textbook_solver_step_by_step(hidden, optimiser):
+def test_training_is_the_textbook_solver_step_by_step(make_engine, hidden, optimiser):
     engine, data = make_engine(3, hidden), merge(make_clients(4, sizes=(37,)))
     params, weights = start(engine, runs=1), np.array([[[0.5, 1.5], [2.0, 0.7]]])
     solver = make_solver(
@@ -184,7 +201,7 @@ def textbook(engine, params, data, weights, solver, key):
 
 
 @hidden_sizes
-def test_a_run_is_the_same_alone_and_inside_a_grid(hidden):
+def test_a_run_is_the_same_alone_and_inside_a_grid(make_engine, hidden):
     engine, data = make_engine(3, hidden), merge(make_clients(4))
     params, rates = start(engine, runs=5), np.array([0.01, 0.05, 0.1, 0.02, 0.3])
     weights = np.random.default_rng(1).uniform(0, 2, size=(5, 2, 2))
@@ -210,7 +227,7 @@ def test_every_epoch_visits_every_row_once(rows, batch, seed):
         np.testing.assert_array_equal(np.sort(epoch), np.arange(rows))
 
 
-def test_rows_of_weight_zero_do_not_count():
+def test_rows_of_weight_zero_do_not_count(make_engine):
     engine, data = make_engine(), merge(make_clients(6))
     only = (data.group == 1).nonzero()[0]
     weights = np.array([[[0.0, 1.0], [0.0, 1.0]]])

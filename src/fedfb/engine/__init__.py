@@ -2,9 +2,12 @@
 
 from fedfb.engine.base import Engine as Engine
 from fedfb.engine.base import Rebalance as Rebalance
+from fedfb.engine.choose import ENGINES as ENGINES
+from fedfb.engine.choose import choose_engine as choose_engine
 from fedfb.engine.losses import RowLoss as RowLoss
 from fedfb.engine.losses import decide as decide
 from fedfb.engine.losses import sigmoid as sigmoid
+from fedfb.engine.native import NativeEngine as NativeEngine
 from fedfb.engine.reference import NumpyEngine as NumpyEngine
 from fedfb.engine.rows import cell_counts as cell_counts
 from fedfb.engine.rows import minibatches as minibatches

@@ -31,6 +31,14 @@ class Engine(Protocol):
     @property
     def model(self) -> Network: ...
 
+    @property
+    def instructions(self) -> str:
+        """What does the arithmetic; under the same name a run has the same bits."""
+
+    @property
+    def releases_gil(self) -> bool:
+        """Whether clients on threads of their own gain anything."""
+
     def train(
         self,
         params: Float[Array, "r p"],

@@ -5,7 +5,7 @@ layer of all of them is one matrix product ``X[b, d] @ W[d, r*h]``.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from fedfb.engine.base import Rebalance
 from fedfb.engine.losses import RowLoss, decide, loss, slope
 from fedfb.engine.optimise import Step, make_optimiser
 from fedfb.engine.packed import Packed, backward, forward, pack, unpack
+from fedfb.engine.rebalance import local_weights, moved
 from fedfb.engine.rows import add_by_cell, by_cell, cell_counts, chunks, epochs
 from fedfb.models import Network
-from fedfb.notions.base import decay, normalised, ratio
 from fedfb.shapes import Array, Float, Int
 
 
@@ -27,6 +27,8 @@ class NumpyEngine:
 
     model: Network
     dtype: Any = np.float64
+    instructions: str = field(default="numpy", init=False)
+    releases_gil: bool = field(default=False, init=False)
 
     def train(
         self,
@@ -60,22 +62,13 @@ class NumpyEngine:
         solver: LocalSolver,
         key: Key,
     ) -> tuple[Float[Array, "r p"], Float[Array, "r *l"]]:
-        r"""Train as FairBatch on this client's rows: :math:`\lambda` moves after every epoch.
-
-        Within an epoch the objective is :math:`\frac1W\sum_j\omega_j(\lambda)\ell_j`, W the sum of
-        the weights.
-        """
         theta = self._pack(params)
         step = make_optimiser(theta, solver, self.model, theta)
         rows, counts = self._rows(data), cell_counts(data)
         for number, epoch in enumerate(epochs(len(data.y), solver, key), start=rule.updates + 1):
-            omega = rule.notion.cell_weights(
-                rule.notion.weights(lam, rule.counts), data.id, data.groups
-            )
-            mean = np.sum(omega * counts, axis=(1, 2)) / len(data.y)
-            local = by_cell(omega) * ratio(np.ones_like(mean), mean, empty=0.0)
+            local = by_cell(local_weights(rule, lam, data, counts))
             _one_epoch(theta, rows, local.astype(self.dtype), epoch, step)
-            lam = self._rebalanced(self._unpack(theta), data, lam, rule, number)
+            lam = moved(self, self._unpack(theta), data, lam, rule, number)
         return self._unpack(theta), lam
 
     def loss_sums(
@@ -126,20 +119,6 @@ class NumpyEngine:
         theta = self._pack(params)
         parts = [forward(theta, x[rows].astype(self.dtype))[-1] for rows in chunks(len(x))]
         return np.concatenate(parts).T.astype(np.float64)
-
-    def _rebalanced(
-        self,
-        params: Float[Array, "r p"],
-        data: ClientData,
-        lam: Float[Array, "r *l"],
-        rule: Rebalance,
-        number: int,
-    ) -> Float[Array, "r *l"]:
-        notion, counts = rule.notion, rule.counts
-        losses = self.loss_sums(params, data, rule.surrogate)
-        signal = notion.signal(notion.share(losses, counts, data.id), counts)
-        step_size = rule.alpha * decay(number, rule.decay)
-        return notion.step(lam, normalised(signal, rule.normalise), counts, step_size)
 
     def _rows(self, data: ClientData) -> "_Rows":
         x, y = data.x.astype(self.dtype, copy=False), data.y.astype(self.dtype)

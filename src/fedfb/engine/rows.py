@@ -11,15 +11,20 @@ CHUNK_ROWS = 4096
 """Rows that an evaluation holds at once, so that memory does not grow with the data."""
 
 
-def epochs(rows: int, solver: LocalSolver, key: Key) -> Iterator[list[Array]]:
-    """Yield for each epoch the row numbers of its minibatches; the last may be smaller.
+def orders(rows: int, solver: LocalSolver, key: Key) -> Iterator[Int[Array, " n"]]:
+    """Yield for each epoch the order in which it visits the rows.
 
     The order belongs to the key alone: every run of a grid sees the same, so one pass over x serves
     them all.
     """
     rng = generator(key)
     for _ in range(solver.epochs):
-        order = rng.permutation(rows)
+        yield rng.permutation(rows)
+
+
+def epochs(rows: int, solver: LocalSolver, key: Key) -> Iterator[list[Array]]:
+    """Yield for each epoch the row numbers of its minibatches; the last may be smaller."""
+    for order in orders(rows, solver, key):
         yield [order[start : start + solver.batch] for start in range(0, rows, solver.batch)]
 
 

@@ -1,7 +1,7 @@
 """One seed of an experiment: from clients to trained models, all settings of a grid at once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -9,13 +9,13 @@ from fedfb.algorithms import Method, Problem, find_method
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import Algorithm, ClientData, Examples, LocalSolver, Prediction
 from fedfb.data import Federation, astype, pooled
-from fedfb.engine import Engine, NumpyEngine
+from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.resolve import Setting, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.models import make_model
 from fedfb.notions import Notion, PooledClientParity, long_name, make_notion
-from fedfb.runtime import DivergedError, Progress, Saving, Trained, train
+from fedfb.runtime import DivergedError, Progress, Saving, Trained, cores, train
 
 LOWER = "Lower the learning rate (--lr)."
 
@@ -71,8 +71,9 @@ def fit(
                 rounds=experiment.rounds or method.rounds,
                 watch=confusion_task(engine),
                 participation=experiment.participation,
-                saving=saving,
+                saving=saving and replace(saving, instructions=engine.instructions),
                 on_round=on_round,
+                threads=cores() if engine.releases_gil else 1,
             )
     except DivergedError as error:
         pooled = len(clients) < len(federation.clients)
@@ -118,10 +119,10 @@ def _refuse_too_many(method: Method, groups: int) -> None:
         )
 
 
-def make_engine(experiment: Experiment, inputs: int) -> NumpyEngine:
+def make_engine(experiment: Experiment, inputs: int) -> Engine:
     """Return the engine for an experiment's model and precision."""
     model = make_model(experiment.model, inputs, experiment.hidden)
-    return NumpyEngine(model, np.dtype(experiment.precision))
+    return choose_engine(experiment.engine, model, np.dtype(experiment.precision))
 
 
 def build(

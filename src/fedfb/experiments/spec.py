@@ -196,6 +196,13 @@ class Experiment:
     precision: str = setting(
         "float32", "Arithmetic of local training", RUN, s.text, choices=("float32", "float64")
     )
+    engine: str = setting(
+        "auto",
+        "What trains: compiled code or numpy (auto: compiled code where there is any)",
+        RUN,
+        s.text,
+        choices=("auto", "native", "numpy"),
+    )
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""

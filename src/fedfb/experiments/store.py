@@ -116,7 +116,7 @@ def save(outcome: Outcome, folder: Path) -> None:
             _write(folder / EXPERIMENT, to_toml(outcome.experiment))
         _write(folder / RESULT, json.dumps(outcome.report, indent=1, allow_nan=False))
         _write(folder / ENCODER, json.dumps(shape, indent=1))
-        _write(folder / VERSIONS, json.dumps(versions(), indent=1))
+        _write(folder / VERSIONS, json.dumps(versions(outcome.experiment), indent=1))
         aside = folder / (MODELS + ".partial")
         with aside.open("wb") as file:
             np.savez(file, **models)
@@ -136,10 +136,15 @@ def round_table(report: dict[str, Any]) -> Iterator[list[Any]]:
             yield [run["seed"], *run["settings"].values(), *cells]
 
 
-def versions() -> dict[str, str]:
+def versions(experiment: Experiment) -> dict[str, str]:
     """Return what a result depends on beside its settings."""
     packages = {name: version(name) for name in ("fedfb", *DEPENDENCIES)}
-    return {**packages, "python": platform.python_version(), "machine": platform.machine()}
+    return {
+        **packages,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "instructions": make_engine(experiment, inputs=1).instructions,
+    }
 
 
 def _write(path: Path, content: str) -> None:

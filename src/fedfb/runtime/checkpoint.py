@@ -1,6 +1,7 @@
 """Checkpoints that are whole or absent: written aside, flushed to disk, then moved into place."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -10,16 +11,20 @@ import numpy as np
 from fedfb.core import Arrays
 from fedfb.errors import ConfigError, DataError
 
-OWNER = "experiment"
+OWNER, INSTRUCTIONS = "experiment", "instructions"
 
 
-def save(path: Path, arrays: Arrays, owner: str) -> None:
-    """Write the arrays and the experiment they belong to.
+def save(path: Path, arrays: Arrays, owner: str, instructions: str = "") -> None:
+    """Write the arrays, the experiment they belong to, and what did the arithmetic.
 
     A kill at any moment leaves the old file or the new.
     """
     # Any: beside the arrays savez takes a switch, and a type checker cannot tell the names apart.
-    content: dict[str, Any] = {**arrays, OWNER: np.array(owner)}
+    content: dict[str, Any] = {
+        **arrays,
+        OWNER: np.array(owner),
+        INSTRUCTIONS: np.array(instructions),
+    }
     aside = path.with_suffix(".partial")
     with aside.open("wb") as file:
         np.savez(file, **content)
@@ -33,8 +38,11 @@ def save(path: Path, arrays: Arrays, owner: str) -> None:
         os.close(folder)
 
 
-def load(path: Path, owner: str) -> Arrays | None:
-    """Return the arrays of a checkpoint, None if there is none; refuse another experiment's."""
+def load(path: Path, owner: str, instructions: str = "") -> Arrays | None:
+    """Return the arrays of a checkpoint, None if there is none; refuse another experiment's.
+
+    Where other instructions did the arithmetic so far, a line says that the bits may differ.
+    """
     if not path.exists():
         return None
     try:
@@ -50,5 +58,11 @@ def load(path: Path, owner: str) -> Arrays | None:
             f"the checkpoint {path} belongs to another experiment "
             f"({found or 'unknown'}, this one is {owner}). "
             "Give another --out folder, or the settings it was started with."
+        )
+    before = str(arrays.pop(INSTRUCTIONS, ""))
+    if before and instructions and before != instructions:
+        sys.stderr.write(
+            f"The checkpoint {path} was computed with {before}, going on with {instructions}: the "
+            "last digits may differ from a run that was not interrupted.\n"
         )
     return arrays

@@ -1,41 +1,92 @@
 """All clients in one process: a question is a loop over them and a sum."""
 
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 
 from fedfb.core import Arrays, Ask, ClientData, ClientTask, generator
-from fedfb.errors import DivergenceError
+from fedfb.errors import ConfigError, DivergenceError
 from fedfb.shapes import Array
 
 Memories = dict[int, Arrays]
 """What each client keeps for itself, by client id."""
 
+THREADS_VARIABLE = "FEDFB_THREADS"
+
 PARTICIPANTS = 20
 """Marks the key that draws a round's participants."""
 
 
-def make_ask(clients: Sequence[ClientData], memories: Memories, seed: int, round: int) -> Ask:
+def make_ask(
+    clients: Sequence[ClientData], memories: Memories, seed: int, round: int, threads: int = 1
+) -> Ask:
     """Return the ``ask`` of one round.
 
     It numbers its questions and keeps the clients' memories up to date. Sums run in the order of
-    client ids, so that the order in which clients are listed cannot change a bit.
+    client ids, so that neither the order in which clients are listed nor the number of threads that
+    answer can change a bit.
     """
     in_order = sorted(clients, key=lambda client: client.id)
     asked = 0
 
     def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
         nonlocal asked
-        uploads = []
-        for client in in_order:
+
+        def answer(client: ClientData) -> tuple[Arrays, Arrays]:
             key = (seed, round, asked, client.id)
-            upload, memories[client.id] = task.run(broadcast, client, memories[client.id], key)
+            upload, memory = task.run(broadcast, client, memories[client.id], key)
             refuse_non_finite(upload, round, client.id)
+            return upload, memory
+
+        uploads = []
+        for client, (upload, memory) in zip(in_order, each(answer, in_order, threads), strict=True):
+            memories[client.id] = memory
             uploads.append(upload)
         asked += 1
         return reduce_uploads(task, uploads)
 
     return ask
+
+
+def each(
+    answer: Callable[[ClientData], tuple[Arrays, Arrays]],
+    clients: Sequence[ClientData],
+    threads: int,
+) -> Iterable[tuple[Arrays, Arrays]]:
+    """Yield the clients' answers in order, from threads where there are several of both.
+
+    The first client in order that fails is the one whose error is raised.
+    """
+    if min(threads, len(clients)) < 2:
+        return map(answer, clients)
+    how = np.geterr()  # belongs to a thread: the others would not know of it
+
+    def answer_there(client: ClientData) -> tuple[Arrays, Arrays]:
+        with np.errstate(**how):
+            return answer(client)
+
+    return _pool(threads).map(answer_there, clients)
+
+
+def cores() -> int:
+    """Return the cores this process may use, at most as many as ``FEDFB_THREADS`` says."""
+    here = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    limit = os.environ.get(THREADS_VARIABLE, str(here))
+    if not limit.isdecimal() or int(limit) < 1:
+        raise ConfigError(
+            f"{THREADS_VARIABLE} is the number of threads, at least 1, got {limit!r}."
+        )
+    return min(here, int(limit))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Return one pool for all seeds: together they never run on more threads than given."""
+    return ThreadPoolExecutor(threads)
 
 
 def participants(

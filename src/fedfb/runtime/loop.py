@@ -30,10 +30,11 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Saving:
-    """Where a run's checkpoint lies and which experiment it belongs to."""
+    """Where a run's checkpoint lies, whose it is, and what does the arithmetic."""
 
     path: Path
     owner: str
+    instructions: str = ""
 
 
 def train(
@@ -47,6 +48,7 @@ def train(
     participation: float = 1.0,
     saving: Saving | None = None,
     on_round: Callable[[Progress], None] = lambda progress: None,
+    threads: int = 1,
 ) -> Trained:
     """Run an algorithm on clients in this process, from its checkpoint where there is one.
 
@@ -57,7 +59,7 @@ def train(
     save = _saver(saving)
     for number in range(len(history) + 1, rounds + 1):
         asked = participants(clients, participation, seed, number)
-        ask = make_ask(asked, memories, seed, number)
+        ask = make_ask(asked, memories, seed, number, threads)
         state, info = algorithm.round(state, ask)
         history.append(_look(algorithm, state, info, ask, watch))
         save(Trained(state, memories, history), number == rounds)
@@ -74,7 +76,7 @@ def _started(
 
 
 def _restored(algorithm: Algorithm, saving: Saving | None) -> Trained | None:
-    arrays = checkpoint.load(saving.path, saving.owner) if saving else None
+    arrays = checkpoint.load(saving.path, saving.owner, saving.instructions) if saving else None
     return None if arrays is None else from_arrays(algorithm, arrays)
 
 
@@ -93,7 +95,7 @@ def _saver(saving: Saving | None) -> Callable[[Trained, bool], None]:
         start = monotonic()
         if saving is None or not (final or (start - last) * SAVING_SHARE >= cost):
             return
-        checkpoint.save(saving.path, as_arrays(trained), saving.owner)
+        checkpoint.save(saving.path, as_arrays(trained), saving.owner, saving.instructions)
         last = monotonic()
         cost = last - start
 

@@ -9,7 +9,7 @@ import numpy as np
 from fedfb.algorithms.method import Method, Problem
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Key, LocalSolver
-from fedfb.engine import NumpyEngine
+from fedfb.engine import Engine, choose_engine
 from fedfb.experiments.conformance.federations import FEATURES, Clients, examples_of, merge
 from fedfb.experiments.spec import Experiment
 from fedfb.models import Network
@@ -111,9 +111,9 @@ def build(
     return method.make(Problem(engine(), solver, found, values, variant, asdict(experiment)))
 
 
-def engine() -> NumpyEngine:
-    """Return logistic regression in double precision."""
-    return NumpyEngine(Network(FEATURES, ()), np.float64)
+def engine() -> Engine:
+    """Return logistic regression in double precision, on the engine that is used by itself."""
+    return choose_engine("auto", Network(FEATURES, ()), np.float64)
 
 
 def start(runs: int) -> Float[Array, "r p"]:

@@ -1,0 +1,43 @@
+"""Which engine does the arithmetic: the native one where it was compiled, else numpy."""
+
+import os
+import sys
+from functools import cache
+from typing import Any
+
+from fedfb.engine.base import Engine
+from fedfb.engine.native import NativeEngine, is_built
+from fedfb.engine.reference import NumpyEngine
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.models import Network
+
+ENGINES = ("auto", "native", "numpy")
+
+ENGINE_VARIABLE = "FEDFB_ENGINE"
+"""Names the environment variable that says what ``auto`` means."""
+
+
+def choose_engine(name: str, model: Network, dtype: Any) -> Engine:
+    """Return the engine of a name; ``auto`` is the native one where it can be used.
+
+    >>> choose_engine("numpy", Network(2), "float64").instructions
+    'numpy'
+    """
+    if name == "auto":
+        name = os.environ.get(ENGINE_VARIABLE, "auto")
+    if name not in ENGINES:
+        raise ConfigError(unknown_name("engine", name, ENGINES))
+    if name == "auto" and not is_built():
+        _tell_of_the_fallback()
+    if name == "numpy" or (name == "auto" and not is_built()):
+        return NumpyEngine(model, dtype)
+    return NativeEngine(model, dtype)
+
+
+@cache
+def _tell_of_the_fallback() -> None:
+    """Say once in a process that it will be slow."""
+    sys.stderr.write(
+        "The native engine was not compiled when fedfb was installed: numpy does its work, a few "
+        "times slower. With a C compiler, install fedfb again.\n"
+    )

@@ -1,0 +1,169 @@
+/* The first layer of all runs together, forward and backward, on dense or on sparse rows.
+ *
+ * Units are in the lanes, and every unit's sums run over the features (backward: over the rows) one
+ * after the other. So neither the tile nor the grid that a unit lies in changes its bits, and to
+ * leave out features that are 0 does not change them either: dense and sparse rows agree. */
+
+/* A block of rows and what is computed from it. */
+typedef struct {
+    int64_t filled, rows; /* the rows there are; the same, filled up to whole tiles */
+    int64_t number[BLOCK_ROWS];
+    int32_t cell[BLOCK_ROWS];
+    real *y;
+    real *x;      /* dense: [rows][features]; sparse: the values of row i from place starts[i] on */
+    uint16_t *columns;
+    int64_t starts[BLOCK_ROWS + 1];
+    real *slabs;  /* [slabs][rows][wide]: values, later errors, of the first layer's units */
+    real *units;  /* [slabs * wide][rows]: the same, rows in the lanes */
+    real *hidden; /* of one run: [units][rows] of each later layer */
+} Block;
+
+/* Sums are held in registers: rows (backward: features) by vectors of units. */
+enum { MOST = 8, VECTORS = 3, SPARSE_VECTORS = 12 };
+
+/* The ReLU where layers follow, and nothing where these are the logits. */
+INLINE vec floor_of(const Job *job) { return splat(job->depth > 1 ? 0 : -(real)INFINITY); }
+
+INLINE void forward_tile(int rows, int vectors, const Job *job, const real *x, const real *w, real *out) {
+    vec sum[MOST][VECTORS];
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = splat(0);
+    for (int64_t f = 0; f <= job->inputs; f++) {
+        UNROLL for (int i = 0; i < rows; i++)
+            UNROLL for (int v = 0; v < vectors; v++)
+                sum[i][v] = fma_(splat(x[i * job->features + f]), load(w + f * job->wide + v * LANES), sum[i][v]);
+    }
+    const vec low = floor_of(job);
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int v = 0; v < vectors; v++) store(out + i * job->wide + v * LANES, at_least(low, sum[i][v]));
+}
+
+INLINE void backward_tile(int features, int vectors, const Job *job, int64_t rows, const real *x,
+                          const real *error, real *gradient) {
+    vec sum[MOST][VECTORS];
+    UNROLL for (int i = 0; i < features; i++)
+        UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = splat(0);
+    for (int64_t row = 0; row < rows; row++) {
+        UNROLL for (int i = 0; i < features; i++)
+            UNROLL for (int v = 0; v < vectors; v++)
+                sum[i][v] =
+                    fma_(splat(x[row * job->features + i]), load(error + row * job->wide + v * LANES), sum[i][v]);
+    }
+    UNROLL for (int i = 0; i < features; i++)
+        UNROLL for (int v = 0; v < vectors; v++) store(gradient + i * job->wide + v * LANES, sum[i][v]);
+}
+
+INLINE void forward_column(int tile, int vectors, const Job *job, const Block *block, const real *w, real *out) {
+    for (int64_t row = 0; row < block->rows; row += tile)
+        forward_tile(tile, vectors, job, block->x + row * job->features, w, out + row * job->wide);
+}
+
+INLINE void backward_column(int tile, int vectors, const Job *job, const Block *block, const real *error,
+                            real *gradient) {
+    int64_t f = 0;
+    for (; f + tile <= job->features; f += tile)
+        backward_tile(tile, vectors, job, block->rows, block->x + f, error, gradient + f * job->wide);
+    for (; f < job->features; f += FEATURE_TILE)
+        backward_tile(FEATURE_TILE, vectors, job, block->rows, block->x + f, error, gradient + f * job->wide);
+}
+
+/* Vectors of units are taken three, then two, then one at a time. */
+static void forward_dense(const Job *job, const Block *block, const real *w, real *out) {
+    int64_t u = 0;
+    for (; u + 3 * LANES <= job->wide; u += 3 * LANES) forward_column(4, 3, job, block, w + u, out + u);
+    for (; u + 2 * LANES <= job->wide; u += 2 * LANES) forward_column(4, 2, job, block, w + u, out + u);
+    for (; u < job->wide; u += LANES) forward_column(8, 1, job, block, w + u, out + u);
+}
+
+static void backward_dense(const Job *job, const Block *block, const real *error, real *gradient) {
+    int64_t u = 0;
+    for (; u + 3 * LANES <= job->wide; u += 3 * LANES) backward_column(4, 3, job, block, error + u, gradient + u);
+    for (; u + 2 * LANES <= job->wide; u += 2 * LANES) backward_column(4, 2, job, block, error + u, gradient + u);
+    for (; u < job->wide; u += LANES) backward_column(8, 1, job, block, error + u, gradient + u);
+}
+
+/* Several rows at once, as far as the shortest goes: sums of one row alone would wait for each other. */
+INLINE void forward_entries(int rows, int vectors, const Job *job, const Block *block, int64_t row, const real *w,
+                            real *out) {
+    const int64_t wide = job->wide, *starts = block->starts + row;
+    const uint16_t *columns = block->columns;
+    const real *values = block->x, *bias = w + job->inputs * wide;
+    int64_t common = job->inputs;
+    vec sum[MOST][SPARSE_VECTORS];
+    UNROLL for (int i = 0; i < rows; i++) {
+        const int64_t entries = starts[i + 1] - starts[i];
+        common = entries < common ? entries : common;
+        UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = splat(0);
+    }
+    for (int64_t k = 0; k < common; k++)
+        UNROLL for (int i = 0; i < rows; i++)
+            UNROLL for (int v = 0; v < vectors; v++)
+                sum[i][v] = fma_(splat(values[starts[i] + k]), load(w + columns[starts[i] + k] * wide + v * LANES),
+                                 sum[i][v]);
+    const vec low = floor_of(job);
+    UNROLL for (int i = 0; i < rows; i++) {
+        for (int64_t k = starts[i] + common; k < starts[i + 1]; k++)
+            UNROLL for (int v = 0; v < vectors; v++)
+                sum[i][v] = fma_(splat(values[k]), load(w + columns[k] * wide + v * LANES), sum[i][v]);
+        UNROLL for (int v = 0; v < vectors; v++)
+            store(out + (row + i) * wide + v * LANES, at_least(low, sum[i][v] + load(bias + v * LANES)));
+    }
+}
+
+INLINE void forward_entries_of_all(int tile, int vectors, const Job *job, const Block *block, const real *w,
+                                   real *out) {
+    for (int64_t row = 0; row < block->rows; row += tile) forward_entries(tile, vectors, job, block, row, w, out);
+}
+
+INLINE void backward_entries(int vectors, const Job *job, const Block *block, const real *error, real *gradient) {
+    const int64_t wide = job->wide;
+    const uint16_t *columns = block->columns;
+    const real *values = block->x;
+    real *bias = gradient + job->inputs * wide;
+    for (int64_t row = 0; row < block->filled; row++) {
+        vec own[SPARSE_VECTORS];
+        UNROLL for (int v = 0; v < vectors; v++) {
+            own[v] = load(error + row * wide + v * LANES);
+            store(bias + v * LANES, load(bias + v * LANES) + own[v]);
+        }
+        for (int64_t k = block->starts[row]; k < block->starts[row + 1]; k++) {
+            real *at = gradient + columns[k] * wide;
+            const vec value = splat(values[k]);
+            UNROLL for (int v = 0; v < vectors; v++)
+                store(at + v * LANES, fma_(value, own[v], load(at + v * LANES)));
+        }
+    }
+}
+
+static void forward_sparse(const Job *job, const Block *block, const real *w, real *out) {
+    int64_t u = 0;
+    for (; u + 12 * LANES <= job->wide; u += 12 * LANES) forward_entries_of_all(1, 12, job, block, w + u, out + u);
+    for (; u + 3 * LANES <= job->wide; u += 3 * LANES) forward_entries_of_all(4, 3, job, block, w + u, out + u);
+    for (; u < job->wide; u += LANES) forward_entries_of_all(8, 1, job, block, w + u, out + u);
+}
+
+static void backward_sparse(const Job *job, const Block *block, const real *error, real *gradient) {
+    memset(gradient, 0, sizeof(real) * (size_t)(job->features * job->wide));
+    int64_t u = 0;
+    for (; u + 12 * LANES <= job->wide; u += 12 * LANES) backward_entries(12, job, block, error + u, gradient + u);
+    for (; u + 3 * LANES <= job->wide; u += 3 * LANES) backward_entries(3, job, block, error + u, gradient + u);
+    for (; u < job->wide; u += LANES) backward_entries(1, job, block, error + u, gradient + u);
+}
+
+static void forward_first(const Job *job, const Block *block) {
+    for (int64_t slab = 0; slab < job->slabs; slab++) {
+        const real *w = (const real *)job->theta + slab * job->features * job->wide;
+        real *out = block->slabs + slab * block->rows * job->wide;
+        if (job->starts) forward_sparse(job, block, w, out);
+        else forward_dense(job, block, w, out);
+    }
+}
+
+static void backward_first(const Job *job, const Block *block) {
+    for (int64_t slab = 0; slab < job->slabs; slab++) {
+        real *gradient = (real *)job->gradient + slab * job->features * job->wide;
+        const real *error = block->slabs + slab * block->rows * job->wide;
+        if (job->starts) backward_sparse(job, block, error, gradient);
+        else backward_dense(job, block, error, gradient);
+    }
+}

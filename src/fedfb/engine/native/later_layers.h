@@ -1,0 +1,75 @@
+/* The later layers of one run, rows in the lanes: [unit][row] everywhere. */
+
+/* out[i] = start[i] + sum over m of w[m * along + i * across] in[m], for `units` vectors of rows. */
+INLINE void mix_tile(int units, const real *in, int64_t inputs, const real *w, int64_t along,
+                     int64_t across, const real *start, real *out, int64_t rows, int64_t row) {
+    vec low[4], high[4];
+    UNROLL for (int i = 0; i < units; i++) low[i] = high[i] = splat(start ? start[i] : 0);
+    for (int64_t m = 0; m < inputs; m++) {
+        vec a = load(in + m * rows + row), b = load(in + m * rows + row + LANES);
+        UNROLL for (int i = 0; i < units; i++) {
+            vec weight = splat(w[m * along + i * across]);
+            low[i] = fma_(weight, a, low[i]);
+            high[i] = fma_(weight, b, high[i]);
+        }
+    }
+    UNROLL for (int i = 0; i < units; i++) {
+        store(out + i * rows + row, low[i]);
+        store(out + i * rows + row + LANES, high[i]);
+    }
+}
+
+static void forward_layer(const real *in, int64_t inputs, const real *w, int64_t units, real *out,
+                          int64_t rows, int is_last) {
+    const real *bias = w + inputs * units;
+    int64_t i = 0;
+    for (; i + 4 <= units; i += 4)
+        for (int64_t row = 0; row < rows; row += 2 * LANES)
+            mix_tile(4, in, inputs, w + i, units, 1, bias + i, out + i * rows, rows, row);
+    for (; i < units; i++)
+        for (int64_t row = 0; row < rows; row += 2 * LANES)
+            mix_tile(1, in, inputs, w + i, units, 1, bias + i, out + i * rows, rows, row);
+    for (int64_t k = 0; k < units * rows && !is_last; k += LANES) store(out + k, at_least(splat(0), load(out + k)));
+}
+
+/* The errors of the layer before, in the place of its values: (W error) where the value is above 0. */
+static void backward_layer(real *values, int64_t inputs, const real *w, int64_t units, const real *error,
+                           real *scratch, int64_t rows) {
+    int64_t m = 0;
+    for (; m + 4 <= inputs; m += 4)
+        for (int64_t row = 0; row < rows; row += 2 * LANES)
+            mix_tile(4, error, units, w + m * units, 1, units, 0, scratch + m * rows, rows, row);
+    for (; m < inputs; m++)
+        for (int64_t row = 0; row < rows; row += 2 * LANES)
+            mix_tile(1, error, units, w + m * units, 1, units, 0, scratch + m * rows, rows, row);
+    for (int64_t k = 0; k < inputs * rows; k += LANES)
+        store(values + k, pick(load(values + k) > splat(0), load(scratch + k), splat(0)));
+}
+
+INLINE void dot_tile(int inputs, const real *in, const real *error, real *out, int64_t between, int64_t rows) {
+    vec sum[4];
+    UNROLL for (int i = 0; i < inputs; i++) sum[i] = splat(0);
+    for (int64_t row = 0; row < rows; row += LANES)
+        UNROLL for (int i = 0; i < inputs; i++)
+            sum[i] = fma_(load(in + i * rows + row), load(error + row), sum[i]);
+    UNROLL for (int i = 0; i < inputs; i++) out[i * between] = sum_of_lanes(sum[i]);
+}
+
+static real sum_of_rows(const real *error, int64_t rows) {
+    vec sum = splat(0);
+    for (int64_t row = 0; row < rows; row += LANES) sum += load(error + row);
+    return sum_of_lanes(sum);
+}
+
+/* The gradient of W[inputs][units] and the bias behind it. */
+static void gradient_of_layer(const real *in, int64_t inputs, const real *error, int64_t units, real *gradient,
+                              int64_t rows) {
+    for (int64_t i = 0; i < units; i++) {
+        int64_t m = 0;
+        for (; m + 4 <= inputs; m += 4)
+            dot_tile(4, in + m * rows, error + i * rows, gradient + m * units + i, units, rows);
+        for (; m < inputs; m++)
+            dot_tile(1, in + m * rows, error + i * rows, gradient + m * units + i, units, rows);
+        gradient[inputs * units + i] = sum_of_rows(error + i * rows, rows);
+    }
+}

@@ -1,0 +1,148 @@
+"""One call's work: the job handed to the kernel, and the arrays behind it."""
+
+from ctypes import byref
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfb.core import ClientData, LocalSolver
+from fedfb.engine.native.layout import (
+    Layout,
+    aligned_zeros,
+    by_unit_and_run,
+    filled_up,
+    layout_of,
+    pack,
+)
+from fedfb.engine.native.library import Job, Kernel
+from fedfb.models import Network
+from fedfb.shapes import Array, Float, Int
+
+SPARSE_SHARE, BYTES_BESIDE = 0.3, 36
+"""Rows are made sparse where this share of the dense table holds them and all else that a row has:
+where it starts, its cell, its label and group, and its place in the order."""
+
+SPARSE_EPOCHS = 2
+"""Passes over the rows that pay for making them sparse."""
+
+SAMPLED_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job, and what keeps its memory alive."""
+
+    kernel: Kernel
+    model: Network
+    layout: Layout
+    dtype: np.dtype
+    job: Job
+    behind: dict[str, Array]
+
+    def give(self, **arrays: Array) -> None:
+        """Hand arrays to the kernel, and keep them for as long as it may read them."""
+        for name, array in arrays.items():
+            self.behind[name] = array
+            setattr(self.job, name, array.ctypes.data)
+
+    def pack(self, params: Float[Array, "r p"]) -> Array:
+        """Return parameters in the kernel's layout."""
+        return pack(params, self.model, self.layout, self.dtype)
+
+    def zeros(self) -> Array:
+        """Return a zero for every parameter."""
+        return aligned_zeros(self.layout.size, self.dtype)
+
+    def weigh_cells(self, weights: Float[Array, "r 2 a"]) -> None:
+        """Set the weights of the cells; rows that fill up a tile weigh 0."""
+        cells = 2 * self.job.groups
+        table = aligned_zeros(len(weights) * self.job.table, self.dtype)
+        table.reshape(len(weights), -1)[:, :cells] = weights.reshape(-1, cells)
+        self.give(cell_weights=table)
+
+
+def begin(kernel: Kernel, model: Network, dtype: np.dtype, params: Array, data: ClientData) -> Work:
+    """Return the work of passing a client's rows through the runs' models."""
+    layout = layout_of(model, len(params), kernel.vector_bytes // dtype.itemsize)
+    x = _rows_in_memory(data.x)
+    job = Job(
+        runs=len(params),
+        inputs=model.inputs,
+        depth=len(model.layers),
+        features=layout.features,
+        slabs=layout.slabs,
+        wide=layout.wide,
+        upper=layout.upper,
+        stride=x.strides[0] // x.itemsize if len(x) > 1 else model.inputs,
+        x_is_double=x.dtype == np.float64,
+        groups=data.groups,
+        table=filled_up(2 * data.groups + 1, kernel.vector_bytes // dtype.itemsize),
+        all_rows=len(x),
+    )
+    work = Work(kernel, model, layout, dtype, job, {})
+    work.give(
+        sizes=np.array([units for _, units in model.layers], np.int64),
+        x=x,
+        cell=_cells(data),
+        theta=work.pack(params),
+    )
+    return work
+
+
+def give_scratch(work: Work) -> Work:
+    """Add the memory that the passes need, once it is settled whether rows are sparse."""
+    size = work.kernel.scratch_bytes(byref(work.job)) // work.dtype.itemsize
+    work.give(scratch=aligned_zeros(size, work.dtype))
+    return work
+
+
+def give_gradient(work: Work) -> None:
+    """Add a gradient and its sum over blocks."""
+    work.give(gradient=work.zeros(), total=aligned_zeros(work.layout.size, np.dtype(np.float64)))
+
+
+def give_solver(work: Work, solver: LocalSolver, anchor: Array) -> None:
+    """Add an optimiser; its state is new."""
+    each = (work.model, work.layout, work.dtype)
+    work.job.adam, work.job.batch = solver.optimiser == "adam", solver.batch
+    work.job.weight_decay = solver.weight_decay
+    give_gradient(work)
+    work.give(
+        mean=work.zeros(), square=work.zeros(), rates=by_unit_and_run(solver.learning_rate, *each)
+    )
+    if solver.prox is not None:
+        work.give(pulls=by_unit_and_run(solver.prox, *each), anchor=work.pack(anchor))
+
+
+def make_sparse(work: Work) -> None:
+    """Leave the zeros out of rows that are mostly zeros; the results are the same bits."""
+    x, kernel, job = work.behind["x"], work.kernel, byref(work.job)
+    entry = work.dtype.itemsize + np.dtype(np.uint16).itemsize
+    room = SPARSE_SHARE * x.nbytes - BYTES_BESIDE * len(x)
+    sample = x[:: max(1, len(x) // SAMPLED_ROWS)]
+    expected = np.count_nonzero(sample) * len(x) / max(1, len(sample))
+    if work.model.inputs > np.iinfo(np.uint16).max or entry * expected > room:
+        return
+    starts = np.empty(len(x) + 1, np.int64)
+    kernel.count_nonzero(job, len(x), starts.ctypes.data)
+    if entry * starts[-1] > room:
+        return
+    columns, values = np.empty(starts[-1] + 1, np.uint16), np.empty(starts[-1] + 1, work.dtype)
+    kernel.compress(job, len(x), columns.ctypes.data, values.ctypes.data)
+    work.give(starts=starts, columns=columns, values=values)
+
+
+def _cells(data: ClientData) -> Int[Array, " n"]:
+    """Return ``data.cell`` in four bytes a row, made without more than that."""
+    cell = np.empty(len(data.y), np.int32)
+    np.multiply(data.y, data.groups, out=cell, casting="unsafe")
+    return np.add(cell, data.group, out=cell, casting="unsafe")
+
+
+def _rows_in_memory(x: Array) -> Array:
+    """Return rows the kernel can read; single and double precision are read where they lie."""
+    known = x.dtype in (np.float32, np.float64) and x.dtype.isnative
+    side_by_side = x.shape[1] < 2 or x.strides[1] == x.itemsize
+    if known and side_by_side and x.strides[0] % x.itemsize == 0:
+        return x
+    return np.ascontiguousarray(x, x.dtype.newbyteorder("=") if known else np.float64)

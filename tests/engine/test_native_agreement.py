@@ -1,0 +1,202 @@
+"""The native engine computes what the numpy engine computes in double precision."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from engine_cases import (
+    KINDS,
+    PER_EPOCH,
+    PER_STEP,
+    assert_close,
+    assert_trains_alike,
+    engine_cases,
+    instruction_sets,
+    make_case,
+    precisions,
+    same_cases,
+)
+from fedfb.core import ClientData
+from fedfb.engine import NativeEngine, NumpyEngine, Rebalance, cell_counts
+from fedfb.engine.native.work import SPARSE_EPOCHS
+from fedfb.errors import ConfigError
+from fedfb.models import Network
+from fedfb.notions import make_notion
+
+
+@precisions
+@instruction_sets
+@same_cases
+@given(case=engine_cases())
+def test_an_epoch_of_training_agrees(precision, instructions, case):
+    assert_trains_alike(case, precision, instructions, PER_EPOCH[precision])
+
+
+@precisions
+@instruction_sets
+@same_cases
+@given(case=engine_cases(batch=10**6))
+def test_a_single_update_agrees(precision, instructions, case):
+    anchor = case.params[::-1]
+    assert_trains_alike(case, precision, instructions, PER_STEP[precision], anchor)
+
+
+@precisions
+@instruction_sets
+@same_cases
+@given(case=engine_cases(density=0.1, inputs=100, epochs=SPARSE_EPOCHS))
+def test_training_on_sparse_rows_agrees(precision, instructions, case):
+    assert_trains_alike(case, precision, instructions, PER_EPOCH[precision])
+
+
+@precisions
+@instruction_sets
+@same_cases
+@given(case=engine_cases())
+def test_sums_of_losses_and_their_gradients_agree(precision, instructions, case):
+    """A sum may be off by so much for each of its rows."""
+    engine, reference = case.native(precision, instructions), case.reference()
+    params, data = case.params, case.data
+    atol = PER_STEP[precision] * len(data.y) * max(1.0, np.abs(data.x).max())
+    rows = np.random.default_rng(0).uniform(0, 2, size=(len(params), len(data.y)))
+    for kind in KINDS:
+        np.testing.assert_allclose(
+            engine.loss_sums(params, data, kind),
+            reference.loss_sums(params, data, kind),
+            atol=atol * (1 if kind != "zero_one" else 0),
+            rtol=10 * PER_STEP[precision],
+        )
+    for kind in KINDS[1:]:
+        np.testing.assert_allclose(
+            engine.gradient(params, data, case.weights, kind, rows),
+            reference.gradient(params, data, case.weights, kind, rows),
+            atol=10 * atol,
+        )
+        np.testing.assert_allclose(
+            engine.cell_gradients(params, data, kind),
+            reference.cell_gradients(params, data, kind),
+            atol=10 * atol,
+        )
+
+
+@precisions
+@instruction_sets
+@same_cases
+@given(case=engine_cases())
+def test_logits_and_decisions_agree(precision, instructions, case):
+    engine, reference = case.native(precision, instructions), case.reference()
+    expected = reference.logits(case.params, case.data.x)
+    assert_close(engine.logits(case.params, case.data.x), expected, PER_STEP[precision])
+    np.testing.assert_array_equal(
+        engine.confusion(case.params, case.data), reference.confusion(case.params, case.data)
+    )
+
+
+@precisions
+@pytest.mark.parametrize("name", ["dp", "eo", "eod"])
+@pytest.mark.parametrize("surrogate", ["zero_one", "prob", "ce"])
+def test_rebalancing_agrees(precision, name, surrogate):
+    case = make_case(groups=3, rows=200, epochs=3)
+    notion, counts = make_notion(name, 3), cell_counts(case.data)
+    lam = np.repeat(notion.init(counts)[None], 3, axis=0)
+    rule = Rebalance(notion, counts, np.array([0.1, 0.3, 0.5]), surrogate, updates=4)
+    arguments = (case.params, case.data, lam, rule, case.solver, (1,))
+    expected, moved = case.reference().train_rebalancing(*arguments)
+    found, lam = NativeEngine(case.model, precision).train_rebalancing(*arguments)
+    assert_close(found, expected, PER_EPOCH[precision])
+    assert_close(lam, moved, PER_EPOCH[precision])
+
+
+@precisions
+@pytest.mark.parametrize("hidden", [(), (4,)], ids=str)
+def test_a_client_without_rows_changes_nothing(precision, hidden):
+    case = make_case(rows=0, hidden=hidden)
+    engine = NativeEngine(case.model, precision)
+    trained = engine.train(case.params, case.data, case.weights, case.solver, (1,))
+    np.testing.assert_array_equal(trained, case.params)
+    assert not engine.loss_sums(case.params, case.data, "ce").any()
+    assert not engine.confusion(case.params, case.data).any()
+    assert not engine.gradient(case.params, case.data, case.weights).any()
+    assert not engine.cell_gradients(case.params, case.data).any()
+    assert engine.logits(case.params, case.data.x).shape == (3, 0)
+
+
+def test_an_empty_cell_has_no_gradient():
+    case = make_case(rows=30)
+    data = case.data._replace(y=np.ones_like(case.data.y))
+    by_cell = NativeEngine(case.model, "float64").cell_gradients(case.params, data)
+    assert not by_cell[:, 0].any()
+    assert by_cell[:, 1].any()
+
+
+def test_rows_of_weight_zero_do_not_move_a_run():
+    case = make_case(runs=2)
+    weights = np.zeros_like(case.weights)
+    weights[1] = 1.0
+    trained = NativeEngine(case.model).train(case.params, case.data, weights, case.solver, (1,))
+    np.testing.assert_array_equal(trained[0], case.params[0])
+    assert np.all(trained[1] != case.params[1])
+
+
+def test_the_zero_one_loss_has_no_gradient():
+    case = make_case()
+    engine = NativeEngine(case.model)
+    for ask in (
+        lambda: engine.gradient(case.params, case.data, case.weights, "zero_one"),
+        lambda: engine.cell_gradients(case.params, case.data, "zero_one"),
+    ):
+        with pytest.raises(ConfigError, match="no gradient"):
+            ask()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [30.0, 1e4])
+@precisions
+def test_losses_of_extreme_logits_stay_finite(kind, size, precision):
+    model = Network(1)
+    data = ClientData(
+        0, np.array([[-size], [size], [0.0]] * 2), np.repeat([0, 1], 3), np.zeros(6, int), 1
+    )
+    params = np.array([[1.0, 0.0]])
+    found = NativeEngine(model, precision).loss_sums(params, data, kind)
+    expected = NumpyEngine(model).loss_sums(params, data, kind)
+    np.testing.assert_allclose(found, expected, rtol=PER_STEP[precision], atol=PER_STEP[precision])
+
+
+def test_a_run_that_is_not_finite_stays_so_and_leaves_the_others_alone():
+    case = make_case(runs=3)
+    params = case.params.copy()
+    params[1, 0] = np.nan
+    engine = NativeEngine(case.model)
+    broken = engine.train(params, case.data, case.weights, case.solver, (1,))
+    whole = engine.train(case.params, case.data, case.weights, case.solver, (1,))
+    assert np.isnan(broken[1]).any()
+    np.testing.assert_array_equal(broken[[0, 2]], whole[[0, 2]])
+    assert np.isnan(engine.loss_sums(params, case.data, "ce")[1]).all()
+
+
+def _rows_in_all_forms(x, folder):
+    path = folder / "x.npy"
+    np.save(path, x)
+    padded = np.full((2 * len(x), x.shape[1] + 3), np.nan)
+    padded[::2, 1:-2] = x
+    return {
+        "memory-mapped": np.load(path, mmap_mode="r"),
+        "column by column": np.asfortranarray(x),
+        "a part of a table": padded[::2, 1:-2],
+        "backwards": x[::-1].copy()[::-1],
+        "swapped bytes": x.astype(x.dtype.newbyteorder()),
+        "double": x.astype(np.float64),
+        "half": x.astype(np.float16),
+    }
+
+
+def test_rows_are_read_in_whatever_form_they_lie(tmp_path):
+    case = make_case(rows=40)
+    x = case.data.x.astype(np.float16).astype(np.float32)
+    engine, data = NativeEngine(case.model), case.data._replace(x=x)
+    expected = engine.train(case.params, data, case.weights, case.solver, (1,))
+    for form, rows in _rows_in_all_forms(x, tmp_path).items():
+        same = data._replace(x=rows)
+        found = engine.train(case.params, same, case.weights, case.solver, (1,))
+        np.testing.assert_array_equal(found, expected, err_msg=form)
