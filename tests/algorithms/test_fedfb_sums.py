@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from client_methods import build, line_client, loss, one_round, run, slope
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms.fedfb import Outer, fedfb
+from fedfb.algorithms.fedfb import fedfb
+from fedfb.algorithms.outer import Outer
 from fedfb.errors import ConfigError
 from fedfb.notions import ClientParity
 from fedfb.runtime import make_ask

@@ -80,8 +80,8 @@ def test_one_full_batch_step_is_a_centralised_gradient_step(scaling, seed):
     counts = sum(map(cell_counts, clients))
     lam = np.random.default_rng(seed).uniform(0.1, 0.9, size=(1, 2)) * notion.upper(counts)
     params, omega = engine.model.init(seed)[None], notion.weights(lam, counts)
-    state = algorithm.state(params, lam, counts, 0)
-    after, _ = algorithm.round(state, make_ask(clients, {c.id: {} for c in clients}, seed, 1))
+    ask = make_ask(clients, {c.id: {} for c in clients}, seed, 1)
+    after, _ = algorithm.round(algorithm.setup(params, ask)._replace(lam=lam), ask)
     total = np.sum(omega * counts) if scaling == "mass" else counts.sum()
     step = 0.1 * engine.gradient(params, merge(clients), omega) / total
     np.testing.assert_allclose(after.params, params - step, atol=1e-13)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.fedfb import Outer, fedfb
+from fedfb.algorithms.fedfb import fedfb
 from fedfb.algorithms.lft_fedavg import METHOD
+from fedfb.algorithms.outer import Outer
 from fedfb.engine import cell_counts
 from fedfb.errors import ConfigError
 from fedfb.notions import make_notion

@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(tiny, write, fo
         ("--algorithm", "fedbf"),
         ("--data", "absent.csv"),
         ("--notion", "cp", "--timing", "local"),
-        ("--model", "mlp", "--optimiser", "sgd", "--lr", "1e30"),
+        ("--model", "mlp", "--optimiser", "sgd", "--lr", "1e300"),
     ],
 )
 def test_what_fails_before_its_first_round_leaves_no_folder_behind(fedfb, tmp_path, flags):

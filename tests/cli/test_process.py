@@ -23,7 +23,7 @@ def test_stdout_is_data_and_a_pipe_sees_no_progress():
 
 
 def test_an_error_has_exit_code_2_and_no_traceback():
-    command = [*FEDFB, "run", *TINY, "--model", "mlp", "--optimiser", "sgd", "--lr", "1e30"]
+    command = [*FEDFB, "run", *TINY, "--model", "mlp", "--optimiser", "sgd", "--lr", "1e300"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1

@@ -125,7 +125,9 @@ def test_a_model_of_an_absent_seed_or_folder_is_refused(tmp_path):
 
 
 def test_the_round_table_has_one_row_per_run_and_round():
-    header, *rows = round_table(run(replace(TINY, seeds=(0, 1), lr=(0.1, 0.2))).report)
+    header, *rows = round_table(
+        run(replace(TINY, alpha=(0.5,), seeds=(0, 1), lr=(0.1, 0.2))).report
+    )
     assert header[:3] == ["seed", "alpha", "lr"]
     assert [(row[0], row[2], row[3]) for row in rows] == [
         (seed, lr, number) for seed in (0, 1) for lr in (0.1, 0.2) for number in (1, 2)

@@ -8,7 +8,7 @@ from fedfb.experiments.spec import Experiment
 
 
 def test_what_is_left_open_is_what_the_method_usually_takes():
-    done = resolve(Experiment(algorithm="fedfb"))
+    done = resolve(Experiment(algorithm="fedfb", outer="step"))
     assert (done.alpha, done.lr, done.rounds, done.variant) == ((0.5,), (0.005,), 10, "plain")
     assert resolve(done) == done
     steps = resolve(Experiment(algorithm="afl", notion="cp"))
@@ -17,8 +17,15 @@ def test_what_is_left_open_is_what_the_method_usually_takes():
 
 
 def test_clients_are_compared_with_a_larger_step():
-    assert resolve(Experiment(notion="cp")).alpha == (2.0,)
-    assert {run["alpha"] for run in tuning_grid(Experiment(notion="cp"))} >= {5.0, 10.0}
+    stepping = Experiment(notion="cp", outer="step")
+    assert resolve(stepping).alpha == (2.0,)
+    assert {run["alpha"] for run in tuning_grid(stepping)} >= {5.0, 10.0}
+
+
+def test_weights_are_solved_for_unless_a_step_is_given():
+    assert (resolve(Experiment()).outer, resolve(Experiment()).alpha) == ("solve", ())
+    assert resolve(Experiment(alpha=(0.1,))).outer == "step"
+    assert resolve(Experiment(algorithm="fedavg")).outer is None
 
 
 def test_knobs_make_a_grid():

@@ -51,7 +51,8 @@ def test_where_no_disparity_is_estimable_the_least_loss_is_taken():
 
 def test_given_values_are_tried_and_else_the_papers():
     rates = find_method("fedfb").learning_rates
-    assert len(tuning_grid(Experiment())) == 8 * len(rates)
+    assert tuning_grid(Experiment()) == [{"lr": lr} for lr in rates]
+    assert len(tuning_grid(Experiment(outer="step"))) == 8 * len(rates)
     assert [run["lr"] for run in tuning_grid(Experiment(algorithm="fedavg"))] == list(rates)
     assert tuning_grid(Experiment(alpha=(0.3,), lr=(0.02, 0.04))) == [
         {"alpha": 0.3, "lr": 0.02},

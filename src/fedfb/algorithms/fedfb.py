@@ -4,13 +4,14 @@ Algorithms 1-5 of the paper's appendix. CFL, the paper's centralised FairBatch, 
 with all rows on one client.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fedfb.algorithms.method import ALL_NOTIONS, Knob, Method, Problem
+from fedfb.algorithms.outer import Outer, measured_gaps, nearest, solve, step
 from fedfb.algorithms.quantise import Quantiser, bits_per_value
+from fedfb.algorithms.root_search import nothing_seen
 from fedfb.algorithms.signals import (
     SignalExchange,
     ratio_signal,
@@ -24,48 +25,30 @@ from fedfb.algorithms.tasks import (
     fit_and_measure_task,
     fit_task,
     global_model,
+    predict_globally,
 )
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
-from fedfb.notions import Notion, Surrogate
-from fedfb.notions.base import decay, normalised
-from fedfb.shapes import Array, Float, Num
-
-
-@dataclass(frozen=True)
-class Outer:
-    r"""How lambda moves: every ``period`` rounds, along the signal :math:`\mu`.
-
-    The step is :math:`\alpha_u\,\mu`, or :math:`\alpha_u\,\mu/\lVert\mu\rVert` where ``normalise``
-    is ``l2``.
-
-    ``timing`` says where the signal is taken: at the new common model (``post``, an exchange of its
-    own), at the received one (``piggyback``: no extra exchange, lambda lags one round), or at each
-    client's own trained model (``local``: the pseudo-code taken literally; its sum is no pooled
-    quantity of any model). Unless ``everyone`` takes part in every round, the signal is estimated
-    from those who do.
-    """
-
-    alpha: Float[Array, " r"]
-    surrogate: Surrogate = "prob"
-    normalise: Literal["none", "l2"] = "none"
-    decay: Literal["const", "inv_sqrt", "inv"] = "inv_sqrt"
-    timing: Literal["post", "piggyback", "local"] = "post"
-    period: int = 1
-    bits: int | None = None
-    bits_mode: Literal["per_value", "per_round"] = "per_value"
-    rounding: Literal["nearest", "stochastic"] = "nearest"
-    everyone: bool = True
+from fedfb.notions import Notion, Surrogate, symmetric
+from fedfb.shapes import Array, Bool, Float, Int, Num
 
 
 class State(NamedTuple):
-    """The common model, the weights' lambda, the pooled counts, and the number of rounds done."""
+    """The common model, the weights' lambda, the pooled counts, and the number of rounds done.
+
+    Where lambda is solved for: what the rounds so far have shown (``seen``), the model of the round
+    whose training signal came nearest to the target, that round, and how near it came.
+    """
 
     params: Float[Array, "r p"]
     lam: Float[Array, "r *l"]
     counts: Num[Array, "*c"]
     t: int
+    seen: Float[Array, "r k *l"]
+    best: Float[Array, "r p"]
+    best_round: Int[Array, " r"]
+    distance: Float[Array, " r"]
 
 
 def fedfb(
@@ -74,14 +57,15 @@ def fedfb(
     r"""Return FedFB for a notion of fairness.
 
     Round t: clients train on rows weighted by :math:`\omega(\lambda)`, the server averages; every k
-    rounds the summed signal :math:`\mu` moves lambda,
-    :math:`\lambda\leftarrow\Pi_\Lambda(\lambda+\alpha_u\mu)`. With lambda at its start every weight
-    is 1, so the first round is FedAvg's.
+    rounds the summed signal :math:`\mu` moves lambda: to where it should vanish, or by the paper's
+    step :math:`\lambda\leftarrow\Pi_\Lambda(\lambda+\alpha_u\mu)`. With lambda at its start every
+    weight is 1, so the first round is FedAvg's.
 
     Departs from the paper: :math:`\mu` is measured at the common model (E7), the average is
-    weighted (E14), lambda is projected (E15), and the default signal is :math:`|y-p|`, whose root
-    is parity, not the cross-entropy (E19).
+    weighted (E14), lambda is projected (E15), and the root of the default signal is parity, not
+    that of the cross-entropy (E19).
     """
+    solving = outer.alpha is None
 
     def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
         return notion.cell_weights(broadcast["weights"], data.id, data.groups)
@@ -96,22 +80,45 @@ def fedfb(
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         counts = ask(count, {})["counts"]
         lam = np.repeat(notion.init(counts)[None], len(params), axis=0)
-        return State(params, lam, counts, 0)
+        never, far = np.zeros(len(params), dtype=int), np.full(len(params), np.inf)
+        return State(params, lam, counts, 0, nothing_seen(lam), params, never, far)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         weights = notion.weights(s.lam, s.counts)
         total = ask(fit, {"params": s.params, "weights": weights, "counts": s.counts})
-        params, t = average(total, s.params), s.t + 1
-        if t % outer.period:
-            return State(params, s.lam, s.counts, t), Info(lam=s.lam)
+        measured = s.params
+        s = s._replace(params=average(total, s.params), t=s.t + 1)
+        if s.t % outer.period:
+            return s, Info(lam=s.lam)
         if outer.timing == "post":
-            total = ask(measure.task, {"params": params, "counts": s.counts})
+            measured = s.params
+            total = ask(measure.task, {"params": measured, "counts": s.counts})
         signal = measure.read(total, s.counts)
-        step_size = outer.alpha * decay(t // outer.period, outer.decay)
-        lam = notion.step(s.lam, normalised(signal, outer.normalise), s.counts, step_size)
-        return State(params, lam, s.counts, t), Info(signal=signal, lam=lam)
+        if solving:
+            s = solved(s, measured, signal, measure.there(total, s.counts))
+        else:
+            s = s._replace(lam=step(outer, notion, s.lam, signal, s.counts, s.t // outer.period))
+        return s, Info(signal=signal, lam=s.lam)
 
-    return global_model(
+    def solved(
+        s: State,
+        measured_at: Float[Array, "r p"],
+        signal: Float[Array, "r *l"],
+        there: Bool[Array, " a"],
+    ) -> State:
+        gap, measured = measured_gaps(notion, signal, there, s.counts)
+        lam, seen = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
+        distance = nearest(outer, notion, gap)
+        nearer = distance <= s.distance
+        return s._replace(
+            lam=lam,
+            seen=seen,
+            best=np.where(nearer[:, None], measured_at, s.best),
+            best_round=np.where(nearer, s.t, s.best_round),
+            distance=np.where(nearer, distance, s.distance),
+        )
+
+    algorithm = global_model(
         "fedfb",
         engine,
         (count, fit, measure.task) if outer.timing == "post" else (count, fit),
@@ -119,10 +126,25 @@ def fedfb(
         setup,
         round,
     )
+    if not solving:
+        return algorithm
+    return algorithm._replace(
+        predict=lambda s, _, examples: predict_globally(engine, _chosen(s), examples)
+    )
+
+
+def _chosen(s: State) -> Float[Array, "r p"]:
+    """Return the model of the chosen round; the last where no round was measured."""
+    return np.where(np.isfinite(s.distance)[:, None], s.best, s.params)
 
 
 def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExchange:
     """Return how the signal travels: in sums where the notion allows it, quantised where asked."""
+    if outer.timing == "local" and outer.alpha is None:
+        raise ConfigError(
+            "signals of the clients' own trained models (--timing local) belong to no model that "
+            "could be chosen. Use --timing post, or the step rule (--outer step)."
+        )
     if notion.reduce == "gather":
         if outer.timing != "post":
             raise ConfigError(
@@ -148,11 +170,12 @@ def _quantiser(notion: Notion, outer: Outer) -> Quantiser | None:
 
 
 def _make(problem: Problem) -> Algorithm:
-    options = problem.options
+    options, notion = problem.options, problem.notion
+    rule = options["outer"]
     outer = Outer(
-        alpha=problem.knobs["alpha"],
-        surrogate=options["signal_loss"] or _usual_surrogate(problem.notion),
-        normalise=options["normalise"],
+        alpha=None if rule == "solve" else problem.knobs["alpha"],
+        surrogate=options["signal_loss"] or _usual_surrogate(notion, rule),
+        normalise="l2" if rule == "paper" else options["normalise"],
         decay=options["decay"],
         timing=options["timing"],
         period=options["period"],
@@ -160,13 +183,22 @@ def _make(problem: Problem) -> Algorithm:
         bits_mode=options["bits_mode"],
         rounding=options["rounding"],
         everyone=options["participation"] == 1,
+        target=options["target"],
     )
-    return fedfb(problem.engine, problem.solver, problem.notion, outer, options["scaling"])
+    if rule == "solve":
+        notion = symmetric(notion)
+    return fedfb(problem.engine, problem.solver, notion, outer, options["scaling"])
 
 
-def _usual_surrogate(notion: Notion) -> Surrogate:
-    """Return the loss whose gap is the disparity: |y - p| for rates, cross-entropy for clients."""
-    return "ce" if notion.name == "client_parity" else "prob"
+def _usual_surrogate(notion: Notion, rule: str) -> Surrogate:
+    """Return the loss whose gap is the disparity; the paper's is the cross-entropy.
+
+    A step of fixed size wants the smooth :math:`|y-p|`; the search takes the decisions themselves,
+    whose gap is the disparity that is reported.
+    """
+    if notion.name == "client_parity" or rule == "paper":
+        return "ce"
+    return "zero_one" if rule == "solve" else "prob"
 
 
 ALPHA = Knob(
@@ -183,6 +215,7 @@ METHOD = Method(
     make=_make,
     knobs={"alpha": ALPHA},
     notions=ALL_NOTIONS,
+    outer_rules=("solve", "step", "paper"),
 )
 
 CFL = METHOD._replace(

@@ -54,10 +54,12 @@ class Method(NamedTuple):
     ``variants`` are its forms, the first the usual one; those in ``pooled`` train on all rows in
     one place. ``fair`` methods aim at a notion, one of ``notions``, for at most ``most_groups``
     groups; a ``local`` one bounds the disparity of every client's own rows, not that of all rows
-    together. ``rounds`` is the usual number of rounds; where every gradient step is an exchange, of
-    steps. A ``reconstruction`` is built from a description, not from its paper: it says "after".
-    An ``additive`` method needs pooled sums only: under group notions (all, if it is not ``fair``),
-    with one gradient step a round, it does not matter how rows are spread over clients.
+    together. ``outer_rules`` are the ways in which it can find its weights, the usual one first;
+    ``solve`` needs no knob ``alpha``. ``rounds`` is the usual number of rounds; where every
+    gradient step is an exchange, of steps. A ``reconstruction`` is built from a description, not
+    from its paper: it says "after". An ``additive`` method needs pooled sums only: under group
+    notions (all, if it is not ``fair``), with one gradient step a round, it does not matter how
+    rows are spread over clients.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Method(NamedTuple):
     reconstruction: bool = False
     additive: bool = True
     local: bool = False
+    outer_rules: tuple[str, ...] = ()
 
     def is_pooled(self, variant: str) -> bool:
         """Tell whether a variant trains on all rows in one place."""

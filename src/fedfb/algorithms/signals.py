@@ -10,14 +10,23 @@ from fedfb.core import Arrays, ClientData, ClientTask, Key
 from fedfb.engine import Engine, cell_counts
 from fedfb.notions import Notion, Surrogate
 from fedfb.notions.base import ratio
-from fedfb.shapes import Array, Float, Num
+from fedfb.shapes import Array, Bool, Float, Num
 
 
 class SignalExchange(NamedTuple):
-    """A question for the signal, and mu read off what came back and the pooled counts."""
+    """A question for the signal, and mu read off what came back and the pooled counts.
+
+    ``there`` tells which groups (or clients) had rows among those who took part.
+    """
 
     task: ClientTask
     read: Callable[[Arrays, Num[Array, "*c"]], Float[Array, "r *l"]]
+    there: Callable[[Arrays, Num[Array, "*c"]], Bool[Array, " a"]]
+
+
+def everybody(total: Arrays, counts: Num[Array, "*c"]) -> Bool[Array, " a"]:
+    """Say that all groups were there."""
+    return np.ones(counts.shape[-1], dtype=bool)
 
 
 def summed_signal(
@@ -34,7 +43,7 @@ def summed_signal(
         share = quantiser.decode(total["signal"]) if quantiser else total["signal"]
         return notion.signal(share, counts)
 
-    return SignalExchange(ClientTask("measure", "sum", run, _bits(quantiser)), read)
+    return SignalExchange(ClientTask("measure", "sum", run, _bits(quantiser)), read, everybody)
 
 
 def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:
@@ -49,13 +58,14 @@ def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> Signal
         losses = engine.loss_sums(broadcast["params"], data, surrogate)
         return {"losses": losses, "rows": cell_counts(data)}, memory
 
-    def read(total: Arrays, counts: Num[Array, "2 a"]) -> Float[Array, "r *l"]:
-        rows = total["rows"]
-        pooled = total["losses"] * ratio(counts, rows, empty=0.0)
-        lacking = np.any((counts > 0) & (rows == 0), axis=0)
-        return notion.signal(notion.share(pooled, counts, 0), counts, lacking)
+    def there(total: Arrays, counts: Num[Array, "2 a"]) -> Bool[Array, " a"]:
+        return ~np.any((counts > 0) & (total["rows"] == 0), axis=0)
 
-    return SignalExchange(ClientTask("measure", "sum", run), read)
+    def read(total: Arrays, counts: Num[Array, "2 a"]) -> Float[Array, "r *l"]:
+        pooled = total["losses"] * ratio(counts, total["rows"], empty=0.0)
+        return notion.signal(notion.share(pooled, counts, 0), counts, ~there(total, counts))
+
+    return SignalExchange(ClientTask("measure", "sum", run), read, there)
 
 
 def single_signals(
@@ -69,15 +79,18 @@ def single_signals(
         said = quantiser.encode(share, key) if quantiser else share
         return {"signal": said, "client": np.asarray(data.id)}, memory
 
+    def there(stack: Arrays, counts: Num[Array, " i"]) -> Bool[Array, " i"]:
+        took_part = np.zeros(len(counts), dtype=bool)
+        took_part[stack["client"]] = True
+        return took_part
+
     def read(stack: Arrays, counts: Num[Array, " i"]) -> Float[Array, "r i"]:
         said = quantiser.decode(stack["signal"]) if quantiser else stack["signal"]
         everyone = np.zeros((len(counts), *said.shape[1:]))
         everyone[stack["client"]] = said
-        lacking = np.ones(len(counts), dtype=bool)
-        lacking[stack["client"]] = False
-        return notion.signal(everyone, counts, lacking)
+        return notion.signal(everyone, counts, ~there(stack, counts))
 
-    return SignalExchange(ClientTask("measure", "gather", run, _bits(quantiser)), read)
+    return SignalExchange(ClientTask("measure", "gather", run, _bits(quantiser)), read, there)
 
 
 def _bits(quantiser: Quantiser | None) -> Mapping[str, int]:

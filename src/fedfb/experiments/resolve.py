@@ -23,6 +23,7 @@ def resolve(experiment: Experiment) -> Experiment:
     """
     method = find_method(experiment.algorithm)
     check_fit(experiment, method)
+    experiment = replace(experiment, outer=outer_rule(experiment, method))
     values = {knob: given or (usual,) for knob, (given, usual, _) in _knobs(experiment).items()}
     return replace(
         experiment,
@@ -32,6 +33,17 @@ def resolve(experiment: Experiment) -> Experiment:
         knobs=tuple(f"{k}={','.join(map(repr, v))}" for k, v in values.items()),
         rounds=experiment.rounds or method.rounds,
     )
+
+
+def outer_rule(experiment: Experiment, method: Method) -> str | None:
+    """Return how the method finds its weights: as asked; else by a step where one is given.
+
+    >>> outer_rule(Experiment(), find_method("fedfb"))
+    'solve'
+    """
+    if not method.outer_rules:
+        return None
+    return experiment.outer or ("step" if experiment.alpha else method.outer_rules[0])
 
 
 def total_rounds(experiment: Experiment) -> int:
@@ -79,11 +91,14 @@ def _knobs(
     """Return for every knob of the method what is given, its usual value and its grid."""
     method, notion = find_method(experiment.algorithm), long_name(experiment.notion)
     given = {"alpha": experiment.alpha} if "alpha" in method.knobs else {}
+    solved = outer_rule(experiment, method) == "solve"
     for assignment in experiment.knobs:
         name, _, values = assignment.partition("=")
         given[name] = _values(name, values, method.knobs[name])
     found = {
-        name: (given.get(name, ()), *knob.usual(notion)) for name, knob in method.knobs.items()
+        name: (given.get(name, ()), *knob.usual(notion))
+        for name, knob in method.knobs.items()
+        if not (solved and name == "alpha")
     }
     return {**found, "lr": (experiment.lr, method.learning_rate, method.learning_rates)}
 

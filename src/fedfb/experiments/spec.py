@@ -88,6 +88,16 @@ class Experiment:
     variant: str | None = setting(
         None, "A form of the method other than its usual one", METHOD, s.text
     )
+    outer: str | None = setting(
+        None,
+        "fedfb, cfl: how the weights are found (default solve; with --alpha, step)",
+        METHOD,
+        s.text,
+        choices=("solve", "step", "paper"),
+    )
+    target: float = setting(
+        0.0, "fedfb, cfl: the disparity to train to", METHOD, s.number, low=0.0, high=1.0
+    )
     alpha: tuple[float, ...] = setting(
         (),
         "Step of the fairness weights; several make a grid (default .5; cp: 2)",

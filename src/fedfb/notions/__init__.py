@@ -12,3 +12,4 @@ from fedfb.notions.equal_opportunity import EqualOpportunity as EqualOpportunity
 from fedfb.notions.equalized_odds import EqualizedOdds as EqualizedOdds
 from fedfb.notions.registry import long_name as long_name
 from fedfb.notions.registry import make_notion as make_notion
+from fedfb.notions.registry import symmetric as symmetric

@@ -4,7 +4,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedfb.shapes import Array, Bool, Float, Num
+from fedfb.shapes import Array, Bool, Float, Int, Num
 
 Surrogate = Literal["zero_one", "prob", "ce"]
 """The loss that stands in the unfairness signal: 0-1 loss, |y - p|, or cross-entropy."""
@@ -28,6 +28,21 @@ class Notion(Protocol):
 
     def init(self, counts: Num[Array, "*c"]) -> Float[Array, "*l"]:
         """Return the lambda at which every weight is 1, so that the first round is FedAvg."""
+
+    def present(self, counts: Num[Array, "*c"]) -> Int[Array, " g"]:
+        """Return the groups (or clients) that are compared; the first of them is the reference."""
+
+    def omega(self, shift: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """Return the weight, as a multiple of lambda's start, that shifts a group's logits so."""
+
+    def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """Return the shift of the logits that a weight amounts to; the inverse of omega."""
+
+    def answer(self, counts: Num[Array, "*c"]) -> Float[Array, "*l"]:
+        """Guess from counts how fast a group's value falls as its logits are shifted."""
+
+    def disparity(self, gaps: Float[Array, "r *l"]) -> Float[Array, " r"]:
+        """Return the one number that the gaps of all groups to their pooled value come to."""
 
     def weights(self, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]) -> Float[Array, "r *w"]:
         """Return the weight omega of a row by its cell (label, group), or by its client."""
@@ -104,3 +119,13 @@ def decay(update: int, kind: Literal["const", "inv_sqrt", "inv"]) -> float:
     """
     factors: dict[str, float] = {"const": 1.0, "inv_sqrt": update**-0.5, "inv": 1.0 / update}
     return factors[kind]
+
+
+def largest_size(gaps: Float[Array, "r *l"]) -> Float[Array, " r"]:
+    """Return the largest size among each run's gaps.
+
+    >>> largest_size(np.array([[0.1, -0.3], [0.0, 0.2]]))
+    array([0.3, 0.2])
+    """
+    found: Float[Array, " r"] = np.abs(gaps).max(axis=tuple(range(1, gaps.ndim)))
+    return found

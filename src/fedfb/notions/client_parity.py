@@ -12,6 +12,9 @@ from fedfb.notions import shared_mass
 from fedfb.notions.base import ratio
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
+LOSS_ANSWER = 0.05
+"""How fast a client's loss is guessed to fall as the logarithm of its weight grows."""
+
 
 @dataclass(frozen=True)
 class ClientParity:
@@ -44,6 +47,18 @@ class ClientParity:
     def init(self, counts: Num[Array, " i"]) -> Float[Array, " i"]:
         shares: Float[Array, " i"] = counts / counts.sum()
         return shares
+
+    def omega(self, shift: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return np.exp(shift)
+
+    def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return np.log(omega)
+
+    def answer(self, counts: Num[Array, " i"]) -> Float[Array, " i"]:
+        return np.full(len(counts), LOSS_ANSWER)
+
+    def disparity(self, gaps: Float[Array, "r i"]) -> Float[Array, " r"]:
+        return np.ptp(gaps, axis=1)
 
     def weights(self, lam: Float[Array, "r i"], counts: Num[Array, " i"]) -> Float[Array, "r i"]:
         return ratio(lam * counts.sum(), counts, empty=1.0)
@@ -109,6 +124,18 @@ class PooledClientParity:
     def init(self, counts: Num[Array, "2 i"]) -> Float[Array, " i"]:
         shares: Float[Array, " i"] = counts.sum(axis=0) / counts.sum()
         return shares
+
+    def omega(self, shift: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return np.exp(shift)
+
+    def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return np.log(omega)
+
+    def answer(self, counts: Num[Array, "2 i"]) -> Float[Array, " i"]:
+        return np.full(self.groups, LOSS_ANSWER)
+
+    def disparity(self, gaps: Float[Array, "r i"]) -> Float[Array, " r"]:
+        return np.ptp(gaps, axis=1)
 
     def weights(self, lam: Float[Array, "r i"], counts: Num[Array, "2 i"]) -> Float[Array, "r 2 i"]:
         by_client = ratio(lam * counts.sum(), counts.sum(axis=0), empty=1.0)

@@ -5,10 +5,12 @@ from typing import Literal
 
 import numpy as np
 
-from fedfb.notions.base import ratio
+from fedfb.notions.base import largest_size, ratio
 from fedfb.notions.projections import box
 from fedfb.notions.shared_mass import centred, gaps_to_reference
 from fedfb.shapes import Array, Bool, Float, Int, Num
+
+EXPLAINED = 0.4
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,25 @@ class DemographicParity:
     def init(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
         shares: Float[Array, " a"] = counts.sum(axis=0) / counts.sum()
         return shares
+
+    def omega(self, shift: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """Return the weight of label 0; label 1 has what is left of 2."""
+        return 1.0 + np.tanh(0.5 * shift)
+
+    def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return np.log(omega / (2.0 - omega))
+
+    def answer(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
+        r"""Return :math:`(1-R^2)\,q_a(1-q_a)`, q the share of positive labels.
+
+        A rate falls by the mean of p(1-p); that is the variance q(1-q) of the label less the part
+        :math:`R^2` of it that a calibrated score explains, here taken as :data:`EXPLAINED`.
+        """
+        q = ratio(counts[1], counts.sum(axis=0), empty=0.5)
+        return (1.0 - EXPLAINED) * q * (1.0 - q)
+
+    def disparity(self, gaps: Float[Array, "r a"]) -> Float[Array, " r"]:
+        return largest_size(gaps)
 
     def weights(self, lam: Float[Array, "r a"], counts: Num[Array, "2 a"]) -> Float[Array, "r 2 a"]:
         negative = ratio(lam * counts.sum(), counts.sum(axis=0), empty=1.0)

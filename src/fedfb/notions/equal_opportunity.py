@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from fedfb.notions import shared_mass
-from fedfb.notions.base import ratio
+from fedfb.notions.base import largest_size, ratio
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 
@@ -48,6 +48,19 @@ class EqualOpportunity:
     def init(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
         shares: Float[Array, " a"] = counts[1] / counts.sum()
         return shares
+
+    def omega(self, shift: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return np.exp(shift)
+
+    def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return np.log(omega)
+
+    def answer(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
+        # The slope of the logistic curve where it is steepest: true positive rates are near 1/2.
+        return np.full(self.groups, 0.25)
+
+    def disparity(self, gaps: Float[Array, "r *l"]) -> Float[Array, " r"]:
+        return largest_size(gaps)
 
     def weights(self, lam: Float[Array, "r a"], counts: Num[Array, "2 a"]) -> Float[Array, "r 2 a"]:
         positive = ratio(lam * counts.sum(), counts[1], empty=1.0)

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from fedfb.notions import shared_mass
-from fedfb.notions.base import ratio
+from fedfb.notions.base import largest_size, ratio
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 
@@ -49,6 +49,19 @@ class EqualizedOdds:
     def init(self, counts: Num[Array, "2 a"]) -> Float[Array, "2 a"]:
         shares: Float[Array, "2 a"] = counts / counts.sum()
         return shares
+
+    def omega(self, shift: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return np.exp(shift)
+
+    def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return np.log(omega)
+
+    def answer(self, counts: Num[Array, "2 a"]) -> Float[Array, "2 a"]:
+        # The slope of the logistic curve where it is steepest; smaller guesses overshoot.
+        return np.full((2, self.groups), 0.25)
+
+    def disparity(self, gaps: Float[Array, "r *l"]) -> Float[Array, " r"]:
+        return largest_size(gaps)
 
     def weights(
         self, lam: Float[Array, "r 2 a"], counts: Num[Array, "2 a"]

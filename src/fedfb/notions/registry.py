@@ -1,5 +1,8 @@
 """Notions by their names, short and long."""
 
+from dataclasses import replace
+from typing import Any
+
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.notions.base import Notion
 from fedfb.notions.client_parity import ClientParity
@@ -42,3 +45,10 @@ def make_notion(name: str, groups: int, symmetric: bool = False) -> Notion:
             return EqualizedOdds(groups, symmetric)
         case _:
             return ClientParity(symmetric)
+
+
+def symmetric(notion: Notion) -> Notion:
+    """Return the notion that compares its groups with their mean, not with the first of them."""
+    form: Any = notion  # a protocol does not say that its classes are dataclasses
+    found: Notion = replace(form, symmetric=True)
+    return found

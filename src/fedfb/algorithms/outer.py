@@ -1,0 +1,90 @@
+"""How lambda moves between rounds: to where the gaps vanish, or a step along the signal."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedfb.algorithms.root_search import compared, gaps, look, meet
+from fedfb.notions import Notion, Surrogate
+from fedfb.notions.base import decay, normalised
+from fedfb.shapes import Array, Bool, Float, Num
+
+
+@dataclass(frozen=True)
+class Outer:
+    r"""How lambda moves: every ``period`` rounds, by the signal :math:`\mu`.
+
+    Without ``alpha`` it goes where the gaps vanish, or the largest equals ``target``
+    (:mod:`fedfb.algorithms.root_search`), and the round whose training signal came nearest is the
+    result. With it, it takes the step :math:`\alpha_u\,\mu`, or
+    :math:`\alpha_u\,\mu/\lVert\mu\rVert` where ``normalise`` is ``l2``, and the last round is.
+
+    ``timing`` says where the signal is taken: at the new common model (``post``, an exchange of its
+    own), at the received one (``piggyback``: no extra exchange, lambda lags one round), or at each
+    client's own trained model (``local``: the pseudo-code taken literally; its sum is no pooled
+    quantity of any model). Unless ``everyone`` takes part in every round, the signal is estimated
+    from those who do.
+    """
+
+    alpha: Float[Array, " r"] | None = None
+    surrogate: Surrogate = "prob"
+    normalise: Literal["none", "l2"] = "none"
+    decay: Literal["const", "inv_sqrt", "inv"] = "inv_sqrt"
+    timing: Literal["post", "piggyback", "local"] = "post"
+    period: int = 1
+    bits: int | None = None
+    bits_mode: Literal["per_value", "per_round"] = "per_value"
+    rounding: Literal["nearest", "stochastic"] = "nearest"
+    everyone: bool = True
+    target: float = 0.0
+
+
+def step(
+    outer: Outer,
+    notion: Notion,
+    lam: Float[Array, "r *l"],
+    signal: Float[Array, "r *l"],
+    counts: Num[Array, "*c"],
+    update: int,
+) -> Float[Array, "r *l"]:
+    r"""Return :math:`\Pi_\Lambda(\lambda+\alpha_u\mu)`, the paper's rule."""
+    step_size = np.asarray(outer.alpha) * decay(update, outer.decay)
+    return notion.step(lam, normalised(signal, outer.normalise), counts, step_size)
+
+
+def solve(
+    outer: Outer,
+    notion: Notion,
+    lam: Float[Array, "r *l"],
+    gap: Float[Array, "r *l"],
+    there: Bool[Array, "*l"],
+    counts: Num[Array, "*c"],
+    seen: Float[Array, "r k *l"],
+) -> tuple[Float[Array, "r *l"], Float[Array, "r k *l"]]:
+    """Return the lambda at which the gaps should vanish, judging by all rounds so far."""
+    start = notion.init(counts)
+    shares = np.where(compared(notion, counts), start, 0.0)
+    weighed = shares > 0
+    omega = np.where(weighed, lam / np.where(weighed, start, 1.0), 1.0)
+    theta = notion.shift(omega)
+    guess, there = notion.answer(counts), there & weighed
+    seen = look(seen, theta, gap, shares, guess, there)
+    moved = notion.omega(meet(notion, seen, theta, shares, guess, there, outer.target))
+    return np.where(weighed, start * moved, lam), seen
+
+
+def nearest(outer: Outer, notion: Notion, gap: Float[Array, "r *l"]) -> Float[Array, " r"]:
+    """Return how far a round's training disparity lies from the target: what chooses the round."""
+    return np.abs(notion.disparity(gap) - outer.target)
+
+
+def measured_gaps(
+    notion: Notion,
+    signal: Float[Array, "r *l"],
+    there: Bool[Array, " a"],
+    counts: Num[Array, "*c"],
+) -> tuple[Float[Array, "r *l"], Bool[Array, "*l"]]:
+    """Return the gaps of the groups that were measured, and which these are."""
+    measured = compared(notion, counts) & there
+    return gaps(signal, notion.init(counts), measured), measured
