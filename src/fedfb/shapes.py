@@ -1,28 +1,30 @@
 """Array types that carry their shape.
 
-``Float[Array, "r p"]`` is a float array of runs by parameters. Where jaxtyping is installed (the
+``Float[Array, "r p"]`` is a float array of runs by parameters. Where FEDFB_CHECK_SHAPES is set (the
 tests) shapes are checked at every call; elsewhere the annotations cost nothing and jaxtyping need
 not be there.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray as Array  # noqa: N812  (a type, named like one)
+
+CHECKED = "FEDFB_CHECK_SHAPES"
 
 if TYPE_CHECKING:
     from jaxtyping import Bool as Bool
     from jaxtyping import Float as Float
     from jaxtyping import Int as Int
     from jaxtyping import Num as Num
+elif os.environ.get(CHECKED):
+    from jaxtyping import Bool, Float, Int, Num
 else:
-    try:
-        from jaxtyping import Bool, Float, Int, Num
-    except ImportError:
 
-        class _Unchecked:
-            def __class_getitem__(cls, _: Any) -> Any:
-                return Array
+    class _Unchecked:
+        def __class_getitem__(cls, _: Any) -> Any:
+            return Array
 
-        Bool = Float = Int = Num = _Unchecked
+    Bool = Float = Int = Num = _Unchecked
 
 __all__ = ["Array", "Bool", "Float", "Int", "Num"]
