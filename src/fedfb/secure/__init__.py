@@ -1,0 +1,76 @@
+"""Sums without seeing the parts: secure aggregation as pure functions over bytes.
+
+Bonawitz et al. (CCS 2017) with drop-outs, on the graph of Bell et al. (CCS 2020) for many parties.
+What it protects and what not: docs/threat-model.md. Nothing here talks to a network.
+
+>>> import numpy as np
+>>> server_key = make_link_key()
+>>> keys = [make_party_keys(id) for id in (0, 1, 2, 3)]
+>>> roster = make_roster(
+...     run=new_run(),
+...     server=public_key(server_key),
+...     parties=[key.party for key in keys],
+...     plan=make_plan(4),
+... )
+>>> members = {key.id: accept(key, roster, public_key(server_key)) for key in keys}
+>>> parts = [Part("loss", (2,), bound=100.0, bits=30)]
+>>> session = make_session(roster, round=0, question=0, parts=parts)
+>>> uploads = {id: {"loss": np.array([0.5, float(id)])} for id in members}
+>>> vectors = {id: encode(session.schema, upload) for id, upload in uploads.items()}
+>>> summed = sum_in_process(session, server_key, members, vectors, silent={3: Kind.MASKED})
+>>> summed.total.survivors
+(0, 1, 2)
+>>> decode(session.schema, len(summed.total.survivors), summed.total.vector)
+{'loss': array([1.5, 3. ])}
+"""
+
+from fedfb.secure.client import ClientState as ClientState
+from fedfb.secure.client import confirm as confirm
+from fedfb.secure.client import join as join
+from fedfb.secure.client import mask as mask
+from fedfb.secure.client import reveal as reveal
+from fedfb.secure.client import share as share
+from fedfb.secure.errors import AuthenticationError as AuthenticationError
+from fedfb.secure.errors import FormatError as FormatError
+from fedfb.secure.errors import ProtocolError as ProtocolError
+from fedfb.secure.errors import RangeError as RangeError
+from fedfb.secure.errors import SecureError as SecureError
+from fedfb.secure.errors import ThresholdError as ThresholdError
+from fedfb.secure.fixed_point import Part as Part
+from fedfb.secure.fixed_point import Schema as Schema
+from fedfb.secure.fixed_point import choose_bits as choose_bits
+from fedfb.secure.fixed_point import decode as decode
+from fedfb.secure.fixed_point import encode as encode
+from fedfb.secure.fixed_point import make_schema as make_schema
+from fedfb.secure.frames import Header as Header
+from fedfb.secure.frames import Kind as Kind
+from fedfb.secure.frames import read_header as read_header
+from fedfb.secure.graph import Plan as Plan
+from fedfb.secure.graph import make_plan as make_plan
+from fedfb.secure.in_process import Sent as Sent
+from fedfb.secure.in_process import Summed as Summed
+from fedfb.secure.in_process import sum_in_process as sum_in_process
+from fedfb.secure.keys import identity_public_key as identity_public_key
+from fedfb.secure.keys import make_link_key as make_link_key
+from fedfb.secure.keys import public_key as public_key
+from fedfb.secure.masks import Ring as Ring
+from fedfb.secure.member import Member as Member
+from fedfb.secure.member import PartyKeys as PartyKeys
+from fedfb.secure.member import accept as accept
+from fedfb.secure.member import change_roster as change_roster
+from fedfb.secure.member import make_party_keys as make_party_keys
+from fedfb.secure.roster import SERVER as SERVER
+from fedfb.secure.roster import Party as Party
+from fedfb.secure.roster import Roster as Roster
+from fedfb.secure.roster import Session as Session
+from fedfb.secure.roster import make_roster as make_roster
+from fedfb.secure.roster import make_session as make_session
+from fedfb.secure.roster import new_run as new_run
+from fedfb.secure.roster import read_roster as read_roster
+from fedfb.secure.roster import write_roster as write_roster
+from fedfb.secure.server import ServerState as ServerState
+from fedfb.secure.server import advance as advance
+from fedfb.secure.server import open_sum as open_sum
+from fedfb.secure.server import receive as receive
+from fedfb.secure.unmask import Total as Total
+from fedfb.secure.unmask import unmask as unmask
