@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 
-.PHONY: all demo test lint check lock clean
+.PHONY: all demo test lint check bench lock clean
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
@@ -40,12 +40,22 @@ lint: $(VENV)/.dev
 
 check: lint test
 
+# CPU time against numpy, the machine's limits and other libraries: docs/performance.md.
+bench: $(BIN)/fedfb benchmarks/.venv/.ready
+	$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
+
+benchmarks/.venv/.ready: benchmarks/requirements.txt benchmarks/constraints.txt
+	@echo "Setting up what fedfb is compared with (once; 1.3 GB) ..." >&2
+	@test -x benchmarks/.venv/bin/python || $(PYTHON) -m venv benchmarks/.venv
+	@benchmarks/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt -c benchmarks/constraints.txt
+	@touch $@
+
 # Renew the pins (needs uv). No address of a package index is written down.
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --extra report -c constraints.in build.in pyproject.toml -o requirements.txt
+	  --extra privacy --extra report -c constraints.in build.in pyproject.toml -o requirements.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --extra report --extra dev -c constraints.in build.in pyproject.toml -o requirements-dev.txt
+	  --extra privacy --extra report --extra dev -c constraints.in build.in pyproject.toml -o requirements-dev.txt
 
 clean:
-	rm -rf $(VENV) build src/fedfb/engine/native/_kernel*.so src/fedfb.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) benchmarks/.venv build src/fedfb/engine/native/_kernel*.so src/fedfb.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
