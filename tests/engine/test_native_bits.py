@@ -40,8 +40,9 @@ def everything(case, engine):
 @precisions
 @instruction_sets
 @settings(max_examples=60)
-@given(case=engine_cases(runs=24, epochs=2), place=st.integers(0, 23))
-def test_a_run_alone_has_the_bits_it_has_in_a_grid(precision, instructions, case, place):
+@given(drawn=engine_cases(runs=24, epochs=2), place=st.integers(0, 23))
+def test_a_run_alone_has_the_bits_it_has_in_a_grid(precision, instructions, drawn, place):
+    case = make_case(**drawn)
     engine = case.native(precision, instructions)
     together, alone = everything(case, engine), everything(one_run(case, place), engine)
     for name, found in alone.items():

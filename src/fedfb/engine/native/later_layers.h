@@ -42,8 +42,10 @@ static void backward_layer(real *values, int64_t inputs, const real *w, int64_t 
     for (; m < inputs; m++)
         for (int64_t row = 0; row < rows; row += 2 * LANES)
             mix_tile(1, error, units, w + m * units, 1, units, 0, scratch + m * rows, rows, row);
-    for (int64_t k = 0; k < inputs * rows; k += LANES)
-        store(values + k, pick(load(values + k) > splat(0), load(scratch + k), splat(0)));
+    for (int64_t k = 0; k < inputs * rows; k += LANES) {
+        /* A product, so that an error that is not finite stays so and is found, as in the reference. */
+        store(values + k, load(scratch + k) * pick(load(values + k) > splat(0), splat(1), splat(0)));
+    }
 }
 
 INLINE void dot_tile(int inputs, const real *in, const real *error, real *out, int64_t between, int64_t rows) {
