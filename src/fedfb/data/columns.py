@@ -91,5 +91,7 @@ def _fit_numbers(name: str, values: Float[Array, " n"]) -> NumberColumn:
         mean, sd = (float(present[0]) if len(present) else 0.0), 1.0
     else:
         with np.errstate(over="ignore", invalid="ignore"):
-            mean, sd = float(present.mean()), float(present.std())
+            mean = float(present.mean())
+            # Numbers that differ by less than a square can tell have a standard deviation of 0.
+            sd = float(present.std()) or float(np.ptp(present))
     return NumberColumn(name, mean, sd, bool(missing.any()))

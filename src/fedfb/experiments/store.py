@@ -9,7 +9,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -198,7 +198,8 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
         encoder, clients = Encoder.from_dict(shape["encoder"]), tuple(shape["clients"])
         wanted = next(iter(models)) if seed is None else seed
         notion = training_notion(experiment, len(encoder.groups.names), len(clients))
-        engine = make_engine(experiment, shape["inputs"])
+        # A model decides with any engine, also where the one that trained it is not there.
+        engine = make_engine(replace(experiment, engine="auto"), shape["inputs"])
         algorithm = build(experiment, engine, notion, shape["settings"])
         trained = {number: from_arrays(algorithm, found) for number, found in models.items()}
     except (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError, StopIteration) as error:
