@@ -4,7 +4,16 @@ import sys
 
 import typer
 
-from fedfb.cli import catalogue, checking, comparing, demo, explaining, predicting, running
+from fedfb.cli import (
+    achieving,
+    catalogue,
+    checking,
+    comparing,
+    demo,
+    explaining,
+    predicting,
+    running,
+)
 from fedfb.cli.plugins import with_plugins
 from fedfb.cli.sections import Sections
 from fedfb.errors import FedFBError
@@ -26,6 +35,7 @@ for command in (running.run, comparing.compare, predicting.predict, explaining.e
 app.command(cls=Sections)(demo.demo)
 app.command(name="list", cls=Sections)(with_plugins(catalogue.show))
 app.command(cls=Sections)(checking.check)
+app.command(cls=Sections)(achieving.achievable)
 
 
 @app.callback()

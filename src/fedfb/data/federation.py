@@ -1,9 +1,9 @@
 """A federation: clients with their rows, the test rows, and how both were made from a table."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from fedfb.core import ClientData, Examples, generator
 from fedfb.data.check import (
@@ -19,6 +19,9 @@ from fedfb.data.groups import groups_in
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Int
+
+if TYPE_CHECKING:  # numpy.typing takes longer to import than the rest of this file
+    from numpy.typing import DTypeLike
 
 ONE_GROUP = "only one group: group fairness is void, every fair method returns plain FedAvg"
 
@@ -133,7 +136,7 @@ def hold_out(federation: Federation, fraction: float, seed: int) -> tuple[Federa
     return replace(federation, clients=tuple(kept)), validation
 
 
-def astype(federation: Federation, dtype: DTypeLike) -> Federation:
+def astype(federation: Federation, dtype: "DTypeLike") -> Federation:
     """Return the federation with ``x`` of clients and test rows in another precision."""
     clients = tuple(c._replace(x=c.x.astype(dtype, copy=False)) for c in federation.clients)
     test = federation.test._replace(x=federation.test.x.astype(dtype, copy=False))

@@ -116,8 +116,9 @@ def deal_by_shares(
 ) -> Clients:
     """Deal training rows and all others apart, both by the same shares."""
     client = np.full(len(values), -1)
-    others = np.setdiff1d(np.arange(len(values)), train)
-    for part, rows in enumerate((train, others)):
+    other = np.ones(len(values), dtype=bool)
+    other[train] = False
+    for part, rows in enumerate((train, np.flatnonzero(other))):
         client[rows] = by_shares(values[rows], shares, generator((*key, part)))
     return Clients(client, tuple(f"client {number}" for number in range(shares.shape[1])))
 

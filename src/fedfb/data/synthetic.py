@@ -58,7 +58,7 @@ def load_synthetic(
         features=("x1", "x2"),
         paper=PaperClients(
             names=tuple(f"client {number}" for number in range(clients)),
-            values=table.numbers("group").astype(int),
+            values=table.text("group").astype(int),
             shares=shares,
         ),
     )

@@ -86,9 +86,9 @@ def area_under_curve(score: Float[Array, " n"], y: Int[Array, " n"]) -> float | 
     positives, negatives = int(y.sum()), int(len(y) - y.sum())
     if not positives or not negatives:
         return None
-    _, place, ties = np.unique(score, return_inverse=True, return_counts=True)
-    mean_rank = np.cumsum(ties) - (ties - 1) / 2
-    ranks = float(mean_rank[place][y == 1].sum())
+    in_order = np.sort(score)
+    below, up_to = (np.searchsorted(in_order, score[y == 1], side) for side in ("left", "right"))
+    ranks = float((below + up_to + 1).sum() / 2)
     return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
 
 
