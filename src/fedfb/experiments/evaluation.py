@@ -7,14 +7,11 @@ import numpy as np
 
 from fedfb.core import Examples, Prediction
 from fedfb.errors import DataError
-from fedfb.notions.disparity import MINIMUM_ROWS, disparities, four_fifths
+from fedfb.notions.disparity import MINIMUM_ROWS, disparities, disparity_values, four_fifths
 from fedfb.shapes import Array, Float, Int
 
 SMALLEST_PROBABILITY = 1e-12
 """Scores are kept this far from 0 and 1, so one certain mistake costs 27.6 and not infinity."""
-
-WITHIN_A_CLIENT = ("demographic_parity", "spd", "equal_opportunity", "equalized_odds")
-"""The disparities that the rows of one client have."""
 
 Record = dict[str, Any]  # nested JSON: its values have no common type
 
@@ -138,15 +135,10 @@ def client_records(
             "n": round(float(n)),
             "accuracy": ratio(np.trace(own.sum(axis=2)), n),
             "loss": ratio(total, n),
-            "disparity": _within(own, minimum),
+            "disparity": disparity_values(own, minimum),
         }
         for name, n, total, own in zip(client_names, *losses[:2], by_client, strict=True)
     ]
-
-
-def _within(confusion: Float[Array, "2 2 a"], minimum: int) -> dict[str, float | None]:
-    estimates = disparities(confusion, None, minimum)
-    return {notion: estimates[notion].value for notion in WITHIN_A_CLIENT}
 
 
 def local_disparity(clients: Sequence[Record]) -> dict[str, float | None]:

@@ -216,6 +216,43 @@ def disparities(
     }
 
 
+def disparity_values(
+    confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS
+) -> dict[str, float | None]:
+    """Return the disparities of groups without their intervals: quick, for many clients.
+
+    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
+    >>> found = disparity_values(confusion)
+    >>> {name: round(value, 3) for name, value in found.items()}
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'demographic_parity': 0.111, 'spd': 0.2, 'equal_opportunity': 0.068, 'equalized_odds': 0.068}
+    """
+    positives, rows = confusion[:, 1], confusion.sum(axis=1)
+    k, n = positives.sum(axis=0), rows.sum(axis=0)
+    two = len(n) == 2 and bool(enough(n, minimum).all())
+    return {
+        "demographic_parity": largest_rate_gap(k[None], n[None], minimum),
+        "spd": float(abs(k[0] / n[0] - k[1] / n[1])) if two else None,
+        "equal_opportunity": largest_rate_gap(positives[1:], rows[1:], minimum),
+        "equalized_odds": largest_rate_gap(positives, rows, minimum),
+    }
+
+
+def largest_rate_gap(
+    positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
+) -> float | None:
+    """Return the value of :func:`rate_disparity` alone."""
+    if rows.shape[1] == 1:
+        return 0.0
+    estimable = enough(rows, minimum)
+    if estimable.all(axis=0).sum() < 2:
+        return None
+    n, k = np.where(estimable, rows, 0.0), np.where(estimable, positives, 0.0)
+    overall = k.sum(axis=1, keepdims=True) / n.sum(axis=1, keepdims=True)
+    gaps = np.abs(k / np.where(estimable, n, 1.0) - overall)
+    return float(gaps[estimable].max())
+
+
 def four_fifths(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> float | None:
     r"""Return the ratio that the four-fifths rule compares with 0.8.
 
@@ -234,24 +271,3 @@ def four_fifths(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -
         return None
     rates = k[estimable] / n[estimable]
     return float(rates.min() / rates.max()) if rates.max() > 0 else None
-
-
-def largest_gap(notion: str, confusion: Float[Array, "2 2 a"]) -> float | None:
-    """Return a disparity's value alone, over all groups that have rows.
-
-    Quick, to watch a run round by round.
-
-    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> round(largest_gap("demographic_parity", confusion), 3)
-    0.111
-    """
-    if notion == "demographic_parity":
-        confusion = confusion.sum(axis=0, keepdims=True)
-    elif notion == "equal_opportunity":
-        confusion = confusion[1:]
-    positives, rows = confusion[:, 1], confusion.sum(axis=1)
-    if np.any(np.count_nonzero(rows, axis=1) < min(rows.shape[1], 2)):
-        return None
-    overall = positives.sum(axis=1, keepdims=True) / rows.sum(axis=1, keepdims=True)
-    gaps = np.abs(positives / np.where(rows > 0, rows, 1) - overall)
-    return float(gaps[rows > 0].max())
