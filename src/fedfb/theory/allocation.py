@@ -1,0 +1,147 @@
+r"""Share out a total among clients at the least cost, each with a cost curve of its own.
+
+.. math:: \min_y \sum_j c_j(y_j) \quad\text{s.t.}\quad \sum_j y_j = Y,\; 0\le y_j\le Y_j
+
+Lower convex envelopes give a bound and, where the curves are convex on the way, the optimum: take
+the cheapest slopes first (water-filling). Where they are not, dynamic programming on a grid, made
+finer around its optimum, finds the optimum; ``bound`` stays valid.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.shapes import Array, Float, Int
+
+GRID = 1500
+ZOOMS = 4
+MOST_CLIENTS = 12
+"""Beyond, the program by grids is left out: one client of many off its envelope costs little."""
+
+
+class Cost(NamedTuple):
+    """A cost curve through points; ``amount`` increases from 0 and so does ``cost``."""
+
+    amount: Float[Array, " k"]
+    cost: Float[Array, " k"]
+
+    def at(self, y: Array) -> Array:
+        return np.interp(y, self.amount, self.cost)
+
+
+class Allocation(NamedTuple):
+    """Each client's amount, the total cost, and a lower bound on the cost of any allocation."""
+
+    amounts: Float[Array, " j"]
+    cost: float
+    bound: float
+
+
+def allocate(costs: Sequence[Cost], total: float) -> Allocation:
+    """Return the cheapest way to share out a total that does not exceed what all can take.
+
+    >>> quadratic = Cost(np.linspace(0, 1, 101), np.linspace(0, 1, 101) ** 2)
+    >>> allocate([quadratic, quadratic], 0.5).amounts.round(2)
+    array([0.25, 0.25])
+    """
+    filled = _by_envelopes(costs, total)
+    if filled.cost - filled.bound < 1e-8 or len(costs) > MOST_CLIENTS:
+        return filled
+    amounts = _by_grids(costs, total)
+    cost = sum(float(c.at(y)) for c, y in zip(costs, amounts, strict=True))
+    return Allocation(amounts, cost, filled.bound) if cost < filled.cost else filled
+
+
+def _by_envelopes(costs: Sequence[Cost], total: float) -> Allocation:
+    hulls = [lower_hull(c.amount, c.cost) for c in costs]
+    widths = [np.diff(c.amount[h]) for c, h in zip(costs, hulls, strict=True)]
+    rises = [np.diff(c.cost[h]) for c, h in zip(costs, hulls, strict=True)]
+    owner = np.concatenate([np.full(len(w), j) for j, w in enumerate(widths)])
+    width, rise = np.concatenate(widths), np.concatenate(rises)
+    order = np.argsort(rise / width, kind="stable")
+    before = np.concatenate([[0.0], np.cumsum(width[order])[:-1]])
+    taken = np.clip(total - before, 0.0, width[order])
+    bound = float((rise[order] * taken / width[order]).sum())
+    amounts = np.bincount(owner[order], weights=taken, minlength=len(costs))
+    cost = sum(float(c.at(y)) for c, y in zip(costs, amounts, strict=True))
+    return Allocation(amounts, cost, min(bound, cost))
+
+
+def lower_hull(x: Float[Array, " k"], y: Float[Array, " k"]) -> Int[Array, " h"]:
+    """Return the indices of the points on the lower convex hull; x increases.
+
+    >>> lower_hull(np.array([0.0, 1.0, 2.0]), np.array([0.0, 2.0, 1.0]))
+    array([0, 2])
+    """
+    kept: list[int] = []
+    for k in range(len(x)):
+        if kept and x[k] <= x[kept[-1]]:
+            continue
+        while len(kept) > 1:
+            i, j = kept[-2], kept[-1]
+            if (y[j] - y[i]) * (x[k] - x[i]) < (y[k] - y[i]) * (x[j] - x[i]):
+                break
+            kept.pop()
+        kept.append(k)
+    return np.array(kept)
+
+
+def _by_grids(costs: Sequence[Cost], total: float) -> Float[Array, " j"]:
+    most = np.array([c.amount[-1] for c in costs])
+    low, high = np.zeros(len(costs)), np.minimum(most, total)
+    amounts, points = low, GRID
+    for _ in range(ZOOMS):
+        step = max((high - low).max() / points, 1e-15)
+        amounts = _one_grid(costs, total, low, high, step)
+        low = np.maximum(amounts - 4 * step, 0.0)
+        high = np.minimum(amounts + 4 * step, np.minimum(most, total))
+        points = 80
+    return amounts
+
+
+def _one_grid(costs: Sequence[Cost], total: float, low: Array, high: Array, step: float) -> Array:
+    """Solve with all but one client on grids; the client with the widest range takes the rest."""
+    rest = int(np.argmax(high - low))
+    others = [j for j in range(len(costs)) if j != rest]
+    sums, values = np.zeros(1), np.zeros(1)
+    choices: list[tuple[Array, Int[Array, " n"]]] = []
+    for j in others:
+        own = np.append(np.arange(low[j], high[j], step), high[j])
+        values, pick = _merge(values, costs[j].at(own))
+        sums = low[others[: len(choices) + 1]].sum() + step * np.arange(len(values))
+        choices.append((own, pick))
+    remainder = total - sums
+    slack = len(costs) * step  # a grid's last step may be shorter than the others
+    fits = (remainder >= -slack) & (remainder <= costs[rest].amount[-1] + slack)
+    total_cost = np.where(fits, values + costs[rest].at(remainder), np.inf)
+    at = int(np.argmin(total_cost))
+    amounts = np.zeros(len(costs))
+    for j, (own, pick) in zip(reversed(others), reversed(choices), strict=True):
+        amounts[j] = own[pick[at]]
+        at = at - int(pick[at])
+    amounts[rest] = total - amounts.sum()
+    return _repaired(amounts, np.array([c.amount[-1] for c in costs]), total)
+
+
+def _repaired(amounts: Array, most: Array, total: float) -> Float[Array, " j"]:
+    """Move the little that does not fit one client to those that have room for it."""
+    amounts = np.clip(amounts, 0.0, most)
+    for _ in range(2):
+        missing = total - amounts.sum()
+        room = most - amounts if missing > 0 else amounts
+        if room.sum() > 0:
+            amounts = np.clip(amounts + missing * room / room.sum(), 0.0, most)
+    return amounts
+
+
+def _merge(first: Float[Array, " m"], second: Float[Array, " n"]) -> tuple[Array, Array]:
+    r"""Return :math:`\min_k (first_{t-k} + second_k)` for every t, and the best k."""
+    size = len(first) + len(second) - 1
+    best, pick = np.full(size, np.inf), np.zeros(size, dtype=int)
+    for k, value in enumerate(second):
+        window = slice(k, k + len(first))
+        better = first + value < best[window]
+        best[window] = np.where(better, first + value, best[window])
+        pick[window] = np.where(better, k, pick[window])
+    return best, pick

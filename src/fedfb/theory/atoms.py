@@ -1,0 +1,203 @@
+r"""Optima on atoms: thresholds on eta with a randomised decision at the tie.
+
+For two groups with shares :math:`n_0, n_1` the optimum of multiplier :math:`\lambda` decides
+positively where :math:`n_0(2\eta-1)+\lambda>0` in group 0 and :math:`n_1(2\eta-1)-\lambda>0` in
+group 1. As :math:`\lambda` grows, one value of eta after the other enters in group 0 or leaves in
+group 1: a list of moves, exact, without root finding. The move at which a constraint begins to
+bind is made in part. (The paper's Lemma "FFL_soln" leaves out that part.)
+
+For more groups the bound is on :math:`\max_a|P_a-P|` and the optimum comes from a linear program.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.shapes import Array, Float, Int
+from fedfb.theory.cells import solve_program
+from fedfb.theory.measures import Decisions, outcome
+from fedfb.theory.population import AtomPopulation, ContinuousPopulation
+from fedfb.theory.solution import Solution
+
+
+class Moves(NamedTuple):
+    """Moves away from 1[eta > 1/2], in order: at which lam which group's value of eta switches."""
+
+    lam: Float[Array, " m"]
+    group: Int[Array, " m"]
+    level: Int[Array, " m"]
+
+
+def levels_of(eta: Float[Array, " k"]) -> tuple[Float[Array, " l"], Int[Array, " k"]]:
+    """Return the different values of eta, and which of them each point has."""
+    values, which = np.unique(eta, return_inverse=True)
+    return values, which.reshape(eta.shape)
+
+
+def by_level(eta: Float[Array, " k"], masses: Float[Array, "*b k"]) -> Float[Array, "*b l"]:
+    """Return masses summed over points with the same eta.
+
+    >>> by_level(np.array([0.2, 0.2, 0.7]), np.array([[0.1, 0.2, 0.7]])).round(1)
+    array([[0.3, 0.7]])
+    """
+    values, which = levels_of(eta)
+    summed = np.zeros((*masses.shape[:-1], len(values)))
+    for point, level in enumerate(which):
+        summed[..., level] += masses[..., point]
+    return summed
+
+
+def moves(eta: Float[Array, " l"], shares: Float[Array, " 2"], sign: float) -> Moves:
+    """Return the moves that raise (sign 1) or lower (sign -1) the mean difference.
+
+    >>> moves(np.array([0.3, 0.6]), np.array([0.5, 0.5]), 1.0).group     # 0.6 leaves, 0.3 enters
+    array([1, 0])
+    """
+    margin = 2 * eta - 1
+    at = np.concatenate([-shares[0] * margin, shares[1] * margin])
+    group = np.repeat([0, 1], len(eta))
+    level = np.tile(np.arange(len(eta)), 2)
+    positive = np.tile(margin > 0, 2)
+    # Upwards group 0 lets in who is out and group 1 turns away who is in; downwards the reverse.
+    turned = positive != (group == (0 if sign > 0 else 1))
+    order = np.lexsort((group, np.abs(at)))
+    order = order[turned[order]]
+    return Moves(at[order], group[order], level[order])
+
+
+def after(eta: Float[Array, " l"], made: Moves, amount: float) -> Float[Array, "2 l"]:
+    """Return the decisions after so many moves, the last one made in part."""
+    decisions = np.repeat((eta > 0.5)[None, :], 2, axis=0).astype(float)
+    whole = int(amount)
+    for move in range(min(whole + 1, len(made.lam))):
+        part = 1.0 if move < whole else amount - whole
+        at = made.group[move], made.level[move]
+        decisions[at] += part * (1.0 - 2.0 * decisions[at])
+    return decisions
+
+
+def amount_for(gap: float, steps: Float[Array, " m"], eps: float) -> float:
+    """Return how many moves bring a gap within eps, the last one in part.
+
+    ``steps`` is the mass that each move shifts; every move brings the gap closer to 0.
+
+    >>> amount_for(0.5, np.array([0.2, 0.2, 0.2]), 0.0)
+    2.5
+    """
+    needed = abs(gap) - eps
+    if needed <= 1e-15:
+        return 0.0
+    done = np.cumsum(steps)
+    move = int(np.searchsorted(done, needed - 1e-15))
+    if move == len(steps):
+        return float(len(steps))
+    before = done[move - 1] if move else 0.0
+    return float(move + min(1.0, (needed - before) / steps[move]))
+
+
+def pooled_masses(population: AtomPopulation) -> Float[Array, "a k"]:
+    """Return the laws of all clients together."""
+    return np.einsum("ia,iak->ak", population.client_weights, population.masses)
+
+
+def erm(population: AtomPopulation) -> Solution:
+    decisions = Decisions(
+        np.repeat((population.eta > 0.5)[None, :], population.groups, axis=0) * 1.0
+    )
+    return Solution(decisions, outcome(population, decisions), np.zeros(1))
+
+
+def cfl(population: AtomPopulation, eps: float) -> Solution:
+    """Return the optimum of CFL(eps)."""
+    masses, shares = pooled_masses(population), population.group_shares
+    if population.groups == 2:
+        decisions, lam = two_groups(population.eta, shares, masses, eps)
+        rule = Decisions(decisions)
+        return Solution(rule, outcome(population, rule), np.array([lam]))
+    decisions, lams, gap = many_groups(population.eta, shares, masses, eps)
+    rule = Decisions(decisions)
+    return Solution(rule, outcome(population, rule), lams, gap=gap)
+
+
+def two_groups(
+    eta: Float[Array, " k"], shares: Float[Array, " 2"], masses: Float[Array, "2 k"], eps: float
+) -> tuple[Float[Array, "2 k"], float]:
+    """Return the optimal decisions for two groups and the multiplier.
+
+    >>> eta, masses = np.array([0.2, 0.6]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> two_groups(eta, np.array([0.5, 0.5]), masses, 0.25)[0]      # few of 0.6 stay in group 0
+    array([[0.  , 0.25],
+           [0.  , 1.  ]])
+    """
+    values, which = levels_of(eta)
+    summed = by_level(eta, masses)
+    accepted = values > 0.5
+    gap = float(summed[0, accepted].sum() - summed[1, accepted].sum())
+    made = moves(values, shares, -np.sign(gap) or 1.0)
+    amount = amount_for(gap, summed[made.group, made.level], eps)
+    begun = min(int(np.ceil(amount)), len(made.lam))
+    lam = float(made.lam[begun - 1]) if begun else 0.0
+    return after(values, made, amount)[:, which], lam
+
+
+def many_groups(
+    eta: Float[Array, " k"], shares: Float[Array, " a"], masses: Float[Array, "a k"], eps: float
+) -> tuple[Float[Array, "a k"], Float[Array, " a"], float]:
+    r"""Return the optimal decisions with :math:`\max_a|P_a-P|\le\epsilon`, multipliers and gap.
+
+    Given its rate a group is decided best from the largest eta down, so the program's rates are
+    turned into thresholds; that also says what happens where the group has no mass.
+    """
+    gain = (shares[:, None] * masses * (2 * eta - 1)).ravel()
+    gaps = gap_rows(shares, masses)
+    bounds = np.full(len(gaps), eps)
+    f, lams = solve_program(gain, gaps, bounds)
+    rates = (f.reshape(masses.shape) * masses).sum(axis=1)
+    decisions = np.stack([from_the_top(eta, m, r) for m, r in zip(masses, rates, strict=True)])
+    bound = np.maximum(gain + lams @ gaps, 0.0).sum() + bounds @ np.abs(lams)
+    return decisions, lams, max(float(bound - gain @ decisions.ravel()), 0.0)
+
+
+def gap_rows(shares: Float[Array, " a"], masses: Float[Array, "a k"]) -> Float[Array, "a n"]:
+    r"""Return the rows that turn decisions into :math:`P_a - P`."""
+    groups = len(shares)
+    rates = np.zeros((groups, *masses.shape))
+    rates[np.arange(groups), np.arange(groups)] = masses
+    return (rates - np.einsum("b,bck->ck", shares, rates)).reshape(groups, -1)
+
+
+def from_the_top(
+    eta: Float[Array, " k"], masses: Float[Array, " k"], rate: float
+) -> Float[Array, " k"]:
+    """Return the threshold on eta with a given rate, randomised at the tie.
+
+    >>> from_the_top(np.array([0.2, 0.5, 0.9]), np.array([0.5, 0.25, 0.25]), 0.375)
+    array([0. , 0.5, 1. ])
+    """
+    which = levels_of(eta)[1]
+    summed = by_level(eta, masses)
+    above = np.cumsum(summed[::-1])[::-1] - summed
+    # Where the group has no mass any decision fits: none, unless the rate is used up below.
+    part = np.where(summed > 0, (rate - above) / np.where(summed > 0, summed, 1.0), 0.0)
+    open_above = (summed == 0) & (above < rate - 1e-12)
+    return np.clip(np.where(open_above, 1.0, part), 0.0, 1.0)[which]
+
+
+def on_cells(population: ContinuousPopulation, cells: int = 1000) -> AtomPopulation:
+    """Put laws with densities on atoms: one for each cell, with exact masses, eta at its middle.
+
+    For what is solved on atoms only. Accuracy errs by the square of the width of the cells.
+
+    >>> from fedfb.theory.settings import fig2
+    >>> on_cells(fig2(), 200).masses.sum(axis=2).round(12)
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    knots = np.concatenate([part.knots for laws in population.laws for part in laws.parts])
+    mass = np.unique(knots)
+    edges = np.interp(np.linspace(0, 1, cells + 1), np.linspace(0, 1, len(mass)), mass)
+    edges = np.unique(edges)
+    points = 0.5 * (edges[1:] + edges[:-1])
+    ends = np.concatenate([[-np.inf], edges[1:-1], [np.inf]])[None, :]
+    masses = np.stack([np.diff(laws.ask("cdf", ends), axis=1) for laws in population.laws], axis=1)
+    return AtomPopulation(population.joint, points, population.eta.value(points), masses)

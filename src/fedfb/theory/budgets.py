@@ -1,0 +1,147 @@
+r"""Search among the budgets of LFT+FedAvg itself: exact optima along lines, and a climb.
+
+In the budgets every point is attainable and the accuracy of the optimum is concave and increasing,
+:math:`\partial\mathrm{Acc}/\partial\epsilon_i = |\lambda_i|`; only the disparity of all is not
+convex. Where a client's law is narrow, all its budgets from 0 to 1 belong to multipliers that agree
+in four digits, and this search sees what one in :math:`\lambda` cannot. The other way round where
+an interval is about to be born: there the disparity has a kink in the budgets.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from scipy.optimize import minimize
+
+from fedfb.shapes import Array, Float, Int
+from fedfb.theory.lft_fedavg import solve
+from fedfb.theory.overlap import Overlap, evaluate
+from fedfb.theory.settling import parity_slope, predicted
+from fedfb.theory.solution import Solution
+
+STEPS = {1: 16, 2: 9, 3: 6, 4: 4}
+"""Points on a line, by the number of clients that hold both groups."""
+
+MOST_CLIENTS = 4
+
+
+def explored(grid: Overlap) -> list[Solution]:
+    """Return optima along lines of budgets.
+
+    Few clients: from tight to loose for each, the others tight or loose in every combination. Many
+    clients: equal budgets, and equal parts of each client's own gap.
+
+    >>> from fedfb.theory.overlap import overlap
+    >>> from fedfb.theory.settings import fig2
+    >>> round(min(one.outcome.spd for one in explored(overlap(fig2()))), 9)
+    0.0
+    """
+    population = grid.population
+    free = np.flatnonzero(population.constrained)
+    everything = np.ones(population.clients)
+    if len(free) == 0:
+        return [solve(grid, everything)]
+    if len(free) > MOST_CLIENTS:
+        own = np.abs(evaluate(grid, 0 * everything).gaps)
+        tight = solve(grid, 0 * own)
+        families = [solve(grid, np.full(len(own), own.max())), solve(grid, own)]
+        lines = [one for end in families for one in _between(grid, tight, end, 5)]
+        return [tight, *families, *lines]
+    found = {eps.tobytes(): solve(grid, eps) for eps in _corners(grid, free)}
+    for moving in free:
+        for start in [one for one in _corners(grid, free) if one[moving] == 0]:
+            end = start.copy()
+            end[moving] = 1.0
+            first, last = found[start.tobytes()], found[end.tobytes()]
+            for one in _between(grid, first, last, STEPS[len(free)]):
+                found[_budgets(one).tobytes()] = one
+    return list(found.values())
+
+
+def _corners(grid: Overlap, free: Int[Array, " f"]) -> Iterator[Float[Array, " i"]]:
+    for pattern in product((0.0, 1.0), repeat=len(free)):
+        eps = np.ones(grid.population.clients)
+        eps[free] = pattern
+        yield eps
+
+
+def _between(grid: Overlap, first: Solution, last: Solution, steps: int) -> Iterator[Solution]:
+    """Yield optima on the line of budgets from one to where nothing binds that does not later."""
+    start, end, now = _budgets(first), _own_budgets(last), first
+    for part in np.linspace(0.0, 1.0, steps + 1)[1:-1] ** 1.5:
+        # A budget that is loose at both ends may differ by what it does not bind.
+        eps = np.where(start == 1.0, 1.0, (1 - part) * start + part * end)
+        now = solve(grid, eps, predicted(grid, now, eps))
+        yield now
+
+
+def _budgets(solution: Solution) -> Float[Array, " i"]:
+    assert solution.budgets is not None
+    return solution.budgets
+
+
+def between(grid: Overlap, first: Solution, second: Solution, goal: float) -> Solution:
+    """Return the optimum on the way from one to the other at which MD is the goal.
+
+    The optimum moves continuously with its budgets, so where MD passes the goal it takes it.
+    """
+    low, high = (first, second)
+    if first.outcome.mean_difference > second.outcome.mean_difference:
+        low, high = (second, first)
+    ends = [_own_budgets(low), _own_budgets(high)]
+    sizes = [low.outcome.mean_difference - goal, high.outcome.mean_difference - goal]
+    parts, now = [0.0, 1.0], low
+    for step in range(40):
+        secant = parts[0] - sizes[0] * (parts[1] - parts[0]) / (sizes[1] - sizes[0])
+        part = 0.5 * (parts[0] + parts[1]) if step % 3 == 2 else secant
+        now = solve(grid, (1 - part) * ends[0] + part * ends[1], now.multipliers)
+        excess = now.outcome.mean_difference - goal
+        side = 0 if excess < 0 else 1
+        parts[side], sizes[side] = part, excess
+        if abs(excess) < 1e-10:
+            break
+    return now
+
+
+def _own_budgets(solution: Solution) -> Float[Array, " i"]:
+    """Return the least budgets of a solution: a loose one shrinks to the gap that it bounds."""
+    own = np.nan_to_num(np.abs(solution.outcome.client_gaps), nan=1.0)
+    return np.minimum(_budgets(solution), own)
+
+
+def climb_budgets(grid: Overlap, level: float, start: Solution, steps: int = 12) -> Solution:
+    """Return where sequential quadratic programming in the budgets ends."""
+    free = np.flatnonzero(grid.population.constrained)
+    recent, direction = [start], np.sign(start.outcome.mean_difference) or 1.0
+
+    # Objective, constraint and gradients are asked at the same places one after the other.
+    @lru_cache(maxsize=64)
+    def remembered(key: bytes) -> Solution:
+        eps = np.ones(grid.population.clients)
+        eps[free] = np.clip(np.frombuffer(key), 0.0, 1.0)
+        recent.append(solve(grid, eps, predicted(grid, recent[-1], eps)))
+        return recent[-1]
+
+    def at(eps: Array) -> Solution:
+        return remembered(np.ascontiguousarray(eps, float).tobytes())
+
+    def room(eps: Array) -> Array:
+        gap = direction * at(eps).outcome.mean_difference
+        return np.array([level - gap, level + gap])
+
+    def room_slope(eps: Array) -> Array:
+        slope = direction * parity_slope(grid, at(eps))[free]
+        return np.stack([-slope, slope])
+
+    first = _own_budgets(start)[free]
+    ended = minimize(
+        lambda eps: -at(eps).outcome.accuracy,
+        first,
+        jac=lambda eps: -np.abs(at(eps).multipliers[free]),
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * len(free),
+        constraints=[{"type": "ineq", "fun": room, "jac": room_slope}],
+        options={"maxiter": steps, "ftol": 1e-9},
+    )
+    return at(np.where(np.isfinite(ended.x), ended.x, first))

@@ -1,0 +1,191 @@
+r"""LFT+FedAvg: one classifier for all, every client bounding its own disparity (code: FFL).
+
+.. math:: \min_f P(\hat y\ne y)\quad\text{s.t.}\quad |M_i(f)|\le\epsilon_i\;\text{for all }i
+
+where :math:`M_i` is client i's own mean difference. With multipliers :math:`\lambda` the optimum is
+that of :mod:`fedfb.theory.overlap`; the dual is convex,
+
+.. math:: \min_\lambda D(\lambda) = \sum_a\int [S_a]_+ + \sum_i\epsilon_i|\lambda_i|, \qquad
+          \frac{\partial}{\partial\lambda_i}\sum_a\int[S_a]_+ = M_i
+
+and optimal where :math:`\lambda_i>0 \Rightarrow M_i=-\epsilon_i`,
+:math:`\lambda_i<0 \Rightarrow M_i=\epsilon_i`. A linear program on cells finds the region, Newton's
+method on the exact dual the digits. Where Newton stalls (a pair of roots is born and M has a
+square-root kink) the program is solved again on finer cells, until its gap closes.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.shapes import Array, Float
+from fedfb.theory import atom_fedavg
+from fedfb.theory.cells import finer_edges, first_edges, solve_on_cells
+from fedfb.theory.checks import checked_budgets, refuse_densities_of_many_groups
+from fedfb.theory.lft_ensemble import Budgets
+from fedfb.theory.measures import outcome
+from fedfb.theory.overlap import Evaluation, Overlap, evaluate, gain_of, overlap
+from fedfb.theory.population import AtomPopulation, Population
+from fedfb.theory.solution import Solution
+
+ROUNDS = 8
+TOLERANCE = 1e-12
+LONGEST_STEP = 2.0
+GOOD_ENOUGH = 1e-8
+"""Where two ends of an interval nearly meet, rounding leaves more than the tolerance."""
+
+
+def lft_fedavg(population: Population, eps: Budgets) -> Solution:
+    """Return the optimum of LFT+FedAvg at given local budgets; ``gap`` is its duality gap.
+
+    >>> from fedfb.theory.settings import fig2
+    >>> best = lft_fedavg(fig2(), [0.1, 0.1]).outcome
+    >>> round(best.accuracy, 7), round(best.mean_difference, 7)
+    (0.8133894, 0.0425202)
+    """
+    budgets = checked_budgets(population, eps)
+    if isinstance(population, AtomPopulation):
+        return atom_fedavg.optimum(population, budgets)
+    refuse_densities_of_many_groups(population)
+    return solve(overlap(population), budgets)
+
+
+def solve(grid: Overlap, eps: Float[Array, " i"], start: Array | None = None) -> Solution:
+    """Return the optimum on a grid made before, from multipliers close to it if there are any."""
+    population = grid.population
+    if start is not None:
+        polished = polish(grid, eps, start)
+        if polished.good:
+            return _solution(grid, eps, polished)
+    edges = first_edges(grid, 400)
+    gap_goal = 1e-10 if population.clients <= 10 else 1e-7
+    best: Solution | None = None
+    for _ in range(ROUNDS):
+        on_cells = solve_on_cells(population, eps, edges)
+        polished = polish(grid, eps, on_cells.lam, steps=12 if population.clients <= 100 else 4)
+        if polished.good:
+            return _solution(grid, eps, polished)
+        bound = dual_value(eps, polished.lam, polished.evaluation)
+        gap = max(bound - gain_of(population, on_cells.rule), 0.0)
+        if best is None or gap < best.gap:
+            result = outcome(population, on_cells.rule)
+            best = Solution(on_cells.rule, result, polished.lam, eps, gap)
+        if best.gap <= gap_goal:
+            break
+        edges = finer_edges(grid, polished.lam, edges)
+    assert best is not None
+    return best
+
+
+class Polished(NamedTuple):
+    """Multipliers, what they do, and by how much the conditions of optimality are violated."""
+
+    lam: Float[Array, " i"]
+    evaluation: Evaluation
+    residual: float
+
+    @property
+    def good(self) -> bool:
+        """Whether the conditions hold, and the duality gap that is left is below 1e-9."""
+        gap = self.residual * float(np.abs(self.lam).sum())
+        return self.residual <= GOOD_ENOUGH and gap <= 5e-10
+
+
+def polish(
+    grid: Overlap, eps: Float[Array, " i"], lam: Float[Array, " i"], steps: int = 30
+) -> Polished:
+    """Minimise the dual by Newton's method from a good start, with a line search."""
+    free = grid.population.constrained
+    lam = np.where(free, lam, 0.0)
+    lam = np.where((np.abs(lam) < 1e-9) & (eps > 0), 0.0, lam)
+    now = evaluate(grid, lam)
+    for _ in range(steps):
+        residual, active = _violations(eps, lam, now, free)
+        if np.max(np.abs(residual), initial=0.0) <= TOLERANCE:
+            break
+        step = _newton_step(now.jacobian, residual, active, (lam == 0) & (eps > 0))
+        following = _searched(grid, eps, lam, now, step)
+        if following is None:
+            break
+        lam, now = following
+    residual, _ = _violations(eps, lam, now, free)
+    return Polished(lam, now, float(np.max(np.abs(residual), initial=0.0)))
+
+
+def _violations(
+    eps: Float[Array, " i"], lam: Float[Array, " i"], now: Evaluation, free: Array
+) -> tuple[Float[Array, " i"], Array]:
+    """Return the dual's (least) slope in each multiplier, and which multipliers should move."""
+    moved = lam != 0
+    at_zero = np.sign(now.gaps) * np.maximum(np.abs(now.gaps) - eps, 0.0)
+    residual = np.where(moved, now.gaps + eps * np.sign(lam), at_zero)
+    residual = np.where(free, residual, 0.0)
+    return residual, free & (moved | (residual != 0))
+
+
+def _newton_step(
+    jacobian: Float[Array, "i i"], residual: Float[Array, " i"], active: Array, at_kink: Array
+) -> Float[Array, " i"]:
+    """Return Newton's step; a multiplier at the kink in 0 only moves to the side that pays."""
+    step = np.zeros(len(residual))
+    for _ in range(len(residual)):
+        matrix = jacobian[np.ix_(active, active)]
+        ridge = 1e-13 * max(float(np.trace(matrix)), 1e-12)
+        matrix = matrix + ridge * np.eye(len(matrix))
+        step = np.zeros(len(residual))
+        step[active] = -np.linalg.lstsq(matrix, residual[active], rcond=None)[0]
+        wrong = at_kink & active & (step * residual > 0)
+        if not wrong.any() or np.array_equal(wrong, active):
+            break
+        active = active & ~wrong
+    return step / max(1.0, float(np.abs(step).max()) / LONGEST_STEP)
+
+
+def _searched(
+    grid: Overlap, eps: Float[Array, " i"], lam: Float[Array, " i"], now: Evaluation, step: Array
+) -> tuple[Float[Array, " i"], Evaluation] | None:
+    """Return the whole step if it halves the violation, else the dual's minimum on the way."""
+    free = grid.population.constrained
+    residual = _violations(eps, lam, now, free)[0]
+    violation, slope_start = float(np.abs(residual).max()), float(step @ residual)
+    # A budget above 0 makes a kink at 0: stop there, the other side has other equations.
+    crossing = (eps > 0) & (lam * (lam + step) < 0)
+    sizes = np.where(crossing, -lam / np.where(crossing, step, 1.0), 1.0)
+    longest = float(sizes.min())
+
+    def at(size: float) -> tuple[Array, Evaluation, Array]:
+        trial = np.where(crossing & (sizes <= size), 0.0, lam + size * step)
+        then = evaluate(grid, trial)
+        one_sided = then.gaps + eps * np.sign(np.where(lam == 0, step, lam))
+        return trial, then, np.where(step == 0, 0.0, one_sided)
+
+    trial, then, left = at(longest)
+    slope_high = float(step @ left)
+    if np.abs(_violations(eps, trial, then, free)[0]).max() < 0.5 * violation or slope_high <= 0:
+        return trial, then
+    if violation <= GOOD_ENOUGH or slope_start >= 0:
+        return None
+    # The dual is convex, so its slope along the way changes sign once: close in on that place.
+    low, high = 0.0, longest
+    nearest, best = abs(slope_start), None
+    for _ in range(60):
+        size = 0.1 * high if low < 0.01 * high else 0.5 * (low + high)
+        trial, then, left = at(size)
+        slope = float(step @ left)
+        low, high = (size, high) if slope <= 0 else (low, size)
+        if abs(slope) < nearest:
+            nearest, best = abs(slope), (trial, then)
+        if nearest <= 0.3 * abs(slope_start) or high - low < 1e-15 * high:
+            break
+    return best
+
+
+def dual_value(eps: Float[Array, " i"], lam: Float[Array, " i"], evaluation: Evaluation) -> float:
+    r"""Return D, a bound on what any feasible rule gains over deciding against everybody."""
+    return evaluation.gain + float(lam @ evaluation.gaps) + float(eps @ np.abs(lam))
+
+
+def _solution(grid: Overlap, eps: Float[Array, " i"], polished: Polished) -> Solution:
+    evaluation = polished.evaluation
+    gap = dual_value(eps, polished.lam, evaluation) - evaluation.gain
+    return Solution(evaluation.rule, evaluation.outcome, polished.lam, eps, max(gap, 0.0))

@@ -1,0 +1,137 @@
+r"""What a classifier does to a population: accuracy, and two measures of disparity, by name.
+
+.. math:: \mathrm{MD} = P_0 - P_1, \qquad \texttt{spd} = \max_{a,b}|P_a - P_b|, \qquad
+          \texttt{demographic\_parity} = \max_a |P_a - P|
+
+with :math:`P_a = P(\hat y=1\mid a)` and :math:`P = P(\hat y = 1)`. For two groups
+:math:`\texttt{spd} = |\mathrm{MD}|`, the disparity of the paper's theory, and
+:math:`\texttt{demographic\_parity} = \max(P(a=0), P(a=1))\,\texttt{spd}`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.shapes import Array, Float
+from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
+
+
+class Steps(NamedTuple):
+    """One group's decisions: ``values[k]`` between ``edges[k-1]`` and ``edges[k]``.
+
+    A value is the probability of a positive decision. A threshold t is edges (t,), values (0, 1).
+    """
+
+    edges: Float[Array, " k"]
+    values: Float[Array, " k+1"]
+
+
+class Decisions(NamedTuple):
+    """On atoms: the probability of a positive decision for each group at each point."""
+
+    probability: Float[Array, "a k"]
+
+
+Rule = tuple[Steps, ...] | Decisions
+
+
+class Outcome(NamedTuple):
+    """What a rule does. ``mean_difference`` and ``client_gaps`` are P_0 - P_1, nan where unknown.
+
+    ``client_gaps`` holds each client's own mean difference (for more than two groups: the largest
+    difference of two rates); it is nan for a client that lacks a group.
+    """
+
+    accuracy: float
+    mean_difference: float
+    spd: float
+    demographic_parity: float
+    rates: Float[Array, " a"]
+    client_gaps: Float[Array, " i"]
+
+
+def threshold(t: float) -> Steps:
+    """Return the decisions "positive above t".
+
+    >>> threshold(0.5).values
+    array([0., 1.])
+    """
+    return Steps(np.array([t]), np.array([0.0, 1.0]))
+
+
+def outcome(population: Population, rule: Rule) -> Outcome:
+    r"""Return accuracy and disparities of a rule.
+
+    .. math:: \mathrm{Acc} = P(y=0) + \sum_{ia} n_{ia} \int f(x,a)(2\eta(x)-1)\,dP_a^{(i)}
+
+    The paper's formula conditions on y = 0 in both terms; this is the right one.
+
+    >>> from fedfb.theory.settings import fig2
+    >>> erm = (threshold(0.0), threshold(0.0))
+    >>> round(outcome(fig2(0.5, 0.5), erm).accuracy, 7)
+    0.8476605
+    """
+    if isinstance(rule, Decisions):
+        assert isinstance(population, AtomPopulation)
+        gain, rates = _on_atoms(population, rule)
+    else:
+        assert isinstance(population, ContinuousPopulation)
+        gain, rates = _by_steps(population, rule)
+    return summary(population, negatives(population) + gain, rates)
+
+
+def summary(population: Population, accuracy: float, rates: Float[Array, "i a"]) -> Outcome:
+    """Return the outcome that follows from accuracy and each client's rates of positives."""
+    by_group = (population.client_weights * rates).sum(axis=0)
+    overall = float(population.group_shares @ by_group)
+    spread = float(np.ptp(by_group))
+    two = population.groups == 2
+    local = rates[:, 0] - rates[:, 1] if two else np.ptp(rates, axis=1)
+    return Outcome(
+        accuracy=float(accuracy),
+        mean_difference=float(by_group[0] - by_group[1]) if two else float("nan"),
+        spd=spread,
+        demographic_parity=float(np.abs(by_group - overall).max()),
+        rates=by_group,
+        client_gaps=np.where(population.constrained, local, np.nan),
+    )
+
+
+def negatives(population: Population) -> float:
+    """Return P(y = 0), the accuracy of deciding against everybody."""
+    if isinstance(population, AtomPopulation):
+        weight = population.joint[:, :, None] * population.masses
+        return float((weight * (1.0 - population.eta)).sum())
+    everyone = np.full((1, 1), -np.inf)
+    margins = np.array([gains.at(everyone)[0, 0] for gains in population.pooled_gains])
+    return float(population.group_shares @ (1.0 - margins) / 2)
+
+
+def client_rates(population: ContinuousPopulation, rule: tuple[Steps, ...]) -> Float[Array, "i a"]:
+    """Return P(positive | client i, group a) of a rule made of steps."""
+    columns = []
+    for laws, steps in zip(population.laws, rule, strict=True):
+        jumps = np.diff(steps.values)
+        columns.append(steps.values[0] + laws.ask("sf", steps.edges[None, :]) @ jumps)
+    return np.stack(columns, axis=1)
+
+
+def _by_steps(
+    population: ContinuousPopulation, rule: tuple[Steps, ...]
+) -> tuple[float, Float[Array, "i a"]]:
+    gain = 0.0
+    for share, gains, steps in zip(
+        population.group_shares, population.pooled_gains, rule, strict=True
+    ):
+        edges = np.concatenate([[-np.inf], steps.edges])
+        jumps = np.concatenate([steps.values[:1], np.diff(steps.values)])
+        gain += float(share * (gains.at(edges[None, :])[0] @ jumps))
+    return gain, client_rates(population, rule)
+
+
+def _on_atoms(
+    population: AtomPopulation, decisions: Decisions
+) -> tuple[float, Float[Array, "i a"]]:
+    rates = (population.masses * decisions.probability).sum(axis=2)
+    positive = population.joint[:, :, None] * population.masses * decisions.probability
+    return float((positive * (2 * population.eta - 1)).sum()), rates

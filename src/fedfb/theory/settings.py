@@ -1,0 +1,94 @@
+"""The paper's own populations, by the name of the figure or example that shows them."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.theory.laws import Gaussian
+from fedfb.theory.population import ContinuousPopulation, client, population
+
+FIG2_PANELS: tuple[tuple[float, float], ...] = ((0.5, 0.5), (0.4, 0.6), (0.3, 0.7), (0.2, 0.8))
+"""The shares (q_0, q_1); the text does not state them, the released result files do."""
+
+FIG3_PANELS: tuple[tuple[float, float, float], ...] = (
+    (0.5, 0.5, 0.5),
+    (0.4, 0.5, 0.6),
+    (0.3, 0.5, 0.7),
+    (0.2, 0.5, 0.8),
+)
+
+Means = tuple[tuple[float, float], ...]
+FIG2_MEANS: Means = ((3.0, 5.0), (1.0, -1.0))
+FIG3_MEANS: Means = (*FIG2_MEANS, (1.0, 2.0))
+
+
+def gaussian_population(
+    means: Means, sds: tuple[float, ...], qs: tuple[float, ...], eta: str = "logistic"
+) -> ContinuousPopulation:
+    """Return clients of equal size whose two groups are Gaussian with a common deviation.
+
+    >>> gaussian_population(((0.0, 1.0),), (1.0,), (0.5,)).clients
+    1
+    """
+    clients = [
+        client(q, Gaussian(zero, sd), Gaussian(one, sd))
+        for (zero, one), sd, q in zip(means, sds, qs, strict=True)
+    ]
+    made = population(clients, eta)
+    assert isinstance(made, ContinuousPopulation)
+    return made
+
+
+def example1() -> ContinuousPopulation:
+    """Return Example 1 and Fig. 1(a): one client with a much larger variance than the other."""
+    return gaussian_population(((0.0, 0.0), (3.0, -1.0)), (70.0, 1.0), (0.5, 0.5))
+
+
+def fig1b() -> ContinuousPopulation:
+    """Return Fig. 1(b): both clients favour group 0, at very different rates."""
+    return gaussian_population(((10.0, 9.8), (0.2, 0.0)), (0.2, 0.2), (0.2, 0.2))
+
+
+def fig1c() -> ContinuousPopulation:
+    """Return Fig. 1(c): the clients favour different groups."""
+    return fig2(0.5, 0.5)
+
+
+def fig2(q0: float = 0.5, q1: float = 0.5) -> ContinuousPopulation:
+    """Return a panel of Fig. 2; see ``FIG2_PANELS`` for the paper's four.
+
+    >>> fig2(0.3, 0.7).group_shares
+    array([0.5, 0.5])
+    """
+    return gaussian_population(FIG2_MEANS, (1.0, 1.0), (q0, q1))
+
+
+def fig3(q0: float = 0.5, q1: float = 0.5, q2: float = 0.5) -> ContinuousPopulation:
+    """Return a panel of the figure with three clients; see ``FIG3_PANELS``.
+
+    >>> fig3(0.3, 0.5, 0.7).clients
+    3
+    """
+    return gaussian_population(FIG3_MEANS, (1.0, 1.0, 1.0), (q0, q1, q2))
+
+
+SETTINGS: Mapping[str, Callable[..., ContinuousPopulation]] = MappingProxyType(
+    {"example1": example1, "fig1b": fig1b, "fig1c": fig1c, "fig2": fig2, "fig3": fig3}
+)
+
+
+def setting(name: str, *qs: float) -> ContinuousPopulation:
+    """Return a named setting; fig2 and fig3 take the shares q of their clients.
+
+    >>> setting("fig2", 0.3, 0.7).within[:, 1]
+    array([0.3, 0.7])
+    """
+    if name not in SETTINGS:
+        raise ConfigError(unknown_name("setting", name, SETTINGS))
+    expected = {"fig2": 2, "fig3": 3}.get(name, 0)
+    if len(qs) not in {0, expected}:
+        raise ConfigError(
+            f"setting {name!r} takes {expected or 'no'} shares q, found {len(qs)}. "
+            "Leave them out for the paper's first panel."
+        )
+    return SETTINGS[name](*qs)

@@ -1,0 +1,107 @@
+r"""Settle the budgets of LFT+FedAvg near given multipliers, so that a level is met exactly.
+
+A search in :math:`\lambda` ends close to, not exactly at, a rule that some budgets attain. The rule
+of the budgets it points to is attainable by construction; then one client's budget is moved until
+the mean difference of all is within the level. With W the clients whose budget binds,
+:math:`\sigma` the signs of their multipliers, :math:`J_a` the slopes of the rates and
+:math:`w_{ia} = P(i\mid a)`,
+
+.. math:: \frac{\partial\mathrm{MD}}{\partial\epsilon_W} =
+          -(w_0^\top J_0 + w_1^\top J_1)_W\, (J_0 + J_1)_{WW}^{-1} \operatorname{diag}(\sigma)
+"""
+
+import numpy as np
+
+from fedfb.shapes import Array, Float
+from fedfb.theory.lft_fedavg import solve
+from fedfb.theory.overlap import Overlap, evaluate
+from fedfb.theory.solution import Solution
+
+CLOSE = 1e-10
+TRIED = 2
+FAR = 0.02
+"""A search that ends farther from its level than this has not reached it."""
+
+
+def settled(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solution | None:
+    """Return an optimum near given multipliers with spd at most a level, or None.
+
+    >>> from fedfb.theory.overlap import overlap
+    >>> from fedfb.theory.settings import fig2
+    >>> round(settled(overlap(fig2()), np.array([0.0, -0.09]), 0.1).outcome.spd, 9)
+    0.1
+    """
+    if not np.all(np.isfinite(lam)) or np.abs(lam).max(initial=0.0) > 1e3:
+        return None
+    lam = np.where(np.abs(lam) < 1e-12, 0.0, lam)
+    gaps = evaluate(grid, lam).gaps
+    eps = np.where(lam * gaps > 0, 0.0, np.abs(gaps))
+    eps = np.where(grid.population.constrained, np.minimum(eps, 1.0), 1.0)
+    solution = solve(grid, eps, lam)
+    if solution.outcome.spd <= level + CLOSE:
+        return solution
+    if solution.outcome.spd > level + FAR:
+        return None
+    slope = parity_slope(grid, solution)
+    # Where an interval is about to be born a budget can pull hard one way and not at all the
+    # other; large budgets are far from that.
+    order = np.argsort(-np.where(slope != 0, eps, -1.0), kind="stable")[:TRIED]
+    for client in order:
+        moved = _moved(grid, solution, level, int(client), float(slope[client]))
+        if moved is not None:
+            return moved
+    return None
+
+
+def _moved(
+    grid: Overlap, solution: Solution, level: float, client: int, pull: float
+) -> Solution | None:
+    """Move one client's budget until the level is met, by secants."""
+    assert solution.budgets is not None
+    goal = np.sign(solution.outcome.mean_difference) * level
+    eps, now = solution.budgets.copy(), solution
+    for _ in range(8):
+        if pull == 0:
+            return None
+        excess = now.outcome.mean_difference - goal
+        before = float(eps[client])
+        eps[client] = np.clip(before - excess / pull, 0.0, 1.0)
+        if eps[client] == before:
+            return None
+        then = solve(grid, eps.copy(), predicted(grid, now, eps))
+        change = then.outcome.mean_difference - now.outcome.mean_difference
+        now, pull = then, change / (float(eps[client]) - before)
+        if now.outcome.spd <= level + CLOSE and now.outcome.spd >= level - 1e-7:
+            return now
+    return now if now.outcome.spd <= level + CLOSE else None
+
+
+def parity_slope(grid: Overlap, solution: Solution) -> Float[Array, " i"]:
+    """Return how the mean difference of all moves with each budget."""
+    lam = solution.multipliers
+    binding = lam != 0
+    slope = np.zeros(len(lam))
+    if binding.any():
+        seen = evaluate(grid, lam)
+        weights = grid.population.client_weights
+        by_lam = weights[:, 0] @ seen.slopes[0] + weights[:, 1] @ seen.slopes[1]
+        matrix: Array = seen.jacobian[np.ix_(binding, binding)]
+        solved = np.linalg.lstsq(matrix, by_lam[binding], rcond=None)[0]
+        slope[binding] = -solved * np.sign(lam[binding])
+    return slope
+
+
+def predicted(grid: Overlap, solution: Solution, eps: Float[Array, " i"]) -> Float[Array, " i"]:
+    r"""Return multipliers for other budgets, to first order.
+
+    .. math:: J_{WW}\, d\lambda_W = -\operatorname{diag}(\sigma)\, d\epsilon_W
+    """
+    lam, budgets = solution.multipliers, solution.budgets
+    binding = lam != 0
+    if budgets is None or not binding.any() or np.abs(eps - budgets).max() > 0.05:
+        return lam
+    matrix = evaluate(grid, lam).jacobian[np.ix_(binding, binding)]
+    change = -np.sign(lam[binding]) * (eps - budgets)[binding]
+    moved = lam.copy()
+    moved[binding] += np.linalg.lstsq(matrix, change, rcond=1e-9)[0]
+    return np.where(lam * moved < 0, 0.0, moved)

@@ -1,0 +1,38 @@
+"""What a solver returns: the rule, what it does, the multipliers, and how far from optimal."""
+
+from typing import NamedTuple
+
+from fedfb.shapes import Array, Float
+from fedfb.theory.measures import Outcome, Rule
+
+
+class Solution(NamedTuple):
+    """An optimum.
+
+    ``multipliers`` has one number for CFL and one for each client otherwise; ``budgets`` are the
+    local bounds on the disparity that lead to it (None for CFL). ``gap`` bounds what a better rule
+    could still gain in accuracy: 0 to rounding for a closed form, a duality gap for a program.
+    """
+
+    rule: Rule
+    outcome: Outcome
+    multipliers: Float[Array, " m"]
+    budgets: Float[Array, " i"] | None = None
+    gap: float = 0.0
+
+
+class CurvePoint(NamedTuple):
+    """The best solution with ``spd`` at most ``level``, or None where no budgets reach it.
+
+    ``gap`` bounds what a better choice of budgets could still gain; ``exact`` says whether the
+    search for them was exhaustive.
+    """
+
+    level: float
+    solution: Solution | None
+    gap: float = 0.0
+    exact: bool = True
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.solution is None else self.solution.outcome.accuracy
