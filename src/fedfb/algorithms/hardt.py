@@ -68,7 +68,7 @@ def hardt(
     Departs from the paper: thresholds stand on a grid of ``bins``, so scores within 1/``bins`` of
     one another may be decided alike; and they are chosen on the training rows, after every round.
     """
-    fit, histogram = fit_task(engine, solver, equal_weights), _histogram_task(engine, bins)
+    fit, histogram = fit_task(engine, solver, equal_weights), histogram_task(engine, bins)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         return State(params, np.tile(at_a_half(bins), (len(params), groups, 1)))
@@ -151,7 +151,7 @@ def _comparable(counts: Float[Array, "2 a"], compared: Compared) -> Bool[Array, 
     return np.all([counts[list(labels)].sum(axis=0) > 0 for labels in compared], axis=0)
 
 
-def _histogram_task(engine: Engine, bins: int) -> ClientTask:
+def histogram_task(engine: Engine, bins: int) -> ClientTask:
     """Ask how many rows of each label and group have their score in each bin."""
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:

@@ -1,0 +1,145 @@
+"""``fedfb achievable``: what fairness each approach can reach, before anyone trains."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedfb.cli.options import experiment_options
+from fedfb.errors import ConfigError
+from fedfb.experiments.settings import numbers
+from fedfb.experiments.spec import Experiment
+
+if TYPE_CHECKING:
+    from fedfb.theory import Population
+
+KEPT = (
+    *("label", "positive", "sensitive", "client_column", "partition", "clients", "heterogeneity"),
+    *("q", "rows", "split_seed", "sensitive_at_prediction", "model", "hidden", "lr", "rounds"),
+    *("local_epochs", "batch", "seeds", "engine"),
+)
+"""The settings of an experiment that say something of the scores."""
+
+SURFACES = ("example1", "fig1b", "fig1c")
+"""Settings whose picture in the paper is a surface over the local budgets."""
+
+
+@experiment_options(*(field.name for field in fields(Experiment) if field.name not in KEPT))
+def achievable(
+    experiment: Experiment,
+    setting: Annotated[
+        str | None,
+        typer.Option(help="A population of the paper: example1, fig1b, fig1c, fig2, fig3."),
+    ] = None,
+    population: Annotated[
+        Path | None, typer.Option(help="A population of one's own, as TOML.", metavar="FILE")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Read the population off data: the scores of FedAvg.", metavar="DATA"),
+    ] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            help="Disparities |P0 - P1| to tell accuracies for (default 0,.01,.02,.05,.1,.2).",
+            metavar="D,..",
+        ),
+    ] = None,
+    eps: Annotated[
+        str | None,
+        typer.Option(help="Local budgets: describe what they lead to.", metavar="E0,E1,.."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw trade-off curves (Fig. 1: a surface) into this PNG or SVG."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Tell what fairness each approach can reach, at what accuracy, before anyone trains.
+
+    Exact optima of the paper's Section 3: training together (CFL), averaging locally fair models
+    (LFT+FedAvg), and letting them vote (LFT+Ensemble). Disparities are |P0 - P1| unless said. On
+    data, one FedAvg model is trained, and its scores are taken for P(y=1).
+
+    Example: fedfb achievable --setting fig2 --q .3,.7 --levels 0,.1,.2 --plot curves.png
+    """
+    from fedfb.experiments.achievable import LEVELS
+    from fedfb.experiments.achievable import achievable as solve
+    from fedfb.report.achievable import print_achievable
+    from fedfb.report.figures import check_figure_path
+
+    if plot:
+        check_figure_path(plot)
+    if [setting, population, data].count(None) != 2:
+        raise ConfigError(
+            "fedfb achievable needs one population: --setting NAME (example1, fig1b, fig1c, fig2, "
+            "fig3), --population FILE, or --data DATA."
+        )
+    asked = _read(levels, "--levels") or LEVELS
+    if data is not None:
+        found, told = population_of_data(replace(experiment, data=data))
+        title = data
+    else:
+        (found, title), told = chosen_population(setting, population, experiment.q), {}
+    record = {**solve(found, asked, _read(eps, "--eps") or None), **told}
+    if plot:
+        draw(found, setting, bool(experiment.q), title, plot)
+    if as_json:
+        typer.echo(json.dumps(record, indent=1))
+    else:
+        print_achievable(record, title)
+
+
+def chosen_population(
+    setting: str | None, file: Path | None, shares: tuple[float, ...]
+) -> "tuple[Population, str]":
+    """Return the population asked for, and what to call it."""
+    from fedfb.experiments.population_file import read_population
+    from fedfb.theory import setting as named
+
+    if file is not None:
+        if shares:
+            raise ConfigError("--q belongs to --setting; a file states the q of its clients.")
+        return read_population(file), str(file)
+    told = f", q = {', '.join(f'{share:g}' for share in shares)}" if shares else ""
+    return named(str(setting), *shares), f"{setting}{told}"
+
+
+def population_of_data(experiment: Experiment) -> "tuple[Population, dict[str, Any]]":
+    """Return the population of the scores on data, with intervals and what was revealed."""
+    from fedfb.experiments.score_population import count_scores, intervals, population_of, revealed
+
+    scored = count_scores(experiment)
+    told = {
+        "intervals": intervals(scored.counts, experiment.seeds[0]),
+        "revealed": revealed(scored),
+        "clients": list(scored.clients),
+        "groups": list(scored.groups),
+    }
+    return population_of(scored.counts), told
+
+
+def draw(population: "Population", setting: str | None, one: bool, title: str, path: Path) -> None:
+    """Draw what the paper draws of a setting: a surface, four panels; else one trade-off."""
+    from fedfb.report.achievable import draw_surface, draw_trade_off
+    from fedfb.theory import FIG2_PANELS, FIG3_PANELS
+    from fedfb.theory import setting as named
+
+    if setting in SURFACES:
+        return draw_surface(population, title, path)
+    panels = {"fig2": FIG2_PANELS, "fig3": FIG3_PANELS}.get(setting or "")
+    if panels and not one:
+        every = {f"q = {', '.join(map(str, q))}": named(str(setting), *q) for q in panels}
+        return draw_trade_off(every, path)
+    return draw_trade_off({title: population}, path)
+
+
+def _read(text: str | None, flag: str) -> tuple[float, ...]:
+    if text is None:
+        return ()
+    try:
+        return numbers(text)
+    except ConfigError as error:
+        raise ConfigError(f"{flag}: {error}") from None
