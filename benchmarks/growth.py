@@ -100,7 +100,8 @@ def _intro() -> str:
         f"One round of 3 local epochs of FedFB's grid from {base}, one of them varied at a time "
         f"(with {ROWS_A_CLIENT} rows a client where clients are, 20,000 rows where features are). "
         "CPU time of training with its fairness exchanges; peak memory of the whole process, "
-        "Python and libraries included. Rows are a memory-mapped float32 table."
+        "Python and libraries included. Rows are a memory-mapped float32 table, labels and groups "
+        "take four bytes each."
     )
 
 

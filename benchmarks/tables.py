@@ -34,7 +34,7 @@ def drawn(folder: Path, *, rows: int, features: int, clients: int, groups: int) 
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     x = np.lib.format.open_memmap(folder / "x.npy", "w+", np.float32, (rows, features))
-    y, group = np.empty(rows, np.int64), rng.integers(0, groups, rows)
+    y, group = np.empty(rows, np.int32), rng.integers(0, groups, rows, np.int32)
     direction = rng.standard_normal(features).astype(np.float32) / features**0.5
     for start in range(0, rows, DRAWN_AT_ONCE):
         part = slice(start, min(start + DRAWN_AT_ONCE, rows))

@@ -8,6 +8,7 @@ The best of some repeats: the machine may be shared. Clients are Gaussian, drawn
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -58,7 +59,7 @@ def jobs() -> list[tuple[str, float, Callable[[], object]]]:
         ):
             rows.append((f"{name}, {clients} clients", limit.get(number, np.nan), job))
     for qs in theory.FIG2_PANELS:
-        job = lambda p=theory.setting("fig2", *qs): panel(p)  # noqa: E731
+        job = partial(panel, theory.setting("fig2", *qs))
         rows.append((f"Figure 2, q = {qs}, 20 levels", 3.0, job))
     return rows
 
