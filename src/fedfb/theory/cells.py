@@ -87,8 +87,7 @@ def solve_on_cells(
         below = population.laws[group].ask("cdf", ends)
         above = population.laws[group].ask("sf", ends)
         mass = np.where(below[:, 1:] < 0.5, np.diff(below, axis=1), -np.diff(above, axis=1))
-        table = population.group_shares[group] * population.pooled_gains[group].at(ends)[0]
-        gain.append(-np.diff(table))
+        gain.append(population.group_shares[group] * _gain_in_cells(population, group, ends[0]))
         masses.append(mass)
     gaps = np.concatenate([masses[0], -masses[1]], axis=1)
     bound = population.constrained & (eps < 1)
@@ -97,6 +96,17 @@ def solve_on_cells(
     lam[bound] = multipliers
     first = len(edges[0]) + 1
     return CellOptimum(lam, (Steps(edges[0], f[:first]), Steps(edges[1], f[first:])))
+
+
+def _gain_in_cells(
+    population: ContinuousPopulation, group: int, ends: Float[Array, " k"]
+) -> Float[Array, " c"]:
+    table = population.pooled_gains[group]
+    if population.clients <= 50:
+        return -np.diff(table.at(ends[None, :])[0])
+    outer = table.at(ends[None, [0, 1, -2, -1]])[0]
+    inner = table.between(ends[1:-1])[0]
+    return np.concatenate([[outer[0] - outer[1]], inner, [outer[2] - outer[3]]])
 
 
 def first_edges(grid: Overlap, cells: int) -> tuple[Float[Array, " k"], Float[Array, " k"]]:

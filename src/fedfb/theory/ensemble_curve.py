@@ -126,9 +126,9 @@ def _splines(
     pieces = 4000 if population.clients <= 10 else 1000
     knots = np.unique(np.concatenate([part.knots for part in laws.parts]))
     knots = knots[(knots > low) & (knots < high)]
-    knots = knots[:: max(1, len(knots) // pieces)]
+    knots = np.concatenate([[low], knots[:: max(1, len(knots) // pieces)], [high]])
     finer = np.interp(np.arange(16 * len(knots)) / 16, np.arange(len(knots)), knots)
-    finer = finer[:: max(1, len(finer) // pieces)] if len(knots) else knots
+    finer = finer[:: max(1, len(finer) // pieces)]
     grid = np.unique(np.concatenate([np.linspace(low, high, pieces), finer]))[None, :]
     density = laws.ask("pdf", grid)[0]
     margin = population.eta.value(grid[0]) - population.eta.upper(grid[0])

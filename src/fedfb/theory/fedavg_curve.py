@@ -28,13 +28,13 @@ from fedfb.theory.checks import checked_levels, refuse_more_than_two_groups
 from fedfb.theory.lft_fedavg import solve
 from fedfb.theory.overlap import Overlap, overlap
 from fedfb.theory.population import AtomPopulation, Population
-from fedfb.theory.settling import settled
+from fedfb.theory.settling import settled, snapped
 from fedfb.theory.sketch import Glance, Sketch, exactly, glance, sketch, softened
 from fedfb.theory.solution import CurvePoint, Solution
 from fedfb.theory.trade import Goal, climb, misses
 
 PER_AXIS = {1: 401, 2: 61, 3: 21, 4: 13}
-ORTHANTS = 6
+ORTHANTS = 5
 WORTH_A_TRY = 0.03
 """A place of the grid whose accuracy, less its penalties, is lower by more starts no search."""
 
@@ -122,6 +122,12 @@ def _better(first: Solution | None, second: Solution | None) -> Solution | None:
 
 def _best(ground: Ground, level: float, before: Solution | None) -> Solution | None:
     """Return the best optimum found at one level, by multipliers and by budgets."""
+    best = _by_both(ground, level, before)
+    corner = None if best is None else snapped(ground.grid, best, level)
+    return _better(best, corner)
+
+
+def _by_both(ground: Ground, level: float, before: Solution | None) -> Solution | None:
     by_lam: Solution | None = None
     for lam in _leaders(ground, _softly(ground, Goal("accuracy", level), before), level):
         for end in _sharpened(ground, Goal("accuracy", level), lam):
@@ -190,10 +196,10 @@ def _leaders(ground: Ground, found: list[Array], level: float) -> list[Array]:
     seen = [softened(ground.coarse, lam) for lam in found]
     merit = [s.accuracy - 2 * misses(s, lam, level) for s, lam in zip(seen, found, strict=True)]
     order = np.argsort(-np.array(merit), kind="stable")
-    first = found[order[0]]
-    others = [found[k] for k in order if np.abs(found[k] - first).max() > 5e-3]
-    near = [lam for lam in others[:1] if merit[order[0]] - max(merit) < 1e-3]
-    return [first, *near]
+    first = order[0]
+    apart = [k for k in order if np.abs(found[k] - found[first]).max() > 5e-3]
+    near = [found[k] for k in apart[:1] if merit[k] > merit[first] - 3e-4]
+    return [found[first], *near]
 
 
 def _least(ground: Ground) -> Solution:

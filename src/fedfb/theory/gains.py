@@ -13,6 +13,7 @@ from fedfb.theory.eta import Eta
 from fedfb.theory.tails import GroupLaws
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
+FEW_NODES, FEW_WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,16 @@ class Gains:
     eta: Eta
     knots: Float[Array, "c n"]
     above: Float[Array, "c n"]
+
+    def between(self, edges: Float[Array, " k"]) -> Float[Array, "i c"]:
+        """Return the gain in each cell between neighbouring edges, at the price of four nodes.
+
+        Meant for short cells; their errors are far below what a cell's width costs anyhow.
+        """
+        half, middle = 0.5 * np.diff(edges), 0.5 * (edges[1:] + edges[:-1])
+        x = (middle[:, None] + half[:, None] * FEW_NODES).ravel()
+        values = self.laws.ask("pdf", x[None, :]) * (self.eta.value(x) - self.eta.upper(x))
+        return half * (values.reshape(len(values), -1, len(FEW_NODES)) @ FEW_WEIGHTS)
 
     def at(self, t: Float[Array, "j k"]) -> Float[Array, "i k"]:
         r"""Return :math:`H_i(t)` for each client at its row of thresholds (or at the only row)."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from fedfb.data.gaussians import POPULATIONS, Gaussians
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.theory.laws import Gaussian
 from fedfb.theory.population import ContinuousPopulation, client, population
@@ -17,22 +18,16 @@ FIG3_PANELS: tuple[tuple[float, float, float], ...] = (
     (0.2, 0.5, 0.8),
 )
 
-Means = tuple[tuple[float, float], ...]
-FIG2_MEANS: Means = ((3.0, 5.0), (1.0, -1.0))
-FIG3_MEANS: Means = (*FIG2_MEANS, (1.0, 2.0))
 
-
-def gaussian_population(
-    means: Means, sds: tuple[float, ...], qs: tuple[float, ...], eta: str = "logistic"
-) -> ContinuousPopulation:
+def gaussian_population(drawn: Gaussians, eta: str = "logistic") -> ContinuousPopulation:
     """Return clients of equal size whose two groups are Gaussian with a common deviation.
 
-    >>> gaussian_population(((0.0, 1.0),), (1.0,), (0.5,)).clients
+    >>> gaussian_population(Gaussians(((0.0, 1.0),), (1.0,), (0.5,))).clients
     1
     """
     clients = [
         client(q, Gaussian(zero, sd), Gaussian(one, sd))
-        for (zero, one), sd, q in zip(means, sds, qs, strict=True)
+        for (zero, one), sd, q in zip(*drawn, strict=True)
     ]
     made = population(clients, eta)
     assert isinstance(made, ContinuousPopulation)
@@ -41,17 +36,17 @@ def gaussian_population(
 
 def example1() -> ContinuousPopulation:
     """Return Example 1 and Fig. 1(a): one client with a much larger variance than the other."""
-    return gaussian_population(((0.0, 0.0), (3.0, -1.0)), (70.0, 1.0), (0.5, 0.5))
+    return gaussian_population(POPULATIONS["example1"])
 
 
 def fig1b() -> ContinuousPopulation:
     """Return Fig. 1(b): both clients favour group 0, at very different rates."""
-    return gaussian_population(((10.0, 9.8), (0.2, 0.0)), (0.2, 0.2), (0.2, 0.2))
+    return gaussian_population(POPULATIONS["fig1b"])
 
 
 def fig1c() -> ContinuousPopulation:
     """Return Fig. 1(c): the clients favour different groups."""
-    return fig2(0.5, 0.5)
+    return gaussian_population(POPULATIONS["fig1c"])
 
 
 def fig2(q0: float = 0.5, q1: float = 0.5) -> ContinuousPopulation:
@@ -60,7 +55,7 @@ def fig2(q0: float = 0.5, q1: float = 0.5) -> ContinuousPopulation:
     >>> fig2(0.3, 0.7).group_shares
     array([0.5, 0.5])
     """
-    return gaussian_population(FIG2_MEANS, (1.0, 1.0), (q0, q1))
+    return gaussian_population(POPULATIONS["fig2"]._replace(q=(q0, q1)))
 
 
 def fig3(q0: float = 0.5, q1: float = 0.5, q2: float = 0.5) -> ContinuousPopulation:
@@ -69,7 +64,7 @@ def fig3(q0: float = 0.5, q1: float = 0.5, q2: float = 0.5) -> ContinuousPopulat
     >>> fig3(0.3, 0.5, 0.7).clients
     3
     """
-    return gaussian_population(FIG3_MEANS, (1.0, 1.0, 1.0), (q0, q1, q2))
+    return gaussian_population(POPULATIONS["fig3"]._replace(q=(q0, q1, q2)))
 
 
 SETTINGS: Mapping[str, Callable[..., ContinuousPopulation]] = MappingProxyType(

@@ -37,11 +37,41 @@ def settled(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solution | 
     gaps = evaluate(grid, lam).gaps
     eps = np.where(lam * gaps > 0, 0.0, np.abs(gaps))
     eps = np.where(grid.population.constrained, np.minimum(eps, 1.0), 1.0)
-    solution = solve(grid, eps, lam)
-    if solution.outcome.spd <= level + CLOSE:
+    return _met(grid, solve(grid, eps, lam), level)
+
+
+def snapped(grid: Overlap, solution: Solution, level: float) -> Solution | None:
+    """Return the optimum nearby at which clients that are almost tight or loose are so.
+
+    A search ends a little before the corner at which a multiplier or a budget is 0.
+    """
+    assert solution.budgets is not None
+    lam, free = solution.multipliers, grid.population.constrained
+    small = 0.01 * np.abs(lam).max(initial=0.0)
+    loose = free & (lam != 0) & (np.abs(lam) < small)
+    tight = free & (solution.budgets > 0) & (solution.budgets < 0.002) & ~loose & (lam != 0)
+    if not (loose | tight).any():
+        return None
+    eps = np.where(loose, 1.0, np.where(tight, 0.0, solution.budgets))
+    return _met(grid, solve(grid, eps, np.where(loose, 0.0, lam)), level)
+
+
+def _met(grid: Overlap, solution: Solution, level: float) -> Solution | None:
+    """Return a solution that is within the level, or one nearby whose budgets are moved to it."""
+    if level - 1e-7 <= solution.outcome.spd <= level + CLOSE or level >= 1.0:
         return solution
     if solution.outcome.spd > level + FAR:
         return None
+    inside = solution if solution.outcome.spd <= level else None
+    moved = _first_moved(grid, solution, level)
+    if inside is None or moved is None:
+        return moved or inside
+    return max(inside, moved, key=lambda one: one.outcome.accuracy)
+
+
+def _first_moved(grid: Overlap, solution: Solution, level: float) -> Solution | None:
+    eps = solution.budgets
+    assert eps is not None
     slope = parity_slope(grid, solution)
     # Where an interval is about to be born a budget can pull hard one way and not at all the
     # other; large budgets are far from that.
