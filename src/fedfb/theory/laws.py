@@ -7,7 +7,7 @@ underflows, but which of the two is larger does not.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -18,6 +18,7 @@ from fedfb.shapes import Array, Float
 LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
 
 
+@runtime_checkable
 class Law(Protocol):
     """A law with a density; ``knots`` part the line into pieces on which it is smooth."""
 
