@@ -57,7 +57,7 @@ def achievable(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Tell what fairness each approach can reach, at what accuracy, before anyone trains.
+    """Tell what fairness each approach can reach, before training.
 
     Exact optima of the paper's Section 3: training together (CFL), averaging locally fair models
     (LFT+FedAvg), and letting them vote (LFT+Ensemble). Disparities are |P0 - P1| unless said. On

@@ -31,7 +31,7 @@ def compare(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Train several methods on the same rows, and tell how they differ.
+    """Train several methods on the same rows and compare them.
 
     All share rows and initial models seed by seed, so their differences are paired. FILE is an
     experiment as TOML; flags override its values.
