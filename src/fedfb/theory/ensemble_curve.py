@@ -59,7 +59,8 @@ def lft_ensemble_curve(
     # Only clients whose own constraint pulls the ensemble towards parity are of use.
     box = np.where(fair * start < 0, fair, 0.0)
     reach = abs(start - float(weights @ member_gaps(population, box)))
-    costs = cost_curves(population, box, weights) if np.any(box != 0) else []
+    needs_costs = np.any(box != 0) and not population.equal_mix
+    costs = cost_curves(population, box, weights) if needs_costs else []
     points = []
     for level in asked:
         needed = abs(start) - level
@@ -129,7 +130,9 @@ def _splines(
     knots = np.concatenate([[low], knots[:: max(1, len(knots) // pieces)], [high]])
     finer = np.interp(np.arange(16 * len(knots)) / 16, np.arange(len(knots)), knots)
     finer = finer[:: max(1, len(finer) // pieces)]
-    grid = np.unique(np.concatenate([np.linspace(low, high, pieces), finer]))[None, :]
+    points = np.unique(np.concatenate([np.linspace(low, high, pieces), finer]))
+    # Points that almost coincide would give a spline coefficients beyond all floats.
+    grid = points[np.diff(points, prepend=-np.inf) > 1e-7 * (high - low)][None, :]
     density = laws.ask("pdf", grid)[0]
     margin = population.eta.value(grid[0]) - population.eta.upper(grid[0])
     rate = CubicHermiteSpline(grid[0], laws.ask("sf", grid)[0], -density)
@@ -172,6 +175,9 @@ def _at_level(
     start: float,
     level: float,
 ) -> CurvePoint:
+    if population.equal_mix:  # water-filling: all move alike, each up to the end of its box
+        alike = _shifted(population, box, weights, 0.0 * box, np.sign(start) * level)
+        return CurvePoint(level, ensemble_at(population, alike, weights))
     most = sum(float(one.cost.amount[-1]) for one in costs)
     shared = allocate([one.cost for one in costs], min(abs(start) - level, most))
     sizes = np.zeros(len(box))

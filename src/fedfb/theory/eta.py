@@ -5,7 +5,7 @@ are kept: :math:`1-\eta` computed from :math:`\eta` would lose all digits there.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
@@ -30,11 +30,11 @@ class Eta:
     """
 
     name: str
-    value: Function
-    upper: Function
-    inverse: Function
-    inverse_upper: Function
-    knots: tuple[float, ...]
+    value: Function = field(repr=False)
+    upper: Function = field(repr=False)
+    inverse: Function = field(repr=False)
+    inverse_upper: Function = field(repr=False)
+    knots: tuple[float, ...] = field(repr=False)
 
 
 def logistic() -> Eta:
@@ -120,20 +120,25 @@ def increasing(
     if not low < high:
         raise ConfigError(f"eta {name!r} has the empty domain [{low}, {high}]. Give low < high.")
 
+    def value(x: Array) -> Array:
+        # Far out an exponential may overflow on its way to 0 or 1.
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(function(np.asarray(x, float)), float)
+
     def inverse(c: Array) -> Array:
         c = np.asarray(c, float)
         left, right = np.full(c.shape, low), np.full(c.shape, high)
         for _ in range(110):
             middle = 0.5 * (left + right)
-            above = function(middle) > c
+            above = value(middle) > c
             left, right = np.where(above, left, middle), np.where(above, middle, right)
         return np.select([left == low, right == high], [-np.inf, np.inf], 0.5 * (left + right))
 
     knots = np.linspace(low, high, 65) if high - low < FAR else np.linspace(-40.0, 40.0, 81)
     return Eta(
         name,
-        value=lambda x: np.asarray(function(np.asarray(x, float)), float),
-        upper=lambda x: 1.0 - np.asarray(function(np.asarray(x, float)), float),
+        value=value,
+        upper=lambda x: 1.0 - value(x),
         inverse=inverse,
         inverse_upper=lambda u: inverse(1.0 - np.asarray(u, float)),
         knots=tuple(knots),

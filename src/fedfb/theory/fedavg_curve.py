@@ -28,13 +28,14 @@ from fedfb.theory.checks import checked_levels, refuse_more_than_two_groups
 from fedfb.theory.lft_fedavg import solve
 from fedfb.theory.overlap import Overlap, overlap
 from fedfb.theory.population import AtomPopulation, Population
-from fedfb.theory.settling import settled, snapped
+from fedfb.theory.settling import flipped, settled, snapped
 from fedfb.theory.sketch import Glance, Sketch, exactly, glance, sketch, softened
 from fedfb.theory.solution import CurvePoint, Solution
 from fedfb.theory.trade import Goal, climb, misses
 
 PER_AXIS = {1: 401, 2: 61, 3: 21, 4: 13}
 ORTHANTS = 5
+PARITY = 1e-9
 WORTH_A_TRY = 0.03
 """A place of the grid whose accuracy, less its penalties, is lower by more starts no search."""
 
@@ -71,7 +72,7 @@ def lft_fedavg_curve(
     for level in asked:
         solution, gap = found[level], 0.0
         if solution is not None and not exact:
-            gap = cfl(population, level).outcome.accuracy - solution.outcome.accuracy
+            gap = max(cfl(population, level).outcome.accuracy - solution.outcome.accuracy, 0.0)
         points.append(CurvePoint(level, solution, gap, exact))
     return points
 
@@ -93,9 +94,9 @@ def lft_fedavg_least(population: Population) -> Solution:
     least = _least(ground)
     if not population.constrained.any():
         return least
-    most_accurate = _better(_best(ground, least.outcome.spd, least), least)
-    assert most_accurate is not None
-    return most_accurate
+    if least.outcome.spd > PARITY:  # a least disparity above 0 is that of one rule
+        return least
+    return _better(_best(ground, 0.0, least), least) or least
 
 
 def _from_strict_to_loose(ground: Ground, levels: list[float]) -> dict[float, Solution | None]:
@@ -122,9 +123,31 @@ def _better(first: Solution | None, second: Solution | None) -> Solution | None:
 
 def _best(ground: Ground, level: float, before: Solution | None) -> Solution | None:
     """Return the best optimum found at one level, by multipliers and by budgets."""
+    if ground.grid.population.constrained.sum() > 2:
+        ground = _near_cfl(ground, level)
     best = _by_both(ground, level, before)
-    corner = None if best is None else snapped(ground.grid, best, level)
-    return _better(best, corner)
+    if best is None:
+        return None
+    best = _better(best, snapped(ground.grid, best, level)) or best
+    few = 2 < ground.grid.population.constrained.sum() <= MOST_CLIENTS
+    return flipped(ground.grid, best, level) if few else best
+
+
+def _near_cfl(ground: Ground, level: float) -> Ground:
+    """Add the optima of budgets read off CFL's rule: many clients are often close to it.
+
+    A client whose gap under that rule could not come from a multiplier of CFL's sign is made
+    tight in one of the two, loose in the other.
+    """
+    grid = ground.grid
+    together = cfl(grid.population, level)
+    gaps = np.nan_to_num(together.outcome.client_gaps)
+    wrong = gaps * together.multipliers[0] > 0
+    budgets = [np.where(wrong, other, np.abs(gaps)) for other in (0.0, 1.0)]
+    optima = [solve(grid, eps) for eps in budgets]
+    looked = glance(ground.coarse, np.array([one.multipliers for one in optima]))
+    known = Glance(*(np.concatenate(pair) for pair in zip(ground.known, looked, strict=True)))
+    return ground._replace(known=known, optima=[*ground.optima, *optima])
 
 
 def _by_both(ground: Ground, level: float, before: Solution | None) -> Solution | None:
@@ -262,4 +285,5 @@ def _ground(grid: Overlap) -> Ground:
     coarse, lam = sketch(grid, 800), np.array(rows)
     parts = [glance(coarse, lam[k : k + 2048]) for k in range(0, len(lam), 2048)]
     known = Glance(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    return Ground(grid, coarse, sketch(grid, 3200), known, optima)
+    ground = Ground(grid, coarse, sketch(grid, 3200), known, optima)
+    return _near_cfl(ground, 0.0) if len(free) > 2 else ground

@@ -5,7 +5,7 @@ feature follows :math:`P_a^{(i)}`, her label :math:`\eta(x)`, the same function 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -94,9 +94,9 @@ class ContinuousPopulation(Weights):
     joint: Float[Array, "i a"]
     eta: Eta
     laws: tuple[GroupLaws, ...]
-    gains: tuple[Gains, ...]
-    pooled: tuple[GroupLaws, ...]
-    pooled_gains: tuple[Gains, ...]
+    gains: tuple[Gains, ...] = field(repr=False)
+    pooled: tuple[GroupLaws, ...] = field(repr=False)
+    pooled_gains: tuple[Gains, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)

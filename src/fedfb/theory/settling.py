@@ -56,6 +56,20 @@ def snapped(grid: Overlap, solution: Solution, level: float) -> Solution | None:
     return _met(grid, solve(grid, eps, np.where(loose, 0.0, lam)), level)
 
 
+def flipped(grid: Overlap, solution: Solution, level: float) -> Solution:
+    """Return the best optimum found by making one client after the other tight or loose."""
+    best = solution
+    for client in np.flatnonzero(grid.population.constrained):
+        for budget in (0.0, 1.0):
+            assert best.budgets is not None
+            eps = best.budgets.copy()
+            eps[client] = budget
+            there = _met(grid, solve(grid, eps, best.multipliers), level)
+            if there is not None and there.outcome.accuracy > best.outcome.accuracy + 1e-7:
+                best = there
+    return best
+
+
 def _met(grid: Overlap, solution: Solution, level: float) -> Solution | None:
     """Return a solution that is within the level, or one nearby whose budgets are moved to it."""
     if level - 1e-7 <= solution.outcome.spd <= level + CLOSE or level >= 1.0:

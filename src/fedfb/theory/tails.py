@@ -5,7 +5,7 @@ evaluated together, so a thousand clients cost about as much as one large array.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -26,13 +26,13 @@ class GroupLaws:
     """
 
     weight: Float[Array, " c"]
-    owner: Int[Array, " c"]
-    starts: Int[Array, " i"]
+    owner: Int[Array, " c"] = field(repr=False)
+    starts: Int[Array, " i"] = field(repr=False)
     mean: Float[Array, " c"]
     sd: Float[Array, " c"]
     others: tuple[tuple[int, Law], ...]
-    parts: tuple[Law, ...]
-    plain: bool
+    parts: tuple[Law, ...] = field(repr=False)
+    plain: bool = field(repr=False)
     """Whether every client's law is a single part, so that nothing is left to sum."""
 
     def ask(self, question: Question, x: Float[Array, "j k"]) -> Float[Array, "i k"]:
