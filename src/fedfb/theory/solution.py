@@ -24,8 +24,8 @@ class Solution(NamedTuple):
 class CurvePoint(NamedTuple):
     """The best solution with ``spd`` at most ``level``, or None where no budgets reach it.
 
-    ``gap`` bounds what a better choice of budgets could still gain; ``exact`` says whether the
-    search for them was exhaustive.
+    ``gap`` bounds what a better choice of budgets could still gain where the search for them did not
+    cover the whole space; then ``exact`` is False.
     """
 
     level: float
