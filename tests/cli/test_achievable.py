@@ -51,6 +51,36 @@ def test_pictures_are_written(fedfb, tmp_path):
     assert "<svg" in (tmp_path / "curves.svg").read_text()
 
 
+def test_the_toy_picture_shows_what_its_numbers_say(fedfb, tmp_path):
+    flags = ("--setting", "toy", "--levels", "0")
+    record = fedfb("achievable", *flags, "--eps", "0,0,0", "--json").json
+    vote, together = record["lft_ensemble"], record["cfl"]["at_least"]
+    assert vote["at_eps"]["disparity"] == pytest.approx(1 / 6)
+    assert vote["min_disparity"] == pytest.approx(1 / 18)
+    assert together["disparity"] < 1e-9
+    assert together["accuracy"] > vote["at_eps"]["accuracy"]
+    fedfb("achievable", *flags, "--plot", "toy.svg")
+    assert "<svg" in (tmp_path / "toy.svg").read_text()
+
+
+def test_more_than_two_groups_are_told_without_the_vote(fedfb):
+    data = ("--data", "synthetic", "--groups", "3", "--rows", "3000", "--rounds", "2")
+    said = fedfb("achievable", *data, "--local-epochs", "2", "--levels", "0,.1")
+    assert said.code == 0, said.err
+    words = " ".join(said.out.split())
+    assert "max |Pa - P| at most" in words
+    assert "LFT+Ensemble is left out" in words
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+def test_a_client_of_one_group_has_no_gap_to_tell(fedfb, write):
+    lacking = OWN.replace("q = 0.3", "q = 0.0")
+    path = write(lacking, "clients.toml")
+    record = fedfb("achievable", "--population", path, "--levels", "0,.4", "--json").json
+    assert record["client_gaps"][0] is None
+    assert record["client_gaps"][1] > 0
+
+
 @pytest.mark.parametrize(
     ("flags", "fragments"),
     [

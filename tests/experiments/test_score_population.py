@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from fedfb.errors import ConfigError
+from fedfb.experiments.achievable import achievable
 from fedfb.experiments.score_population import (
     count_scores,
     intervals,
@@ -12,7 +14,7 @@ from fedfb.experiments.score_population import (
     revealed,
 )
 from fedfb.experiments.spec import Experiment
-from fedfb.theory import cfl_curve, ensemble_range, setting
+from fedfb.theory import Gaussian, cfl_curve, client, ensemble_range, population, setting
 
 LEVELS = (0.0, 0.05, 0.1, 0.2)
 
@@ -23,7 +25,44 @@ LEVELS = (0.0, 0.05, 0.1, 0.2)
 )
 def test_two_hundred_thousand_rows_say_what_the_population_says(name, q):
     drawn = Experiment(data=name, q=q, rows=200_000, test_rows=100, rounds=5, local_epochs=3)
-    found, truth = population_of(count_scores(drawn).counts), setting(name, *q)
+    agree(population_of(count_scores(drawn).counts), setting(name, *q))
+
+
+def write_rows(truth, path, rows, seed):
+    """Draw people of a population of Gaussians into one file, with the client as a column."""
+    rng = np.random.default_rng(seed)
+    cell = rng.choice(truth.joint.size, size=rows, p=truth.joint.ravel())
+    client_of, group = np.divmod(cell, 2)
+    mean, sd = (np.stack([getattr(law, name) for law in truth.laws], 1) for name in ("mean", "sd"))
+    x = rng.normal(mean[client_of, group], sd[client_of, group])
+    y = rng.random(rows) < expit(x)
+    people = zip(client_of, group, x, y, strict=True)
+    lines = [f"{i},{a},{value:.5f},{int(label)}" for i, a, value, label in people]
+    path.write_text("\n".join(["site,group,x,y", *lines]) + "\n")
+    return str(path)
+
+
+@pytest.mark.slow
+def test_rows_of_unequal_clients_say_what_their_population_says(tmp_path):
+    """Unequal q and unequal shares: 200,000 rows from a file of one's own."""
+    truth = population(
+        [
+            client(0.3, Gaussian(3, 1), Gaussian(5, 1), share=0.25),
+            client(0.6, Gaussian(1, 1), Gaussian(-1, 1), share=0.75),
+        ]
+    )
+    own = Experiment(
+        data=write_rows(truth, tmp_path / "all.csv", 200_000, seed=1),
+        test=write_rows(truth, tmp_path / "test.csv", 200, seed=2),
+        label="y", positive="1", sensitive=("group",), client_column="site",
+        rounds=5, local_epochs=3,
+    )  # fmt: skip
+    found = population_of(count_scores(own).counts)
+    np.testing.assert_allclose(found.joint, truth.joint, atol=0.005)
+    agree(found, truth)
+
+
+def agree(found, truth):
     least = ensemble_range(truth).least_disparity
     assert ensemble_range(found).least_disparity == pytest.approx(least, abs=0.01)
     expected = [point.accuracy for point in cfl_curve(truth, LEVELS)]
@@ -45,8 +84,22 @@ def test_a_client_without_a_group_is_none_the_worse():
     assert population_of(counts).clients == 2
 
 
-def test_what_cannot_be_compared_is_refused():
-    with pytest.raises(ConfigError, match="two groups"):
-        count_scores(Experiment(groups=3, rows=200, test_rows=100))
+def test_more_than_two_groups_stand_on_atoms_and_leave_the_vote_out():
+    drawn = Experiment(groups=3, rows=3000, test_rows=100, rounds=2, local_epochs=2)
+    counts = count_scores(drawn).counts
+    record = achievable(population_of(counts), [0.0, 0.05, 0.5])
+    assert record["measure"] == "demographic_parity"
+    assert "two groups" in record["left_out"]
+    strict, middle, loose = (point["accuracy"] for point in record["cfl"]["curve"])
+    assert strict <= middle <= loose == pytest.approx(record["erm"]["accuracy"], abs=1e-9)
+    assert record["cfl"]["at_least"]["demographic_parity"] < 1e-8
+    assert record["lft_fedavg"]["curve"][2]["accuracy"] == pytest.approx(loose, abs=1e-9)
+    told = intervals(counts, seed=0)
+    assert set(told) == {"erm_disparity", "cost_of_parity"}
+    low, high = told["erm_disparity"]
+    assert low < record["erm"]["disparity"] < high
+
+
+def test_clients_too_small_to_speak_of_a_law_are_refused():
     with pytest.raises(ConfigError, match="3 rows of group 1"):
         refuse_tiny(np.array([[[40.0], [3.0]]]))

@@ -17,6 +17,7 @@ from fedfb.theory import (
     lft_fedavg,
     lft_fedavg_curve,
     lft_fedavg_least,
+    lft_fedavg_trade_off,
     local_optima,
     outcome,
     population,
@@ -180,17 +181,29 @@ def test_E44_three_clients_do_not_show_an_ensemble_ahead_of_fedavg(panel):
     population = setting("fig3", *panel)
     levels = [0.05, 0.15]
     vote = [point.accuracy or 0.0 for point in lft_ensemble_curve(population, levels)]
-    local = [point.accuracy for point in lft_fedavg_curve(population, levels)]
+    averaged = lft_fedavg_trade_off(population, levels)
+    local = [point.accuracy for point in averaged.curve]
     assert all(first < second for first, second in zip(vote, local, strict=True))
-    assert lft_fedavg_least(population).outcome.spd < 1e-6
+    assert averaged.least.outcome.spd < 1e-6
 
 
 def test_E44_equal_budgets_are_a_bad_choice_for_fedavg():
     """Fig. 3, q = 1/2: all budgets 0 cost five points that other budgets for parity do not."""
     population = setting("fig3", 0.5, 0.5, 0.5)
     assert lft_fedavg(population, 0.0).outcome.accuracy == pytest.approx(0.75997, abs=1e-5)
-    (fair,) = lft_fedavg_curve(population, [0.0])
-    assert fair.accuracy == pytest.approx(0.81367, abs=1e-5)
+    assert lft_fedavg_least(population).outcome.accuracy == pytest.approx(0.81367, abs=1e-5)
+
+
+def test_E46_the_remark_after_lemma_uflcfl_has_lost_a_negation_and_a_half():
+    """Fair rules that differ: the maximum is positive. Those that agree (Fig. 1b): it is 0."""
+    apart = gaussians(((1.0, 0.0), (2.0, 0.5)), (1.0, 1.0), (0.5, 0.5))
+    fair = local_optima(apart, 0.0)
+    assert fair[0].multiplier != pytest.approx(fair[1].multiplier, abs=1e-3)
+    assert max(one.everywhere.mean_difference for one in fair) > 0.01
+    other_client = outcome(apart, fair[0].rule).client_gaps[1]
+    assert fair[0].everywhere.mean_difference == pytest.approx(other_client / 2, abs=1e-12)
+    alike = local_optima(setting("fig1b"), 0.0)
+    assert max(abs(one.everywhere.mean_difference) for one in alike) < 1e-9
 
 
 def test_disparity_is_not_monotone_in_the_budgets_of_fedavg():

@@ -65,11 +65,23 @@ def test_example():
     assert expected == pytest.approx(0.2043003, abs=1e-7)
 
 
-def test_thm_uflvsffl():
-    """Federated learning has a value: a fair LFT+FedAvg where no ensemble is fair."""
-    population = setting("fig1c")
-    assert ensemble_range(population).least_disparity > 0.16
-    assert lft_fedavg_least(population).outcome.spd < 1e-9
+@SOME
+@given(two_alike)
+def test_thm_uflvsffl(population):
+    """Federated learning has a value: a fair LFT+FedAvg where no ensemble is fair.
+
+    The certain conditions are those of lemma:ufl_limit.
+    """
+    gaps = at_home(population)
+    if gaps[0] * gaps[1] < -1e-6 and np.all(psi_corners(population) * gaps.sum() > 0):
+        assert ensemble_range(population).least_disparity > 0
+    assert lft_fedavg(population, 0.0).outcome.spd < 1e-8
+
+
+def test_conjecture_of_section_5_1():
+    """Ensembles stay unfair beyond the corollary's conditions: so in Fig. 1(c), not in 1(b)."""
+    assert ensemble_range(setting("fig1c")).least_disparity > 0.16
+    assert ensemble_range(setting("fig1b")).least_disparity == 0  # E39, test_errata.py
 
 
 @SOME
@@ -245,7 +257,10 @@ def test_lemma_ufl_q_different(population, part):
 @DEAR
 @given(populations(clients=(2, 2), equal_q=True, shares=False), st.floats(0, 0.4))
 def test_thm_fflfair(population, eps):
-    """With one q budgets eps bound the disparity of all by eps; so every level is reached."""
+    """With one q budgets eps bound the disparity of all by eps; so every level is reached.
+
+    That an ensemble does not reach 0 under the conditions of lemma:ufl_limit: test_thm_uflvsffl.
+    """
     assert lft_fedavg(population, eps).outcome.spd <= eps + 1e-8
     assert lft_fedavg(population, 0.0).outcome.spd < 1e-8
 
@@ -288,7 +303,7 @@ def test_lemma_formal_ffl_limit():
     assert cfl(population, 0.0).outcome.spd < 1e-12
 
 
-@settings(derandomize=True)
+@SOME
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=3, max_size=3), st.floats(-1, 2))
 def test_lemma_ffl_limit_multi(qs, mean):
     assume(0 < sum(qs) < 3)
@@ -298,10 +313,21 @@ def test_lemma_ffl_limit_multi(qs, mean):
     assert lft_fedavg_least(population).outcome.spd == pytest.approx(free.spd, abs=1e-12)
 
 
+def three_that_meet_the_conditions_of_lemma_ufl_limit_multi():
+    means, sds = ((3.0, -3.0), (-0.5, 0.8), (-2.0, 1.5)), (1.0, 0.4, 0.7)
+    return gaussians(means, sds, (0.5, 0.5, 0.5))  # the subsets {0, 2} and {1}: test_errata.py
+
+
+def test_thm_fflfair_multi_second_half():
+    """False (E27): under those conditions an ensemble can be as fair as LFT+FedAvg."""
+    population = three_that_meet_the_conditions_of_lemma_ufl_limit_multi()
+    assert ensemble_range(population).least_disparity == 0
+    assert lft_fedavg(population, 0.0).outcome.spd < 1e-8
+
+
 def test_lemma_ufl_limit_multi():
     """False (E27): pooling two subsets of clients does not bound what their ensemble reaches."""
-    means, sds = ((3.0, -3.0), (-0.5, 0.8), (-2.0, 1.5)), (1.0, 0.4, 0.7)
-    population = gaussians(means, sds, (0.5, 0.5, 0.5))
+    population = three_that_meet_the_conditions_of_lemma_ufl_limit_multi()
     promised = 0.1748
     found = lft_ensemble(population, [0.98891, 0.30785, 0.55964])
     assert found.outcome.spd < 1e-5 < promised

@@ -92,7 +92,7 @@ def test_no_ensemble_on_a_grid_beats_the_curve_of_ensembles(population, part):
     assert point.solution is not None
     assert point.solution.outcome.spd <= level + 1e-10
     own = np.abs([one.at_home for one in theory.local_optima(population, 1.0)])
-    points = {2: 9, 3: 4}[population.clients]
+    points = {2: 7, 3: 3}[population.clients]
     for parts in itertools.product(np.linspace(0, 1, points), repeat=population.clients):
         other = lft_ensemble(population, own * parts).outcome
         if other.spd <= level:

@@ -13,12 +13,13 @@ from fedfb.experiments.settings import numbers
 from fedfb.experiments.spec import Experiment
 
 if TYPE_CHECKING:
+    from fedfb.experiments.evaluation import Record
     from fedfb.theory import Population
 
 KEPT = (
-    *("label", "positive", "sensitive", "client_column", "partition", "clients", "heterogeneity"),
-    *("q", "rows", "split_seed", "sensitive_at_prediction", "model", "hidden", "lr", "rounds"),
-    *("local_epochs", "batch", "seeds", "engine"),
+    *("label", "positive", "sensitive", "client_column", "partition", "clients", "groups"),
+    *("heterogeneity", "q", "rows", "split_seed", "sensitive_at_prediction", "model", "hidden"),
+    *("lr", "rounds", "local_epochs", "batch", "seeds", "engine"),
 )
 """The settings of an experiment that say something of the scores."""
 
@@ -31,7 +32,7 @@ def achievable(
     experiment: Experiment,
     setting: Annotated[
         str | None,
-        typer.Option(help="A population of the paper: example1, fig1b, fig1c, fig2, fig3."),
+        typer.Option(help="A population of the paper: example1, fig1b, fig1c, fig2, fig3, toy."),
     ] = None,
     population: Annotated[
         Path | None, typer.Option(help="A population of one's own, as TOML.", metavar="FILE")
@@ -43,7 +44,7 @@ def achievable(
     levels: Annotated[
         str | None,
         typer.Option(
-            help="Disparities |P0 - P1| to tell accuracies for (default 0,.01,.02,.05,.1,.2).",
+            help="Disparities to tell accuracies for (default 0,.01,.02,.05,.1,.2).",
             metavar="D,..",
         ),
     ] = None,
@@ -53,19 +54,22 @@ def achievable(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw trade-off curves (Fig. 1: a surface) into this PNG or SVG."),
+        typer.Option(
+            help="Draw trade-off curves (Fig. 1: a surface; toy: people) into this PNG or SVG."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Tell what fairness each approach can reach, before training.
 
     Exact optima of the paper's Section 3: training together (CFL), averaging locally fair models
-    (LFT+FedAvg), and letting them vote (LFT+Ensemble). Disparities are |P0 - P1| unless said. On
-    data, one FedAvg model is trained, and its scores are taken for P(y=1).
+    (LFT+FedAvg), and letting them vote (LFT+Ensemble). Disparities are |P0 - P1|; of more than two
+    groups max |Pa - P|, without the vote. On data, one FedAvg model is trained, and its scores are
+    taken for P(y=1).
 
     Example: fedfb achievable --setting fig2 --q .3,.7 --levels 0,.1,.2 --plot curves.png
     """
-    from fedfb.experiments.achievable import LEVELS
+    from fedfb.experiments.achievable import LEVELS, at_levels, picture_levels
     from fedfb.experiments.achievable import achievable as solve
     from fedfb.report.achievable import print_achievable
     from fedfb.report.figures import check_figure_path
@@ -75,17 +79,20 @@ def achievable(
     if [setting, population, data].count(None) != 2:
         raise ConfigError(
             "fedfb achievable needs one population: --setting NAME (example1, fig1b, fig1c, fig2, "
-            "fig3), --population FILE, or --data DATA."
+            "fig3, toy), --population FILE, or --data DATA."
         )
-    asked = _read(levels, "--levels") or LEVELS
+    asked, budgets = _read(levels, "--levels") or LEVELS, _read(eps, "--eps") or None
     if data is not None:
         found, told = population_of_data(replace(experiment, data=data))
         title = data
     else:
         (found, title), told = chosen_population(setting, population, experiment.q), {}
-    record = {**solve(found, asked, _read(eps, "--eps") or None), **told}
+    # One search serves the table and the picture.
+    shown = picture_levels(found) if plot and setting not in (*SURFACES, "toy") else ()
+    record = solve(found, sorted({*asked, *shown}), budgets)
     if plot:
-        draw(found, setting, bool(experiment.q), title, plot)
+        draw(found, at_levels(record, shown), setting, bool(experiment.q), title, plot)
+    record = {**at_levels(record, asked), **told}
     if as_json:
         typer.echo(json.dumps(record, indent=1))
     else:
@@ -121,19 +128,33 @@ def population_of_data(experiment: Experiment) -> "tuple[Population, dict[str, A
     return population_of(scored.counts), told
 
 
-def draw(population: "Population", setting: str | None, one: bool, title: str, path: Path) -> None:
-    """Draw what the paper draws of a setting: a surface, four panels; else one trade-off."""
+def draw(
+    population: "Population",
+    record: "Record",
+    setting: str | None,
+    one: bool,
+    title: str,
+    path: Path,
+) -> None:
+    """Draw what the paper draws of a setting: a surface, people, four panels; else one curve."""
+    from fedfb.experiments.achievable import achievable, picture_levels
     from fedfb.report.achievable import draw_surface, draw_trade_off
-    from fedfb.theory import FIG2_PANELS, FIG3_PANELS
+    from fedfb.report.toy import draw_toy
+    from fedfb.theory import FIG2_PANELS, FIG3_PANELS, toy
     from fedfb.theory import setting as named
 
+    if setting == "toy":
+        return draw_toy(toy(), path)
     if setting in SURFACES:
         return draw_surface(population, title, path)
     panels = {"fig2": FIG2_PANELS, "fig3": FIG3_PANELS}.get(setting or "")
-    if panels and not one:
-        every = {f"q = {', '.join(map(str, q))}": named(str(setting), *q) for q in panels}
-        return draw_trade_off(every, path)
-    return draw_trade_off({title: population}, path)
+    if not panels or one:
+        return draw_trade_off({title: record}, path)
+    # The first panel is the setting itself, which has been solved.
+    others = [named(str(setting), *q) for q in panels[1:]]
+    records = [record, *(achievable(other, picture_levels(other)) for other in others)]
+    titles = [f"q = {', '.join(map(str, q))}" for q in panels]
+    return draw_trade_off(dict(zip(titles, records, strict=True)), path)
 
 
 def _read(text: str | None, flag: str) -> tuple[float, ...]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fedfb.experiments.evaluation import Record
 from fedfb.theory import (
     CurvePoint,
@@ -14,20 +16,27 @@ from fedfb.theory import (
     lft_ensemble,
     lft_ensemble_curve,
     lft_fedavg,
-    lft_fedavg_curve,
-    lft_fedavg_least,
+    lft_fedavg_trade_off,
     tau,
 )
 
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""The disparities (spd) at which curves are evaluated unless others are asked for."""
+"""The disparities at which curves are evaluated unless others are asked for."""
+
+PICTURE_POINTS = 15
+"""Levels of a curve in a picture, from 0 to the disparity of plain training."""
 
 APPROACHES = {
     "cfl": "CFL (together)",
     "lft_fedavg": "LFT+FedAvg",
     "lft_ensemble": "LFT+Ensemble",
 }
+MEASURES = {"spd": "|P0 - P1|", "demographic_parity": "max |Pa - P|"}
 NEGLIGIBLE = 5e-5
+NO_VOTE = (
+    "LFT+Ensemble is left out: its range is worked out for two groups. Merge groups, or compare "
+    "two at a time."
+)
 
 
 def achievable(
@@ -38,71 +47,110 @@ def achievable(
     r"""Return for every approach the least disparity it can reach, and its best accuracies.
 
     ``disparity``, ``min_disparity`` and the levels are :math:`|P_0-P_1|` (``spd``); the record of
-    a classifier also has ``demographic_parity``, :math:`\max_a|P_a-P|`. With local budgets ``eps``
-    the classifiers that local training leads to are described as well.
+    a classifier also has ``demographic_parity``, :math:`\max_a|P_a-P|`, which takes the place of
+    ``spd`` where there are more than two groups, and LFT+Ensemble is then left out. With local
+    budgets ``eps`` the classifiers that local training leads to are described as well.
     """
-    reach, fedavg_at_best = ensemble_range(population), lft_fedavg_least(population)
-    best_of_ensemble = lft_ensemble(population, reach.budgets)
-    together = cfl_curve(population, [0.0])[0].solution
+    measure = "spd" if population.groups == 2 else "demographic_parity"
+    plain, together = erm(population), cfl_curve(population, [0.0, *levels])
+    averaged = lft_fedavg_trade_off(population, levels)
     record: Record = {
-        "measure": "spd",
-        "erm": _classifier(erm(population)),
-        "client_gaps": [float(gap) for gap in erm(population).outcome.client_gaps],
-        "cfl": _approach(0.0, together, cfl_curve(population, levels)),
-        "lft_ensemble": _approach(
-            reach.least_disparity, best_of_ensemble, lft_ensemble_curve(population, levels)
-        ),
-        "lft_fedavg": _approach(
-            _clean(fedavg_at_best.outcome.spd), fedavg_at_best, lft_fedavg_curve(population, levels)
-        ),
+        "measure": measure,
+        "erm": _classifier(plain, measure),
+        "client_gaps": [_known(gap) for gap in plain.outcome.client_gaps],
+        "cfl": _approach(together[0].solution, together[1:], measure),
+        "lft_fedavg": _approach(averaged.least, averaged.curve, measure),
     }
-    record["lft_ensemble"]["tau"] = tau(population)
     if eps is not None:
-        record["lft_ensemble"]["at_eps"] = _classifier(lft_ensemble(population, eps))
-        record["lft_fedavg"]["at_eps"] = _classifier(lft_fedavg(population, eps))
-    return record
+        record["lft_fedavg"]["at_eps"] = _classifier(lft_fedavg(population, eps), measure)
+    if population.groups > 2:
+        return {**record, "left_out": NO_VOTE}
+    return {**record, "lft_ensemble": _voting(population, levels, eps, measure)}
+
+
+def _voting(
+    population: Population, levels: Sequence[float], eps: Sequence[float] | None, measure: str
+) -> Record:
+    least = ensemble_range(population).least_disparity
+    fairest, *curve = lft_ensemble_curve(population, [least, *levels])
+    voting = _approach(fairest.solution, curve, measure)
+    voting["min_disparity"], voting["tau"] = float(least), tau(population)
+    if eps is not None:
+        voting["at_eps"] = _classifier(lft_ensemble(population, eps), measure)
+    return voting
+
+
+def picture_levels(population: Population) -> tuple[float, ...]:
+    """Return the levels at which a picture of the trade-off has points.
+
+    >>> from fedfb.theory import setting
+    >>> [round(level, 3) for level in picture_levels(setting("fig2"))[::7]]
+    [0.0, 0.17, 0.341]
+    """
+    plain = erm(population).outcome
+    most = plain.spd if population.groups == 2 else plain.demographic_parity
+    return tuple(float(level) for level in np.linspace(0.0, most, PICTURE_POINTS))
+
+
+def at_levels(record: Mapping[str, Any], levels: Sequence[float]) -> Record:
+    """Return a record with its curves at some of their levels only."""
+    kept: Record = dict(record)
+    for name in APPROACHES:
+        if name in record:
+            found = {point["disparity"]: point for point in record[name]["curve"]}
+            kept[name] = {**record[name], "curve": [found[float(level)] for level in levels]}
+    return kept
 
 
 def sentence(record: Mapping[str, Any]) -> str:
     """Say in plain words what the record comes to.
 
     >>> at = {"min_disparity": 0.0, "at_least": {"accuracy": 0.8}}
-    >>> sentence({"erm": {"accuracy": 0.85, "disparity": 0.3}, "cfl": at, "lft_fedavg": at,
+    >>> sentence({"measure": "spd", "erm": {"accuracy": 0.85}, "cfl": at, "lft_fedavg": at,
     ...           "lft_ensemble": {"min_disparity": 0.16}})
     ... # doctest: +NORMALIZE_WHITESPACE
     'Training locally and voting cannot get below |P0 - P1| = .160 here, averaging locally fair
     models reaches 0; training together reaches 0 at a cost of 5.0 points of accuracy.'
     """
     cost = 100 * (record["erm"]["accuracy"] - record["cfl"]["at_least"]["accuracy"])
-    vote, mean = record["lft_ensemble"]["min_disparity"], record["lft_fedavg"]["min_disparity"]
-    voting = (
-        f"cannot get below |P0 - P1| = {_short(vote)} here" if vote > NEGLIGIBLE else "reaches 0"
-    )
+    words = MEASURES[record["measure"]]
+    together = f"training together reaches 0 at a cost of {cost:.1f} points of accuracy."
+    mean = record["lft_fedavg"]["min_disparity"]
+    if "lft_ensemble" not in record:
+        averaging = f"{words} = {_short(mean)}" if mean > NEGLIGIBLE else f"{words} = 0"
+        return f"Averaging locally fair models reaches {averaging} here; {together}"
+    vote = record["lft_ensemble"]["min_disparity"]
+    voting = f"cannot get below {words} = {_short(vote)} here" if vote > NEGLIGIBLE else "reaches 0"
     averaging = f"not below {_short(mean)}" if mean > NEGLIGIBLE else "reaches 0"
     return (
         f"Training locally and voting {voting}, averaging locally fair models {averaging}; "
-        f"training together reaches 0 at a cost of {cost:.1f} points of accuracy."
+        f"{together}"
     )
 
 
-def _approach(least: float, best: Solution | None, curve: Sequence[CurvePoint]) -> Record:
+def _approach(best: Solution | None, curve: Sequence[CurvePoint], measure: str) -> Record:
+    at_least = None if best is None else _classifier(best, measure)
     return {
-        "min_disparity": float(least),
-        "at_least": None if best is None else _classifier(best),
+        "min_disparity": None if at_least is None else _clean(at_least["disparity"]),
+        "at_least": at_least,
         "curve": [{"disparity": float(p.level), "accuracy": p.accuracy} for p in curve],
         "exact": all(point.exact for point in curve),
     }
 
 
-def _classifier(solution: Solution) -> Record:
+def _classifier(solution: Solution, measure: str) -> Record:
     seen = solution.outcome
     return {
         "accuracy": float(seen.accuracy),
-        "disparity": float(seen.spd),
-        "mean_difference": float(seen.mean_difference),
+        "disparity": float(seen.spd if measure == "spd" else seen.demographic_parity),
+        "mean_difference": _known(seen.mean_difference),
         "demographic_parity": float(seen.demographic_parity),
         "budgets": None if solution.budgets is None else [float(b) for b in solution.budgets],
     }
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def _clean(value: float) -> float:
@@ -111,4 +159,4 @@ def _clean(value: float) -> float:
 
 
 def _short(value: float) -> str:
-    return f"{value:.3f}".lstrip("0")
+    return f"{value:.{3 if value >= 0.0005 else 4}f}".lstrip("0")

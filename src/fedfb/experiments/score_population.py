@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.hardt import histogram_task
+from fedfb.algorithms.thresholds import histogram_task
 from fedfb.core import generator
 from fedfb.data import astype, load
 from fedfb.errors import ConfigError
@@ -16,10 +16,11 @@ from fedfb.experiments.spec import Experiment
 from fedfb.runtime import make_ask
 from fedfb.shapes import Array, Float
 from fedfb.theory import (
+    Atoms,
+    Client,
     Histogram,
     Population,
     cfl,
-    client,
     ensemble_range,
     erm,
     identity,
@@ -44,12 +45,6 @@ def count_scores(experiment: Experiment) -> Scored:
     experiment = resolve(replace(experiment, algorithm="fedavg", alpha=(), knobs=(), variant=None))
     seed = experiment.seeds[0]
     federation = astype(load(experiment.request, experiment.split_of(seed)), experiment.precision)
-    if len(federation.group_names) != 2:
-        raise ConfigError(
-            f"fedfb achievable compares two groups, and {experiment.data} has "
-            f"{len(federation.group_names)} ({', '.join(federation.group_names)}). Name one "
-            "sensitive column with two values."
-        )
     fitted = fit(experiment, federation, given_grid(experiment)[:1], seed)
     params = fitted.algorithm.params(fitted.trained.state)
     engine = make_engine(experiment, federation.clients[0].x.shape[1])
@@ -62,13 +57,24 @@ def count_scores(experiment: Experiment) -> Scored:
 
 
 def population_of(counts: Float[Array, "i a k"]) -> Population:
-    r"""Return the population whose feature is the score, :math:`\eta(x)=x`, even within a bin."""
+    r"""Return the population whose feature is the score, :math:`\eta(x)=x`.
+
+    Two groups: scores lie evenly within a bin. More: they stand in its middle, as the linear
+    programs need it; accuracies err by the square of a bin's width.
+    """
     edges, rows = np.linspace(0.0, 1.0, counts.shape[2] + 1), counts.sum(axis=(1, 2))
-    members = []
-    for own, share in zip(counts, rows / rows.sum(), strict=True):
-        by_group = own.sum(axis=1)
-        laws = [Histogram(edges, part / part.sum()) if part.sum() else None for part in own]
-        members.append(client(by_group[1] / by_group.sum(), laws[0], laws[1], float(share)))
+
+    def law(part: Float[Array, " k"]) -> Histogram | Atoms | None:
+        if not part.sum():
+            return None
+        if counts.shape[1] == 2:
+            return Histogram(edges, part / part.sum())
+        return Atoms(0.5 * (edges[1:] + edges[:-1]), part / part.sum())
+
+    members = [
+        Client(tuple(own.sum(axis=1) / own.sum()), tuple(map(law, own)), float(share))
+        for own, share in zip(counts, rows / rows.sum(), strict=True)
+    ]
     return population(members, identity())
 
 
@@ -86,16 +92,21 @@ def intervals(counts: Float[Array, "i a k"], seed: int) -> Record:
             for n, own in zip(total, counts, strict=True)
         ]
         again = population_of(np.stack(drawn).astype(np.float64))
-        found.append(
-            (
-                erm(again).outcome.spd,
-                ensemble_range(again).least_disparity,
-                erm(again).outcome.accuracy - cfl(again, 0.0).outcome.accuracy,
-            )
-        )
-    low, high = np.quantile(np.array(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    names = ("erm_disparity", "lft_ensemble_min_disparity", "cost_of_parity")
-    return {name: [float(a), float(b)] for name, a, b in zip(names, low, high, strict=True)}
+        found.append(_told(again))
+    ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    return {
+        name: [float(end) for end in np.quantile([one[name] for one in found], ends)]
+        for name in found[0]
+    }
+
+
+def _told(again: Population) -> dict[str, float]:
+    plain = erm(again).outcome
+    cost = {"cost_of_parity": plain.accuracy - cfl(again, 0.0).outcome.accuracy}
+    if again.groups > 2:
+        return {"erm_disparity": plain.demographic_parity, **cost}
+    least = ensemble_range(again).least_disparity
+    return {"erm_disparity": plain.spd, "lft_ensemble_min_disparity": least, **cost}
 
 
 def revealed(scored: Scored) -> str:

@@ -5,123 +5,141 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from fedfb.errors import ConfigError
-from fedfb.experiments.achievable import APPROACHES, sentence
-from fedfb.report.tables import make_console, make_table, number
+from fedfb.experiments.achievable import APPROACHES, MEASURES, sentence
+from fedfb.report.numbers import number
+from fedfb.report.tables import make_console, make_table
 from fedfb.shapes import Array, Float
-from fedfb.theory import (
-    Population,
-    cfl_curve,
-    ensemble_range,
-    erm,
-    lft_ensemble,
-    lft_ensemble_curve,
-    lft_fedavg_curve,
-    lft_fedavg_least,
-)
+from fedfb.theory import Population, ensemble_range, lft_ensemble
 
-STYLES = {"cfl": ("-", "o"), "lft_fedavg": ("--", "s"), "lft_ensemble": (":", "^")}
-POINTS = 15
-"""Points of a curve in a picture."""
-
+STYLES = {
+    "cfl": ("-", {"marker": "o", "markersize": 3.5}),
+    # Hollow and larger: where both curves coincide, both are seen.
+    "lft_fedavg": ("--", {"marker": "s", "markersize": 7, "markerfacecolor": "none"}),
+    "lft_ensemble": (":", {"marker": "^", "markersize": 5}),
+}
+INTERVALS = {
+    "erm_disparity": "{measure} of plain training",
+    "lft_ensemble_min_disparity": "LFT+Ensemble's least {measure}",
+    "cost_of_parity": "the accuracy that parity costs",
+}
 BUDGETS = 21
 """Local budgets in each direction of a surface."""
 
 
 def print_achievable(record: Mapping[str, Any], title: str) -> None:
     """Print the sentence, the least disparities and the best accuracy at each level."""
-    console = make_console()
+    console, measure = make_console(), MEASURES[record["measure"]]
     console.print(title, style="bold")
     console.print(sentence(record) + "\n")
-    levels = [point["disparity"] for point in record["cfl"]["curve"]]
-    shown = [f"at {number(level, 2)}" for level in levels]
-    table = make_table("Best accuracy with |P0 - P1| at most", "", "least", "there", *shown)
-    for name, words in APPROACHES.items():
-        one = record[name]
-        there = one["at_least"] and one["at_least"]["accuracy"]
-        accuracies = [number(point["accuracy"]) for point in one["curve"]]
-        table.add_row(words, number(one["min_disparity"], 4), number(there), *accuracies)
-    console.print(table)
-    erm_ = record["erm"]
+    console.print(_table(record, measure))
+    plain = record["erm"]
     console.print(
-        f"\nWithout any thought of fairness: accuracy {number(erm_['accuracy'])}, |P0 - P1| "
-        f"{number(erm_['disparity'])}, demographic parity (max |Pa - P|) "
-        f"{number(erm_['demographic_parity'])}."
+        f"\nWithout any thought of fairness: accuracy {number(plain['accuracy'])}, {measure} "
+        f"{number(plain['disparity'])}"
+        + (_parity(plain) if record["measure"] == "spd" else "")
+        + "."
     )
+    gap = "P0 - P1" if record["measure"] == "spd" else "max Pa - min Pa"
     gaps = ", ".join(number(gap) for gap in record["client_gaps"])
-    console.print(f"Its gap P0 - P1 on each client: {gaps}.")
-    for name in ("lft_ensemble", "lft_fedavg"):
-        _print_budgets(console, record[name], name)
-    if "intervals" in record:
-        for name, (low, high) in record["intervals"].items():
-            words = (
-                name.replace("_", " ")
-                .replace("lft ensemble", "LFT+Ensemble's")
-                .replace("erm", "ERM's")
-            )
-            console.print(f"95% interval of {words}: {number(low)} to {number(high)}.")
+    console.print(f"Its gap {gap} on each client: {gaps}.")
+    for name in ("lft_fedavg", "lft_ensemble"):
+        if name in record:
+            _print_budgets(console, record[name], name, measure)
+    if "left_out" in record:
+        console.print(record["left_out"])
+    for name, (low, high) in record.get("intervals", {}).items():
+        what = INTERVALS[name].format(measure=measure)
+        console.print(f"95% interval of {what}: {number(low)} to {number(high)}.")
+    if "revealed" in record:
         console.print(record["revealed"])
 
 
-def _print_budgets(console: Any, one: Mapping[str, Any], name: str) -> None:
+def _table(record: Mapping[str, Any], measure: str) -> Table:
+    shown = {name: words for name, words in APPROACHES.items() if name in record}
+    table = make_table(f"Best accuracy with {measure} at most", "", *shown.values())
+    for place, point in enumerate(record["cfl"]["curve"]):
+        accuracies = [number(record[name]["curve"][place]["accuracy"], 4) for name in shown]
+        table.add_row(number(point["disparity"], 3), *accuracies)
+    table.add_section()
+    table.add_row(f"least {measure}", *(number(record[n]["min_disparity"], 4) for n in shown))
+    there = [record[name]["at_least"] for name in shown]
+    table.add_row("accuracy there", *(number(at and at["accuracy"], 4) for at in there))
+    return table
+
+
+def _parity(classifier: Mapping[str, Any]) -> str:
+    return f", demographic parity (max |Pa - P|) {number(classifier['demographic_parity'])}"
+
+
+def _print_budgets(console: Any, one: Mapping[str, Any], name: str, measure: str) -> None:
     words = APPROACHES[name]
     if one["at_least"] and one["at_least"]["budgets"] is not None:
         budgets = ", ".join(number(budget, 4) for budget in one["at_least"]["budgets"])
         console.print(f"{words}: its least disparity takes the local budgets {budgets}.")
+    if "tau" in one:
+        console.print(f"{words} equals CFL from {measure} = {number(one['tau'], 4)} on.")
+    if not one["exact"]:
+        console.print(f"{words}: budgets were tried, better ones may exist. CFL bounds them.")
     if "at_eps" in one:
         at = one["at_eps"]
+        gap = at["mean_difference"]
         console.print(
-            f"{words} at the budgets asked for: accuracy {number(at['accuracy'], 4)}, P0 - P1 "
-            f"{number(at['mean_difference'], 4)}, demographic parity "
-            f"{number(at['demographic_parity'], 4)}."
+            f"{words} at the budgets asked for: accuracy {number(at['accuracy'], 4)}, "
+            + (f"P0 - P1 {number(gap, 4)}, " if gap is not None else "")
+            + f"demographic parity {number(at['demographic_parity'], 4)}."
         )
 
 
-def draw_trade_off(panels: Mapping[str, Population], path: Path) -> None:
-    """Draw accuracy against disparity for every approach, one panel for each population."""
+def draw_trade_off(panels: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Draw accuracy against disparity for every approach, one panel for each record."""
     from matplotlib.figure import Figure
 
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.6 * columns, 3.6 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
-    for place, (title, population) in enumerate(panels.items()):
-        _draw_curves(axes.flat[place], population, title)
+    for place, (title, record) in enumerate(panels.items()):
+        _draw_curves(axes.flat[place], record, title)
     for unused in list(axes.flat)[len(panels) :]:
         unused.set_axis_off()
     axes.flat[0].legend(frameon=False, fontsize=8, loc="lower right")
-    _save(figure, path)
+    save(figure, path)
 
 
-def _draw_curves(axes: Any, population: Population, title: str) -> None:
-    most = erm(population).outcome.spd
-    least = {
-        "cfl": 0.0,
-        "lft_fedavg": lft_fedavg_least(population).outcome.spd,
-        "lft_ensemble": ensemble_range(population).least_disparity,
-    }
-    curves = {
-        "cfl": cfl_curve,
-        "lft_fedavg": lft_fedavg_curve,
-        "lft_ensemble": lft_ensemble_curve,
-    }
+def _draw_curves(axes: Any, record: Mapping[str, Any], title: str) -> None:
     for place, (name, words) in enumerate(APPROACHES.items()):
-        # A little inside, or rounding would make the first point unreachable.
-        levels = np.linspace(min(least[name] + 1e-6, most), max(most, 1e-6), POINTS)
-        points = [p for p in curves[name](population, levels) if p.accuracy is not None]
-        line, marker = STYLES[name]
+        if name not in record:
+            continue
+        points = curve_points(record[name])
+        line, marks = STYLES[name]
         axes.plot(
-            [p.level for p in points], [p.accuracy for p in points], line, marker=marker,
-            color=f"C{place}", markersize=4, linewidth=1.4, label=words,
+            [level for level, _ in points], [accuracy for _, accuracy in points], line,
+            **marks, color=f"C{place}", linewidth=1.4, label=words,
         )  # fmt: skip
-        axes.axvline(least[name], color=f"C{place}", linestyle=line, linewidth=0.8, alpha=0.5)
+        least = record[name]["min_disparity"]
+        axes.axvline(least, color=f"C{place}", linestyle=line, linewidth=0.8, alpha=0.5)
     axes.set_xlim(left=0)
-    axes.set_xlabel("|P0 - P1| (fairer: left)")
+    axes.set_xlabel(f"{MEASURES[record['measure']]} (fairer: left)")
     axes.set_ylabel("accuracy (better: up)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="0.93", linewidth=0.8)
     axes.set_title(title, loc="left", fontsize=10)
+
+
+def curve_points(one: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Return where a curve is drawn: from its least disparity on.
+
+    >>> curve = [{"disparity": 0.1, "accuracy": None}, {"disparity": 1, "accuracy": 0.8}]
+    >>> curve_points({"min_disparity": 0.2, "at_least": {"accuracy": 0.7}, "curve": curve})
+    [(0.2, 0.7), (1, 0.8)]
+    """
+    reached = [(p["disparity"], p["accuracy"]) for p in one["curve"] if p["accuracy"] is not None]
+    if one["at_least"] is None:
+        return reached
+    return [(one["min_disparity"], one["at_least"]["accuracy"]), *reached]
 
 
 def ensemble_surface(
@@ -157,10 +175,11 @@ def draw_surface(population: Population, title: str, path: Path) -> None:
     axes.set_zlim(0, max(float(disparity.max()), 1e-3) * 1.05)
     axes.view_init(elev=22, azim=-130)
     axes.set_title(f"{title}: least {number(least, 4)} (darker plane)", loc="left", fontsize=10)
-    _save(figure, path)
+    save(figure, path)
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
+    """Write a picture, or say why it cannot be written."""
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:

@@ -29,6 +29,7 @@ from fedfb.theory.eta import probit as probit
 from fedfb.theory.eta import table as table
 from fedfb.theory.fedavg_curve import lft_fedavg_curve as lft_fedavg_curve
 from fedfb.theory.fedavg_curve import lft_fedavg_least as lft_fedavg_least
+from fedfb.theory.fedavg_curve import lft_fedavg_trade_off as lft_fedavg_trade_off
 from fedfb.theory.laws import Atoms as Atoms
 from fedfb.theory.laws import Frozen as Frozen
 from fedfb.theory.laws import Gaussian as Gaussian
@@ -43,6 +44,7 @@ from fedfb.theory.lft_ensemble import tau as tau
 from fedfb.theory.lft_fedavg import lft_fedavg as lft_fedavg
 from fedfb.theory.measures import Decisions as Decisions
 from fedfb.theory.measures import Outcome as Outcome
+from fedfb.theory.measures import Rule as Rule
 from fedfb.theory.measures import Steps as Steps
 from fedfb.theory.measures import outcome as outcome
 from fedfb.theory.measures import threshold as threshold
@@ -56,5 +58,7 @@ from fedfb.theory.settings import FIG2_PANELS as FIG2_PANELS
 from fedfb.theory.settings import FIG3_PANELS as FIG3_PANELS
 from fedfb.theory.settings import SETTINGS as SETTINGS
 from fedfb.theory.settings import setting as setting
+from fedfb.theory.settings import toy as toy
 from fedfb.theory.solution import CurvePoint as CurvePoint
 from fedfb.theory.solution import Solution as Solution
+from fedfb.theory.solution import TradeOff as TradeOff

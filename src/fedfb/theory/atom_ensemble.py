@@ -61,11 +61,9 @@ def local_optima(
     made = []
     for i in range(population.clients):
         decisions, lam = _own_optimum(population, i, float(eps[i]))
-        rates = (population.masses[i] * decisions).sum(axis=1)
-        home = float(rates[0] - rates[1]) if population.groups == 2 else float(np.ptp(rates))
         rule = Decisions(decisions)
-        home = home if population.constrained[i] else float("nan")
-        made.append((lam, home, outcome(population, rule), rule))
+        everywhere = outcome(population, rule)
+        made.append((lam, float(everywhere.client_gaps[i]), everywhere, rule))
     return made
 
 
@@ -74,8 +72,9 @@ def _own_optimum(population: AtomPopulation, i: int, eps: float) -> tuple[Array,
     if not population.constrained[i]:
         return unconstrained, 0.0
     if population.groups > 2:
-        within = population.within[i]
-        decisions, lams, _ = many_groups(population.eta, within, population.masses[i], eps)
+        held, decisions = population.joint[i] > 0, unconstrained
+        own = population.within[i, held], population.masses[i, held]
+        decisions[held], lams, _ = many_groups(population.eta, *own, eps)
         return decisions, float(lams[np.argmax(np.abs(lams))])
     path = paths(population)[i]
     amount = amount_for(path.gap, path.steps, eps)

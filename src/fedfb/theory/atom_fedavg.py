@@ -15,10 +15,12 @@ from fedfb.theory.atoms import cfl, erm, gap_rows
 from fedfb.theory.cells import solve_program
 from fedfb.theory.measures import Decisions, outcome
 from fedfb.theory.population import AtomPopulation
-from fedfb.theory.solution import CurvePoint, Solution
+from fedfb.theory.solution import CurvePoint, Solution, TradeOff
 
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_PROGRAMS = 130
+HALVINGS = 8
+ROUNDING = 1e-12
 
 
 def optimum(population: AtomPopulation, eps: Float[Array, " i"]) -> Solution:
@@ -54,28 +56,16 @@ def _constraints(
             bounds.append(float(eps[i]))
             places.append((int(i), 0))
         else:
-            rows.extend(gap_rows(population.within[i], masses))
-            bounds.extend([float(eps[i])] * population.groups)
-            places.extend((int(i), a) for a in range(population.groups))
+            held = np.flatnonzero(population.joint[i])
+            rows.extend(gap_rows(population.within[i], masses)[held])
+            bounds.extend([float(eps[i])] * len(held))
+            places.extend((int(i), int(a)) for a in held)
     width = population.groups * len(population.eta)
     return np.array(rows).reshape(-1, width), np.array(bounds), places
 
 
-def _tried(population: AtomPopulation) -> list[Solution]:
-    own = np.nan_to_num(np.abs(erm(population).outcome.client_gaps), nan=1.0)
-    clients = population.clients
-    parts = next(
-        (p for p in (PARTS, PARTS[::2], (0.0, 1.0)) if len(p) ** clients <= MOST_PROGRAMS), None
-    )
-    if parts is not None:
-        budgets = [np.array(p) * own for p in product(parts, repeat=clients)]
-    else:
-        budgets = [p * own for p in PARTS] + [np.full(clients, p * own.max()) for p in PARTS]
-    return [optimum(population, eps) for eps in budgets]
-
-
-def curve(population: AtomPopulation, levels: list[float]) -> list[CurvePoint]:
-    """Return the best optimum found at each level of spd, None where none was found."""
+def trade_off(population: AtomPopulation, levels: list[float]) -> TradeOff:
+    """Return the best optimum found at each level, and the fairest among the budgets tried."""
     tried = _tried(population)
     points = []
     for level in levels:
@@ -83,29 +73,67 @@ def curve(population: AtomPopulation, levels: list[float]) -> list[CurvePoint]:
         best = _best(population, tried, level)
         gap = 0.0 if best is None else max(ceiling - best.outcome.accuracy, 0.0)
         points.append(CurvePoint(level, best, gap, exact=gap < 1e-9))
-    return points
+    fairest = min(tried, key=lambda one: (_disparity(population, one), -one.outcome.accuracy))
+    return TradeOff(fairest, points)
+
+
+def _disparity(population: AtomPopulation, solution: Solution) -> float:
+    """Return what levels bound: spd, or max |P_a - P| of more than two groups."""
+    seen = solution.outcome
+    return seen.spd if population.groups == 2 else seen.demographic_parity
+
+
+def _tried(population: AtomPopulation) -> list[Solution]:
+    own, bound = _own_disparities(population), np.flatnonzero(population.constrained)
+    parts = next(
+        (p for p in (PARTS, PARTS[::2], (0.0, 1.0)) if len(p) ** len(bound) <= MOST_PROGRAMS), None
+    )
+    if parts is not None:
+        scales = [np.array(p) * own[bound] for p in product(parts, repeat=len(bound))]
+    else:
+        scales = [p * each for each in (own[bound], np.full(len(bound), own.max())) for p in PARTS]
+    budgets = np.ones((len(scales), population.clients))
+    budgets[:, bound] = np.array(scales)
+    return [optimum(population, eps) for eps in budgets]
+
+
+def _own_disparities(population: AtomPopulation) -> Float[Array, " i"]:
+    """Return what the unconstrained optimum leaves each client's budget to bound."""
+    plain = erm(population)
+    if population.groups == 2:
+        return np.nan_to_num(np.abs(plain.outcome.client_gaps))
+    assert isinstance(plain.rule, Decisions)
+    rates = (population.masses * plain.rule.probability).sum(axis=2)
+    overall = (population.within * rates).sum(axis=1, keepdims=True)
+    return np.where(population.joint > 0, np.abs(rates - overall), 0.0).max(axis=1)
 
 
 def _best(population: AtomPopulation, tried: list[Solution], level: float) -> Solution | None:
-    inside = [one for one in tried if one.outcome.spd <= level + 1e-12]
+    """Return the best optimum on the way to those beyond the level, then client by client."""
+    inside = [one for one in tried if _disparity(population, one) <= level + ROUNDING]
     if not inside:
         return None
     best = max(inside, key=lambda one: one.outcome.accuracy)
     better = [one for one in tried if one.outcome.accuracy > best.outcome.accuracy]
-    for target in sorted(better, key=lambda one: one.outcome.spd)[:3]:
-        assert best.budgets is not None
-        assert target.budgets is not None
-        low, high = best.budgets, target.budgets
-        for _ in range(12):
-            middle = 0.5 * (low + high)
-            there = optimum(population, middle)
-            fits = there.outcome.spd <= level + 1e-12
-            low, high = (middle, high) if fits else (low, middle)
-            if fits and there.outcome.accuracy > best.outcome.accuracy:
-                best = there
+    for target in sorted(better, key=lambda one: _disparity(population, one))[:3]:
+        best = _loosened(population, best, target.local_budgets, level)
+    for client in np.flatnonzero(population.constrained):
+        loose = best.local_budgets.copy()
+        loose[client] = tried[-1].local_budgets[client]
+        best = _loosened(population, best, loose, level)
     return best
 
 
-def least_disparity(population: AtomPopulation) -> Solution:
-    """Return the optimum of least disparity among the budgets tried."""
-    return min(_tried(population), key=lambda one: (one.outcome.spd, -one.outcome.accuracy))
+def _loosened(
+    population: AtomPopulation, best: Solution, goal: Float[Array, " i"], level: float
+) -> Solution:
+    """Return the best optimum found by bisection between its budgets and others."""
+    low, high = best.local_budgets, goal
+    for _ in range(HALVINGS if np.any(low != high) else 0):
+        middle = 0.5 * (low + high)
+        there = optimum(population, middle)
+        fits = _disparity(population, there) <= level + ROUNDING
+        low, high = (middle, high) if fits else (low, middle)
+        if fits and there.outcome.accuracy > best.outcome.accuracy:
+            best = there
+    return best

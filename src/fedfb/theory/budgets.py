@@ -9,14 +9,14 @@ an interval is about to be born: there the disparity has a kink in the budgets.
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from scipy.optimize import minimize
 
 from fedfb.shapes import Array, Float, Int
 from fedfb.theory.lft_fedavg import solve
-from fedfb.theory.overlap import Overlap, evaluate
+from fedfb.theory.overlap import Overlap, gaps_of
 from fedfb.theory.settling import parity_slope, predicted
 from fedfb.theory.solution import Solution
 
@@ -24,39 +24,54 @@ STEPS = {1: 16, 2: 9, 3: 6, 4: 4}
 """Points on a line, by the number of clients that hold both groups."""
 
 MOST_CLIENTS = 4
+Line = list[Solution]
 
 
-def explored(grid: Overlap) -> list[Solution]:
-    """Return optima along lines of budgets.
+def explored(grid: Overlap) -> list[Line]:
+    """Return optima along lines of budgets, neighbours side by side.
 
     Few clients: from tight to loose for each, the others tight or loose in every combination. Many
     clients: equal budgets, and equal parts of each client's own gap.
 
     >>> from fedfb.theory.overlap import overlap
     >>> from fedfb.theory.settings import fig2
-    >>> round(min(one.outcome.spd for one in explored(overlap(fig2()))), 9)
+    >>> round(min(one.outcome.spd for line in explored(overlap(fig2())) for one in line), 9)
     0.0
     """
     population = grid.population
     free = np.flatnonzero(population.constrained)
     everything = np.ones(population.clients)
     if len(free) == 0:
-        return [solve(grid, everything)]
+        return [[solve(grid, everything)]]
     if len(free) > MOST_CLIENTS:
-        own = np.abs(evaluate(grid, 0 * everything).gaps)
+        own = np.abs(gaps_of(grid, 0 * everything).gaps)
         tight = solve(grid, 0 * own)
         families = [solve(grid, np.full(len(own), own.max())), solve(grid, own)]
-        lines = [one for end in families for one in _between(grid, tight, end, 5)]
-        return [tight, *families, *lines]
+        return [[tight, *_between(grid, tight, end, 5), end] for end in families]
     found = {eps.tobytes(): solve(grid, eps) for eps in _corners(grid, free)}
+    lines = []
     for moving in free:
         for start in [one for one in _corners(grid, free) if one[moving] == 0]:
             end = start.copy()
             end[moving] = 1.0
             first, last = found[start.tobytes()], found[end.tobytes()]
-            for one in _between(grid, first, last, STEPS[len(free)]):
-                found[_budgets(one).tobytes()] = one
-    return list(found.values())
+            lines.append([first, *_between(grid, first, last, STEPS[len(free)]), last])
+    return lines
+
+
+def crossing(lines: list[Line], level: float) -> list[tuple[Solution, Solution, float]]:
+    """Return neighbours between which MD passes a level or its negative, and where it shall be.
+
+    Those between which the accuracy may be best come first.
+    """
+    found = [
+        (first, second, goal)
+        for line in lines
+        for first, second in pairwise(line)
+        for goal in {level, -level}
+        if (first.outcome.mean_difference - goal) * (second.outcome.mean_difference - goal) < 0
+    ]
+    return sorted(found, key=lambda one: -_most_accurate([*one[:2]], [0.0, 1.0], *_way(*one[:2])))
 
 
 def _corners(grid: Overlap, free: Int[Array, " f"]) -> Iterator[Float[Array, " i"]]:
@@ -68,7 +83,7 @@ def _corners(grid: Overlap, free: Int[Array, " f"]) -> Iterator[Float[Array, " i
 
 def _between(grid: Overlap, first: Solution, last: Solution, steps: int) -> Iterator[Solution]:
     """Yield optima on the line of budgets from one to where nothing binds that does not later."""
-    start, end, now = _budgets(first), _own_budgets(last), first
+    start, end, now = first.local_budgets, _own_budgets(last), first
     for part in np.linspace(0.0, 1.0, steps + 1)[1:-1] ** 1.5:
         # A budget that is loose at both ends may differ by what it does not bind.
         eps = np.where(start == 1.0, 1.0, (1 - part) * start + part * end)
@@ -76,38 +91,59 @@ def _between(grid: Overlap, first: Solution, last: Solution, steps: int) -> Iter
         yield now
 
 
-def _budgets(solution: Solution) -> Float[Array, " i"]:
-    assert solution.budgets is not None
-    return solution.budgets
-
-
-def between(grid: Overlap, first: Solution, second: Solution, goal: float) -> Solution:
+def between(
+    grid: Overlap, first: Solution, second: Solution, goal: float, beat: float = -1.0
+) -> Solution | None:
     """Return the optimum on the way from one to the other at which MD is the goal.
 
     The optimum moves continuously with its budgets, so where MD passes the goal it takes it.
+    Accuracy is concave on the way; None as soon as that says that it stays below ``beat``.
     """
-    low, high = (first, second)
-    if first.outcome.mean_difference > second.outcome.mean_difference:
-        low, high = (second, first)
-    ends = [_own_budgets(low), _own_budgets(high)]
-    sizes = [low.outcome.mean_difference - goal, high.outcome.mean_difference - goal]
-    parts, now = [0.0, 1.0], low
+    ends = sorted((first, second), key=lambda one: one.outcome.mean_difference)
+    budgets = _way(*ends)
+    parts, now = [0.0, 1.0], ends[0]
     for step in range(40):
+        if _most_accurate(ends, parts, *budgets) < beat:
+            return None
+        sizes = [end.outcome.mean_difference - goal for end in ends]
         secant = parts[0] - sizes[0] * (parts[1] - parts[0]) / (sizes[1] - sizes[0])
         part = 0.5 * (parts[0] + parts[1]) if step % 3 == 2 else secant
-        now = solve(grid, (1 - part) * ends[0] + part * ends[1], now.multipliers)
+        now = solve(grid, (1 - part) * budgets[0] + part * budgets[1], now.multipliers)
         excess = now.outcome.mean_difference - goal
         side = 0 if excess < 0 else 1
-        parts[side], sizes[side] = part, excess
+        parts[side], ends[side] = part, now
         if abs(excess) < 1e-10:
             break
     return now
 
 
+def _way(first: Solution, second: Solution) -> tuple[Float[Array, " i"], Float[Array, " i"]]:
+    """Return the budgets between which to look: what is loose at both ends stays so."""
+    loose = (first.local_budgets == 1.0) & (second.local_budgets == 1.0)
+    start, end = (np.where(loose, 1.0, _own_budgets(one)) for one in (first, second))
+    return start, end
+
+
+def _most_accurate(
+    ends: list[Solution], parts: list[float], start: Float[Array, " i"], end: Float[Array, " i"]
+) -> float:
+    r"""Return a bound on the accuracy between two optima on a line of budgets: tangents meet there.
+
+    :math:`\partial\mathrm{Acc}/\partial\epsilon_i = |\lambda_i|` (at a kink any slope will do).
+    """
+    left, right = (float(np.abs(one.multipliers) @ (end - start)) for one in ends)
+    low, high = (end.outcome.accuracy for end in ends)
+    width = parts[1] - parts[0]
+    if left <= 0 or right >= 0:  # accuracy falls from the left end on, or rises to the right one
+        return max(low, high)
+    meet = np.clip((high - low - right * width) / (left - right), 0.0, width)
+    return float(low + left * meet)
+
+
 def _own_budgets(solution: Solution) -> Float[Array, " i"]:
     """Return the least budgets of a solution: a loose one shrinks to the gap that it bounds."""
     own = np.nan_to_num(np.abs(solution.outcome.client_gaps), nan=1.0)
-    return np.minimum(_budgets(solution), own)
+    return np.minimum(solution.local_budgets, own)
 
 
 def climb_budgets(grid: Overlap, level: float, start: Solution, steps: int = 12) -> Solution:

@@ -95,7 +95,13 @@ def solve_on_cells(
     lam = np.zeros(population.clients)
     lam[bound] = multipliers
     first = len(edges[0]) + 1
-    return CellOptimum(lam, (Steps(edges[0], f[:first]), Steps(edges[1], f[first:])))
+    return CellOptimum(lam, (_steps(edges[0], f[:first]), _steps(edges[1], f[first:])))
+
+
+def _steps(edges: Float[Array, " k"], values: Float[Array, " k+1"]) -> Steps:
+    """Return decisions without the edges at which nothing changes: most of them."""
+    kept = np.diff(values) != 0
+    return Steps(edges[kept], np.concatenate([values[:1], values[1:][kept]]))
 
 
 def _gain_in_cells(

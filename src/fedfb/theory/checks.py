@@ -60,8 +60,8 @@ def refuse_more_than_two_groups(population: Population, what: str) -> None:
     if population.groups > 2:
         raise ConfigError(
             f"{what} is worked out for two groups, and this population has {population.groups}. "
-            "For more groups there are cfl, cfl_curve, local_optima, lft_ensemble and lft_fedavg "
-            "at given budgets, on atoms. Merge groups, or compare two at a time."
+            "For more groups there are cfl and lft_fedavg with their curves, and local_optima and "
+            "lft_ensemble at given budgets, on atoms. Merge groups, or compare two at a time."
         )
 
 

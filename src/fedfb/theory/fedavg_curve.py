@@ -22,24 +22,34 @@ import numpy as np
 
 from fedfb.shapes import Array, Float
 from fedfb.theory import atom_fedavg
-from fedfb.theory.budgets import MOST_CLIENTS, between, climb_budgets, explored
+from fedfb.theory.budgets import (
+    MOST_CLIENTS,
+    Line,
+    between,
+    climb_budgets,
+    crossing,
+    explored,
+)
 from fedfb.theory.cfl import cfl
-from fedfb.theory.checks import checked_levels, refuse_more_than_two_groups
+from fedfb.theory.checks import checked_levels, refuse_densities_of_many_groups
 from fedfb.theory.lft_fedavg import solve
 from fedfb.theory.overlap import Overlap, overlap
 from fedfb.theory.population import AtomPopulation, Population
-from fedfb.theory.settling import flipped, settled, snapped
+from fedfb.theory.settling import fairer, flipped, settled, snapped
 from fedfb.theory.sketch import Glance, Sketch, exactly, glance, sketch, softened
-from fedfb.theory.solution import CurvePoint, Solution
-from fedfb.theory.trade import Goal, climb, misses
+from fedfb.theory.solution import CurvePoint, Solution, TradeOff
+from fedfb.theory.trade import Effort, Goal, climb, misses
 
 PER_AXIS = {1: 401, 2: 61, 3: 21, 4: 13}
 ORTHANTS = 5
 PARITY = 1e-9
+TIE = 1e-7
 WORTH_A_TRY = 0.03
 """A place of the grid whose accuracy, less its penalties, is lower by more starts no search."""
 
 FINER = 2e-4
+ON_SKETCH, ON_FINE_SKETCH = Effort(60, 1e-7), Effort(30, 1e-9)
+"""A sketch errs by more than that, and a finer search follows."""
 
 
 class Ground(NamedTuple):
@@ -50,6 +60,7 @@ class Ground(NamedTuple):
     fine: Sketch
     known: Glance
     optima: list[Solution]
+    lines: list[Line]
 
 
 def lft_fedavg_curve(
@@ -61,20 +72,7 @@ def lft_fedavg_curve(
     >>> [round(point.accuracy, 5) for point in lft_fedavg_curve(fig2(), [0.0, 0.2])]
     [0.80415, 0.83901]
     """
-    refuse_more_than_two_groups(population, "the trade-off of LFT+FedAvg")
-    asked = checked_levels(levels)
-    if isinstance(population, AtomPopulation):
-        return atom_fedavg.curve(population, asked)
-    ground = _ground(overlap(population))
-    exact = int(population.constrained.sum()) <= MOST_CLIENTS
-    found = _from_strict_to_loose(ground, sorted(set(asked)))
-    points = []
-    for level in asked:
-        solution, gap = found[level], 0.0
-        if solution is not None and not exact:
-            gap = max(cfl(population, level).outcome.accuracy - solution.outcome.accuracy, 0.0)
-        points.append(CurvePoint(level, solution, gap, exact))
-    return points
+    return lft_fedavg_trade_off(population, levels).curve
 
 
 def lft_fedavg_least(population: Population) -> Solution:
@@ -87,32 +85,57 @@ def lft_fedavg_least(population: Population) -> Solution:
     >>> round(lft_fedavg_least(fig2(0.3, 0.7)).outcome.spd, 5)
     0.20272
     """
-    refuse_more_than_two_groups(population, "the least disparity of LFT+FedAvg")
+    return lft_fedavg_trade_off(population, []).least
+
+
+def lft_fedavg_trade_off(
+    population: Population, levels: Sequence[float] | Float[Array, " n"]
+) -> TradeOff:
+    """Return least disparity and curve from one search.
+
+    On atoms, and so for more than two groups, budgets are tried: a heuristic that states its gap.
+    """
+    asked = checked_levels(levels)
+    refuse_densities_of_many_groups(population)
     if isinstance(population, AtomPopulation):
-        return atom_fedavg.least_disparity(population)
+        return atom_fedavg.trade_off(population, asked)
     ground = _ground(overlap(population))
-    least = _least(ground)
-    if not population.constrained.any():
-        return least
-    if least.outcome.spd > PARITY:  # a least disparity above 0 is that of one rule
-        return least
-    return _better(_best(ground, 0.0, least), least) or least
+    exact = int(population.constrained.sum()) <= MOST_CLIENTS
+    least, found = _from_strict_to_loose(ground, sorted(set(asked)))
+    points = []
+    for level in asked:
+        solution, gap = found[level], 0.0
+        if solution is not None and not exact:
+            gap = max(cfl(population, level).outcome.accuracy - solution.outcome.accuracy, 0.0)
+        points.append(CurvePoint(level, solution, gap, exact))
+    return TradeOff(least, points)
 
 
-def _from_strict_to_loose(ground: Ground, levels: list[float]) -> dict[float, Solution | None]:
+def _from_strict_to_loose(
+    ground: Ground, levels: list[float]
+) -> tuple[Solution, dict[float, Solution | None]]:
     """Search every level; what is best at one is allowed, and a start, at the next."""
     unconstrained = solve(ground.grid, np.ones(ground.grid.population.clients))
-    least = _least(ground)
+    least = _most_accurate(ground, _least(ground))
     best: Solution | None = None
     found: dict[float, Solution | None] = {}
     for level in levels:
         if level >= unconstrained.outcome.spd:
             best = unconstrained
-        elif level >= least.outcome.spd - 1e-9:
+        elif level >= least.outcome.spd - PARITY:
             best = _better(least, best)
-            best = _better(_best(ground, level, best), best)
+            # The least disparity has been searched already.
+            if level > least.outcome.spd + PARITY:
+                best = _better(_best(ground, level, best), best)
         found[level] = best
-    return found
+    return least, found
+
+
+def _most_accurate(ground: Ground, least: Solution) -> Solution:
+    """Return the best optimum of the least disparity: above 0 that is the only one."""
+    if not ground.grid.population.constrained.any() or least.outcome.spd > PARITY:
+        return least
+    return _better(_best(ground, 0.0, least), least) or least
 
 
 def _better(first: Solution | None, second: Solution | None) -> Solution | None:
@@ -153,12 +176,11 @@ def _near_cfl(ground: Ground, level: float) -> Ground:
 def _by_both(ground: Ground, level: float, before: Solution | None) -> Solution | None:
     by_lam: Solution | None = None
     for lam in _leaders(ground, _softly(ground, Goal("accuracy", level), before), level):
-        for end in _sharpened(ground, Goal("accuracy", level), lam):
-            by_lam = _better(settled(ground.grid, end, level), by_lam)
+        ends = (settled(ground.grid, at, level) for at in _sharpened(ground, level, lam))
+        by_lam = _better(next((end for end in ends if end is not None), None), by_lam)
     by_eps = before
     reached = by_lam.outcome.accuracy if by_lam is not None else 0.0
-    for start in _most_promising(ground.optima, level, reached):
-        by_eps = _better(_settled_optimum(ground, start, level), by_eps)
+    by_eps = _better(_on_lines(ground, level, reached), by_eps)
     if by_eps is None or (by_lam is not None and _leads(by_lam, by_eps)):
         return by_lam
     there = climb_budgets(ground.grid, level, by_eps)
@@ -172,46 +194,42 @@ def _leads(first: Solution, second: Solution) -> bool:
 
 def _softly(ground: Ground, goal: Goal, before: Solution | None) -> list[Array]:
     """Return where searches on softened rules end that start from the best of each orthant."""
-    known, free = ground.known, ground.grid.population.constrained
+    known = ground.known
     excess = np.maximum(np.abs(known.mean_difference) - goal.level, 0.0)
     merit = known.accuracy - 2.0 * excess - 2.0 * violation(known)
     order = np.argsort(-merit, kind="stable")
     order = order[merit[order] > merit[order[0]] - WORTH_A_TRY]
     starts = _one_per_orthant(known.lam[order])
     starts += [before.multipliers] if before is not None else []
-    return [climb(lambda lam: softened(ground.coarse, lam), free, goal, s, 60) for s in starts]
+    return [_on_sketch(ground, goal, start) for start in starts]
 
 
-def _sharpened(ground: Ground, goal: Goal, lam: Array) -> tuple[Array, Array]:
-    """Return where a search on less softened rules ends, and one on exact rules from there."""
+def _on_sketch(ground: Ground, goal: Goal, start: Array) -> Array:
     free = ground.grid.population.constrained
-    finer = climb(lambda at: softened(ground.fine, at, FINER), free, goal, lam, 30)
-    return finer, climb(lambda at: exactly(ground.grid, at), free, goal, finer, 4)
+    return climb(lambda lam: softened(ground.coarse, lam), free, goal, start, ON_SKETCH)
 
 
-def _settled_optimum(ground: Ground, start: Solution, level: float) -> Solution | None:
-    """Return an optimum within the level between one that may not be and one that is."""
-    if start.outcome.spd <= level:
-        return start
-    sign = np.sign(start.outcome.mean_difference)
-    inside = [o for o in ground.optima if sign * o.outcome.mean_difference <= level]
-    if not inside:
-        return None
-    nearest = max(inside, key=lambda one: one.outcome.accuracy)
-    return between(ground.grid, start, nearest, sign * level)
+def _sharpened(ground: Ground, level: float, lam: Array) -> list[Array]:
+    """Return where searches on less softened and on exact rules end, the more promising first."""
+    goal, free = Goal("accuracy", level), ground.grid.population.constrained
+    finer = climb(lambda at: softened(ground.fine, at, FINER), free, goal, lam, ON_FINE_SKETCH)
+    exact = climb(lambda at: exactly(ground.grid, at), free, goal, finer, Effort(4))
+
+    def merit(at: Array) -> float:
+        seen = exactly(ground.grid, at)
+        return seen.accuracy - 2 * misses(seen, at, level)
+
+    return sorted((exact, finer), key=merit, reverse=True)
 
 
-def _most_promising(optima: list[Solution], level: float, reached: float) -> list[Solution]:
-    """Return the best optimum within a level, and one beyond it that may lead to a better one."""
-
-    def merit(one: Solution) -> float:
-        price = max(0.1, float(np.abs(one.multipliers).max()))
-        return one.outcome.accuracy - price * max(one.outcome.spd - level, 0.0)
-
-    inside = [one for one in optima if one.outcome.spd <= level]
-    beyond = [one for one in optima if merit(one) > reached]
-    best = sorted(inside, key=lambda one: -one.outcome.accuracy)[:1]
-    return best + sorted(beyond, key=merit, reverse=True)[:2]
+def _on_lines(ground: Ground, level: float, beat: float) -> Solution | None:
+    """Return the best optimum on the lines of budgets, None if none is better than one known."""
+    inside = [one for one in ground.optima if one.outcome.spd <= level]
+    best = max(inside, key=lambda one: one.outcome.accuracy, default=None)
+    for first, second, goal in crossing(ground.lines, level):
+        reached = beat if best is None else max(beat, best.outcome.accuracy)
+        best = _better(between(ground.grid, first, second, goal, reached + TIE), best)
+    return best
 
 
 def _leaders(ground: Ground, found: list[Array], level: float) -> list[Array]:
@@ -234,23 +252,24 @@ def _least(ground: Ground) -> Solution:
     if nearest.outcome.spd < 1e-9:
         return nearest
     if opposite:
-        return between(ground.grid, nearest, opposite[0], 0.0)
+        return between(ground.grid, nearest, opposite[0], 0.0) or nearest
     grid, goal, free = ground.grid, Goal("parity", 1.0), ground.grid.population.constrained
     if not free.any():
         return nearest  # clients of one group each: no budget binds anybody
     order = np.argsort(np.abs(ground.known.mean_difference) + 3 * violation(ground.known))
-    starts = [*_one_per_orthant(ground.known.lam[order]), nearest.multipliers]
-    soft = [climb(lambda lam: softened(ground.coarse, lam), free, goal, s, 60) for s in starts]
+    starts = [*_one_per_orthant(ground.known.lam[order])[:2], nearest.multipliers]
+    soft = [_on_sketch(ground, goal, start) for start in starts]
     seen = [softened(ground.coarse, lam) for lam in soft]
     size = [abs(s.mean_difference) + 2 * misses(s, x, 1.0) for s, x in zip(seen, soft, strict=True)]
     for lam in [soft[int(np.argmin(size))], nearest.multipliers]:
-        exact = climb(lambda at: exactly(grid, at), free, goal, lam, 15)
+        exact = climb(lambda at: exactly(grid, at), free, goal, lam, Effort(15))
         for end in (lam, exact):
             there = settled(grid, end, 1.0)
             if there is not None and there.outcome.spd < nearest.outcome.spd:
                 nearest = there
+    nearest = fairer(grid, nearest)
     if nearest.outcome.mean_difference * sign < 0:
-        return between(grid, nearest, ordered[0], 0.0)
+        return between(grid, nearest, ordered[0], 0.0) or nearest
     return nearest
 
 
@@ -272,7 +291,8 @@ def _ground(grid: Overlap) -> Ground:
     """Solve along lines of budgets, and look at a grid of multipliers if they are few."""
     population = grid.population
     free = np.flatnonzero(population.constrained)
-    optima = explored(grid)
+    lines = explored(grid)
+    optima = [one for line in lines for one in line]
     rows = [one.multipliers for one in optima]
     if 0 < len(free) <= MOST_CLIENTS:
         axis = np.linspace(-1.25, 1.25, PER_AXIS[len(free)])
@@ -285,5 +305,5 @@ def _ground(grid: Overlap) -> Ground:
     coarse, lam = sketch(grid, 800), np.array(rows)
     parts = [glance(coarse, lam[k : k + 2048]) for k in range(0, len(lam), 2048)]
     known = Glance(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    ground = Ground(grid, coarse, sketch(grid, 3200), known, optima)
+    ground = Ground(grid, coarse, sketch(grid, 3200), known, optima, lines)
     return _near_cfl(ground, 0.0) if len(free) > 2 else ground

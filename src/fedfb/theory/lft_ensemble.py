@@ -64,7 +64,9 @@ class EnsembleRange(NamedTuple):
     """The mean differences that some budgets reach, and the least disparity among them.
 
     ``budgets`` reach ``least_disparity``; where a client is left at its unconstrained optimum any
-    larger budget does as well. A budget smaller than floats can hold is given as 0.
+    larger budget does as well. A budget smaller than floats can hold is given as 0. Where a client
+    has no mass its optimum at a budget is not the only one: the range has all of them, and
+    ``multipliers`` tell which is meant; :func:`lft_ensemble` takes the nearest to plain training.
     """
 
     low: float
@@ -168,7 +170,7 @@ def ensemble_range(population: Population, vote: Vote = "uniform") -> EnsembleRa
     if high < -NO_DISPARITY or low > NO_DISPARITY:
         least, corner = min((abs(low), ends[0]), (abs(high), ends[1]), key=lambda pair: pair[0])
     else:
-        least, corner = 0.0, _zero_between(population, ends, weights)
+        least, corner = 0.0, _zero_between(population, ends, (low, high), weights)
     lam = pairs_at(local_problem(population), corner).lam
     return EnsembleRange(low, high, least, own_budgets(population, corner), lam)
 
@@ -187,11 +189,16 @@ def _pooled_gaps(population: ContinuousPopulation, pairs: Pairs) -> Float[Array,
 
 
 def _zero_between(
-    population: ContinuousPopulation, ends: list[Array], weights: Float[Array, " i"]
+    population: ContinuousPopulation,
+    ends: list[Array],
+    sizes: tuple[float, float],
+    weights: Float[Array, " i"],
 ) -> Float[Array, " i"]:
-    """Return distances on the way from one corner to the other at which the ensemble is fair."""
+    """Return distances on the way from one corner to the other at which the ensemble is fair.
+
+    ``sizes`` are the mean differences at both corners.
+    """
     low, high = 0.0, 1.0
-    sizes = [float(weights @ member_gaps(population, end)) for end in ends]
     part = low
     for step in range(60):
         secant = low - sizes[0] * (high - low) / max(sizes[1] - sizes[0], 1e-300)
@@ -200,7 +207,7 @@ def _zero_between(
         if abs(gap) < NO_DISPARITY:
             break
         low, high, sizes = (
-            (part, high, [gap, sizes[1]]) if gap < 0 else (low, part, [sizes[0], gap])
+            (part, high, (gap, sizes[1])) if gap < 0 else (low, part, (sizes[0], gap))
         )
     return (1 - part) * ends[0] + part * ends[1]
 

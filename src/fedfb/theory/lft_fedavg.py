@@ -24,7 +24,7 @@ from fedfb.theory.cells import finer_edges, first_edges, solve_on_cells
 from fedfb.theory.checks import checked_budgets, refuse_densities_of_many_groups
 from fedfb.theory.lft_ensemble import Budgets
 from fedfb.theory.measures import outcome
-from fedfb.theory.overlap import Evaluation, Overlap, evaluate, gain_of, overlap
+from fedfb.theory.overlap import Gaps, Overlap, gain_of, gaps_of, outcome_of, overlap
 from fedfb.theory.population import AtomPopulation, Population
 from fedfb.theory.solution import Solution
 
@@ -55,7 +55,7 @@ def solve(grid: Overlap, eps: Float[Array, " i"], start: Array | None = None) ->
     if start is not None:
         polished = polish(grid, eps, start, 12)
         if polished.good:
-            return _solution(eps, polished)
+            return _solution(grid, eps, polished)
     clients = grid.population.clients
     # A thousand clients: the program alone is within its gap, and a Newton step would cost more.
     newton_steps = 12 if clients <= 100 else 0
@@ -65,12 +65,12 @@ def solve(grid: Overlap, eps: Float[Array, " i"], start: Array | None = None) ->
         on_cells = solve_on_cells(grid.population, eps, edges)
         polished = polish(grid, eps, on_cells.lam, newton_steps)
         if polished.good:
-            return _solution(eps, polished)
-        rule = on_cells.rule
-        bound = dual_value(eps, polished.lam, polished.evaluation)
-        gap = max(bound - gain_of(grid.population, rule), 0.0)
+            return _solution(grid, eps, polished)
+        done = outcome(grid.population, on_cells.rule)
+        bound = grid.negatives + dual_value(grid, eps, polished)
+        gap = max(bound - done.accuracy, 0.0)
         if best is None or gap < best.gap:
-            best = Solution(rule, outcome(grid.population, rule), polished.lam, eps, gap)
+            best = Solution(on_cells.rule, done, polished.lam, eps, gap)
         if best.gap <= (1e-10 if clients <= 10 else 5e-7):
             break
         edges = finer_edges(grid, polished.lam, edges)
@@ -82,7 +82,7 @@ class Polished(NamedTuple):
     """Multipliers, what they do, and by how much the conditions of optimality are violated."""
 
     lam: Float[Array, " i"]
-    evaluation: Evaluation
+    seen: Gaps
     residual: float
 
     @property
@@ -99,7 +99,7 @@ def polish(
     free = grid.population.constrained
     lam = np.where(free, lam, 0.0)
     lam = np.where((np.abs(lam) < 1e-9) & (eps > 0), 0.0, lam)
-    now = evaluate(grid, lam)
+    now = gaps_of(grid, lam)
     for _ in range(steps):
         residual, active = _violations(eps, lam, now, free)
         if np.max(np.abs(residual), initial=0.0) <= TOLERANCE:
@@ -114,7 +114,7 @@ def polish(
 
 
 def _violations(
-    eps: Float[Array, " i"], lam: Float[Array, " i"], now: Evaluation, free: Array
+    eps: Float[Array, " i"], lam: Float[Array, " i"], now: Gaps, free: Array
 ) -> tuple[Float[Array, " i"], Array]:
     """Return the dual's (least) slope in each multiplier, and which multipliers should move."""
     moved = lam != 0
@@ -143,8 +143,8 @@ def _newton_step(
 
 
 def _searched(
-    grid: Overlap, eps: Float[Array, " i"], lam: Float[Array, " i"], now: Evaluation, step: Array
-) -> tuple[Float[Array, " i"], Evaluation] | None:
+    grid: Overlap, eps: Float[Array, " i"], lam: Float[Array, " i"], now: Gaps, step: Array
+) -> tuple[Float[Array, " i"], Gaps] | None:
     """Return the whole step if it halves the violation, else the dual's minimum on the way."""
     free = grid.population.constrained
     residual = _violations(eps, lam, now, free)[0]
@@ -154,9 +154,9 @@ def _searched(
     sizes = np.where(crossing, -lam / np.where(crossing, step, 1.0), 1.0)
     longest = float(sizes.min())
 
-    def at(size: float) -> tuple[Array, Evaluation, Array]:
+    def at(size: float) -> tuple[Array, Gaps, Array]:
         trial = np.where(crossing & (sizes <= size), 0.0, lam + size * step)
-        then = evaluate(grid, trial)
+        then = gaps_of(grid, trial)
         one_sided = then.gaps + eps * np.sign(np.where(lam == 0, step, lam))
         return trial, then, np.where(step == 0, 0.0, one_sided)
 
@@ -181,12 +181,12 @@ def _searched(
     return best
 
 
-def dual_value(eps: Float[Array, " i"], lam: Float[Array, " i"], evaluation: Evaluation) -> float:
+def dual_value(grid: Overlap, eps: Float[Array, " i"], at: Polished) -> float:
     r"""Return D, a bound on what any feasible rule gains over deciding against everybody."""
-    return evaluation.gain + float(lam @ evaluation.gaps) + float(eps @ np.abs(lam))
+    gain = gain_of(grid.population, at.seen.rule)
+    return gain + float(at.lam @ at.seen.gaps) + float(eps @ np.abs(at.lam))
 
 
-def _solution(eps: Float[Array, " i"], polished: Polished) -> Solution:
-    evaluation = polished.evaluation
-    gap = dual_value(eps, polished.lam, evaluation) - evaluation.gain
-    return Solution(evaluation.rule, evaluation.outcome, polished.lam, eps, max(gap, 0.0))
+def _solution(grid: Overlap, eps: Float[Array, " i"], at: Polished) -> Solution:
+    gap = float(at.lam @ at.seen.gaps) + float(eps @ np.abs(at.lam))
+    return Solution(at.seen.rule, outcome_of(grid, at.seen), at.lam, eps, max(gap, 0.0))

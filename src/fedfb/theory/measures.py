@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
     """What a rule does. ``mean_difference`` and ``client_gaps`` are P_0 - P_1, nan where unknown.
 
     ``client_gaps`` holds each client's own mean difference (for more than two groups: the largest
-    difference of two rates); it is nan for a client that lacks a group.
+    difference of two rates that it has); it is nan for a client with a single group.
     """
 
     accuracy: float
@@ -86,7 +86,7 @@ def summary(population: Population, accuracy: float, rates: Float[Array, "i a"])
     overall = float(population.group_shares @ by_group)
     spread = float(np.ptp(by_group))
     two = population.groups == 2
-    local = rates[:, 0] - rates[:, 1] if two else np.ptp(rates, axis=1)
+    local = rates[:, 0] - rates[:, 1] if two else _widest(population, rates)
     return Outcome(
         accuracy=float(accuracy),
         mean_difference=float(by_group[0] - by_group[1]) if two else float("nan"),
@@ -95,6 +95,13 @@ def summary(population: Population, accuracy: float, rates: Float[Array, "i a"])
         rates=by_group,
         client_gaps=np.where(population.constrained, local, np.nan),
     )
+
+
+def _widest(population: Population, rates: Float[Array, "i a"]) -> Float[Array, " i"]:
+    """Return each client's largest difference of two rates, among the groups that it holds."""
+    held = population.joint > 0
+    most = np.where(held, rates, -np.inf).max(axis=1)
+    return np.asarray(most - np.where(held, rates, np.inf).min(axis=1))
 
 
 def negatives(population: Population) -> float:

@@ -36,17 +36,16 @@ class Overlap:
     negatives: float
 
 
-class Evaluation(NamedTuple):
-    r"""The rule of given multipliers, what it does, and how that moves with them.
+class Gaps(NamedTuple):
+    r"""The rule of given multipliers, each client's gap, and how the gaps move with them.
 
     ``slopes[a][i, j]`` is :math:`|\partial P_a^{(i)}/\partial\lambda_j|`, the sum of
     :math:`p_a^{(i)} p_a^{(j)} / |S_a'|` over the ends of the intervals.
     """
 
     rule: tuple[Steps, Steps]
-    outcome: Outcome
+    rates: Float[Array, "i 2"]
     gaps: Float[Array, " i"]
-    gain: float
     slopes: tuple[Float[Array, "i i"], Float[Array, "i i"]]
 
     @property
@@ -170,20 +169,31 @@ def _with_hidden_extremes(
     return points[order], np.concatenate([values, opposite[crossed]])[order]
 
 
-def evaluate(grid: Overlap, lam: Float[Array, " i"]) -> Evaluation:
-    r"""Return the rule with multipliers :math:`\lambda` and what it does.
+def gaps_of(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
+    r"""Return the rule with multipliers :math:`\lambda` and its gaps; a search needs no more.
 
     >>> from fedfb.theory.settings import fig2
-    >>> round(evaluate(overlap(fig2()), np.zeros(2)).outcome.mean_difference, 7)
-    0.3406699
+    >>> gaps_of(overlap(fig2()), np.zeros(2)).gaps.round(7)
+    array([-0.0013496,  0.6826895])
     """
     population = grid.population
     rule = (positive_steps(grid, 0, lam), positive_steps(grid, 1, lam))
     rates = client_rates(population, rule)
-    gain = gain_of(population, rule)
     slopes = (_slopes(population, 0, lam, rule[0]), _slopes(population, 1, lam, rule[1]))
     gaps = np.where(population.constrained, rates[:, 0] - rates[:, 1], 0.0)
-    return Evaluation(rule, summary(population, grid.negatives + gain, rates), gaps, gain, slopes)
+    return Gaps(rule, rates, gaps, slopes)
+
+
+def outcome_of(grid: Overlap, seen: Gaps) -> Outcome:
+    """Return what the rule of given multipliers does.
+
+    >>> from fedfb.theory.settings import fig2
+    >>> grid = overlap(fig2())
+    >>> round(outcome_of(grid, gaps_of(grid, np.zeros(2))).mean_difference, 7)
+    0.3406699
+    """
+    gain = gain_of(grid.population, seen.rule)
+    return summary(grid.population, grid.negatives + gain, seen.rates)
 
 
 def gain_of(population: ContinuousPopulation, rule: tuple[Steps, ...]) -> float:

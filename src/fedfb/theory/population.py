@@ -78,8 +78,8 @@ class Weights:
 
     @property
     def constrained(self) -> Bool[Array, " i"]:
-        """Whether a client holds all groups; if not, no local constraint binds it."""
-        return np.asarray((self.joint > 0).all(axis=1))
+        """Whether a client holds two groups or more; if not, no local constraint binds it."""
+        return np.asarray((self.joint > 0).sum(axis=1) > 1)
 
     @property
     def equal_mix(self) -> bool:

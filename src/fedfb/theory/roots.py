@@ -8,6 +8,7 @@ from fedfb.shapes import Array, Float
 
 Function = Callable[[Array], Array]
 GOLDEN = (np.sqrt(5.0) - 1) / 2
+ROUNDING = 4e-15
 
 
 def bracketed_roots(
@@ -21,12 +22,15 @@ def bracketed_roots(
     """Return a root in every bracket whose ends differ in sign (Chandrupatla's method).
 
     Inverse quadratic interpolation where three points make it safe, bisection elsewhere; a jump
-    across zero is found as well. The first point is the secant's: brackets here are short.
+    across zero is found as well. Secants come first: brackets here are short, and mostly they do.
 
     >>> ends = np.array([0.0]), np.array([2.0])
     >>> bracketed_roots(lambda x: x**3 - 2.0, *ends, np.array([-2.0]), np.array([6.0])).round(12)
     array([1.25992105])
     """
+    quick = _by_secants(function, low, high, at_low, at_high)
+    if quick is not None:
+        return quick
     a, b, fa, fb = high, low, at_high, at_low
     part = np.clip(fa / (fa - fb), 0.001, 0.999)
     for _ in range(steps):
@@ -41,6 +45,26 @@ def bracketed_roots(
             break
         part = np.clip(_interpolated(a, b, c, fa, fb, fc), np.minimum(least, 0.5), 1 - least)
     return np.where(np.abs(fa) < np.abs(fb), a, b)
+
+
+def _by_secants(
+    function: Function, low: Array, high: Array, at_low: Array, at_high: Array
+) -> Array | None:
+    """Return the roots if secants find all of them within their brackets, else None."""
+    x, fx, inverse_slope = high, at_high, (high - low) / (at_high - at_low)
+    at_a_jump = high - low <= 1e-15 * (1.0 + np.abs(high))
+    for _ in range(6):
+        new = x - fx * inverse_slope
+        if not ((new >= low) & (new <= high)).all():
+            return None
+        f_new = function(new)
+        if ((np.abs(f_new) < ROUNDING) | at_a_jump).all():
+            return new
+        change = f_new - fx
+        moved = change != 0
+        inverse_slope = np.where(moved, (new - x) / np.where(moved, change, 1.0), inverse_slope)
+        x, fx = new, f_new
+    return None
 
 
 def _interpolated(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array) -> Array:

@@ -5,8 +5,14 @@ from types import MappingProxyType
 
 from fedfb.data.gaussians import POPULATIONS, Gaussians
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.theory.laws import Gaussian
-from fedfb.theory.population import ContinuousPopulation, client, population
+from fedfb.theory.laws import Atoms, Gaussian
+from fedfb.theory.population import (
+    AtomPopulation,
+    ContinuousPopulation,
+    Population,
+    client,
+    population,
+)
 
 FIG2_PANELS: tuple[tuple[float, float], ...] = ((0.5, 0.5), (0.4, 0.6), (0.3, 0.7), (0.2, 0.8))
 """The shares (q_0, q_1); the text does not state them, the released result files do."""
@@ -17,6 +23,14 @@ FIG3_PANELS: tuple[tuple[float, float, float], ...] = (
     (0.3, 0.5, 0.7),
     (0.2, 0.5, 0.8),
 )
+
+
+TOY = (
+    ((0.1, 0.2), (0.7, 0.95)),
+    ((0.15, 0.4), (0.35, 0.85)),
+    ((0.35, 0.75), (0.15, 0.3)),
+)
+"""Three clients with two people of each group; a person is her chance of a positive label."""
 
 
 def gaussian_population(drawn: Gaussians, eta: str = "logistic") -> ContinuousPopulation:
@@ -67,12 +81,27 @@ def fig3(q0: float = 0.5, q1: float = 0.5, q2: float = 0.5) -> ContinuousPopulat
     return gaussian_population(POPULATIONS["fig3"]._replace(q=(q0, q1, q2)))
 
 
-SETTINGS: Mapping[str, Callable[..., ContinuousPopulation]] = MappingProxyType(
-    {"example1": example1, "fig1b": fig1b, "fig1c": fig1c, "fig2": fig2, "fig3": fig3}
+def toy() -> AtomPopulation:
+    """Return the toy example: clients whose rules are fair at home and unfair as a vote.
+
+    The paper shows it as a picture, without numbers; these are ours.
+
+    >>> toy().joint.shape
+    (3, 2)
+    """
+    halves = [0.5, 0.5]
+    clients = [client(0.5, Atoms(first, halves), Atoms(second, halves)) for first, second in TOY]
+    made = population(clients, "identity")
+    assert isinstance(made, AtomPopulation)
+    return made
+
+
+SETTINGS: Mapping[str, Callable[..., Population]] = MappingProxyType(
+    {"example1": example1, "fig1b": fig1b, "fig1c": fig1c, "fig2": fig2, "fig3": fig3, "toy": toy}
 )
 
 
-def setting(name: str, *qs: float) -> ContinuousPopulation:
+def setting(name: str, *qs: float) -> Population:
     """Return a named setting; fig2 and fig3 take the shares q of their clients.
 
     >>> setting("fig2", 0.3, 0.7).within[:, 1]

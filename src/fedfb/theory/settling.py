@@ -14,11 +14,15 @@ import numpy as np
 
 from fedfb.shapes import Array, Float
 from fedfb.theory.lft_fedavg import solve
-from fedfb.theory.overlap import Overlap, evaluate
+from fedfb.theory.overlap import Overlap, gaps_of
 from fedfb.theory.solution import Solution
 
 CLOSE = 1e-10
 TRIED = 2
+SWEEPS = 3
+STRIDE = 0.002
+"""How far a budget is moved at first to find the other side of a kink."""
+
 FAR = 0.02
 """A search that ends farther from its level than this has not reached it."""
 
@@ -34,7 +38,7 @@ def settled(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solution | 
     if not np.all(np.isfinite(lam)) or np.abs(lam).max(initial=0.0) > 1e3:
         return None
     lam = np.where(np.abs(lam) < 1e-12, 0.0, lam)
-    gaps = evaluate(grid, lam).gaps
+    gaps = gaps_of(grid, lam).gaps
     eps = np.where(lam * gaps > 0, 0.0, np.abs(gaps))
     eps = np.where(grid.population.constrained, np.minimum(eps, 1.0), 1.0)
     return _met(grid, solve(grid, eps, lam), level)
@@ -45,14 +49,13 @@ def snapped(grid: Overlap, solution: Solution, level: float) -> Solution | None:
 
     A search ends a little before the corner at which a multiplier or a budget is 0.
     """
-    assert solution.budgets is not None
-    lam, free = solution.multipliers, grid.population.constrained
+    lam, eps, free = solution.multipliers, solution.local_budgets, grid.population.constrained
     small = 0.01 * np.abs(lam).max(initial=0.0)
     loose = free & (lam != 0) & (np.abs(lam) < small)
-    tight = free & (solution.budgets > 0) & (solution.budgets < 0.002) & ~loose & (lam != 0)
+    tight = free & (eps > 0) & (eps < 0.002) & ~loose & (lam != 0)
     if not (loose | tight).any():
         return None
-    eps = np.where(loose, 1.0, np.where(tight, 0.0, solution.budgets))
+    eps = np.where(loose, 1.0, np.where(tight, 0.0, eps))
     return _met(grid, solve(grid, eps, np.where(loose, 0.0, lam)), level)
 
 
@@ -61,12 +64,56 @@ def flipped(grid: Overlap, solution: Solution, level: float) -> Solution:
     best = solution
     for client in np.flatnonzero(grid.population.constrained):
         for budget in (0.0, 1.0):
-            assert best.budgets is not None
-            eps = best.budgets.copy()
+            eps = best.local_budgets.copy()
             eps[client] = budget
             there = _met(grid, solve(grid, eps, best.multipliers), level)
             if there is not None and there.outcome.accuracy > best.outcome.accuracy + 1e-7:
                 best = there
+    return best
+
+
+def fairer(grid: Overlap, solution: Solution) -> Solution:
+    """Return the optimum of least disparity found by moving one client's budget after the other.
+
+    Where an interval is born the disparity has a kink in the budgets, and there it is often least.
+    """
+    best = solution
+    for _ in range(SWEEPS):
+        before = best.outcome.spd
+        for client in np.flatnonzero(grid.population.constrained):
+            best = _lowest(grid, best, int(client))
+        if before - best.outcome.spd < 1e-8:
+            break
+    return best
+
+
+def _lowest(grid: Overlap, start: Solution, client: int) -> Solution:
+    """Return the least disparity along one budget: close in on where tangents from both sides meet.
+
+    A slope that points out of [0, 1] ends the search.
+    """
+    sign, best, now = np.sign(start.outcome.mean_difference), start, start
+    ends: dict[bool, tuple[float, float, float]] = {}
+    stride = STRIDE
+    for _ in range(14):
+        at, height = float(now.local_budgets[client]), float(sign * now.outcome.mean_difference)
+        slope = float(sign * parity_slope(grid, now)[client])
+        if slope == 0 or height < 0:
+            break
+        ends[slope > 0] = (at, height, slope)
+        if len(ends) < 2:
+            goal, stride = float(np.clip(at - np.sign(slope) * stride, 0.0, 1.0)), 4 * stride
+        else:
+            (left, low, fall), (right, high, rise) = ends[False], ends[True]
+            goal = (high - low + fall * left - rise * right) / (fall - rise)
+            goal = float(np.clip(goal, min(left, right), max(left, right)))
+        if abs(goal - at) < 1e-10:
+            break
+        eps = now.local_budgets.copy()
+        eps[client] = goal
+        now = solve(grid, eps, predicted(grid, now, eps))
+        if abs(now.outcome.mean_difference) < best.outcome.spd:
+            best = now
     return best
 
 
@@ -84,8 +131,7 @@ def _met(grid: Overlap, solution: Solution, level: float) -> Solution | None:
 
 
 def _first_moved(grid: Overlap, solution: Solution, level: float) -> Solution | None:
-    eps = solution.budgets
-    assert eps is not None
+    eps = solution.local_budgets
     slope = parity_slope(grid, solution)
     # Where an interval is about to be born a budget can pull hard one way and not at all the
     # other; large budgets are far from that.
@@ -101,9 +147,8 @@ def _moved(
     grid: Overlap, solution: Solution, level: float, client: int, pull: float
 ) -> Solution | None:
     """Move one client's budget until the level is met, by secants."""
-    assert solution.budgets is not None
     goal = np.sign(solution.outcome.mean_difference) * level
-    eps, now = solution.budgets.copy(), solution
+    eps, now = solution.local_budgets.copy(), solution
     for _ in range(8):
         if pull == 0:
             return None
@@ -126,7 +171,7 @@ def parity_slope(grid: Overlap, solution: Solution) -> Float[Array, " i"]:
     binding = lam != 0
     slope = np.zeros(len(lam))
     if binding.any():
-        seen = evaluate(grid, lam)
+        seen = gaps_of(grid, lam)
         weights = grid.population.client_weights
         by_lam = weights[:, 0] @ seen.slopes[0] + weights[:, 1] @ seen.slopes[1]
         matrix: Array = seen.jacobian[np.ix_(binding, binding)]
@@ -140,11 +185,11 @@ def predicted(grid: Overlap, solution: Solution, eps: Float[Array, " i"]) -> Flo
 
     .. math:: J_{WW}\, d\lambda_W = -\operatorname{diag}(\sigma)\, d\epsilon_W
     """
-    lam, budgets = solution.multipliers, solution.budgets
+    lam, budgets = solution.multipliers, solution.local_budgets
     binding = lam != 0
-    if budgets is None or not binding.any() or np.abs(eps - budgets).max() > 0.05:
+    if not binding.any() or np.abs(eps - budgets).max() > 0.05:
         return lam
-    matrix = evaluate(grid, lam).jacobian[np.ix_(binding, binding)]
+    matrix = gaps_of(grid, lam).jacobian[np.ix_(binding, binding)]
     change = -np.sign(lam[binding]) * (eps - budgets)[binding]
     moved = lam.copy()
     moved[binding] += np.linalg.lstsq(matrix, change, rcond=1e-9)[0]

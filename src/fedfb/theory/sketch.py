@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from fedfb.shapes import Array, Float
 from fedfb.theory.cells import first_edges
-from fedfb.theory.overlap import SIGN, Overlap, evaluate, ratio
+from fedfb.theory.overlap import SIGN, Overlap, gaps_of, outcome_of, ratio
 
 SOFTNESS = 2e-3
 
@@ -117,10 +117,10 @@ def exactly(grid: Overlap, lam: Float[Array, " i"]) -> Linearised:
     .. math:: \partial M = J_0 + J_1, \quad \partial\mathrm{Acc} = -\lambda^\top(J_0 + J_1), \quad
               \partial\mathrm{MD} = w_0^\top J_0 + w_1^\top J_1
     """
-    at = evaluate(grid, lam)
+    at = gaps_of(grid, lam)
     weights = grid.population.client_weights
     parity = weights[:, 0] @ at.slopes[0] + weights[:, 1] @ at.slopes[1]
-    reached = at.outcome
+    reached = outcome_of(grid, at)
     return Linearised(
         reached.accuracy,
         reached.mean_difference,

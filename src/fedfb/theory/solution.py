@@ -20,12 +20,20 @@ class Solution(NamedTuple):
     budgets: Float[Array, " i"] | None = None
     gap: float = 0.0
 
+    @property
+    def local_budgets(self) -> Float[Array, " i"]:
+        """The budgets of a solution that has them: any but CFL's."""
+        assert self.budgets is not None
+        return self.budgets
+
 
 class CurvePoint(NamedTuple):
     """The best solution with ``spd`` at most ``level``, or None where no budgets reach it.
 
-    ``gap`` bounds what a better choice of budgets could still gain where the search for them did not
-    cover the whole space; then ``exact`` is False.
+    For more than two groups the level bounds ``demographic_parity``.
+
+    ``gap`` bounds what a better choice of budgets could still gain where the search for them did
+    not cover the whole space; then ``exact`` is False.
     """
 
     level: float
@@ -36,3 +44,10 @@ class CurvePoint(NamedTuple):
     @property
     def accuracy(self) -> float | None:
         return None if self.solution is None else self.solution.outcome.accuracy
+
+
+class TradeOff(NamedTuple):
+    """The fairest solution (of these the most accurate), and the best at each level asked for."""
+
+    least: Solution
+    curve: list[CurvePoint]

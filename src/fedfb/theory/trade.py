@@ -25,8 +25,15 @@ class Goal(NamedTuple):
     level: float
 
 
+class Effort(NamedTuple):
+    """How many steps a search makes at most, and below which gain it ends."""
+
+    steps: int
+    gain: float = 1e-10
+
+
 def climb(
-    rules: Rules, free: Bool[Array, " i"], goal: Goal, start: Float[Array, " i"], steps: int
+    rules: Rules, free: Bool[Array, " i"], goal: Goal, start: Float[Array, " i"], effort: Effort
 ) -> Float[Array, " i"]:
     """Return where the search ends, within the orthant of its start.
 
@@ -64,7 +71,7 @@ def climb(
         method="SLSQP",
         bounds=[(0.0, None) if s > 0 else (None, 0.0) for s in side],
         constraints=[{"type": "ineq", "fun": room, "jac": room_slope}],
-        options={"maxiter": steps, "ftol": 1e-10},
+        options={"maxiter": effort.steps, "ftol": effort.gain},
     )
     reached = np.where(np.isfinite(ended.x), ended.x, start[free])
     return _whole(np.where(side * reached < 0, 0.0, reached), free)

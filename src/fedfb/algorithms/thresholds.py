@@ -1,0 +1,192 @@
+r"""Thresholds by group from a histogram of scores: the fewest mistakes among rates that are alike.
+
+With :math:`P_{yak}` the number of rows of label y in group a whose score reaches threshold k, a
+group decides 1 where the score reaches a threshold drawn from :math:`w_a`:
+
+.. math:: \min_{w\ge 0,\,\sum_k w_{ak}=1}\sum_{a,k}w_{ak}(P_{0ak}-P_{1ak})
+    \quad\text{s.t.}\quad |r_{Ya}-r_Y|\le\tau,\qquad
+    r_{Ya}=\sum_k w_{ak}\frac{\sum_{y\in Y}P_{yak}}{\sum_{y\in Y}n_{ya}}
+
+with :math:`r_Y` the rate of all groups together: a linear programme. :math:`Y=\{1\}` for equal
+opportunity, {0} and {1} for equalized odds, {0, 1} (all rows) for demographic parity.
+
+**Bins.** Rows of one bin are decided alike, so bins cost something against thresholds on the scores
+themselves. Let :math:`m_a` be the most rows of group a in one bin.
+
+1. Under demographic parity at most :math:`\sum_a m_a/2` more mistakes are made: the optimal
+   threshold of a group lies within a bin, and a coin for that bin's rows that keeps the group's
+   rate p flips 2p(1-p), at most half of them.
+2. Under any notion, moving thresholds to the edges of their bins changes at most
+   :math:`\sum_a m_a` decisions, and a gap by at most :math:`2\max_{Y,a} m_{Ya}/n_{Ya}`.
+3. Halving bins never costs anything: every rule of the wider is one of the narrower.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.core import Arrays, ClientData, ClientTask, Key
+from fedfb.engine import Engine, sigmoid
+from fedfb.errors import ConfigError
+from fedfb.notions import DemographicParity, EqualizedOdds, EqualOpportunity, Notion
+from fedfb.shapes import Array, Bool, Float, Int
+
+Compared = tuple[tuple[int, ...], ...]
+"""Sets of labels; the rate of positive decisions among the rows of each set is to be equal."""
+
+COMPARED: dict[str, Compared] = {
+    "demographic_parity": ((0, 1),),
+    "equal_opportunity": ((1,),),
+    "equalized_odds": ((0,), (1,)),
+}
+
+
+class Cut(NamedTuple):
+    """P(decide 1) by group and bin, with the accuracy and disparity that it has on the rows."""
+
+    chance: Float[Array, "a k"]
+    accuracy: float
+    disparity: float
+
+
+def compared_groups(name: str, notion: Notion) -> tuple[int, Compared]:
+    """Return the number of groups and which rates are compared; clients cannot be cut apart."""
+    match notion:
+        case (
+            DemographicParity(groups=groups)
+            | EqualOpportunity(groups=groups)
+            | EqualizedOdds(groups=groups)
+        ):
+            return groups, COMPARED[notion.name]
+        case other:
+            raise ConfigError(
+                f"{name} gives every group its thresholds, which says nothing about "
+                f"{other.name!r}. Choose --notion dp, eo or eod, or another method (fedfb list)."
+            )
+
+
+def refuse_without_group(name: str, group_given: bool) -> None:
+    """Refuse thresholds by group for a model that is not to know the group."""
+    if not group_given:
+        raise ConfigError(
+            f"{name} decides by the group of a row, and --sensitive-at-prediction no says that it "
+            "is not known when deciding. Choose a method that only weighs rows, such as fedfb."
+        )
+
+
+def cut(
+    rows: Float[Array, "2 a k"], compared: Compared, target: float = 0.0, mixed: bool = True
+) -> Cut:
+    """Return the decisions of fewest mistakes whose disparity is at most the target.
+
+    Unless ``mixed``, every group has one threshold: the one whose rate comes nearest to that of the
+    optimal mixture; with several rates to be equal only a mixture can make them so. A group that
+    lacks a label to be compared by keeps the threshold 1/2.
+    """
+    reach = np.zeros((*rows.shape[:2], rows.shape[2] + 1))
+    reach[..., :-1] = np.cumsum(rows[..., ::-1], axis=2)[..., ::-1]
+    chance = np.tile(at_a_half(rows.shape[2]), (rows.shape[1], 1))
+    here = comparable(reach[..., 0], compared)
+    if here.any():
+        weights = mixtures(reach[:, here], compared, target)
+        if not mixed and len(compared) == 1:
+            weights = _single(weights, rates(reach[:, here], compared[0]))
+        chance[here] = np.cumsum(weights, axis=1)[:, :-1]
+    # The solver's sums to 1 are off by rounding.
+    chance = np.clip(np.where(chance > 1 - 1e-9, 1.0, np.where(chance < 1e-9, 0.0, chance)), 0, 1)
+    right = np.sum(rows[1] * chance) + np.sum(rows[0] * (1.0 - chance))
+    found = largest_gap(rows[:, here], chance[here], compared)
+    return Cut(chance, float(right / max(rows.sum(), 1.0)), found)
+
+
+def mixtures(
+    reach: Float[Array, "2 a t"], compared: Compared, target: float = 0.0
+) -> Float[Array, "a t"]:
+    """Solve the linear programme for the weights of the thresholds, each group's sum to 1."""
+    from scipy.optimize import linprog  # heavy: only those who use it should wait for it
+
+    _, groups, thresholds = reach.shape
+    of_group = np.kron(np.eye(groups), np.ones(thresholds))
+    gaps = np.vstack([_gaps(of_group, reach, labels) for labels in compared])
+    bounded = {"A_ub": np.vstack([gaps, -gaps]), "b_ub": np.full(2 * len(gaps), target)}
+    equal = {"A_eq": of_group, "b_eq": np.ones(groups)}
+    if target == 0:
+        everything = np.vstack([of_group, gaps])
+        equal = {"A_eq": everything, "b_eq": np.repeat([1.0, 0.0], [groups, len(gaps)])}
+        bounded = {}
+    mistakes = (reach[0] - reach[1]).ravel()
+    found = linprog(mistakes, **bounded, **equal, bounds=(0, 1), method="highs")
+    weights: Float[Array, "a t"] = found.x.reshape(groups, thresholds)
+    return weights
+
+
+def _gaps(
+    of_group: Float[Array, "a v"], reach: Float[Array, "2 a t"], labels: tuple[int, ...]
+) -> Float[Array, "a v"]:
+    """Return the rows of the programme that say how far each group's rate lies from that of all."""
+    among = reach[list(labels), :, 0].sum(axis=0)
+    rate = of_group * rates(reach, labels).ravel()
+    return rate - (among / among.sum()) @ rate
+
+
+def rates(reach: Float[Array, "2 a t"], labels: tuple[int, ...]) -> Float[Array, "a t"]:
+    """Return the rate of positive decisions of every threshold, among the rows of these labels."""
+    among = reach[list(labels)].sum(axis=0)
+    return among / among[:, :1]
+
+
+def _single(weights: Float[Array, "a t"], rate: Float[Array, "a t"]) -> Float[Array, "a t"]:
+    """Put all weight on the threshold whose rate is nearest to the mixture's."""
+    wanted = np.sum(weights * rate, axis=1, keepdims=True)
+    nearest = np.argmin(np.abs(rate - wanted), axis=1)
+    return np.eye(rate.shape[1])[nearest]
+
+
+def largest_gap(
+    rows: Float[Array, "2 a k"], chance: Float[Array, "a k"], compared: Compared
+) -> float:
+    """Return the largest distance of a group's rate to that of all groups together."""
+    if not rows.size:
+        return 0.0
+    gaps = []
+    for labels in compared:
+        among = rows[list(labels)].sum(axis=0)
+        positives, total = (among * chance).sum(axis=1), among.sum(axis=1)
+        gaps.extend(np.abs(positives / total - positives.sum() / total.sum()).tolist())
+    return float(max(gaps))
+
+
+def at_a_half(bins: int) -> Float[Array, " k"]:
+    """Return the usual decision by bin: 1 from the score 1/2 on.
+
+    >>> at_a_half(4)
+    array([0., 0., 1., 1.])
+    """
+    return (np.arange(bins) >= bins / 2).astype(np.float64)
+
+
+def bin_of(score: Float[Array, "r n"], bins: int) -> Int[Array, "r n"]:
+    """Return the bin of each score; a score of 1 falls into the last."""
+    return np.minimum((score * bins).astype(np.int64), bins - 1)
+
+
+def comparable(counts: Float[Array, "2 a"], compared: Compared) -> Bool[Array, " a"]:
+    """Tell which groups have rows of every set of labels that is compared."""
+    return np.all([counts[list(labels)].sum(axis=0) > 0 for labels in compared], axis=0)
+
+
+def histogram_task(engine: Engine, bins: int) -> ClientTask:
+    """Ask how many rows of each label and group have their score in each bin.
+
+    Groups that are not ``wanted`` are left at 0 before anything leaves the client.
+    """
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        number = bin_of(sigmoid(engine.logits(broadcast["params"], data.x)), bins)
+        cells = 2 * data.groups * bins
+        rows = [np.bincount(data.cell * bins + run, minlength=cells) for run in number]
+        table = np.reshape(rows, (-1, 2, data.groups, bins)).astype(np.float64)
+        wanted = broadcast.get("wanted", np.ones(data.groups, dtype=bool))
+        return {"rows": np.where(wanted[:, None], table, 0.0)}, memory
+
+    return ClientTask("histogram", "sum", run)

@@ -1,0 +1,36 @@
+"""Numbers as the reports print them."""
+
+from collections.abc import Mapping, Sequence
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number as the paper prints it, without the leading zero; a dash where there is none.
+
+    >>> number(0.7251), number(-0.5), number(None), number(1.0), number(-0.0001)
+    ('.725', '-.500', '-', '1.000', '.000')
+    """
+    if value is None:
+        return "-"
+    text = f"{round(value, digits) + 0.0:.{digits}f}"  # adding 0.0 takes the sign off -0.0
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+
+
+def spread(statistic: Mapping[str, float | None]) -> str:
+    """Return mean and spread over seeds.
+
+    >>> spread({"mean": 0.725, "std": 0.012})
+    '.725 ± .012'
+    """
+    return number(statistic["mean"]) + (
+        f" ± {number(statistic['std'])}" if statistic["std"] is not None else ""
+    )
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that there are.
+
+    >>> mean([1.0, None, 2.0]), mean([])
+    (1.5, None)
+    """
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
