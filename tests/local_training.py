@@ -1,6 +1,7 @@
 """What the tests of LFT, FairFed and reweighing share."""
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 
@@ -8,16 +9,11 @@ from federations import make_solver
 from fedfb.algorithms.method import Problem
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientData
+from fedfb.experiments.spec import Experiment
 from fedfb.notions import make_notion
 from fedfb.runtime import train
 
-OPTIONS = {
-    "signal_loss": None,
-    "normalise": "none",
-    "decay": "inv_sqrt",
-    "scaling": "mass",
-    "local_epochs": 30,
-}
+OPTIONS = {**asdict(Experiment()), "outer": "solve", "rounds": 2}
 
 
 def run(algorithm, clients, engine, rounds=2, seed=0, runs=1, **more):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedfb.data.request import DataRequest as DataRequest
     from fedfb.errors import ConfigError as ConfigError
     from fedfb.errors import DataError as DataError
+    from fedfb.errors import DisclosureError as DisclosureError
     from fedfb.errors import DivergenceError as DivergenceError
     from fedfb.errors import FedFBError as FedFBError
     from fedfb.experiments.compare import compare as compare
@@ -34,6 +35,7 @@ _HOME = {
     "ConfigError": "errors",
     "DataError": "errors",
     "DataRequest": "data.request",
+    "DisclosureError": "errors",
     "DivergenceError": "errors",
     "Examples": "core",
     "Experiment": "experiments.spec",

@@ -78,13 +78,16 @@ class ClientTask(NamedTuple):
 
     ``reduce`` says what the server gets to see: only the ``sum`` of the uploads, or each of them
     (``gather``, stacked in the order of client ids). ``run`` answers: broadcast, data, memory, key
-    -> upload, memory. ``bits`` is the size of uploads that are codes, not numbers.
+    -> upload, memory. ``bits`` is the size of uploads that are codes, not numbers. ``bounds`` are
+    the largest absolute values of uploads that are small or large by nature: secure sums carry
+    numbers in fixed point, and without a bound take one that is usual (``runtime/uploads.py``).
     """
 
     name: str
     reduce: Literal["sum", "gather"]
     run: Callable[[Arrays, ClientData, Arrays, Key], tuple[Arrays, Arrays]]
     bits: Mapping[str, int] = MappingProxyType({})
+    bounds: Mapping[str, float] = MappingProxyType({})
 
 
 Ask = Callable[[ClientTask, Arrays], Arrays]
@@ -104,6 +107,7 @@ class Algorithm(NamedTuple):
     ``setup`` takes the initial parameters, ``round`` one state to the next, ``memory`` gives what a
     client keeps for itself at the start, ``params`` the global model of a state, ``predict``
     decides rows from the final state (and, for personal models, the memories by client id).
+    ``tell`` says of a final state what a report should know, one record of plain values per run.
     """
 
     name: str
@@ -114,6 +118,7 @@ class Algorithm(NamedTuple):
     round: Callable[[Any, Ask], tuple[Any, Info]]
     params: Callable[[Any], Float[Array, "r p"] | None]
     predict: Callable[[Any, Mapping[int, Arrays], Examples], Prediction]
+    tell: Callable[[Any], list[dict[str, Any]]] | None = None
 
 
 class LocalSolver(NamedTuple):

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.hardt import COMPARED, METHOD, at_a_half, equalise, hardt
+from fedfb.algorithms.hardt import METHOD
+from fedfb.algorithms.thresholds import COMPARED, at_a_half, cut
 from fedfb.core import Examples
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError
+from fedfb.runtime import make_ask
 from local_training import build, run
 
 SHORT = {"dp": "demographic_parity", "eo": "equal_opportunity", "eod": "equalized_odds"}
@@ -23,6 +25,10 @@ def tables(seed, groups=2, bins=5, most=6):
     rows = np.random.default_rng(seed).integers(0, most, (2, groups, bins)).astype(float)
     rows[:, :, 0] += 1
     return rows
+
+
+def equalise(rows, compared):
+    return cut(rows, compared).chance
 
 
 def rates(rows, chance, labels):
@@ -168,20 +174,21 @@ def test_the_model_is_that_of_plain_training_and_rates_are_equal_on_training_row
 def test_before_the_first_round_decisions_are_the_usual_ones(seed):
     [data], engine = make_clients(seed, sizes=(30,)), make_engine()
     algorithm = build(METHOD, engine)
-    state = algorithm.setup(engine.model.init(seed)[None], None)
+    memories = {data.id: {}}
+    state = algorithm.setup(engine.model.init(seed)[None], make_ask([data], memories, 0, 0))
     decision = algorithm.predict(state, {}, examples_of(data)).decision
     np.testing.assert_array_equal(decision, engine.logits(state.params, data.x) >= 0)
 
 
 def test_the_histogram_is_a_sum_and_does_not_see_how_rows_are_split():
     clients, engine = make_clients(2), make_engine()
-    task = build(METHOD, engine).tasks[1]
+    task = build(METHOD, engine).tasks[-1]
     assert task.reduce == "sum"
     params = {"params": engine.model.init(2)[None]}
     parts = sum(task.run(params, c, {}, (0,))[0]["rows"] for c in clients)
     whole = task.run(params, merge(clients), {}, (0,))[0]["rows"]
     np.testing.assert_array_equal(parts, whole)
-    assert whole.shape == (1, 2, 2, 1000)
+    assert whole.shape == (1, 2, 2, 1024)
 
 
 def test_a_run_alone_is_the_run_in_a_grid():
@@ -190,7 +197,7 @@ def test_a_run_alone_is_the_run_in_a_grid():
 
     def trained(values):
         solver = make_solver(len(values))._replace(learning_rate=values)
-        algorithm = hardt(engine, solver, 2, COMPARED["equalized_odds"])
+        algorithm = build(METHOD, engine, "eod", runs=len(values), solver=solver)
         return run(algorithm, (pooled,), engine, runs=len(values)).state
 
     together = trained(rates_of_learning)

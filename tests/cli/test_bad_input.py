@@ -195,7 +195,7 @@ def test_a_published_file_that_was_changed_is_refused(fedfb, write, tmp_path, mo
 
 def test_a_run_that_diverges_names_round_client_and_setting(tiny):
     said = tiny("--model", "mlp", "--optimiser", "sgd", "--lr", "1e300", "--seeds", "2")
-    refused(said, "diverged in round 1 on client 'client 0' (seed 0, lr 1e+300)", "--lr")
+    refused(said, "diverged in round 1 on client 'client 0' (seed 0, target 0, lr 1e+300", "--lr")
 
 
 def test_a_run_whose_last_round_diverges_is_told_too(tiny):

@@ -9,7 +9,18 @@ import pytest
 from fedfb.experiments.settings import flag_of, setting_of
 from fedfb.experiments.spec import Experiment
 
-COMMANDS = ("run", "compare", "predict", "explain", "demo", "list", "check", "achievable")
+COMMANDS = (
+    "run",
+    "compare",
+    "predict",
+    "explain",
+    "ledger",
+    "demo",
+    "list",
+    "check",
+    "achievable",
+    "reproduce",
+)
 
 
 def test_the_commands_are_those_tested_here(fedfb):

@@ -26,7 +26,7 @@ def test_the_folder_holds_model_preprocessing_settings_versions_and_rounds(tiny,
     files = {path.name for path in kept.iterdir() if path.is_file()}
     assert files == {
         *("experiment.toml", "result.json", "models.npz", "preprocessing.json"),
-        *("versions.json", "rounds.csv"),
+        *("versions.json", "rounds.csv", "ledger.jsonl"),
     }
     assert json.loads((kept / "result.json").read_text()) == report
     assert {"fedfb", "numpy", "python"} <= set(json.loads((kept / "versions.json").read_text()))

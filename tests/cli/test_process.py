@@ -50,7 +50,7 @@ def test_a_terminal_sees_progress_on_stderr():
     os.close(ours)
     assert json.loads(done.stdout)["algorithm"] == "fedfb"
     assert b"rounds" in seen
-    assert b"/2" in seen
+    assert b"/4" in seen  # two rounds to pick the learning rate, two to train
 
 
 def test_an_interrupted_run_ends_soon_and_says_how_to_go_on(tmp_path):

@@ -209,7 +209,7 @@ def test_tuning_is_recorded_with_all_it_tried(tiny):
 def test_talk_goes_to_stderr_and_data_to_stdout(fedfb):
     said = fedfb("run", *TINY, "--out", "kept", "--json")
     assert json.loads(said.out)["data"] == "synthetic"
-    assert said.err == "Model, results and rounds are in kept.\n"
+    assert said.err == "Model, results, rounds and ledger are in kept.\n"
     assert fedfb("run", *TINY).err == ""
 
 

@@ -52,6 +52,10 @@ def first_row_sent(upload, data, broadcast):
     return {**upload, "note": np.concatenate([[1.0], data.x[0], [2.0]])}
 
 
+def only_own_groups_sent(upload, data, broadcast):
+    return {**upload, "rates": np.bincount(data.group) / len(data.y)}
+
+
 def losses_by_row_sent(upload, data, broadcast):
     return {**upload, "rows": np.zeros(20)[: len(data.y) % 20] + 0.5}
 
@@ -164,6 +168,10 @@ BROKEN = {
     "bound of group 0": (fedfb_with(BoundOfGroupZero), {"groups are only names"}),
     "leaked row": (method(averaging(first_row_sent)), {"no upload holds a row"}),
     "a number per row": (method(averaging(losses_by_row_sent)), {"no upload holds a row"}),
+    "its own groups only": (
+        method(averaging(only_own_groups_sent)),
+        {"an upload tells nothing by its shape"},
+    ),
     "overwritten broadcast": (method(averaging(broadcast_overwritten)), {"a task is pure"}),
     "hidden state": (
         method(hidden_state),

@@ -9,7 +9,8 @@ from fedfb.experiments.compare import compare
 from fedfb.experiments.published import published
 from fedfb.experiments.spec import Experiment
 from fedfb.report.figures import check_figure_path, draw_comparison
-from fedfb.report.tables import number, print_comparison
+from fedfb.report.numbers import number
+from fedfb.report.tables import print_comparison
 
 TINY = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
 

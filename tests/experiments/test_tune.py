@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fedfb.algorithms import find_method
 from fedfb.experiments import outcome
-from fedfb.experiments.resolve import tuning_grid
+from fedfb.experiments.resolve import TARGETS, trial_grid, tuning_grid
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.tune import Candidate, choose
+from fedfb.experiments.tune import CLOSE, Candidate, choose, pick
 
 UNIT = st.floats(0, 1)
 CANDIDATES = st.lists(st.builds(Candidate, st.just({}), UNIT, UNIT, UNIT), min_size=1, max_size=9)
@@ -51,7 +51,9 @@ def test_where_no_disparity_is_estimable_the_least_loss_is_taken():
 
 def test_given_values_are_tried_and_else_the_papers():
     rates = find_method("fedfb").learning_rates
-    assert tuning_grid(Experiment()) == [{"lr": lr} for lr in rates]
+    assert trial_grid(Experiment()) == [{"target": 0.0, "lr": lr} for lr in rates]
+    assert len(trial_grid(Experiment(cost=0.01))) == len(TARGETS) * len(rates)
+    assert trial_grid(Experiment(cost=0.01, lr=(0.1,)))[-1] == {"target": 1.0, "lr": 0.1}
     assert len(tuning_grid(Experiment(outer="step"))) == 8 * len(rates)
     assert [run["lr"] for run in tuning_grid(Experiment(algorithm="fedavg"))] == list(rates)
     assert tuning_grid(Experiment(alpha=(0.3,), lr=(0.02, 0.04))) == [
@@ -60,25 +62,64 @@ def test_given_values_are_tried_and_else_the_papers():
     ]
 
 
-def test_permuting_the_test_labels_does_not_change_the_choice(monkeypatch):
-    tuned = replace(TINY, tune=True, alpha=(0.1, 0.5, 2.0), lr=(0.05, 0.2), seeds=(0, 1))
+@pytest.mark.parametrize("how", ["tuning", "picked"])
+def test_permuting_the_test_labels_does_not_change_the_choice(how, monkeypatch):
+    grid = {"tune": True, "alpha": (0.1, 0.5, 2.0), "lr": (0.05, 0.2)} if how == "tuning" else {}
+    tuned = replace(TINY, seeds=(0, 1), **grid)
     honest = outcome.run(tuned).report
     load = outcome.load
 
-    def load_permuted(request, split):
-        federation = load(request, split)
+    def load_permuted(*request):
+        federation = load(*request)
         y = np.random.default_rng(0).permutation(federation.test.y)
         return replace(federation, test=federation.test._replace(y=y))
 
     monkeypatch.setattr(outcome, "load", load_permuted)
     permuted = outcome.run(tuned).report
-    assert permuted["tuning"] == honest["tuning"]
+    assert honest[how]
+    assert permuted[how] == honest[how]
     assert permuted["summary"]["accuracy"] != honest["summary"]["accuracy"]
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedfb", "cfl"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "lft-fedavg"])
 def test_the_tuned_setting_is_trained_on_all_rows(algorithm):
     tuned = outcome.run(replace(TINY, algorithm=algorithm, tune=True)).report
     chosen = {knob: (value,) for knob, value in tuned["tuning"]["chosen"].items()}
     plain = outcome.run(replace(TINY, algorithm=algorithm, **chosen)).report
     assert tuned["runs"] == plain["runs"]
+
+
+RATED = st.lists(
+    st.builds(Candidate, st.just({}), UNIT, UNIT, UNIT, UNIT), min_size=1, max_size=4
+).map(lambda found: [c._replace(setting={"lr": 0.001 * 2**n}) for n, c in enumerate(found)])
+
+
+@given(RATED, st.integers(20, 10_000))
+def test_a_picked_rate_is_as_near_its_target_and_as_accurate_as_any(found, rows):
+    [chosen] = [c for c in found if c.setting == pick(found, rows).setting]
+    near = [c for c in found if c.off_target <= min(c.off_target for c in found) + CLOSE]
+    assert chosen in near
+    best = max(c.accuracy for c in near)
+    alike = [c for c in near if c.accuracy >= best - (best * (1 - best) / rows) ** 0.5]
+    assert chosen.loss == min(c.loss for c in alike)
+
+
+@given(st.lists(UNIT, min_size=2, max_size=6), UNIT)
+def test_a_bounded_cost_picks_the_least_target_within_it(accuracies, cost):
+    found = [
+        Candidate({"target": n / len(accuracies), "lr": 0.1}, accuracy, 0.0, 0.5)
+        for n, accuracy in enumerate(accuracies)
+    ]
+    choice = pick(found, 100, cost)
+    within = [c.setting["target"] for c in found if c.accuracy >= accuracies[-1] - cost]
+    assert choice.setting["target"] == min(within)
+
+
+@pytest.mark.parametrize("algorithm", ["fedfb", "cfl", "fedfb-thresholds"])
+def test_a_picked_rate_is_trained_on_all_rows_and_nothing_is_picked_that_was_given(algorithm):
+    picked = outcome.run(replace(TINY, algorithm=algorithm)).report
+    [choice] = picked["picked"]
+    given = replace(TINY, algorithm=algorithm, lr=(choice["chosen"]["lr"],))
+    plain = outcome.run(given).report
+    assert picked["runs"] == plain["runs"]
+    assert plain["picked"] == []

@@ -53,4 +53,5 @@ def test_twenty_kills_at_random_moments_do_not_change_a_bit(tmp_path):
         assert list(one) == list(other)
         for name in one:
             np.testing.assert_array_equal(one[name], other[name])
-    assert (undisturbed / "rounds.csv").read_bytes() == (disturbed / "rounds.csv").read_bytes()
+    for name in ("rounds.csv", "ledger.jsonl"):
+        assert (undisturbed / name).read_bytes() == (disturbed / name).read_bytes()

@@ -42,6 +42,9 @@ BASIS_POINTS = 20
 FAINTEST = 1e-6
 """A basis function whose mean over the rows is smaller has no rows of its own: it is dropped."""
 
+KERNEL_BOUNDS = {"kernel": 2.0**26, "losses": 2.0**30}
+"""Sums over rows of values that may be as small as that."""
+
 
 def gaussian_kernel(features: int, points: int = BASIS_POINTS) -> Kernel:
     r"""Return :math:`K(x,b_m)=e^{-\lVert x-b_m\rVert^2/2\sigma^2}` around public random points.
@@ -134,7 +137,7 @@ def _kernel_task(kernel: Kernel) -> ClientTask:
     def run(_: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         return {"kernel": kernel(data.x).sum(axis=0), "count": np.asarray(len(data.y))}, memory
 
-    return ClientTask("kernel means", "sum", run)
+    return ClientTask("kernel means", "sum", run, bounds=KERNEL_BOUNDS)
 
 
 def _sums_task(engine: Engine, kernel: Kernel) -> ClientTask:
@@ -156,7 +159,7 @@ def _sums_task(engine: Engine, kernel: Kernel) -> ClientTask:
             "gradients": group_gradients(engine, params, data, MEAN_LOGIT, theta),
         }, memory
 
-    return ClientTask("reweighted gradients", "sum", run)
+    return ClientTask("reweighted gradients", "sum", run, bounds=KERNEL_BOUNDS)
 
 
 def _kernel_means(total: Arrays) -> Float[Array, " m"]:

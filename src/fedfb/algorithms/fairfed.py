@@ -92,8 +92,12 @@ def fairfed(
         trained, memory = debias(broadcast["params"], data, memory, key)
         return {"weighted": trained * weight[:, None], "weight": weight}, memory
 
-    look, compare = ClientTask("look", "sum", looks), ClientTask("compare", "sum", compares)
-    weigh, fit = ClientTask("weigh", "sum", weighs), ClientTask("fit", "sum", fits)
+    # Weights are shares of 1; those of v1 may be tiny, and are divided by their sum.
+    bounds = {"distance": 2.0, "weight": 2.0 if version == "v1" else 2.0**16, "weighted": 2.0**20}
+    look = ClientTask("look", "sum", looks)
+    compare = ClientTask("compare", "sum", compares, bounds=bounds)
+    weigh = ClientTask("weigh", "sum", weighs, bounds=bounds)
+    fit = ClientTask("fit", "sum", fits, bounds=bounds)
 
     def memory(params: Float[Array, "r p"]) -> Arrays:
         return {name: np.zeros(len(params)) for name in ("distance", "drift", "weight")}

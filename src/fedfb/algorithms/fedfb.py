@@ -4,12 +4,12 @@ Algorithms 1-5 of the paper's appendix. CFL, the paper's centralised FairBatch, 
 with all rows on one client.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedfb.algorithms.method import ALL_NOTIONS, Knob, Method, Problem
-from fedfb.algorithms.outer import Outer, measured_gaps, nearest, solve, step
+from fedfb.algorithms.outer import Outer, at_a_bound, distance, measured_gaps, solve, step
 from fedfb.algorithms.quantise import Quantiser, bits_per_value
 from fedfb.algorithms.root_search import nothing_seen
 from fedfb.algorithms.signals import (
@@ -32,6 +32,9 @@ from fedfb.engine import Engine
 from fedfb.errors import ConfigError
 from fedfb.notions import Notion, Surrogate, symmetric
 from fedfb.shapes import Array, Bool, Float, Int, Num
+
+NEAR = 0.005
+"""Of the rounds that come this near to the target the last is taken: it is trained best."""
 
 
 class State(NamedTuple):
@@ -107,16 +110,28 @@ def fedfb(
         there: Bool[Array, " a"],
     ) -> State:
         gap, measured = measured_gaps(notion, signal, there, s.counts)
+        free = np.all(s.lam == notion.init(s.counts), axis=tuple(range(1, s.lam.ndim)))
+        far = distance(outer, notion, gap, free)
+        # The first round is FedAvg's, or has not learnt anything yet: no row, no gap.
+        nearer = (far <= np.maximum(s.distance, NEAR)) & (s.t > outer.period)
         lam, seen = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
-        distance = nearest(outer, notion, gap)
-        nearer = distance <= s.distance
         return s._replace(
             lam=lam,
             seen=seen,
             best=np.where(nearer[:, None], measured_at, s.best),
             best_round=np.where(nearer, s.t, s.best_round),
-            distance=np.where(nearer, distance, s.distance),
+            distance=np.where(nearer, far, s.distance),
         )
+
+    def tell(s: State) -> list[dict[str, Any]]:
+        bound = at_a_bound(notion, s.lam, s.counts)
+        return [
+            {
+                **({"chosen_round": int(number), "off_target": float(far)} if number else {}),
+                "at_bound": _groups_of(stuck),
+            }
+            for number, far, stuck in zip(s.best_round, s.distance, bound, strict=True)
+        ]
 
     algorithm = global_model(
         "fedfb",
@@ -129,11 +144,16 @@ def fedfb(
     if not solving:
         return algorithm
     return algorithm._replace(
-        predict=lambda s, _, examples: predict_globally(engine, _chosen(s), examples)
+        predict=lambda s, _, examples: predict_globally(engine, chosen(s), examples), tell=tell
     )
 
 
-def _chosen(s: State) -> Float[Array, "r p"]:
+def _groups_of(bound: Bool[Array, "*l"]) -> list[int]:
+    """Return the groups (or clients) of which any weight is at a bound."""
+    return np.flatnonzero(bound.reshape(-1, bound.shape[-1]).any(axis=0)).tolist()
+
+
+def chosen(s: State) -> Float[Array, "r p"]:
     """Return the model of the chosen round; the last where no round was measured."""
     return np.where(np.isfinite(s.distance)[:, None], s.best, s.params)
 
@@ -157,7 +177,7 @@ def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExcha
     if outer.bits:
         raise ConfigError(
             "quantised signals need every client in every round: a ratio of two sums cannot be "
-            "read off codes of one. Leave out --bits, or use --participation 1."
+            "read off codes of one. Leave out --bits, or use --participation 1 and no --dropout."
         )
     return ratio_signal(engine, notion, outer.surrogate)
 
@@ -169,7 +189,8 @@ def _quantiser(notion: Notion, outer: Outer) -> Quantiser | None:
     return Quantiser(bits, *notion.reach, outer.rounding)
 
 
-def _make(problem: Problem) -> Algorithm:
+def from_settings(problem: Problem) -> Algorithm:
+    """Return FedFB as its settings ask for it."""
     options, notion = problem.options, problem.notion
     rule = options["outer"]
     outer = Outer(
@@ -182,8 +203,8 @@ def _make(problem: Problem) -> Algorithm:
         bits=options["bits"],
         bits_mode=options["bits_mode"],
         rounding=options["rounding"],
-        everyone=options["participation"] == 1,
-        target=options["target"],
+        everyone=options["participation"] == 1 and not options["dropout"],
+        target=problem.knobs["target"] if rule == "solve" else 0.0,
     )
     if rule == "solve":
         notion = symmetric(notion)
@@ -208,12 +229,19 @@ ALPHA = Knob(
     for_clients=(2.0, (0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0)),
 )
 
+TARGET = Knob(
+    default=0.0,
+    grid=(0.0,),
+    help="the disparity to train to",
+    high=1.0,
+)
+
 METHOD = Method(
     name="fedfb",
     summary="FairBatch across clients: weights moved by summed signals",
     paper="Zeng, Chen, Lee 2021",
-    make=_make,
-    knobs={"alpha": ALPHA},
+    make=from_settings,
+    knobs={"alpha": ALPHA, "target": TARGET},
     notions=ALL_NOTIONS,
     outer_rules=("solve", "step", "paper"),
 )

@@ -54,8 +54,10 @@ class Method(NamedTuple):
     ``variants`` are its forms, the first the usual one; those in ``pooled`` train on all rows in
     one place. ``fair`` methods aim at a notion, one of ``notions``, for at most ``most_groups``
     groups; a ``local`` one bounds the disparity of every client's own rows, not that of all rows
-    together. ``outer_rules`` are the ways in which it can find its weights, the usual one first;
-    ``solve`` needs no knob ``alpha``. ``rounds`` is the usual number of rounds; where every
+    together. ``outer_rules`` are the ways in which it can find its weights (or thresholds), the
+    usual one first;
+    ``solve`` has no knob ``alpha`` but a ``target``, and picks its learning rate itself unless one
+    is given. ``rounds`` is the usual number of rounds; where every
     gradient step is an exchange, of steps. A ``reconstruction`` is built from a description, not
     from its paper: it says "after". An ``additive`` method needs pooled sums only: under group
     notions (all, if it is not ``fair``), with one gradient step a round, it does not matter how

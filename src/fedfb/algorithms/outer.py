@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedfb.algorithms.root_search import compared, gaps, look, meet
+from fedfb.algorithms.root_search import FARTHEST, compared, gaps, look, meet
 from fedfb.notions import Notion, Surrogate
 from fedfb.notions.base import decay, normalised
 from fedfb.shapes import Array, Bool, Float, Num
@@ -15,7 +15,7 @@ from fedfb.shapes import Array, Bool, Float, Num
 class Outer:
     r"""How lambda moves: every ``period`` rounds, by the signal :math:`\mu`.
 
-    Without ``alpha`` it goes where the gaps vanish, or the largest equals ``target``
+    Without ``alpha`` it goes where the gaps vanish, or the largest equals its run's ``target``
     (:mod:`fedfb.algorithms.root_search`), and the round whose training signal came nearest is the
     result. With it, it takes the step :math:`\alpha_u\,\mu`, or
     :math:`\alpha_u\,\mu/\lVert\mu\rVert` where ``normalise`` is ``l2``, and the last round is.
@@ -37,7 +37,7 @@ class Outer:
     bits_mode: Literal["per_value", "per_round"] = "per_value"
     rounding: Literal["nearest", "stochastic"] = "nearest"
     everyone: bool = True
-    target: float = 0.0
+    target: Float[Array, " r"] | float = 0.0
 
 
 def step(
@@ -74,9 +74,25 @@ def solve(
     return np.where(weighed, start * moved, lam), seen
 
 
-def nearest(outer: Outer, notion: Notion, gap: Float[Array, "r *l"]) -> Float[Array, " r"]:
-    """Return how far a round's training disparity lies from the target: what chooses the round."""
-    return np.abs(notion.disparity(gap) - outer.target)
+def distance(
+    outer: Outer, notion: Notion, gap: Float[Array, "r *l"], free: Bool[Array, " r"]
+) -> Float[Array, " r"]:
+    """Return how far a round's training disparity lies from the target: what chooses the round.
+
+    A model that was trained ``free``, with every weight 1, may be fairer than the target asks for.
+    """
+    over = notion.disparity(gap) - outer.target
+    return np.where(free & (over < 0), 0.0, np.abs(over))
+
+
+def at_a_bound(
+    notion: Notion, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]
+) -> Bool[Array, "r *l"]:
+    """Tell which weights have been moved as far as they go: the root, if any, lies beyond."""
+    start = notion.init(counts)
+    weighed = compared(notion, counts) & (start > 0)
+    omega = np.where(weighed, lam / np.where(weighed, start, 1.0), 1.0)
+    return np.abs(notion.shift(omega)) >= FARTHEST - 1e-6
 
 
 def measured_gaps(

@@ -69,7 +69,8 @@ def q_ffl(
         upload = {"delta": power[:, None] * g, "h": h, "loss": rows * F, "rows": np.asarray(rows)}
         return upload, memory
 
-    step = ClientTask("step", "sum", run)
+    # Powers of losses, and in h squares of gradients of the size L.
+    step = ClientTask("step", "sum", run, bounds={"delta": 2.0**56, "h": 2.0**72})
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         return State(params, np.full(len(params), np.log(2.0)))

@@ -1,58 +1,66 @@
-"""Every method by its name, in the order in which they are listed."""
+"""Every method by its name, in the order in which they are listed; imported when first used."""
 
-from fedfb.algorithms import (
-    afl,
-    agnosticfair,
-    ditto,
-    fairbatch,
-    fairfed,
-    fairfl,
-    fcfl,
-    fedavg,
-    fedfair,
-    fedfb,
-    fedfb_sums,
-    fedprox,
-    fpfl,
-    gifair,
-    hardt,
-    lft_ensemble,
-    lft_fedavg,
-    q_ffl,
-    reweighing,
-    term,
-    zafar,
-)
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+
 from fedfb.algorithms.method import Method
 from fedfb.errors import ConfigError, unknown_name
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        fedavg.METHOD,
-        fedprox.METHOD,
-        fedfb.METHOD,
-        fedfb.CFL,
-        fedfb_sums.METHOD,
-        lft_ensemble.METHOD,
-        lft_fedavg.METHOD,
-        fairfed.METHOD,
-        reweighing.METHOD,
-        hardt.METHOD,
-        fairbatch.METHOD,
-        zafar.METHOD,
-        agnosticfair.METHOD,
-        fpfl.METHOD,
-        fedfair.METHOD,
-        fcfl.METHOD,
-        fairfl.METHOD,
-        q_ffl.METHOD,
-        ditto.METHOD,
-        gifair.METHOD,
-        afl.METHOD,
-        term.METHOD,
-    )
+_HOME = {
+    "fedavg": "fedavg.METHOD",
+    "fedprox": "fedprox.METHOD",
+    "fedfb": "fedfb.METHOD",
+    "cfl": "fedfb.CFL",
+    "fedfb-sums": "fedfb_sums.METHOD",
+    "fedfb-thresholds": "fedfb_thresholds.METHOD",
+    "lft-ensemble": "lft_ensemble.METHOD",
+    "lft-fedavg": "lft_fedavg.METHOD",
+    "fairfed": "fairfed.METHOD",
+    "reweighing": "reweighing.METHOD",
+    "hardt": "hardt.METHOD",
+    "fairbatch": "fairbatch.METHOD",
+    "zafar": "zafar.METHOD",
+    "agnosticfair": "agnosticfair.METHOD",
+    "fpfl": "fpfl.METHOD",
+    "fedfair": "fedfair.METHOD",
+    "fcfl": "fcfl.METHOD",
+    "fairfl": "fairfl.METHOD",
+    "q-ffl": "q_ffl.METHOD",
+    "ditto": "ditto.METHOD",
+    "gifair": "gifair.METHOD",
+    "afl": "afl.METHOD",
+    "term": "term.METHOD",
 }
+
+
+class Methods(MutableMapping[str, Method]):
+    """Methods by name. One of ours is imported when it is looked at: a run needs one of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Method | None] = dict.fromkeys(_HOME)
+
+    def __getitem__(self, name: str) -> Method:
+        found = self._known[name]
+        if found is None:
+            module, _, attribute = _HOME[name].partition(".")
+            found = getattr(import_module(f"fedfb.algorithms.{module}"), attribute)
+            self._known[name] = found
+        return found
+
+    def __setitem__(self, name: str, method: Method) -> None:
+        self._known[name] = method
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+METHODS = Methods()
 
 
 def find_method(name: str) -> Method:

@@ -23,7 +23,9 @@ CERTAINTY = 0.1
 """How much movement (squared shift) it takes for what was seen to count as much as the guess."""
 
 SLOPES = (0.02, 1.0)
-LONGEST_MOVE = 2.0
+LONGEST_FIRST, LONGEST_MOVE = 1.0, 1.5
+"""The first slope is a guess, and models lag: what is moved too far swings for rounds."""
+
 FARTHEST = 6.0
 """The largest shift: a weight of 0.005 or 1.995 where two labels share 2. Parity beyond it would
 make the decision of a whole group constant."""
@@ -140,7 +142,7 @@ def meet(
     shares: Float[Array, "*l"],
     guess: Float[Array, "*l"],
     there: Bool[Array, "*l"],
-    target: float = 0.0,
+    target: Float[Array, " r"] | float = 0.0,
 ) -> Float[Array, "r *l"]:
     r"""Return the next shifts: where the lines meet, or come as near as the target allows.
 
@@ -148,15 +150,19 @@ def meet(
 
     With a target all gaps shrink in the same proportion, until the disparity is the target:
     :math:`\theta_a=(b_a(1-\tau/\max_b|b_b|)-c)/s_a`, the levels taken from their
-    mean. No shift moves by more than LONGEST_MOVE.
+    mean. No shift moves by more than LONGEST_MOVE, at first LONGEST_FIRST.
     """
     level, slope = lines(memory, guess)
     level = gaps(level, shares, there)
     largest = notion.disparity(level).reshape(-1, *(1 for _ in shares.shape))
-    aim = level * np.clip(1.0 - ratio(np.full_like(largest, target), largest, 1.0), 0.0, 1.0)
+    allowed = np.zeros_like(largest) + np.reshape(target, (-1, *(1 for _ in shares.shape)))
+    aim = level * np.clip(1.0 - ratio(allowed, largest, 1.0), 0.0, 1.0)
+
+    spread = Seen(*np.moveaxis(memory, 1, 0)).spread
+    longest = np.where(spread > 0, LONGEST_MOVE, LONGEST_FIRST)
 
     def shifts(c: Float[Array, "..."]) -> Float[Array, "r *l"]:
-        move = np.clip((aim - c) / slope - theta, -LONGEST_MOVE, LONGEST_MOVE)
+        move = np.clip((aim - c) / slope - theta, -longest, longest)
         return np.where(there, np.clip(theta + move, -FARTHEST, FARTHEST), theta)
 
     low = np.full((*level.shape[:-1], 1), -10.0)

@@ -43,7 +43,10 @@ def summed_signal(
         share = quantiser.decode(total["signal"]) if quantiser else total["signal"]
         return notion.signal(share, counts)
 
-    return SignalExchange(ClientTask("measure", "sum", run, _bits(quantiser)), read, everybody)
+    # A share is divided by the rows of all, so it is small; a code is a whole number.
+    bounds = {} if quantiser else {"signal": 2.0**16}
+    task = ClientTask("measure", "sum", run, _bits(quantiser), bounds)
+    return SignalExchange(task, read, everybody)
 
 
 def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:

@@ -87,7 +87,8 @@ def fit_and_measure_task(
         signal, memory = measure.run({**broadcast, "params": params}, data, memory, key)
         return {**upload, **signal}, memory
 
-    return ClientTask("fit and measure", "sum", run, measure.bits)
+    bounds = {**fit.bounds, **measure.bounds}
+    return ClientTask("fit and measure", "sum", run, measure.bits, bounds)
 
 
 def confusion_task(engine: Engine) -> ClientTask:

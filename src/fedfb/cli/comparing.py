@@ -19,13 +19,13 @@ def compare(
         Path | None, typer.Argument(help="An experiment as TOML; flags override its values.")
     ] = None,
     algorithms: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Methods to compare (default fedavg,fedfb,cfl).",
+            help="Methods to compare (default fedavg,fedfb,cfl; with --secure fedavg,fedfb).",
             metavar="A,B,..",
             show_default=False,
         ),
-    ] = "fedavg,fedfb,cfl",
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw accuracy against disparity into this PNG or SVG.")
     ] = None,
@@ -38,7 +38,9 @@ def compare(
 
     Example: fedfb compare --algorithms fedavg,fedfb --seeds 5 --plot points.png
     """
-    compare_and_show(experiment, read_names(algorithms, "--algorithms"), plot, as_json)
+    usual = "fedavg,fedfb" if experiment.secure else "fedavg,fedfb,cfl"
+    names = read_names(usual if algorithms is None else algorithms, "--algorithms")
+    compare_and_show(experiment, names, plot, as_json)
 
 
 def compare_and_show(

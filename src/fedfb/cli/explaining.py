@@ -12,7 +12,7 @@ from fedfb.experiments.spec import Experiment
 WITHOUT = (
     *("algorithm", "data", "label", "positive", "sensitive", "client_column", "test"),
     *("partition", "clients", "groups", "heterogeneity", "rows", "test_rows", "split_seed"),
-    *("sensitive_at_prediction", "seeds", "tune", "accuracy_floor", "precision"),
+    *("sensitive_at_prediction", "seeds", "tune", "accuracy_floor", "precision", "secure"),
 )
 """Settings that change nothing about what is exchanged."""
 

@@ -41,10 +41,11 @@ def run(
     claimed = store.claim(out, experiment, resume) if out else nullcontext()
     rounds = total_rounds(experiment)
     with claimed as checkpoints, progress_bar(rounds, "rounds") as on_round:
-        result = outcome.run(experiment, checkpoints=checkpoints, on_round=on_round)
+        ledger = out / store.LEDGER if out else None
+        result = outcome.run(experiment, checkpoints=checkpoints, ledger=ledger, on_round=on_round)
     if out:
         store.save(result, out)
-        talk(f"Model, results and rounds are in {out}.")
+        talk(f"Model, results, rounds and ledger are in {out}.")
     if as_json:
         typer.echo(json.dumps(result.report, indent=1, allow_nan=False))
     else:

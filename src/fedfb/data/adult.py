@@ -31,7 +31,10 @@ COLUMNS = (
 
 
 def load_adult(
-    partition: str = "paper", split_seed: int = 0, sensitive_at_prediction: bool = True
+    partition: str = "paper",
+    split_seed: int = 0,
+    sensitive_at_prediction: bool = True,
+    resplit: bool = False,
 ) -> Federation:
     """Load Adult: the publisher's training and test files, two clients in the paper.
 
@@ -56,7 +59,7 @@ def load_adult(
             shares=np.array([[0.8, 0.2], [0.2, 0.8]]),
         ),
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction)
+    return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
 
 
 def _read() -> tuple[Table, int]:

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfb.core import generator
-from fedfb.data.builtin import PaperClients, Source, deal
+from fedfb.data.builtin import PaperClients, Source, deal, split_at_random
 from fedfb.data.derive import Bins, derive
 from fedfb.data.federation import Federation
 from fedfb.data.fetch import path_of
@@ -23,7 +22,10 @@ _NOT_FEATURES = ("age", "age group", "day", "month", "y")
 
 
 def load_bank(
-    partition: str = "paper", split_seed: int = 0, sensitive_at_prediction: bool = True
+    partition: str = "paper",
+    split_seed: int = 0,
+    sensitive_at_prediction: bool = True,
+    resplit: bool = False,
 ) -> Federation:
     """Load Bank Marketing: 70 % of the rows, drawn by the split seed, train; three clients.
 
@@ -31,13 +33,12 @@ def load_bank(
     """
     (read,) = typed([read_cells(path_of("bank-full.csv"), ";")], text=("y",))
     table = derive(replace(read, source="bank"), (AGE_GROUPS,))
-    order = generator((split_seed, 14)).permutation(len(table))
-    training_rows = 7 * len(table) // 10
+    train, test = split_at_random(len(table), split_seed)
     source = Source(
         name="bank",
         table=table,
-        train=np.sort(order[:training_rows]),
-        test=np.sort(order[training_rows:]),
+        train=train,
+        test=test,
         label="y",
         positive="yes",
         sensitive=(AGE_GROUPS.target,),
@@ -50,4 +51,4 @@ def load_bank(
         derived=(AGE_GROUPS,),
         group_order=AGE_GROUPS.names,
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction)
+    return deal(source, partition, split_seed, sensitive_at_prediction, resplit)

@@ -1,7 +1,10 @@
 """What built-in data sets have in common: a table, its split, and the paper's way to deal rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from fedfb.core import generator
 from fedfb.data.derive import Derived
 from fedfb.data.federation import Federation, federate
 from fedfb.data.groups import groups_in
@@ -36,10 +39,32 @@ class Source:
     group_order: tuple[str, ...] = ()
 
 
+def split_at_random(rows: int, split_seed: int) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
+    """Draw 70 % of the rows to train on; return their numbers and those of the others, in order.
+
+    >>> train, test = split_at_random(10, split_seed=0)
+    >>> len(train), sorted([*train, *test]) == list(range(10))
+    (7, True)
+    """
+    order = generator((split_seed, 14)).permutation(rows)
+    training_rows = 7 * rows // 10
+    return np.sort(order[:training_rows]), np.sort(order[training_rows:])
+
+
 def deal(
-    source: Source, partition: str, split_seed: int, sensitive_at_prediction: bool
+    source: Source,
+    partition: str,
+    split_seed: int,
+    sensitive_at_prediction: bool,
+    resplit: bool = False,
 ) -> Federation:
-    """Deal a built-in data set to clients; test rows get clients by the same rule."""
+    """Deal a built-in data set to clients; test rows get clients by the same rule.
+
+    ``resplit`` draws training and test rows anew instead of taking the published ones.
+    """
+    if resplit:
+        train, test = split_at_random(len(source.table), split_seed)
+        source = replace(source, train=train, test=test)
     client, names = _clients(source, partition, split_seed)
     return federate(
         source.name,

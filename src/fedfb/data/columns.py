@@ -1,12 +1,14 @@
 """How one feature column becomes numbers: a number is standardised, a category is one-hot."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedfb.data.statistics import AddUp, spread_of
 from fedfb.data.table import Table
 from fedfb.errors import DataError
-from fedfb.shapes import Array, Float
+from fedfb.shapes import Array, Float, Int
 
 MISSING_CATEGORY = "missing"
 """What an empty cell is called among the categories of a column."""
@@ -81,6 +83,25 @@ def fit_column(table: Table, name: str) -> Column:
             "identifier or free text, remove the column; else merge its values."
         )
     return CategoryColumn(name, tuple(categories))
+
+
+def fit_columns(
+    table: Table, names: Sequence[str], client: Int[Array, " n"], owners: Sequence[str], add: AddUp
+) -> tuple[Column, ...]:
+    """Learn how to encode columns from training rows that lie with several clients.
+
+    ``client`` is the number of each row's owner. Means and spreads come from sums over the owners;
+    categories are a public schema.
+    """
+    numeric = [name for name in names if table.column(name).dtype.kind == "f"]
+    found: dict[str, Column] = {}
+    if numeric:
+        silos = {owner: table.take(np.flatnonzero(client == i)) for i, owner in enumerate(owners)}
+        spread = spread_of(silos, numeric, add)
+        parts = (spread.mean.tolist(), spread.sd.tolist(), (spread.missing > 0).tolist())
+        for name, mean, sd, gaps in zip(numeric, *parts, strict=True):
+            found[name] = NumberColumn(name, mean, sd, gaps)
+    return tuple(found[name] if name in found else fit_column(table, name) for name in names)
 
 
 def _fit_numbers(name: str, values: Float[Array, " n"]) -> NumberColumn:

@@ -27,7 +27,10 @@ _RACE = Keep(source="race", target="race", values=("African-American",), other="
 
 
 def load_compas(
-    partition: str = "paper", split_seed: int = 0, sensitive_at_prediction: bool = True
+    partition: str = "paper",
+    split_seed: int = 0,
+    sensitive_at_prediction: bool = True,
+    resplit: bool = False,
 ) -> Federation:
     """Load COMPAS: the first 70 % of the rows, in file order, train; two clients by age.
 
@@ -57,4 +60,4 @@ def load_compas(
         ),
         derived=(_RACE,),
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction)
+    return deal(source, partition, split_seed, sensitive_at_prediction, resplit)

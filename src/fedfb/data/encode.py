@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
+from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column, fit_columns
 from fedfb.data.derive import Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.groups import Groups
 from fedfb.data.read import read_cells
+from fedfb.data.statistics import AddUp
 from fedfb.data.table import Table
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float, Int
@@ -85,6 +86,14 @@ class RawRows(NamedTuple):
     group: Int[Array, " n"] | None
 
 
+class Silos(NamedTuple):
+    """Whose the rows of a table are, by number; the owners' names; and who adds up their sums."""
+
+    client: Int[Array, " n"]
+    owners: tuple[str, ...]
+    add: AddUp
+
+
 def fit_encoder(
     table: Table,
     *,
@@ -94,9 +103,16 @@ def fit_encoder(
     positive: str,
     sensitive_at_prediction: bool,
     derived: tuple[Derived, ...] = (),
+    silos: Silos | None = None,
 ) -> Encoder:
-    """Learn means, categories and groups from a table that holds training rows only."""
-    columns = tuple(fit_column(table, name) for name in features)
+    """Learn means, categories and groups from a table that holds training rows only.
+
+    Of rows in ``silos`` only sums are taken; without any, the table is one that all may read.
+    """
+    if silos is None:
+        columns = tuple(fit_column(table, name) for name in features)
+    else:
+        columns = fit_columns(table, features, *silos)
     return Encoder(columns, groups, label, positive, sensitive_at_prediction, derived)
 
 

@@ -14,8 +14,9 @@ from fedfb.data.check import (
     refuse_one_class,
 )
 from fedfb.data.derive import Derived
-from fedfb.data.encode import Encoder, fit_encoder
+from fedfb.data.encode import Encoder, Silos, fit_encoder
 from fedfb.data.groups import groups_in
+from fedfb.data.statistics import AddUp
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Int
@@ -59,10 +60,12 @@ def federate(
     derived: tuple[Derived, ...] = (),
     group_order: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
+    add: AddUp | None = None,
 ) -> Federation:
     """Encode a table (the encoder learns from training rows only) and give every client its rows.
 
-    ``train`` and ``test`` are row numbers; ``client`` is the client of every row, -1 for none.
+    ``train`` and ``test`` are row numbers; ``client`` is the client of every row, -1 for none. With
+    ``add`` the encoder learns from sums over the clients; without, the table is a published one.
     """
     training = table.take(train)
     y = labels(table, label, positive)
@@ -78,6 +81,7 @@ def federate(
         positive=positive,
         sensitive_at_prediction=sensitive_at_prediction,
         derived=derived,
+        silos=None if add is None else Silos(client[train], client_names, add),
     )
     x = encoder.encode(table, group)
     refuse_infinite(x, encoder.feature_names, table)

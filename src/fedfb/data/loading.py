@@ -1,19 +1,19 @@
 """From a request to a federation: the one place that knows all loaders."""
 
-from fedfb.data.adult import load_adult
-from fedfb.data.bank import load_bank
-from fedfb.data.compas import load_compas
+from importlib import import_module
+
 from fedfb.data.federation import Federation
-from fedfb.data.gaussians import load_gaussians
-from fedfb.data.own import load_own
 from fedfb.data.request import POPULATIONS, DataRequest, check_request
-from fedfb.data.synthetic import load_synthetic
+from fedfb.data.statistics import AddUp, add_in_clear
 
-_PUBLISHED = {"adult": load_adult, "bank": load_bank, "compas": load_compas}
+PUBLISHED = ("adult", "bank", "compas")
 
 
-def load(request: DataRequest, split_seed: int) -> Federation:
+def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Federation:
     """Load what a request asks for; every random choice about the data follows the split seed.
+
+    ``add`` adds up what the owners of one's own files say of their columns; built-in data are
+    prepared as one table, before they are dealt to clients.
 
     >>> federation = load(DataRequest("synthetic", rows=100, test_rows=50), split_seed=0)
     >>> len(federation.clients), sum(len(client.y) for client in federation.clients)
@@ -21,9 +21,16 @@ def load(request: DataRequest, split_seed: int) -> Federation:
     """
     check_request(request)
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
-    if request.data in _PUBLISHED:
-        return _PUBLISHED[request.data](partition, split_seed, sensitive_at_prediction)
+    # Loaders are imported where they are used: a run needs one of them.
+    if request.data in PUBLISHED:
+        module = import_module(f"fedfb.data.{request.data}")
+        found: Federation = getattr(module, f"load_{request.data}")(
+            partition, split_seed, sensitive_at_prediction, request.resplit
+        )
+        return found
     if request.data in POPULATIONS:
+        from fedfb.data.gaussians import load_gaussians
+
         return load_gaussians(
             request.data,
             partition,
@@ -34,6 +41,8 @@ def load(request: DataRequest, split_seed: int) -> Federation:
             test_rows=request.test_rows,
         )
     if request.data == "synthetic":
+        from fedfb.data.synthetic import load_synthetic
+
         return load_synthetic(
             partition,
             split_seed,
@@ -44,6 +53,8 @@ def load(request: DataRequest, split_seed: int) -> Federation:
             rows=request.rows,
             test_rows=request.test_rows,
         )
+    from fedfb.data.own import load_own
+
     return load_own(
         request.data,
         request.label or "",
@@ -54,4 +65,5 @@ def load(request: DataRequest, split_seed: int) -> Federation:
         split_seed=split_seed,
         test=request.test,
         sensitive_at_prediction=sensitive_at_prediction,
+        add=add,
     )

@@ -10,6 +10,7 @@ from fedfb.data.federation import Federation, federate
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients, Partition, assign, parse_partition
 from fedfb.data.read import Cells, read_cells, typed
+from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.data.table import Table, concat
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Int
@@ -26,12 +27,14 @@ def load_own(
     split_seed: int = 0,
     test: str | None = None,
     sensitive_at_prediction: bool = True,
+    add: AddUp = add_in_clear,
 ) -> Federation:
     """Load CSV files. Features are all columns but the label, the sensitive and the client column.
 
     The clients are those of ``client_column``, or of ``partition`` unless it is 'paper', or else
     the files. Test rows are those of the file ``test``; without one, every client's rows are split
-    7:3 at random, by the split seed and the client's number only.
+    7:3 at random, by the split seed and the client's number only. What numbers are standardised by
+    comes from sums over the clients, added up by ``add``.
     """
     _refuse_clashes(label, sensitive, client_column, partition)
     paths = _paths(pattern, test)
@@ -63,6 +66,7 @@ def load_own(
         client_names=names,
         sensitive_at_prediction=sensitive_at_prediction,
         notes=_label_note(table, label, positive),
+        add=add,
     )
 
 

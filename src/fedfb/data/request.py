@@ -26,8 +26,8 @@ class DataRequest:
 
     ``label``, ``positive``, ``sensitive``, ``client_column`` and ``test`` describe one's own files;
     ``clients``, ``groups`` and ``heterogeneity`` the synthetic data, ``q`` the populations of the
-    paper's figures, ``rows`` and ``test_rows`` both. The partition 'paper' means, for one's own
-    files: as the files or the client column say.
+    paper's figures, ``rows`` and ``test_rows`` both; ``resplit`` the published data sets. The
+    partition 'paper' means, for one's own files: as the files or the client column say.
     """
 
     data: str
@@ -43,6 +43,7 @@ class DataRequest:
     q: tuple[float, ...] = ()
     rows: int | None = None
     test_rows: int | None = None
+    resplit: bool = False
     sensitive_at_prediction: bool = True
 
 
@@ -61,6 +62,8 @@ def check_request(request: DataRequest) -> None:
         _refuse_given(request, ("q",), f"the paper's populations ({', '.join(POPULATIONS)})")
     if request.data not in DRAWN:
         _refuse_given(request, _DRAWN_ONLY, f"data drawn on the spot ({', '.join(DRAWN)})")
+    if own or request.data in DRAWN:
+        _refuse_given(request, ("resplit",), "the published data sets (adult, compas, bank)")
     for name in ("label", "positive", "sensitive") if own else ():
         if not getattr(request, name):
             raise ConfigError(

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedfb.algorithms import find_method
 from fedfb.experiments.evaluation import Record
+from fedfb.experiments.fit import check_secure
 from fedfb.experiments.outcome import Outcome, run
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import Progress
@@ -23,6 +24,8 @@ def compare(
 ) -> list[Outcome]:
     """Run the same experiment with each of several methods."""
     experiments = [for_method(experiment, name, algorithms) for name in algorithms]
+    for one in experiments:
+        check_secure(one)  # all before the first is trained
     return [run(one, on_round=on_round) for one in experiments]
 
 

@@ -12,13 +12,16 @@ from fedfb.experiments.fit import build, make_engine, training_notion
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import long_name
-from fedfb.runtime import make_ask
+from fedfb.runtime import bits_of, make_ask
 from fedfb.shapes import Array, Float
-
-BITS_OF_A_NUMBER = 64
 
 OF_A_MODEL = ("weight", "client")
 """Uploads that go with a model or a value: what it weighs, and whose it is."""
+
+
+WHEN = ("set-up", "first round", "round", "end")
+LAST = 3
+"""The rounds that are played: a first, a usual one and a last."""
 
 
 class Sent(NamedTuple):
@@ -79,14 +82,14 @@ class Explained(NamedTuple):
 def explain(
     experiment: Experiment, groups: int = 2, clients: int = 3, features: int = 8
 ) -> Explained:
-    """Play two rounds of a method on a few random rows and return what was exchanged.
+    """Play a few rounds of a method on random rows and return what was exchanged.
 
     >>> explained = explain(Experiment(algorithm="fedfb"), groups=4)
     >>> [one.question for one in explained.in_a_round], explained.sums_only
     (['fit', 'measure'], True)
     """
     # One epoch says as much about what is exchanged as thirty.
-    experiment = replace(resolve(experiment), local_epochs=1)
+    experiment = replace(resolve(experiment), local_epochs=1, rounds=LAST)
     method = find_method(experiment.algorithm)
     pooled = method.is_pooled(experiment.variant or "")
     comparing = clients if pooled and long_name(experiment.notion) == "client_parity" else groups
@@ -110,7 +113,10 @@ def random_client(number: int, groups: int, features: int) -> ClientData:
 def listen(
     algorithm: Algorithm, clients: Sequence[ClientData], params: Float[Array, "r p"]
 ) -> list[Exchange]:
-    """Run set-up and two rounds, and return what was said in the set-up and in the second."""
+    """Run set-up and three rounds, and return what was said in set-up, second round and at the end.
+
+    What is asked in the last round only belongs to the end.
+    """
     memories = {client.id: algorithm.memory(params) for client in clients}
     heard: list[Exchange] = []
 
@@ -125,23 +131,19 @@ def listen(
         return listened
 
     state = algorithm.setup(params, listening(make_ask(clients, memories, 0, 0), "set-up"))
-    for number in (1, 2):
-        when = "round" if number == 2 else "first round"
+    for number, when in enumerate(WHEN[1:], start=1):
         ask = listening(make_ask(clients, memories, 0, number), when)
         state, _ = algorithm.round(state, ask)
-    last = [one for one in heard if one.when == "round"]
+    said = {when: [one for one in heard if one.when == when] for when in WHEN}
     # A method that asks once and for all (an ensemble) has said everything in its first round.
-    rounds = last or [one._replace(when="round") for one in heard if one.when == "first round"]
-    return [one for one in heard if one.when == "set-up"] + rounds
+    rounds = said["round"] or [one._replace(when="round") for one in said["first round"]]
+    usual = {one.question for one in rounds}
+    return said["set-up"] + rounds + [one for one in said["end"] if one.question not in usual]
 
 
 def _sent(task: ClientTask, upload: Arrays, parameters: int) -> tuple[Sent, ...]:
+    bits = bits_of(task, upload)
     return tuple(
-        Sent(
-            name,
-            value.size,
-            value.size * task.bits.get(name, BITS_OF_A_NUMBER),
-            value.ndim > 1 and value.shape[-1] == parameters,
-        )
+        Sent(name, value.size, bits[name], value.ndim > 1 and value.shape[-1] == parameters)
         for name, value in upload.items()
     )

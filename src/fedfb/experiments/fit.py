@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from fedfb.core import Algorithm, ClientData, Examples, LocalSolver, Prediction
 from fedfb.data import Federation, astype, pooled
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError, DivergenceError
-from fedfb.experiments.resolve import Setting, resolve
+from fedfb.experiments.resolve import Setting, given_grid, resolve
+from fedfb.experiments.secure import make_carry, refuse_disclosure
 from fedfb.experiments.spec import Experiment
 from fedfb.models import make_model
 from fedfb.notions import Notion, PooledClientParity, long_name, make_notion
@@ -28,6 +30,11 @@ class Fitted:
     settings: tuple[Setting, ...]
     algorithm: Algorithm
     trained: Trained
+
+    def tell(self) -> list[dict[str, Any]]:
+        """Return what the method has to say of every run's end."""
+        told = self.algorithm.tell
+        return [{} for _ in self.settings] if told is None else told(self.trained.state)
 
     def predict(self, examples: Examples) -> Prediction:
         """Score and decide rows with every run; scores that are not finite are an error."""
@@ -60,6 +67,8 @@ def fit(
     engine = make_engine(experiment, clients[0].x.shape[1])
     algorithm = build(experiment, engine, notion, settings)
     start = np.repeat(engine.model.init(seed)[None], len(settings), axis=0)
+    names = training_names(experiment, federation)
+    carry = make_carry(experiment, names, saving.ledger if saving else None)
     try:
         # What overflows is found by looking at every upload, and told once, with its round.
         with np.errstate(all="ignore"):
@@ -71,13 +80,13 @@ def fit(
                 rounds=experiment.rounds or method.rounds,
                 watch=confusion_task(engine),
                 participation=experiment.participation,
+                dropout=experiment.dropout,
+                carry=carry,
                 saving=saving and replace(saving, instructions=engine.instructions),
                 on_round=on_round,
                 threads=cores() if engine.releases_gil else 1,
             )
     except DivergedError as error:
-        pooled = len(clients) < len(federation.clients)
-        names = ("all rows pooled",) if pooled else federation.client_names
         raise DivergenceError(_diverged(error, names, settings, seed)) from error
     return Fitted(seed, tuple(settings), algorithm, trained)
 
@@ -98,6 +107,26 @@ def training_clients(
     sizes = [len(client.y) for client in federation.clients]
     origin = np.repeat(np.arange(len(sizes)), sizes)
     return (everyone._replace(group=origin, groups=len(sizes)),)
+
+
+def training_names(experiment: Experiment, federation: Federation) -> tuple[str, ...]:
+    """Return the names of the clients a method trains on, in the order of their ids."""
+    method = find_method(experiment.algorithm)
+    pooled = method.is_pooled(experiment.variant or method.variants[0])
+    return ("all rows pooled",) if pooled else federation.client_names
+
+
+def check_secure(experiment: Experiment) -> None:
+    """Refuse what cannot be run with secure sums, before rows are read or anything is trained."""
+    if not experiment.secure:
+        return
+    experiment = resolve(experiment)
+    method, engine = find_method(experiment.algorithm), make_engine(experiment, inputs=1)
+    # Of how many groups and clients does not matter for what is asked.
+    algorithm = build(
+        experiment, engine, training_notion(experiment, 2, 3), given_grid(experiment)[:1]
+    )
+    refuse_disclosure(method, experiment.variant or method.variants[0], algorithm)
 
 
 def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion:

@@ -1,14 +1,14 @@
 """Running an experiment: every seed, tuned where asked, evaluated on the test rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from os import cpu_count
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,57 +16,108 @@ from fedfb.algorithms import find_method
 from fedfb.core import Examples
 from fedfb.data import Federation, hold_out, load
 from fedfb.errors import ConfigError
-from fedfb.experiments.evaluation import Record, evaluate, summarise
-from fedfb.experiments.fit import Fitted, fit
-from fedfb.experiments.resolve import Setting, given_grid, resolve, tuning_grid
-from fedfb.experiments.rounds import round_rows
+from fedfb.experiments.evaluation import Record, evaluate
+from fedfb.experiments.fit import Fitted, check_secure, fit, training_names
+from fedfb.experiments.reporting import make_report, seed_records
+from fedfb.experiments.resolve import (
+    FREE,
+    Setting,
+    chooses,
+    given_grid,
+    outer_rule,
+    resolve,
+    trial_grid,
+    tuning_grid,
+)
+from fedfb.experiments.secure import make_add
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.tune import HELD_OUT, Choice, candidates, choose, validation_loss
+from fedfb.experiments.tune import (
+    HELD_OUT,
+    Candidate,
+    Choices,
+    candidates,
+    choose,
+    pick,
+    validation_loss,
+)
 from fedfb.notions import long_name
-from fedfb.runtime import Progress, Saving
+from fedfb.runtime import Ledger, Progress, Saving
 
 OnRound = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment came to: the report as JSON-ready values, and the models by seed."""
+    """What an experiment came to: the report as JSON-ready values, and the models by seed.
+
+    The report is made of ``records``, those of every seed, and ``choices``, what was chosen.
+    """
 
     experiment: Experiment
     report: Record
     fitted: tuple[Fitted, ...]
     federation: Federation
+    records: tuple[Sequence[Record], ...]
+    choices: Choices
 
 
 def run(
     experiment: Experiment,
     *,
     checkpoints: Path | None = None,
+    ledger: Path | None = None,
     jobs: int | None = None,
     on_round: OnRound = lambda progress: None,
+    federations: Mapping[int, Federation] | None = None,
 ) -> Outcome:
     """Run an experiment and return its outcome.
 
-    With a folder for checkpoints it goes on where it stopped.
+    With a folder for checkpoints it goes on where it stopped, and writes every message into the
+    file for the ledger. Rows that were loaded before may be handed in, by seed.
 
     >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
     >>> sorted(run(tiny).report["summary"])
     ['accuracy', 'disparity']
     """
-    tried, experiment = tuning_grid(experiment), resolve(experiment)
-    federations = _federations(experiment)
-    work = _Work(experiment, federations, checkpoints, jobs or cpu_count() or 1, on_round)
-    choice = _tuned(work, tried) if experiment.tune else None
-    settings = [choice.setting] if choice else given_grid(experiment)
+    solving = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
+    tried = trial_grid(experiment) if solving else tuning_grid(experiment)
+    choosing, experiment = chooses(experiment), resolve(experiment)
+    check_secure(experiment)
+    federations = federations or load_federations(experiment, ledger)
+    work = _Work(experiment, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
+    choices = _choices(work, tried, solving) if choosing else Choices()
+    settings = {seed: _settings(experiment, choices.of(seed)) for seed in experiment.seeds}
+    free = {seed: _free(settings[seed]) if solving else [] for seed in experiment.seeds}
     fitted = work.for_each_seed(
         lambda seed, on_round: fit(
-            experiment, federations[seed], settings, seed, work.saving("run", seed), on_round
+            experiment,
+            federations[seed],
+            [*settings[seed], *free[seed]],
+            seed,
+            work.saving("run", seed),
+            on_round,
         )
     )
-    records = [_records(experiment, one, federations[one.seed]) for one in fitted]
-    first = federations[experiment.seeds[0]]
-    report = _report(experiment, first, settings, records, choice)
-    return Outcome(experiment, report, tuple(fitted), first)
+    records = [seed_records(experiment, one, federations[one.seed]) for one in fitted]
+    first = experiment.seeds[0]
+    report = make_report(experiment, federations[first], len(settings[first]), records, choices)
+    return Outcome(experiment, report, tuple(fitted), federations[first], tuple(records), choices)
+
+
+def _settings(experiment: Experiment, chosen: Setting) -> list[Setting]:
+    """Return what is trained on all rows: the values given, and what was chosen."""
+    settings = [{**setting, **chosen} for setting in given_grid(experiment)]
+    return [one for place, one in enumerate(settings) if one not in settings[:place]]
+
+
+def _free(settings: Sequence[Setting]) -> list[Setting]:
+    """Return the setting that is trained beside the others to tell what fairness costs.
+
+    Its target is always met. Where rates differ there is no one model to compare with.
+    """
+    met = any(setting["target"] == FREE for setting in settings)
+    one_rate = len({setting["lr"] for setting in settings}) == 1
+    return [{**settings[0], "target": FREE}] if one_rate and not met else []
 
 
 @dataclass(frozen=True)
@@ -74,8 +125,9 @@ class _Work:
     """What the phases of an experiment have in common."""
 
     experiment: Experiment
-    federations: dict[int, Federation]
+    federations: Mapping[int, Federation]
     checkpoints: Path | None
+    ledger: Path | None
     jobs: int
     on_round: OnRound
 
@@ -104,11 +156,18 @@ class _Work:
         if self.checkpoints is None:
             return None
         owner = f"{self.experiment.hash}-{fingerprint(self.federations[seed])}-{phase}"
-        return Saving(self.checkpoints / f"{phase}-seed-{seed}.npz", owner)
+        names = training_names(self.experiment, self.federations[seed])
+        ledger = Ledger(self.ledger, phase, seed, names) if self.ledger else None
+        return Saving(self.checkpoints / f"{phase}-seed-{seed}.npz", owner, ledger=ledger)
 
 
-def _federations(experiment: Experiment) -> dict[int, Federation]:
-    cached = lru_cache(maxsize=None)(lambda split: load(experiment.request, split))
+def load_federations(experiment: Experiment, ledger: Path | None = None) -> dict[int, Federation]:
+    """Read or draw the rows of every seed; seeds of one split share them."""
+
+    def loaded(split: int) -> Federation:
+        return load(experiment.request, split, make_add(experiment, ledger, split))
+
+    cached = lru_cache(maxsize=None)(loaded)
     return {seed: cached(experiment.split_of(seed)) for seed in experiment.seeds}
 
 
@@ -121,11 +180,26 @@ def fingerprint(federation: Federation) -> str:
     return digest.hexdigest()
 
 
-def _tuned(work: _Work, settings: Sequence[Setting]) -> Choice:
-    """Train the grid on nine tenths of every client's rows and choose on the rest."""
-    experiment, notion = work.experiment, long_name(work.experiment.notion)
+class _Tried(NamedTuple):
+    """What one seed found on its validation rows, for every setting that it tried."""
 
-    def try_out(seed: int, on_round: OnRound) -> tuple[list[Record], list[float], float]:
+    records: list[Record]
+    losses: list[float]
+    off_target: list[float]
+    rows: int
+
+
+def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices:
+    """Train the grid on nine tenths of every client's rows and choose on the rest.
+
+    What is tuned is chosen for all seeds together; what is picked, by each seed for itself, so that
+    its result does not depend on which others were run.
+    """
+    experiment = work.experiment
+    method, notion = find_method(experiment.algorithm), long_name(experiment.notion)
+    measure = "local_disparity" if method.local else "disparity"
+
+    def try_out(seed: int, on_round: OnRound) -> _Tried:
         federation, validation = hold_out(work.federations[seed], HELD_OUT, seed)
         _refuse_no_rows(validation)
         saving = work.saving("tune", seed)
@@ -134,14 +208,20 @@ def _tuned(work: _Work, settings: Sequence[Setting]) -> Choice:
         records = evaluate(
             prediction, validation, federation.group_names, federation.client_names, minimum=1
         )
-        return records, validation_loss(prediction, validation), records[0]["majority_accuracy"]
+        off = [told.get("off_target", 0.0) for told in fitted.tell()]
+        return _Tried(records, validation_loss(prediction, validation), off, len(validation.y))
+
+    def found(tried: Sequence[_Tried]) -> tuple[Candidate, ...]:
+        records, losses, off, _ = zip(*tried, strict=True)
+        return candidates(settings, records, losses, off, notion, measure)
 
     tried = work.for_each_seed(try_out)
-    records, losses, majorities = zip(*tried, strict=True)
-    method = find_method(experiment.algorithm)
-    measure = "local_disparity" if method.local else "disparity"
-    found = candidates(settings, records, losses, notion, measure)
-    return choose(found, method.fair, float(np.mean(majorities)), experiment.accuracy_floor)
+    if solving:
+        by_seed = zip(experiment.seeds, tried, strict=True)
+        picked = {seed: pick(found([one]), one.rows, experiment.cost) for seed, one in by_seed}
+        return Choices(by_seed=picked)
+    majority = float(np.mean([one.records[0]["majority_accuracy"] for one in tried]))
+    return Choices(choose(found(tried), method.fair, majority, experiment.accuracy_floor))
 
 
 def _refuse_no_rows(validation: Examples) -> None:
@@ -150,59 +230,3 @@ def _refuse_no_rows(validation: Examples) -> None:
             f"--tune sets {HELD_OUT:.0%} of every client's rows aside to choose on, and no client "
             "has enough to spare one. Add rows, or leave --tune out."
         )
-
-
-def _records(experiment: Experiment, fitted: Fitted, federation: Federation) -> list[Record]:
-    test = federation.test
-    tested = evaluate(fitted.predict(test), test, federation.group_names, federation.client_names)
-    notion = long_name(experiment.notion)
-    return [
-        {
-            "seed": fitted.seed,
-            "settings": dict(setting),
-            **record,
-            "rounds": round_rows(fitted.trained.history, run, notion),
-        }
-        for run, (setting, record) in enumerate(zip(fitted.settings, tested, strict=True))
-    ]
-
-
-def _report(
-    experiment: Experiment,
-    federation: Federation,
-    settings: Sequence[Setting],
-    records: Sequence[Sequence[Record]],
-    choice: Choice | None,
-) -> Record:
-    """Put the records of all seeds and settings together; a summary needs one setting to be of."""
-    summaries = [
-        {"settings": dict(setting), **summarise([of_seed[number] for of_seed in records])}
-        for number, setting in enumerate(settings)
-    ]
-    whole = summarise([of_seed[0] for of_seed in records]) if len(settings) == 1 else None
-    return {
-        "data": experiment.data,
-        "model": experiment.model,
-        "algorithm": experiment.algorithm,
-        "notion": long_name(experiment.notion),
-        "settings": _plain(asdict(experiment)),
-        "runs": [record for of_seed in records for record in of_seed],
-        "summary": whole,
-        "summaries": summaries,
-        "tuning": None if choice is None else _tuning_record(choice),
-        "notes": list(federation.notes),
-        "groups": list(federation.group_names),
-        "experiment_hash": experiment.hash,
-    }
-
-
-def _tuning_record(choice: Choice) -> Record:
-    return {
-        "chosen": dict(choice.setting),
-        "accuracy_floor": choice.floor,
-        "candidates": [c._asdict() for c in choice.candidates],
-    }
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}

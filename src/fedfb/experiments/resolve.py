@@ -14,6 +14,12 @@ from fedfb.notions import long_name
 Setting = Mapping[str, float]
 """What one run of a grid is set to: its learning rate and its method's own knobs."""
 
+FREE = 1.0
+"""The target that is always met: weights stay 1."""
+
+TARGETS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, FREE)
+"""What is tried where not the disparity is given but the accuracy that it may cost."""
+
 
 def resolve(experiment: Experiment) -> Experiment:
     """Return the experiment with everything that its method decides filled in.
@@ -25,12 +31,15 @@ def resolve(experiment: Experiment) -> Experiment:
     check_fit(experiment, method)
     experiment = replace(experiment, outer=outer_rule(experiment, method))
     values = {knob: given or (usual,) for knob, (given, usual, _) in _knobs(experiment).items()}
+    of_fields = ("alpha", "target", "lr")
+    knobs = [f"{k}={','.join(map(repr, v))}" for k, v in values.items() if k not in of_fields]
     return replace(
         experiment,
         variant=experiment.variant or method.variants[0],
-        alpha=values.pop("alpha", ()),
-        lr=values.pop("lr"),
-        knobs=tuple(f"{k}={','.join(map(repr, v))}" for k, v in values.items()),
+        alpha=values.get("alpha", ()),
+        target=values.get("target", ()) if experiment.cost is None else (),
+        lr=() if picks_rate(experiment) else values["lr"],
+        knobs=tuple(knobs),
         rounds=experiment.rounds or method.rounds,
     )
 
@@ -43,13 +52,39 @@ def outer_rule(experiment: Experiment, method: Method) -> str | None:
     """
     if not method.outer_rules:
         return None
-    return experiment.outer or ("step" if experiment.alpha else method.outer_rules[0])
+    rule = experiment.outer or ("step" if experiment.alpha else method.outer_rules[0])
+    if rule not in method.outer_rules:
+        what = f"rule (--outer) of {method.name}"
+        raise ConfigError(unknown_name(what, rule, method.outer_rules))
+    if rule != "solve" and (experiment.target or experiment.cost is not None):
+        raise ConfigError(
+            f"--target and --cost need weights that are solved for, and --outer {rule} moves them "
+            "by a step (--alpha asks for it). Leave out --alpha and --outer."
+        )
+    if experiment.target and experiment.cost is not None:
+        raise ConfigError("--target and --cost both say how fair to be. Give one of them.")
+    return rule
+
+
+def picks_rate(experiment: Experiment) -> bool:
+    """Tell whether the learning rate is chosen on validation rows without being asked to.
+
+    >>> picks_rate(Experiment()), picks_rate(Experiment(lr=(0.01,)))
+    (True, False)
+    """
+    solved = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
+    return solved and not experiment.lr and not experiment.tune
+
+
+def chooses(experiment: Experiment) -> bool:
+    """Tell whether anything is chosen on validation rows before training on all."""
+    return experiment.tune or picks_rate(experiment) or experiment.cost is not None
 
 
 def total_rounds(experiment: Experiment) -> int:
     """Return the number of rounds of all seeds, those of tuning included."""
     rounds = resolve(experiment).rounds or 0
-    return rounds * len(experiment.seeds) * (2 if experiment.tune else 1)
+    return rounds * len(experiment.seeds) * (2 if chooses(experiment) else 1)
 
 
 def check_fit(experiment: Experiment, method: Method) -> None:
@@ -85,12 +120,27 @@ def tuning_grid(experiment: Experiment) -> list[Setting]:
     )
 
 
+def trial_grid(experiment: Experiment) -> list[Setting]:
+    """Return what is tried on validation rows where nobody asked for tuning.
+
+    The learning rates, for every setting that was given; where the cost is bounded, all targets.
+    """
+    knobs = _knobs(experiment)
+    values = {knob: given or (usual,) for knob, (given, usual, _) in knobs.items()}
+    given, _, rates = knobs["lr"]
+    values["lr"] = given or rates
+    if experiment.cost is not None:
+        values["target"] = TARGETS
+    return _combinations(values)
+
+
 def _knobs(
     experiment: Experiment,
 ) -> dict[str, tuple[tuple[float, ...], float, tuple[float, ...]]]:
     """Return for every knob of the method what is given, its usual value and its grid."""
     method, notion = find_method(experiment.algorithm), long_name(experiment.notion)
-    given = {"alpha": experiment.alpha} if "alpha" in method.knobs else {}
+    asked = {"alpha": experiment.alpha, "target": experiment.target}
+    given = {name: values for name, values in asked.items() if name in method.knobs}
     solved = outer_rule(experiment, method) == "solve"
     for assignment in experiment.knobs:
         name, _, values = assignment.partition("=")
@@ -98,7 +148,7 @@ def _knobs(
     found = {
         name: (given.get(name, ()), *knob.usual(notion))
         for name, knob in method.knobs.items()
-        if not (solved and name == "alpha")
+        if name != ("alpha" if solved else "target")
     }
     return {**found, "lr": (experiment.lr, method.learning_rate, method.learning_rates)}
 

@@ -69,6 +69,12 @@ class Experiment:
         s.whole,
         low=0,
     )
+    resplit: bool = setting(
+        False,
+        "adult, compas, bank: draw 70% of the rows to train on, anew for every seed",
+        DATA,
+        s.yes_or_no,
+    )
     sensitive_at_prediction: bool = setting(
         True, "Whether the model is given the group", DATA, s.yes_or_no
     )
@@ -95,8 +101,21 @@ class Experiment:
         s.text,
         choices=("solve", "step", "paper"),
     )
-    target: float = setting(
-        0.0, "fedfb, cfl: the disparity to train to", METHOD, s.number, low=0.0, high=1.0
+    target: tuple[float, ...] = setting(
+        (),
+        "fedfb, cfl, fedfb-thresholds: the disparity to train to; several make a grid (default 0)",
+        METHOD,
+        s.numbers,
+        low=0.0,
+        high=1.0,
+    )
+    cost: float | None = setting(
+        None,
+        "In place of a target: the accuracy that fairness may cost (.01: one point)",
+        METHOD,
+        s.number,
+        low=0.0,
+        high=1.0,
     )
     alpha: tuple[float, ...] = setting(
         (),
@@ -114,7 +133,8 @@ class Experiment:
     )
     lr: tuple[float, ...] = setting(
         (),
-        "Learning rate; several make a grid (default .005, or the method's)",
+        "Learning rate; several make a grid (default: chosen on validation rows by fedfb and cfl, "
+        "else the method's)",
         METHOD,
         s.numbers,
         above=0.0,
@@ -124,6 +144,17 @@ class Experiment:
     )
     participation: float = setting(
         1.0, "Share of the clients that take part in a round", METHOD, s.number, above=0.0, high=1.0
+    )
+    dropout: float = setting(
+        0.0,
+        "Share of a round's clients that fall silent in the middle of it",
+        METHOD,
+        s.number,
+        low=0.0,
+        high=0.9,
+    )
+    secure: bool = setting(
+        False, "Mask what clients send: the server sees sums only", METHOD, s.yes_or_no
     )
     local_epochs: int = setting(
         30, "Passes over its rows that a client makes in a round", METHOD, s.whole, low=1
@@ -234,11 +265,11 @@ class Experiment:
     def split_of(self, seed: int) -> int:
         """Return the seed of rows and clients.
 
-        The declared one; else, on data drawn on the spot, the run's own; else 0.
+        The declared one; else, on data drawn or split on the spot, the run's own; else 0.
         """
         if self.split_seed is not None:
             return self.split_seed
-        return seed if self.data in DRAWN else 0
+        return seed if self.data in DRAWN or self.resplit else 0
 
 
 def _canonical(experiment: Experiment, declared: Field[Any]) -> Any:
@@ -246,7 +277,7 @@ def _canonical(experiment: Experiment, declared: Field[Any]) -> Any:
     value, parse = getattr(experiment, declared.name), s.setting_of(declared).parse
     if parse is s.numbers:
         return tuple(map(float, value))
-    return float(value) if parse is s.number else value
+    return float(value) if parse is s.number and value is not None else value
 
 
 def from_values(values: Mapping[str, Any]) -> Experiment:

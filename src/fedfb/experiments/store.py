@@ -1,4 +1,4 @@
-"""A run's folder: model, preprocessing, settings, versions, results, one row per round.
+"""A run's folder: model, preprocessing, settings, versions, results, rounds, and the ledger.
 
 Nothing is pickled.
 """
@@ -25,6 +25,7 @@ from fedfb.experiments.outcome import Outcome
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment, from_values, read_toml, to_toml
 from fedfb.runtime import as_arrays, from_arrays
+from fedfb.runtime.ledger import settle
 
 EXPERIMENT, RESULT, MODELS, ENCODER = (
     "experiment.toml",
@@ -33,6 +34,7 @@ EXPERIMENT, RESULT, MODELS, ENCODER = (
     "preprocessing.json",
 )
 VERSIONS, ROUNDS, CHECKPOINTS = "versions.json", "rounds.csv", "checkpoints"
+LEDGER = "ledger.jsonl"
 DEPENDENCIES = ("numpy", "scipy", "scikit-learn")
 
 
@@ -46,7 +48,7 @@ def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterato
     """
     checkpoints = folder / CHECKPOINTS
     made = not folder.exists()
-    with _writing_to(folder):
+    with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         held = sorted(path.name for path in folder.iterdir())
         if held and not resume:
@@ -57,7 +59,7 @@ def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterato
             )
         if held:
             _refuse_other(folder, experiment)
-        _write(folder / EXPERIMENT, to_toml(experiment))
+        write_whole(folder / EXPERIMENT, to_toml(experiment))
         checkpoints.mkdir(exist_ok=True)
     try:
         yield checkpoints
@@ -65,13 +67,15 @@ def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterato
         if not held and not any(checkpoints.iterdir()):
             checkpoints.rmdir()
             (folder / EXPERIMENT).unlink()
+            (folder / LEDGER).unlink(missing_ok=True)
             if made:
                 folder.rmdir()
         raise
 
 
 @contextmanager
-def _writing_to(folder: Path) -> Iterator[None]:
+def writing_to(folder: Path) -> Iterator[None]:
+    """Turn a failure to write into a message that names the output folder."""
     try:
         yield
     except OSError as error:
@@ -110,19 +114,21 @@ def save(outcome: Outcome, folder: Path) -> None:
         "settings": [dict(setting) for setting in outcome.fitted[0].settings],
         "encoder": outcome.federation.encoder.to_dict(),
     }
-    with _writing_to(folder):
+    with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / EXPERIMENT).exists():
-            _write(folder / EXPERIMENT, to_toml(outcome.experiment))
-        _write(folder / RESULT, json.dumps(outcome.report, indent=1, allow_nan=False))
-        _write(folder / ENCODER, json.dumps(shape, indent=1))
-        _write(folder / VERSIONS, json.dumps(versions(outcome.experiment), indent=1))
+            write_whole(folder / EXPERIMENT, to_toml(outcome.experiment))
+        write_whole(folder / RESULT, json.dumps(outcome.report, indent=1, allow_nan=False))
+        write_whole(folder / ENCODER, json.dumps(shape, indent=1))
+        write_whole(folder / VERSIONS, json.dumps(versions(outcome.experiment), indent=1))
         aside = folder / (MODELS + ".partial")
         with aside.open("wb") as file:
             np.savez(file, **models)
         aside.replace(folder / MODELS)
         with (folder / ROUNDS).open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(round_table(outcome.report))
+        if (folder / LEDGER).exists():
+            settle(folder / LEDGER)
 
 
 def round_table(report: dict[str, Any]) -> Iterator[list[Any]]:
@@ -147,10 +153,11 @@ def versions(experiment: Experiment) -> dict[str, str]:
     }
 
 
-def _write(path: Path, content: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file aside and move it into place: it is whole, or as it was."""
     aside = path.with_name(path.name + ".partial")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(content)
+    with aside.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)

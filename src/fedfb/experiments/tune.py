@@ -1,6 +1,7 @@
 """Choosing hyper-parameters on validation rows, with a floor under the accuracy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -12,22 +13,41 @@ from fedfb.experiments.resolve import Setting
 HELD_OUT = 0.1
 """The share of every client's training rows that tuning sets aside."""
 
+CLOSE = 0.005
+"""Training disparities this near to one another are alike: rounds differ by as much."""
+
 
 class Candidate(NamedTuple):
-    """What one setting reached on the validation rows, in the mean over seeds."""
+    """What one setting reached on the validation rows, in the mean over seeds.
+
+    ``off_target`` is how far its training disparity stayed from what was asked for.
+    """
 
     setting: Setting
     accuracy: float
     disparity: float | None
     loss: float
+    off_target: float = 0.0
 
 
 class Choice(NamedTuple):
-    """The chosen setting, the floor it had to reach, and what it was chosen from."""
+    """What was chosen, the floor under the accuracy if there was one, and what from."""
 
     setting: Setting
-    floor: float
+    floor: float | None
     candidates: tuple[Candidate, ...]
+
+
+class Choices(NamedTuple):
+    """What was chosen: by tuning, for all seeds in common; or by every seed for itself."""
+
+    common: Choice | None = None
+    by_seed: Mapping[int, Choice] = MappingProxyType({})
+
+    def of(self, seed: int) -> Setting:
+        """Return what was chosen for a seed."""
+        choice = self.common or self.by_seed.get(seed)
+        return choice.setting if choice else {}
 
 
 def validation_loss(prediction: Prediction, examples: Examples) -> list[float]:
@@ -39,10 +59,11 @@ def candidates(
     settings: Sequence[Setting],
     records: Sequence[Sequence[Record]],
     losses: Sequence[Sequence[float]],
+    off_target: Sequence[Sequence[float]],
     notion: str,
     measure: str = "disparity",
 ) -> tuple[Candidate, ...]:
-    """Average records[seed][setting] over the seeds.
+    """Average records[seed][setting], losses and distances over the seeds.
 
     The measure is ``local_disparity`` for a method that aims at every client's own.
     """
@@ -56,9 +77,43 @@ def candidates(
                 float(np.mean([record["accuracy"] for record in seen])),
                 float(np.mean(known)) if len(known) == len(seen) else None,
                 float(np.mean([of_seed[number] for of_seed in losses])),
+                float(np.mean([of_seed[number] for of_seed in off_target])),
             )
         )
     return tuple(found)
+
+
+def pick(found: Sequence[Candidate], rows: int, cost: float | None = None) -> Choice:
+    """Pick the learning rate, and the target where the cost of fairness is bounded instead.
+
+    Of the rates that come as close to their targets as any (up to :data:`CLOSE`), and are as
+    accurate as the best of these up to one standard error on that many validation rows, the one of
+    least loss is picked: losses are less noisy than accuracies, but do not say who is fair. The
+    target is the least at which the accuracy falls by at most ``cost`` below the free model's.
+
+    >>> slow = Candidate({"lr": 0.001}, 0.8, 0.0, 0.3, off_target=0.05)
+    >>> good = Candidate({"lr": 0.005}, 0.8, 0.0, 0.4, off_target=0.001)
+    >>> pick([slow, good], rows=100).setting
+    {'lr': 0.005}
+    """
+    rates = list(dict.fromkeys(candidate.setting["lr"] for candidate in found))
+    of_rate = {rate: [c for c in found if c.setting["lr"] == rate] for rate in rates}
+
+    def mean(rate: float, what: str) -> float:
+        return float(np.mean([getattr(candidate, what) for candidate in of_rate[rate]]))
+
+    nearest = min(mean(rate, "off_target") for rate in rates)
+    able = [rate for rate in rates if mean(rate, "off_target") <= nearest + CLOSE]
+    best = max(mean(rate, "accuracy") for rate in able)
+    error = (best * (1 - best) / rows) ** 0.5
+    able = [rate for rate in able if mean(rate, "accuracy") >= best - error]
+    rate = min(able, key=lambda rate: mean(rate, "loss"))
+    if cost is None:
+        return Choice({"lr": rate}, None, tuple(found))
+    by_target = sorted(of_rate[rate], key=lambda c: c.setting["target"])
+    floor = by_target[-1].accuracy - cost
+    target = next(c.setting["target"] for c in by_target if c.accuracy >= floor)
+    return Choice({"lr": rate, "target": target}, floor, tuple(found))
 
 
 def choose(found: Sequence[Candidate], fair: bool, majority: float, floor_share: float) -> Choice:

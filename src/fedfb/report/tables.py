@@ -3,11 +3,15 @@
 Stdout is data: tables go there, talk does not.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from fedfb.report.findings import findings
+from fedfb.report.numbers import mean, number, spread
 
 Report = Mapping[str, Any]
 
@@ -44,34 +48,6 @@ def make_table(title: str, *columns: str, wrap: str = "") -> Table:
     return table
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Return a number as the paper prints it, without the leading zero; a dash where there is none.
-
-    >>> number(0.7251), number(-0.5), number(None), number(1.0), number(-0.0001)
-    ('.725', '-.500', '-', '1.000', '.000')
-    """
-    if value is None:
-        return "-"
-    text = f"{round(value, digits) + 0.0:.{digits}f}"  # adding 0.0 takes the sign off -0.0
-    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
-
-
-def spread(statistic: Mapping[str, float | None]) -> str:
-    """Return mean and spread over seeds.
-
-    >>> spread({"mean": 0.725, "std": 0.012})
-    '.725 ± .012'
-    """
-    return number(statistic["mean"]) + (
-        f" ± {number(statistic['std'])}" if statistic["std"] is not None else ""
-    )
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
 def heading(report: Report) -> str:
     """Say what was run, and whether the model is given the group."""
     settings = report["settings"]
@@ -90,9 +66,9 @@ def print_run(report: Report) -> None:
     console.print(report["algorithm"], style="bold", end="")
     console.print(f" on {heading(report)}")
     if report["tuning"]:
-        chosen = ", ".join(f"{k} {v:g}" for k, v in report["tuning"]["chosen"].items())
-        floor = number(report["tuning"]["accuracy_floor"])
-        console.print(f"chosen on validation rows (accuracy at least {floor}): {chosen}")
+        console.print(_choice(report["tuning"]))
+    if report["picked"]:
+        console.print(_picked(report["picked"]))
     console.print()
     if report["summary"] is None:
         console.print(_settings_table(report))
@@ -104,8 +80,34 @@ def print_run(report: Report) -> None:
         )
         if report["runs"][0]["clients"]:
             console.print(_client_table(report["runs"], report["notion"]))
+        for line in findings(report):
+            console.print(line)
     for note in report["notes"]:
         console.print(f"note: {note}", style="dim")
+
+
+def _choice(tuning: Report) -> str:
+    chosen = ", ".join(f"{k} {v:g}" for k, v in tuning["chosen"].items())
+    floor = tuning["accuracy_floor"]
+    least = "" if floor is None else f" (accuracy at least {number(floor)})"
+    return f"chosen on validation rows{least}: {chosen}"
+
+
+def _picked(picked: Sequence[Report]) -> str:
+    """Say what the seeds picked, and how many of them.
+
+    >>> _picked([{"chosen": {"lr": 0.001}}, {"chosen": {"lr": 0.001}}, {"chosen": {"lr": 0.01}}])
+    'picked on validation rows: lr 0.001 (2 seeds), 0.01 (1 seed)'
+    """
+    parts = []
+    for knob in picked[0]["chosen"]:
+        values = Counter(one["chosen"][knob] for one in picked)
+        said = [
+            f"{value:g}" + (f" ({n} seed{'s' if n > 1 else ''})" if len(values) > 1 else "")
+            for value, n in sorted(values.items())
+        ]
+        parts.append(f"{knob} {', '.join(said)}")
+    return f"picked on validation rows: {'; '.join(parts)}"
 
 
 def _result_table(report: Report) -> Table:
@@ -113,7 +115,7 @@ def _result_table(report: Report) -> Table:
     runs, notion = report["runs"], report["notion"]
     table.add_row("accuracy", spread(report["summary"]["accuracy"]), "", _majority(runs))
     for key, label in (("balanced_accuracy", "balanced accuracy"), ("auc", "area under ROC")):
-        table.add_row(label, number(_mean([run[key] for run in runs])), "", "")
+        table.add_row(label, number(mean([run[key] for run in runs])), "", "")
     for name, statistic in report["summary"]["disparity"].items():
         aim = "<- the aim" if name == notion else ""
         table.add_row(NAMES[name], spread(statistic), _interval(runs, name), aim)
@@ -121,7 +123,7 @@ def _result_table(report: Report) -> Table:
 
 
 def _majority(runs: Sequence[Report]) -> str:
-    return f"(constant: {number(_mean([run['majority_accuracy'] for run in runs]))})"
+    return f"(constant: {number(mean([run['majority_accuracy'] for run in runs]))})"
 
 
 def _interval(runs: Sequence[Report], name: str) -> str:
@@ -129,14 +131,14 @@ def _interval(runs: Sequence[Report], name: str) -> str:
     known = [run["interval"][name] for run in runs if run["interval"][name] is not None]
     if not known:
         return "not estimable"
-    return f"{number(_mean([i[0] for i in known]))} to {number(_mean([i[1] for i in known]))}"
+    return f"{number(mean([i[0] for i in known]))} to {number(mean([i[1] for i in known]))}"
 
 
 def _group_table(runs: Sequence[Report]) -> Table:
     table = make_table("\nGroups", "", "test rows", "positive", "TPR", "FPR", "accuracy")
     for place, group in enumerate(runs[0]["groups"]):
         keys = ("positive_rate", "tpr", "fpr", "accuracy")
-        means = [number(_mean([run["groups"][place][key] for run in runs])) for key in keys]
+        means = [number(mean([run["groups"][place][key] for run in runs])) for key in keys]
         table.add_row(group["name"], _rows(run["groups"][place] for run in runs), *means)
     return table
 
@@ -146,23 +148,23 @@ def _client_table(runs: Sequence[Report], notion: str) -> Table:
     table = make_table("Clients", "", "test rows", "accuracy", "loss", *own)
     for place, client in enumerate(runs[0]["clients"]):
         seen = [run["clients"][place] for run in runs]
-        means = [number(_mean([one[key] for one in seen])) for key in ("accuracy", "loss")]
+        means = [number(mean([one[key] for one in seen])) for key in ("accuracy", "loss")]
         if own:
-            means.append(number(_mean([one["disparity"][notion] for one in seen])))
+            means.append(number(mean([one["disparity"][notion] for one in seen])))
         table.add_row(client["name"], _rows(seen), *means)
     return table
 
 
 def _rows(parts: Iterable[Report]) -> str:
     """Return the number of rows of a group or client; their mean where seeds draw their own."""
-    return str(round(_mean([float(part["n"]) for part in parts]) or 0))
+    return str(round(mean([float(part["n"]) for part in parts]) or 0))
 
 
 def _four_fifths(runs: Sequence[Report]) -> str:
-    mean = _mean([run["four_fifths"] for run in runs])
-    if mean is None:
+    ratio = mean([run["four_fifths"] for run in runs])
+    if ratio is None:
         return "not estimable"
-    return f"{number(mean)} ({'meets' if mean >= 0.8 else 'below'} 0.8)"
+    return f"{number(ratio)} ({'meets' if ratio >= 0.8 else 'below'} 0.8)"
 
 
 def _settings_table(report: Report) -> Table:
@@ -195,7 +197,7 @@ def print_comparison(
     console.print(table)
     if differences:
         console.print(_difference_table(differences, notion))
-    constant = number(_mean([run["majority_accuracy"] for run in reports[0]["runs"]]))
+    constant = number(mean([run["majority_accuracy"] for run in reports[0]["runs"]]))
     console.print(f"\nA constant classifier is {constant} accurate with disparity 0.", style="dim")
     for note in reports[0]["notes"]:
         console.print(f"note: {note}", style="dim")

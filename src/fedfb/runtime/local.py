@@ -1,4 +1,4 @@
-"""All clients in one process: a question is a loop over them and a sum."""
+"""All clients in one process: a question is a loop over them, and a sum at the boundary."""
 
 import os
 import sys
@@ -10,6 +10,8 @@ import numpy as np
 
 from fedfb.core import Arrays, Ask, ClientData, ClientTask, generator
 from fedfb.errors import ConfigError, DivergenceError
+from fedfb.runtime.boundary import Carry, Question, in_clear
+from fedfb.runtime.dropout import NOBODY, Leavings, counts, round_half_up, silent_in
 from fedfb.shapes import Array
 
 Memories = dict[int, Arrays]
@@ -22,15 +24,25 @@ PARTICIPANTS = 20
 
 
 def make_ask(
-    clients: Sequence[ClientData], memories: Memories, seed: int, round: int, threads: int = 1
+    clients: Sequence[ClientData],
+    memories: Memories,
+    seed: int,
+    round: int,
+    threads: int = 1,
+    *,
+    leaving: Leavings = NOBODY,
+    carry: Carry | None = None,
 ) -> Ask:
     """Return the ``ask`` of one round.
 
     It numbers its questions and keeps the clients' memories up to date. Sums run in the order of
     client ids, so that neither the order in which clients are listed nor the number of threads that
-    answer can change a bit.
+    answer can change a bit. A client that is ``leaving`` stays away for the rest of the round; what
+    it has not answered changes neither the sum nor its memory. ``carry`` takes the uploads to the
+    server, in clear unless another is given.
     """
     in_order = sorted(clients, key=lambda client: client.id)
+    ids, bring = tuple(client.id for client in in_order), carry or in_clear()
     asked = 0
 
     def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
@@ -42,12 +54,15 @@ def make_ask(
             refuse_non_finite(upload, round, client.id)
             return upload, memory
 
-        uploads = []
-        for client, (upload, memory) in zip(in_order, each(answer, in_order, threads), strict=True):
-            memories[client.id] = memory
-            uploads.append(upload)
+        question = Question(round, asked, task, broadcast, ids, silent_in(leaving, asked))
+        here = [client for client in in_order if counts(question.silent.get(client.id))]
+        uploads, kept = dict[int, Arrays](), Memories()
+        for client, (upload, memory) in zip(here, each(answer, here, threads), strict=True):
+            uploads[client.id], kept[client.id] = upload, memory
+        total = bring(question, uploads)
+        memories.update(kept)
         asked += 1
-        return reduce_uploads(task, uploads)
+        return total
 
     return ask
 
@@ -97,27 +112,18 @@ def participants(
     Who takes part depends on the seed, the round and the clients' ids, not on their order.
     """
     in_order = sorted(clients, key=lambda client: client.id)
-    number = max(1, round_half_up(share * len(in_order)))
+    number = number_taking_part(len(in_order), share)
     drawn = generator((seed, round, PARTICIPANTS)).choice(len(in_order), number, replace=False)
     return [in_order[place] for place in np.sort(drawn)]
 
 
-def round_half_up(value: float) -> int:
-    """Round to the nearest whole number, halves up.
+def number_taking_part(clients: int, share: float) -> int:
+    """Return how many clients take part in a round, at least one.
 
-    >>> round_half_up(1.5), round_half_up(2.5)
-    (2, 3)
+    >>> number_taking_part(5, 0.5), number_taking_part(5, 0.01)
+    (3, 1)
     """
-    return int(value + 0.5)
-
-
-def reduce_uploads(task: ClientTask, uploads: Sequence[Arrays]) -> Arrays:
-    """Return what the server gets to see of the uploads: their sum, or all of them."""
-    combine = np.sum if task.reduce == "sum" else np.stack
-    return {
-        name: np.asarray(combine([upload[name] for upload in uploads], axis=0))
-        for name in uploads[0]
-    }
+    return max(1, round_half_up(share * clients))
 
 
 def refuse_non_finite(upload: Mapping[str, Array], round: int, client: int) -> None:

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 from fedfb.core import Algorithm, Ask, ClientData, ClientTask, Info
 from fedfb.runtime import checkpoint
 from fedfb.runtime.archive import RoundRecord, Trained, as_arrays, from_arrays
+from fedfb.runtime.boundary import Carry
+from fedfb.runtime.dropout import leavings
+from fedfb.runtime.ledger import NOTHING_DONE, Ledger
 from fedfb.runtime.local import make_ask, participants
 from fedfb.shapes import Array, Float
 
@@ -30,11 +33,12 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Saving:
-    """Where a run's checkpoint lies, whose it is, and what does the arithmetic."""
+    """Where a run's checkpoint lies, whose it is, what does the arithmetic, and the ledger."""
 
     path: Path
     owner: str
     instructions: str = ""
+    ledger: Ledger | None = None
 
 
 def train(
@@ -46,20 +50,28 @@ def train(
     rounds: int,
     watch: ClientTask,
     participation: float = 1.0,
+    dropout: float = 0.0,
+    carry: Carry | None = None,
     saving: Saving | None = None,
     on_round: Callable[[Progress], None] = lambda progress: None,
     threads: int = 1,
 ) -> Trained:
     """Run an algorithm on clients in this process, from its checkpoint where there is one.
 
-    In every round a share of the clients, drawn anew, is asked; the set-up asks all.
+    In every round a share of the clients, drawn anew, is asked; of these a share (``dropout``)
+    falls silent in the middle of it. The set-up asks all, and all answer.
     """
-    trained = _restored(algorithm, saving) or _started(algorithm, clients, params, seed)
+    restored = _restored(algorithm, saving)
+    if saving and saving.ledger:
+        saving.ledger.begin(len(restored.history) if restored else NOTHING_DONE)
+    trained = restored or _started(algorithm, clients, params, seed, carry)
     state, memories, history = trained
     save = _saver(saving)
     for number in range(len(history) + 1, rounds + 1):
         asked = participants(clients, participation, seed, number)
-        ask = make_ask(asked, memories, seed, number, threads)
+        ids = [client.id for client in asked]
+        leaving = leavings(ids, dropout, seed, number, len(algorithm.tasks))
+        ask = make_ask(asked, memories, seed, number, threads, leaving=leaving, carry=carry)
         state, info = algorithm.round(state, ask)
         history.append(_look(algorithm, state, info, ask, watch))
         save(Trained(state, memories, history), number == rounds)
@@ -68,10 +80,14 @@ def train(
 
 
 def _started(
-    algorithm: Algorithm, clients: Sequence[ClientData], params: Float[Array, "r p"], seed: int
+    algorithm: Algorithm,
+    clients: Sequence[ClientData],
+    params: Float[Array, "r p"],
+    seed: int,
+    carry: Carry | None,
 ) -> Trained:
     memories = {client.id: algorithm.memory(params) for client in clients}
-    state = algorithm.setup(params, make_ask(clients, memories, seed, SETUP))
+    state = algorithm.setup(params, make_ask(clients, memories, seed, SETUP, carry=carry))
     return Trained(state, memories, [])
 
 

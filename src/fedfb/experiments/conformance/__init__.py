@@ -22,10 +22,12 @@ CHECKS: tuple[Check, ...] = (
     on_uploads.check_a_task_is_pure,
     on_uploads.check_every_question_is_declared,
     on_uploads.check_no_upload_holds_a_row,
+    on_uploads.check_an_upload_tells_nothing_by_its_shape,
     on_uploads.check_a_sum_is_all_the_server_needs,
     on_runs.check_equal_models_average_to_themselves,
     on_runs.check_odd_federations_stay_finite,
     on_runs.check_partial_participation_stays_finite,
+    on_runs.check_dropouts_stay_finite,
     on_runs.check_groups_are_only_names,
     on_runs.check_splitting_a_client_changes_nothing,
 )

@@ -117,6 +117,16 @@ def check_partial_participation_stays_finite(method: Method, notion: str, varian
     finite(results(done, clients), "half of the clients in a round")
 
 
+def check_dropouts_stay_finite(method: Method, notion: str, variant: str) -> None:
+    """With two of five clients silent from some question on, it stays finite, or refuses."""
+    case, clients = Case(method, notion, variant), make_clients((20, 12, 15, 9, 16))
+    try:
+        done = run(case, clients, dropout=0.4)
+    except ConfigError:
+        return
+    finite(results(done, clients), "clients that fall silent in the middle of a round")
+
+
 def check_groups_are_only_names(method: Method, notion: str, variant: str) -> None:
     """Two groups with their numbers exchanged give the same model to 1e-6, also at the bounds."""
     case, clients = Case(method, notion, variant), make_clients()

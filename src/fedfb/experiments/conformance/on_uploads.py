@@ -1,6 +1,6 @@
 """Checks of what clients are asked and what they answer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from fedfb.algorithms.method import Method
 from fedfb.core import Arrays, ClientData, ClientTask
 from fedfb.experiments.conformance.demands import close, demand, same
-from fedfb.experiments.conformance.federations import make_clients
+from fedfb.experiments.conformance.federations import make_clients, odd_federations
 from fedfb.experiments.conformance.running import (
     Answer,
     Case,
@@ -69,6 +69,21 @@ def check_no_upload_holds_a_row(method: Method, notion: str, variant: str) -> No
                 there == here,
                 f"{said} {name!r} of shape {there} for {rows} rows and {here} for {rows - 5}: it "
                 "grows with the number of rows",
+            )
+
+
+def check_an_upload_tells_nothing_by_its_shape(method: Method, notion: str, variant: str) -> None:
+    """All clients send arrays of the same names, shapes and kinds, also one that lacks a group."""
+    case = Case(method, notion, variant)
+    for name in ("a client without a group", "a client without a cell"):
+        shapes: dict[tuple[int, int], Mapping[str, tuple[object, ...]]] = {}
+        for answer in answers(case, odd_federations()[name]):
+            here = {key: (np.shape(v), np.asarray(v).dtype) for key, v in answer.upload.items()}
+            first = shapes.setdefault((answer.key[1], answer.key[2]), here)
+            demand(
+                first == here or answer.task.reduce == "gather",
+                f"with {name}, the task {answer.task.name!r} uploads {first} from one client and "
+                f"{here} from another: a missing group must be sent as zeros",
             )
 
 

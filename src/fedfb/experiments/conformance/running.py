@@ -139,6 +139,7 @@ def run(
             rounds=ROUNDS,
             watch=confusion_task(engine()),
             participation=changes.get("participation", 1.0),
+            dropout=changes.get("dropout", 0.0),
         )
     return Run(algorithm, trained)
 

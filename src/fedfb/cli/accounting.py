@@ -1,0 +1,41 @@
+"""``fedfb ledger``: what left the clients in a run."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedfb.errors import DataError
+
+
+def ledger(
+    run: Annotated[Path, typer.Argument(help="The folder of a run: its --out.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, with every message, instead of tables.")
+    ] = False,
+) -> None:
+    """Show what left the clients in a run, and what the server saw.
+
+    RUN is the folder that fedfb run --out has made, also of a run that was stopped.
+
+    Example: fedfb ledger runs/mine
+    """
+    from fedfb.data.request import BUILT_IN
+    from fedfb.experiments.spec import from_values, read_toml
+    from fedfb.experiments.store import EXPERIMENT, LEDGER
+    from fedfb.report.ledger import as_record, print_ledger
+    from fedfb.runtime.ledger import read_ledger
+
+    path = run / LEDGER
+    if not path.is_file():
+        raise DataError(
+            f"{run} holds no ledger (no {LEDGER}). Name the folder of a run: fedfb run ... --out "
+            "FOLDER writes one."
+        )
+    accounts = read_ledger(path)
+    published = from_values(read_toml(run / EXPERIMENT)).data in BUILT_IN
+    if as_json:
+        typer.echo(json.dumps(as_record(accounts, published), indent=1))
+    else:
+        print_ledger(accounts, published)

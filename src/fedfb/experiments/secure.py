@@ -1,0 +1,82 @@
+"""What ``--secure`` asks of an experiment: who must refuse it, and what carries its uploads."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+from fedfb.algorithms import Method
+from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Key
+from fedfb.data.statistics import AddUp
+from fedfb.errors import ConfigError, DisclosureError
+from fedfb.experiments.spec import Experiment
+from fedfb.runtime import Carry, Ledger, in_clear
+from fedfb.runtime.boundary import Question
+from fedfb.runtime.ledger import NOTHING_DONE
+from fedfb.runtime.loop import SETUP
+
+WIDEST = 2.0**72
+"""The bound of sums over columns, which are in units of their own."""
+
+
+def make_carry(experiment: Experiment, clients: Sequence[str], ledger: Ledger | None) -> Carry:
+    """Return what takes uploads to the server: under masks if asked for, else in clear.
+
+    Too few clients for a secure sum are refused.
+    """
+    record = ledger.write if ledger else None
+    if not experiment.secure:
+        return in_clear(record)
+    from fedfb.runtime.secure import in_masks, refuse_too_few  # here: it needs cryptography
+
+    refuse_too_few(len(clients), experiment.participation, experiment.dropout)
+    return in_masks(clients, experiment.dropout, record)
+
+
+def make_add(experiment: Experiment, path: Path | None, split: int) -> AddUp:
+    """Return what adds up the statistics of columns, under masks if asked for, with a ledger."""
+    asked = count()
+
+    @cache
+    def carrier(names: tuple[str, ...]) -> Carry:
+        ledger = Ledger(path, "data", split, names) if path else None
+        carry = make_carry(experiment, names, ledger)
+        if ledger:
+            ledger.begin(NOTHING_DONE)
+        return carry
+
+    def add(question: str, told: Arrays, answers: Mapping[str, Arrays]) -> Arrays:
+        uploads = dict(enumerate(answers.values()))
+        bounds = {name: WIDEST for name, value in uploads[0].items() if value.dtype.kind == "f"}
+        task = ClientTask(question, "sum", _answered, bounds=bounds)
+        place = Question(SETUP, next(asked), task, told, tuple(uploads), {})
+        return carrier(tuple(answers))(place, uploads)
+
+    return add
+
+
+def _answered(told: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+    raise NotImplementedError("statistics of columns are answered before there are clients.")
+
+
+def refuse_disclosure(method: Method, variant: str, algorithm: Algorithm) -> None:
+    """Refuse secure sums where they are not installed, or where a method does not sum."""
+    if find_spec("cryptography") is None:
+        raise ConfigError(
+            "--secure needs the package cryptography, which is not installed. Install fedfb with "
+            "its extra: pip install 'fedfb[privacy]'."
+        )
+    if method.is_pooled(variant):
+        raise ConfigError(
+            f"{method.name} ({variant}) trains on all rows in one place: nothing is summed there, "
+            "so --secure has nothing to hide. Leave it out, or choose a method whose server sees "
+            "sums (fedfb list --algorithms)."
+        )
+    single = [task.name for task in algorithm.tasks if task.reduce == "gather"]
+    if single:
+        raise DisclosureError(
+            f"{method.name} needs every client's own answer to {' and '.join(map(repr, single))}, "
+            "and --secure lets the server see sums only. Choose a method whose server sees sums "
+            "(fedfb list --algorithms); for client parity: --algorithm fedfb-sums."
+        )

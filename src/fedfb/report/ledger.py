@@ -1,0 +1,169 @@
+"""A run's ledger as tables: what left the clients, question by question, and client by client."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fedfb.report.tables import make_console, make_table
+from fedfb.runtime.ledger import Account, Entry, Seen, Way, as_ranges
+
+SEES: dict[Seen, str] = {
+    "masked": "only the sum",
+    "in clear": "each, in clear",
+    "single": "single values",
+    "no values": "nothing",
+    "public": "-",
+}
+
+SET_UP = {"data": "columns", "tune": "set-up", "run": "set-up"}
+"""What is asked before the first round, by phase."""
+
+PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."
+
+MOST_CLIENTS = 20
+"""Of more clients only so many are printed; JSON has all."""
+
+
+class Kind(NamedTuple):
+    """What makes messages the same in a summary: they differ in round, client and size only."""
+
+    phase: str
+    when: str
+    task: str
+    seen: Seen
+    parts: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class Sum(NamedTuple):
+    """How many messages there were, and their bytes."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def more(self, entry: Entry, clients: int) -> "Sum":
+        """Add an entry's messages of so many clients."""
+        number = len(entry.messages) * clients
+        return Sum(self.messages + number, self.bytes + entry.bytes * clients)
+
+
+def by_kind(accounts: Sequence[Account], way: Way) -> dict[Kind, Sum]:
+    """Sum up the messages of one direction over rounds, seeds and clients."""
+    found: dict[Kind, Sum] = {}
+    for account, entry in _entries(accounts):
+        if entry.way == way:
+            shapes = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
+            when = "rounds" if entry.round else SET_UP[account.phase]
+            kind = Kind(account.phase, when, entry.task, entry.seen, shapes)
+            found[kind] = found.get(kind, Sum()).more(entry, len(entry.clients))
+    return found
+
+
+def by_client(accounts: Sequence[Account]) -> dict[str, dict[Seen, Sum]]:
+    """Sum up every client's messages over rounds, seeds and questions."""
+    found: dict[str, dict[Seen, Sum]] = {name: {} for one in accounts for name in one.clients}
+    for account, entry in _entries(accounts):
+        for client in entry.clients:
+            of = found[account.clients[client]]
+            of[entry.seen] = of.get(entry.seen, Sum()).more(entry, 1)
+    return found
+
+
+def _entries(accounts: Sequence[Account]) -> Iterator[tuple[Account, Entry]]:
+    return ((account, entry) for account in accounts for entry in account.entries)
+
+
+def print_ledger(accounts: Sequence[Account], published: bool) -> None:
+    """Print what left the clients, what was sent to them, and each client's total.
+
+    The columns of ``published`` data are prepared before rows are dealt to clients.
+    """
+    console = make_console()
+    console.print(_kinds_table("What left the clients", accounts, "up"))
+    console.print()
+    console.print(_kinds_table("What was sent to them", accounts, "down"))
+    console.print()
+    clients = by_client(accounts)
+    console.print(_clients_table(clients))
+    if len(clients) > MOST_CLIENTS:
+        console.print(f"... and {len(clients) - MOST_CLIENTS:,} more: --json has them all")
+    console.print("\n" + sentence(accounts))
+    if published:
+        console.print(PUBLISHED)
+
+
+def _kinds_table(title: str, accounts: Sequence[Account], way: Way) -> Any:
+    upwards = way == "up"
+    what = "each client sends" if upwards else "the server sends"
+    columns = ("when", "question", what, "messages", "bytes")
+    table = make_table(title, *columns, *(["server sees"] if upwards else []), wrap=what)
+    for kind, total in by_kind(accounts, way).items():
+        tuning = "tuning " if kind.phase == "tune" else ""
+        parts = ", ".join(f"{name} {_shape(shape)}" for name, shape in kind.parts)
+        none = "keys and shares only" if kind.seen == "no values" else "-"
+        row = (tuning + kind.when, kind.task, parts or none, f"{total.messages:,}")
+        table.add_row(*row, f"{total.bytes:,}", *([SEES[kind.seen]] if upwards else []))
+    return table
+
+
+def _shape(shape: Sequence[int]) -> str:
+    """Write a shape; one number has none.
+
+    >>> _shape((1, 2, 2)), _shape(())
+    ('1x2x2', '1')
+    """
+    return "x".join(map(str, shape)) or "1"
+
+
+def _clients_table(clients: dict[str, dict[Seen, Sum]]) -> Any:
+    columns = ("sent", "bytes", "of these masked", "received bytes")
+    table = make_table("By client", "client", *columns)
+    for name, seen in list(clients.items())[:MOST_CLIENTS]:
+        sent = [total for kind, total in seen.items() if kind != "public"]
+        masked, received = seen.get("masked", Sum()), seen.get("public", Sum())
+        whole = Sum(sum(one.messages for one in sent), sum(one.bytes for one in sent))
+        numbers = (whole.messages, whole.bytes, masked.bytes, received.bytes)
+        table.add_row(name, *(f"{number:,}" for number in numbers))
+    return table
+
+
+def sentence(accounts: Sequence[Account]) -> str:
+    """Say in one sentence how far the server could see."""
+    seen = {entry.seen for _, entry in _entries(accounts) if entry.way == "up"}
+    if "single" in seen:
+        return (
+            "The server saw single values, which the method needs; what it needs in sum was sent "
+            "in clear."
+        )
+    if "in clear" in seen:
+        return "The method needs sums only, and they were sent in clear: --secure masks them."
+    return "Everything was masked: the server saw sums only."
+
+
+def as_record(accounts: Sequence[Account], published: bool) -> dict[str, Any]:
+    """Return the ledger as JSON-ready values: by question, by client, and every message.
+
+    Messages name clients by their places in the list of clients, counted from 0.
+    """
+    return {
+        "columns_scaled_before_dealing": published,
+        "only_sums": all(
+            entry.seen in ("masked", "no values", "public") for _, entry in _entries(accounts)
+        ),
+        "questions": [
+            {"way": way, **kind._asdict(), "parts": dict(kind.parts), **total._asdict()}
+            for way in ("up", "down")
+            for kind, total in by_kind(accounts, way).items()
+        ],
+        "clients": [
+            {"client": name, **{kind: total._asdict() for kind, total in seen.items()}}
+            for name, seen in by_client(accounts).items()
+        ],
+        "messages": [
+            {
+                "phase": account.phase,
+                "seed": account.seed,
+                **entry._asdict(),
+                "clients": as_ranges(entry.clients),
+            }
+            for account, entry in _entries(accounts)
+        ],
+    }

@@ -1,0 +1,172 @@
+"""The ledger: every message that crossed the boundary, as one line of JSON for all who are alike.
+
+A line says when, what, how large and how far the server can see into it; a line that begins a run
+names the clients. Lines are only ever appended, so that a kill loses none: a run that goes on from
+a checkpoint says after which round it does, and what stood there of later rounds is void, as they
+are repeated. :func:`settle` writes the file anew without what is void.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from fedfb.errors import DataError
+
+Way = Literal["up", "down"]
+
+Seen = Literal["masked", "in clear", "single", "no values", "public"]
+"""How far the server sees into a message.
+
+``masked``: only the sum over clients comes out. ``in clear``: a sum is all the method needs, and
+nothing hides its parts. ``single``: the method needs every client's value. ``no values``: keys and
+shares of a client that fell silent before it uploaded. ``public``: what the server itself sends.
+"""
+
+PHASES = ("data", "tune", "run")
+"""What a seed's messages belong to, in their order: preparing columns, tuning, the run itself."""
+
+NOTHING_DONE = -1
+"""The round after which a run begins that has not even been set up; the set-up is round 0."""
+
+
+class Entry(NamedTuple):
+    """What some clients, alike in this, sent or were sent in one question.
+
+    ``parts`` are the shapes of the arrays by name, ``messages`` the bytes of each message of one
+    client by its kind.
+    """
+
+    round: int
+    question: int
+    task: str
+    way: Way
+    seen: Seen
+    parts: Mapping[str, Sequence[int]]
+    messages: Mapping[str, int]
+    clients: Sequence[int]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of one client."""
+        return sum(self.messages.values())
+
+
+Record = Callable[[Sequence[Entry]], None]
+"""Write entries down."""
+
+
+class Account(NamedTuple):
+    """All messages of one seed in one phase, and the clients' names.
+
+    The seed of the phase ``data`` is that of the split.
+    """
+
+    phase: str
+    seed: int
+    clients: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The file in which one seed of one phase writes down its messages, beside others."""
+
+    path: Path
+    phase: str
+    seed: int
+    clients: tuple[str, ...]
+
+    def begin(self, after: int) -> None:
+        """Say who the clients are, and that what follows comes after this round."""
+        _append(self.path, [_beginning(self.phase, self.seed, after, self.clients)])
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Append entries."""
+        _append(self.path, [_line(self.phase, self.seed, entry) for entry in entries])
+
+
+def _beginning(phase: str, seed: int, after: int, clients: Sequence[str]) -> dict[str, Any]:
+    return {"phase": phase, "seed": seed, "after": after, "clients": list(clients)}
+
+
+def _line(phase: str, seed: int, entry: Entry) -> dict[str, Any]:
+    return {"phase": phase, "seed": seed, **entry._asdict(), "clients": as_ranges(entry.clients)}
+
+
+def _append(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    # The line break comes first, so that a line which a kill cut short ends before the next one;
+    # unbuffered, so that seeds on several threads do not write into each other's lines.
+    with path.open("ab", buffering=0) as file:
+        file.write("".join("\n" + _as_json(record) for record in records).encode())
+
+
+def _as_json(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, separators=(",", ":"))
+
+
+def as_ranges(numbers: Sequence[int]) -> str:
+    """Write numbers as ranges.
+
+    >>> as_ranges([0, 1, 2, 7, 9, 10])
+    '0-2,7,9-10'
+    """
+    runs = groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0])
+    found = [[number for _, number in run] for _, run in runs]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in found)
+
+
+def from_ranges(text: str) -> tuple[int, ...]:
+    """Read numbers that :func:`as_ranges` wrote.
+
+    >>> from_ranges("0-2,7")
+    (0, 1, 2, 7)
+    """
+    ends = [part.partition("-") for part in text.split(",") if part]
+    return tuple(n for first, _, last in ends for n in range(int(first), int(last or first) + 1))
+
+
+def read_ledger(path: Path) -> list[Account]:
+    """Read a ledger, phase by phase and seed by seed, without rounds that were repeated later."""
+    clients: dict[tuple[str, int], tuple[str, ...]] = {}
+    entries: dict[tuple[str, int], list[Entry]] = {}
+    try:
+        for record in _records(path):
+            of = record.pop("phase"), record.pop("seed")
+            if "after" in record:
+                clients[of] = tuple(record["clients"])
+                entries[of] = [e for e in entries.get(of, []) if e.round <= record["after"]]
+            else:
+                ids = from_ranges(record["clients"])
+                entries[of].append(Entry(**{**record, "clients": ids}))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"the ledger {path} cannot be read ({error!r}). Expected lines of JSON as fedfb run "
+            "--out writes them."
+        ) from None
+    in_order = sorted(clients, key=lambda of: (PHASES.index(of[0]), of[1]))
+    return [Account(*of, clients[of], tuple(entries[of])) for of in in_order]
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records; a line that a kill cut short is the last, or a new beginning follows."""
+    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line]
+    for line, following in zip(lines, [*lines[1:], None], strict=True):
+        try:
+            yield json.loads(line)
+        except ValueError:
+            if following is not None and "after" not in json.loads(following):
+                raise
+
+
+def settle(path: Path) -> None:
+    """Write a ledger anew, in order and without what is void: whole, or as it was."""
+    aside = path.with_name(path.name + ".partial")
+    with aside.open("w", encoding="utf-8") as file:
+        for phase, seed, clients, entries in read_ledger(path):
+            begin = _beginning(phase, seed, NOTHING_DONE, clients)
+            for record in (begin, *(_line(phase, seed, entry) for entry in entries)):
+                file.write(_as_json(record) + "\n")
+    aside.replace(path)

@@ -1,0 +1,134 @@
+"""Uploads under masks: the server gets their sum, and of each of them nothing.
+
+The whole protocol of ``fedfb.secure`` runs for every question, all parties in this process. It
+needs the package cryptography, so it is imported only where sums are to be secure.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from fedfb.core import Arrays, ClientTask
+from fedfb.errors import ConfigError, DisclosureError
+from fedfb.runtime.boundary import Carry, Question, broadcast_bytes, entries
+from fedfb.runtime.dropout import number_leaving
+from fedfb.runtime.ledger import Entry, Record
+from fedfb.runtime.local import number_taking_part
+from fedfb.runtime.uploads import encoded, joined, parts_of
+from fedfb.secure import (
+    SERVER,
+    Kind,
+    Member,
+    Plan,
+    Roster,
+    Summed,
+    accept,
+    change_roster,
+    decode,
+    make_link_key,
+    make_party_keys,
+    make_plan,
+    make_roster,
+    make_session,
+    new_run,
+    public_key,
+    sum_in_process,
+)
+from fedfb.secure.graph import FEWEST
+
+
+def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None = None) -> Carry:
+    """Return what carries uploads under masks, for the clients of these names by id.
+
+    All keys of the run are drawn here. A roster holds as long as the same clients are asked; where
+    a round asks some of them only, each of these takes the roster of the round.
+    """
+    server_key, run = make_link_key(), new_run()
+    server = public_key(server_key)
+    keys = {id: make_party_keys(id) for id in range(len(names))}
+    members: dict[int, Member] = {}
+
+    @lru_cache(maxsize=1)
+    def roster_of(asked: tuple[int, ...]) -> Roster:
+        plan = plan_for(len(asked), number_leaving(len(asked), dropout))
+        return make_roster(run, server, [keys[id].party for id in asked], plan)
+
+    def member(id: int, roster: Roster) -> Member:
+        if id not in members:
+            return accept(keys[id], roster, server)
+        known = members[id]
+        return known if known.roster is roster else change_roster(known, roster)
+
+    def carry(question: Question, uploads: Mapping[int, Arrays]) -> Arrays:
+        roster, task = roster_of(question.asked), question.task
+        _refuse_single(task)
+        like = next(iter(uploads.values()))
+        parts = parts_of(task, like, len(question.asked))
+        session = make_session(roster, question.round, question.number, parts)
+        nothing = np.zeros(session.words, dtype=np.uint64)  # of who falls silent: never sent
+        vectors = dict.fromkeys(question.asked, nothing) | {
+            id: encoded(session.schema, task, upload, f"round {question.round}: {names[id]!r}")
+            for id, upload in uploads.items()
+        }
+        silent = {id: Kind[turn.upper()] for id, turn in question.silent.items()}
+        there = {id: member(id, roster) for id in question.asked}
+        summed = sum_in_process(session, server_key, there, vectors, silent)
+        members.update(summed.members)
+        if record is not None:
+            record(_entries(question, like, summed))
+        vector, survivors = summed.total
+        return joined(task, like, decode(session.schema, len(survivors), vector))
+
+    return carry
+
+
+def _refuse_single(task: ClientTask) -> None:
+    """Refuse a question that a method has not declared among its tasks, or it would stop before."""
+    if task.reduce == "gather":
+        raise DisclosureError(
+            f"the question {task.name!r} asks for every client's own answer, and under --secure "
+            "the server sees sums only. Leave out --secure, or choose another method."
+        )
+
+
+def plan_for(asked: int, leaving: int) -> Plan:
+    """Return the thresholds of a round; of more than 50 clients a tenth may be silent, or more."""
+    return make_plan(asked, dropouts=max(asked // 10, leaving))
+
+
+def refuse_too_few(clients: int, participation: float, dropout: float) -> None:
+    """Refuse, before any training, a round in which too few clients are left for a secure sum."""
+    asked = number_taking_part(clients, participation)
+    if asked < FEWEST:
+        raise ConfigError(
+            f"--secure needs at least {FEWEST} clients in every round, and {asked} of {clients} "
+            "take part: from the sum of two each learns the other's part. Add clients"
+            f"{', raise --participation' if asked < clients else ''} or leave out --secure."
+        )
+    leaving = number_leaving(asked, dropout)
+    least = plan_for(asked, leaving).fewest
+    if asked - leaving < least:
+        raise ConfigError(
+            f"--dropout {dropout:g} lets {leaving} of the {asked} clients of a round fall silent. "
+            f"A secure sum needs {least} to its end, so at most {asked - least} may. "
+            "Lower --dropout, or leave out --secure."
+        )
+
+
+def _entries(question: Question, like: Arrays, summed: Summed) -> list[Entry]:
+    up, down = defaultdict[int, dict[str, int]](dict), defaultdict[int, dict[str, int]](dict)
+    for id in question.asked:
+        down[id]["broadcast"] = broadcast_bytes(question)
+    for kind, sender, recipient, size in summed.sent:
+        messages = down[recipient] if sender == SERVER else up[sender]
+        messages[kind.words] = size
+    survivors = set(summed.total.survivors)
+    masked = {id: messages for id, messages in up.items() if id in survivors}
+    lost = {id: messages for id, messages in up.items() if id not in survivors}
+    return [
+        *entries(question, "down", "public", question.broadcast, down),
+        *entries(question, "up", "masked", like, masked),
+        *entries(question, "up", "no values", {}, lost),
+    ]

@@ -1,0 +1,190 @@
+"""Thresholds from summed histograms: as fair as asked, as few mistakes as bins allow."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federations import make_clients, make_engine, merge
+from fedfb.algorithms import fedavg, fedfb
+from fedfb.algorithms.fedfb_thresholds import LEVELS, METHOD, wanted
+from fedfb.algorithms.thresholds import COMPARED, at_a_half, cut
+from fedfb.core import Examples
+from fedfb.errors import ConfigError
+from fedfb.experiments.explain import explain
+from fedfb.experiments.outcome import run as run_experiment
+from fedfb.experiments.spec import Experiment
+from local_training import build, run
+
+NOTIONS = tuple(COMPARED)
+PARTS = {
+    "seed": st.integers(0, 10**6),
+    "groups": st.sampled_from([2, 3]),
+    "notion": st.sampled_from(NOTIONS),
+}
+TINY = {"rows": 400, "test_rows": 200, "rounds": 2, "local_epochs": 2, "lr": (0.05,)}
+
+
+def pooled_rows(seed, groups, n=300):
+    """Scores of rows with labels and groups; groups differ in how scores lie."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, groups, n)
+    group[: 2 * groups], y = np.arange(2 * groups) % groups, rng.integers(0, 2, n)
+    y[: 2 * groups] = np.arange(2 * groups) // groups
+    score = 1 / (1 + np.exp(-rng.normal(1.2 * (2 * y - 1) + 0.7 * group - 0.5, 1.0, n)))
+    return score, y, group
+
+
+def histogram(score, y, group, groups, bins):
+    number = np.minimum((score * bins).astype(int), bins - 1)
+    rows = np.zeros((2, groups, bins))
+    np.add.at(rows, (y, group, number), 1)
+    return rows
+
+
+def on_scores(score, y, group, groups):
+    """The finest histogram there is: a bin for every score."""
+    rows = np.zeros((2, groups, len(score)))
+    rows[y[np.argsort(score)], group[np.argsort(score)], np.arange(len(score))] = 1
+    return rows
+
+
+@given(**PARTS, target=st.sampled_from([0.0, 0.02, 0.1, 0.4]), mixed=st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_mixtures_meet_the_target_and_single_thresholds_up_to_half_a_bin(
+    seed, groups, notion, target, mixed
+):
+    compared, rows = COMPARED[notion], histogram(*pooled_rows(seed, groups), groups, 64)
+    found = cut(rows, compared, target, mixed)
+    assert np.all(np.diff(found.chance, axis=1) >= -1e-9)
+    slack = 1e-7
+    if not mixed and len(compared) == 1:
+        assert set(np.unique(found.chance)) <= {0.0, 1.0}
+        among = rows[list(compared[0])].sum(axis=0)
+        # Its own rate moves by half a bin at most, that of all by no more.
+        slack += (among.max(axis=1) / among.sum(axis=1)).max()
+    assert found.disparity <= target + slack
+
+
+@given(**PARTS)
+@settings(max_examples=100, deadline=None)
+def test_a_looser_target_never_costs_accuracy(seed, groups, notion):
+    rows = histogram(*pooled_rows(seed, groups), groups, 32)
+    accuracies = [cut(rows, COMPARED[notion], level).accuracy for level in LEVELS]
+    assert np.all(np.diff(accuracies) >= -1e-9)
+
+
+@given(**PARTS, target=st.sampled_from([0.0, 0.05]))
+@settings(max_examples=70, deadline=None)
+def test_bins_cost_no_more_than_the_stated_bound(seed, groups, notion, target):
+    """Wider bins are never better, and come as near to the scores' own thresholds as stated."""
+    score, y, group = pooled_rows(seed, groups)
+    compared = COMPARED[notion]
+    exact = cut(on_scores(score, y, group, groups), compared, target).accuracy
+    before = 0.0
+    for bins in (64, 256, 1024):
+        rows = histogram(score, y, group, groups, bins)
+        found = cut(rows, compared, target).accuracy
+        assert before - 1e-9 <= found <= exact + 1e-9
+        fullest = rows.sum(axis=0).max(axis=1).sum() / len(y)
+        if notion == "demographic_parity":
+            assert exact - found <= fullest / 2 + 1e-9
+        among = [rows[list(labels)].sum(axis=0) for labels in compared]
+        looser = target + 2 * max((one.max(axis=1) / one.sum(axis=1)).max() for one in among)
+        assert cut(rows, compared, looser).accuracy >= exact - fullest - 1e-9
+        before = found
+
+
+def test_the_bound_shrinks_with_the_bins():
+    score, y, group = pooled_rows(1, 2, n=20_000)
+    exact = cut(histogram(score, y, group, 2, 2**14), COMPARED["demographic_parity"]).accuracy
+    lost = [
+        exact - cut(histogram(score, y, group, 2, bins), COMPARED["demographic_parity"]).accuracy
+        for bins in (16, 64, 256)
+    ]
+    assert lost[0] > lost[1] > lost[2] >= 0
+    assert lost[2] < 1e-3
+
+
+@pytest.mark.parametrize("notion", ["dp", "eo", "eod"])
+@pytest.mark.parametrize("variant", METHOD.variants)
+def test_clients_and_pooled_rows_get_the_same_thresholds(notion, variant):
+    """The exchange is a sum: given the same model it does not matter who holds which row."""
+    clients, engine = make_clients(5, sizes=(80, 60, 70)), make_engine()
+    algorithm = build(METHOD, engine, notion, variant=variant, minimum=0)
+    trained = run(algorithm, clients, engine)
+    everyone = merge(clients)
+    task, params = algorithm.tasks[-1], {"params": model_of(trained.state, variant)}
+    assert (task.reduce, task.name) == ("sum", "histogram")
+    [rows] = task.run(params, everyone, {}, (0,))[0]["rows"]
+    compared = COMPARED[long(notion)]
+    expected = cut(rows, compared, 0.0, mixed="mixed" in variant)
+    np.testing.assert_array_equal(trained.state.chance[0], expected.chance)
+    examples = Examples(everyone.x, everyone.y, everyone.group, np.zeros(len(everyone.y), int))
+    decision = algorithm.predict(trained.state, {}, examples).decision[0]
+    right = np.where(everyone.y == 1, decision, 1 - decision).mean()
+    assert right == pytest.approx(expected.accuracy, abs=1e-9)
+    [told] = algorithm.tell(trained.state)
+    assert told["curve"][0]["accuracy"] == pytest.approx(expected.accuracy)
+    assert told["off_target"] == pytest.approx(expected.disparity)
+
+
+def long(notion):
+    return {"dp": NOTIONS[0], "eo": NOTIONS[1], "eod": NOTIONS[2]}[notion]
+
+
+def model_of(state, variant):
+    return state.best if variant.startswith("combined") else state.params
+
+
+@pytest.mark.parametrize(
+    ("variant", "within"), [("plain", fedavg.METHOD), ("combined", fedfb.METHOD)]
+)
+def test_training_is_that_of_the_method_within(variant, within):
+    clients, engine = make_clients(6, sizes=(50, 60)), make_engine()
+    found = run(build(METHOD, engine, variant=variant), clients, engine).state
+    expected = run(build(within, engine), clients, engine).state
+    np.testing.assert_array_equal(model_of(found, variant), model_of(expected, variant))
+
+
+def test_small_groups_are_not_counted_and_keep_one_half():
+    clients, engine = make_clients(7, sizes=(60, 60)), make_engine()
+    # Three rows of group 1 have label 0: fewer than the minimum.
+    few = [c._replace(group=np.where(c.y == 0, 0, c.group)) for c in clients]
+    few[0].group[np.flatnonzero(few[0].y == 0)[:3]] = 1
+    algorithm = build(METHOD, engine, minimum=10)
+    state = run(algorithm, few, engine).state
+    asked = {"params": state.params, "wanted": wanted(state.counts, ((0, 1),), 10)}
+    upload, _ = algorithm.tasks[-1].run(asked, few[0], {}, (0,))
+    assert upload["rows"][0, :, 1].sum() == 0
+    assert upload["rows"][0, :, 0].sum() > 0
+    np.testing.assert_array_equal(state.chance[0, 1], at_a_half(1024))
+    assert algorithm.tell(state)[0]["left_out"] == [1]
+
+
+def test_it_needs_the_group_and_one_number_of_bins():
+    for algorithm in ("fedfb-thresholds", "hardt"):
+        blind = Experiment(algorithm=algorithm, sensitive_at_prediction=False, **TINY)
+        with pytest.raises(ConfigError, match="only weighs rows, such as fedfb"):
+            run_experiment(blind)
+    several = Experiment(algorithm="fedfb-thresholds", knobs=("bins=64,128",), **TINY)
+    with pytest.raises(ConfigError, match="--set bins takes one whole number"):
+        run_experiment(several)
+
+
+@pytest.mark.parametrize("notion", ["dp", "eo", "eod"])
+@pytest.mark.parametrize("algorithm", ["fedfb", "cfl", "fedfb-thresholds"])
+def test_only_sums_are_used(algorithm, notion):
+    explained = explain(Experiment(algorithm=algorithm, notion=notion), groups=4)
+    assert explained.sums_only
+    assert {one.when for one in explained.exchanges} >= {"set-up", "round"}
+
+
+def test_the_report_tells_what_thresholds_did_and_what_fairness_cost():
+    report = run_experiment(Experiment(algorithm="fedfb-thresholds", target=(0.05,), **TINY)).report
+    [run_record] = report["runs"]
+    assert run_record["at_one_half"]["accuracy"] > 0
+    assert len(run_record["told"]["thresholds"]) == 2
+    free, cost = report["summary"]["free"], report["summary"]["cost"]
+    gained = free["accuracy"]["mean"] - report["summary"]["accuracy"]["mean"]
+    assert cost["mean"] == pytest.approx(gained)
