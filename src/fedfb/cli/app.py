@@ -5,6 +5,7 @@ import sys
 import typer
 
 from fedfb.cli import (
+    accounting,
     achieving,
     catalogue,
     checking,
@@ -12,6 +13,7 @@ from fedfb.cli import (
     demo,
     explaining,
     predicting,
+    reproducing,
     running,
 )
 from fedfb.cli.plugins import with_plugins
@@ -32,10 +34,12 @@ app = typer.Typer(
 )
 for command in (running.run, comparing.compare, predicting.predict, explaining.explain):
     app.command(cls=Sections)(with_plugins(command))
+app.command(cls=Sections)(accounting.ledger)
 app.command(cls=Sections)(demo.demo)
 app.command(name="list", cls=Sections)(with_plugins(catalogue.show))
 app.command(cls=Sections)(checking.check)
 app.command(cls=Sections)(achieving.achievable)
+app.command(cls=Sections)(reproducing.reproduce)
 
 
 @app.callback()

@@ -1,0 +1,49 @@
+"""``fedfb reproduce``: the paper's tables and figures, ours beside the printed ones."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedfb.cli.progress import talk
+
+
+def reproduce(
+    target: Annotated[str, typer.Argument(help="table1, table2, ..., figure-cp, ...; or all.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Keep finished cells and the page in this folder (default runs/reproduction).",
+            show_default=False,
+        ),
+    ] = Path("runs/reproduction"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One seed, nothing tuned: a first look.")
+    ] = False,
+) -> None:
+    """Run a table or figure of the paper, and write ours beside the printed figures.
+
+    A reproduction that was stopped goes on where it stopped: finished cells are kept in --out.
+
+    Example: fedfb reproduce table1 --quick
+    """
+    from fedfb.experiments import reproduction
+    from fedfb.report.reproduction import as_markdown
+    from fedfb.report.reproduction_figures import draw_target
+
+    chosen = reproduction.names() if target == "all" else [target]
+    targets = [reproduction.read_target(name) for name in chosen]
+    found = []
+    for one in targets:
+        talk(one.title)
+        done = reproduction.reproduce(
+            one, out, quick, lambda row, column: talk(f"  {row}, {column}")
+        )
+        found.append(done)
+        draw_target(done, out / "reproduction")
+    page, data = out / f"{target}.md", out / f"{target}.json"
+    page.write_text(as_markdown(found), encoding="utf-8")
+    data.write_text(json.dumps(found, indent=1, allow_nan=False), encoding="utf-8")
+    typer.echo(as_markdown(found))
+    talk(f"The page is {page}, the figures as numbers {data}.")

@@ -1,0 +1,110 @@
+"""Reproducing: every target names experiments that exist, and a killed one goes on."""
+
+import json
+
+import pytest
+
+from fedfb.errors import ConfigError
+from fedfb.experiments import reproduction
+from fedfb.experiments.reproduction import Line, Target, names, read_target, reproduce
+from fedfb.experiments.resolve import resolve
+from fedfb.report.reproduction import as_markdown, better, differs
+from fedfb.report.reproduction_figures import draw_target
+
+TINY = Target(
+    "tiny",
+    "A tiny table",
+    "table",
+    "tab:dp_mlp",
+    (Line("FedAvg", {"algorithm": "fedavg"}, "fedavg"), Line("CFL", {"algorithm": "cfl"}, "cfl")),
+    (Line("synthetic", {"data": "synthetic"}, "synthetic"),),
+    {"rows": 200, "test_rows": 100, "rounds": 2, "local_epochs": 1},
+)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_cell_of_every_target_is_an_experiment(name):
+    target = read_target(name)
+    for row in target.rows:
+        for column in target.columns:
+            resolve(target.experiment(row, column, quick=False))
+
+
+@pytest.mark.parametrize("name", [n for n in names() if n.startswith("table")])
+def test_every_table_has_the_printed_figure_of_its_cells(name):
+    target = read_target(name)
+    printed = [
+        reproduction.printed(target.label, row.published, column.published)
+        for row in target.rows
+        for column in target.columns
+        if row.published != row.name
+    ]
+    assert printed
+    assert all(printed)
+
+
+def test_a_target_that_does_not_exist_is_told_with_those_that_do():
+    with pytest.raises(ConfigError, match="did you mean 'table1'"):
+        read_target("tabel1")
+
+
+def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
+    whole = reproduce(TINY, tmp_path / "whole", quick=True)
+    run, done = reproduction.run, []
+
+    def killed_after_one(experiment):
+        if done:
+            raise KeyboardInterrupt
+        done.append(experiment.algorithm)
+        return run(experiment)
+
+    monkeypatch.setattr(reproduction, "run", killed_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(TINY, tmp_path / "killed", quick=True)
+    monkeypatch.setattr(reproduction, "run", lambda one: done.append(one.algorithm) or run(one))
+    again = reproduce(TINY, tmp_path / "killed", quick=True)
+    assert done == ["fedavg", "cfl"]
+    for one, other in zip(whole["cells"], again["cells"], strict=True):
+        assert {**one, "cpu_seconds": 0} == {**other, "cpu_seconds": 0}
+
+
+def test_a_cell_that_was_cut_short_is_made_anew(tmp_path):
+    first = reproduce(TINY, tmp_path, quick=True)
+    for path in (tmp_path / "cells").iterdir():
+        path.write_text(path.read_text()[:40])
+    again = reproduce(TINY, tmp_path, quick=True)
+    assert [c["points"] for c in again["cells"]] == [c["points"] for c in first["cells"]]
+
+
+def test_a_cell_that_fails_is_told_and_does_not_stop_the_others(tmp_path):
+    wild = Line("wild", {"algorithm": "fedavg", "lr": 1e300, "optimiser": "sgd"}, "wild")
+    found = reproduce(TINY._replace(rows=(wild, *TINY.rows)), tmp_path, quick=True)
+    assert "diverged" in found["cells"][0]["failed"]
+    assert "failed: training diverged" in as_markdown([found])
+    assert found["cells"][1]["points"]
+
+
+def test_the_page_has_ours_beside_the_printed_figure(tmp_path):
+    found = reproduce(TINY, tmp_path, quick=True)
+    page = as_markdown([json.loads(json.dumps(found))])
+    assert ".886 ± .003 / .406 ± .009" in page
+    assert "One seed" not in page
+    assert "**A quick look: one seed, nothing tuned.**" in page
+    draw_target(found, tmp_path)
+    assert (tmp_path / "tiny.svg").read_text().count("<path") > 5
+
+
+def figures(accuracy, disparity, std=None):
+    return {
+        "accuracy": {"mean": accuracy, "std": std},
+        "disparity": {"mean": disparity, "std": std},
+    }
+
+
+def test_better_is_on_both_axes_and_a_difference_is_more_than_noise():
+    assert better(figures(0.8, 0.1), figures(0.79, 0.1))
+    assert not better(figures(0.8, 0.1), figures(0.8, 0.1))
+    assert not better(figures(0.9, 0.11), figures(0.8, 0.1))
+    assert differs(figures(0.8, 0.1), figures(0.8, 0.12))
+    assert not differs(figures(0.8, 0.1, 0.05), figures(0.8, 0.12, 0.05))
+    assert not differs(figures(0.8, 0.1), figures(0.804, 0.1))
