@@ -12,7 +12,9 @@ from fedfb.cli import (
     comparing,
     demo,
     explaining,
+    frontier,
     predicting,
+    reporting,
     reproducing,
     running,
 )
@@ -40,6 +42,8 @@ app.command(name="list", cls=Sections)(with_plugins(catalogue.show))
 app.command(cls=Sections)(checking.check)
 app.command(cls=Sections)(achieving.achievable)
 app.command(cls=Sections)(reproducing.reproduce)
+for command in (frontier.frontier, reporting.report):
+    app.command(cls=Sections)(with_plugins(command))
 
 
 @app.callback()

@@ -101,13 +101,17 @@ def ratio(numerator: float, denominator: float) -> float | None:
 def group_record(name: str, table: Float[Array, "2 2"]) -> Record:
     """Describe one group by its own confusion table ``table[label, decision]``.
 
-    >>> group_record("all", np.array([[3.0, 1.0], [0.0, 0.0]]))
-    {'name': 'all', 'n': 4, 'positive_rate': 0.25, 'tpr': None, 'fpr': 0.25, 'accuracy': 0.75}
+    ``positives`` are its rows with a positive label.
+
+    >>> record = group_record("all", np.array([[3.0, 1.0], [0.0, 0.0]]))
+    >>> record["n"], record["positives"], record["tpr"], record["fpr"], record["accuracy"]
+    (4, 0, None, 0.25, 0.75)
     """
     n = table.sum()
     return {
         "name": name,
         "n": round(float(n)),
+        "positives": round(float(table[1].sum())),
         "positive_rate": ratio(table[:, 1].sum(), n),
         "tpr": ratio(table[1, 1], table[1].sum()),
         "fpr": ratio(table[0, 1], table[0].sum()),

@@ -87,7 +87,9 @@ def run(
     work = _Work(experiment, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
     choices = _choices(work, tried, solving) if choosing else Choices()
     settings = {seed: _settings(experiment, choices.of(seed)) for seed in experiment.seeds}
-    free = {seed: _free(settings[seed]) if solving else [] for seed in experiment.seeds}
+    # A free model is one more that clients send: where that counts there is none.
+    compared = solving and not experiment.secure
+    free = {seed: _free(settings[seed]) if compared else [] for seed in experiment.seeds}
     fitted = work.for_each_seed(
         lambda seed, on_round: fit(
             experiment,

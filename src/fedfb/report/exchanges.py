@@ -24,10 +24,15 @@ def print_explained(name: str, explained: Explained) -> None:
         wrap="each client sends",
     )
     for one in explained.exchanges:
-        sent = ", ".join(f"{sent.name} {sent.numbers}{_in_bits(sent)}" for sent in one.sent)
-        table.add_row(one.when, one.question, sent, str(one.numbers), str(one.bytes), _seen(one))
+        table.add_row(*exchange_cells(one))
     console.print(table)
     console.print("\n" + sentence(explained))
+
+
+def exchange_cells(one: Exchange) -> tuple[str, ...]:
+    """Return an exchange as the cells of a row: when, question, uploads, sizes, what is seen."""
+    sent = ", ".join(f"{sent.name} {sent.numbers}{_in_bits(sent)}" for sent in one.sent)
+    return one.when, one.question, sent, str(one.numbers), str(one.bytes), _seen(one)
 
 
 def sentence(explained: Explained) -> str:

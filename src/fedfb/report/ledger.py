@@ -95,13 +95,19 @@ def _kinds_table(title: str, accounts: Sequence[Account], way: Way) -> Any:
     what = "each client sends" if upwards else "the server sends"
     columns = ("when", "question", what, "messages", "bytes")
     table = make_table(title, *columns, *(["server sees"] if upwards else []), wrap=what)
+    for row in kind_rows(accounts, way):
+        table.add_row(*row)
+    return table
+
+
+def kind_rows(accounts: Sequence[Account], way: Way) -> Iterator[tuple[str, ...]]:
+    """Yield the messages of one direction, one row a kind; upwards also what the server sees."""
     for kind, total in by_kind(accounts, way).items():
         tuning = "tuning " if kind.phase == "tune" else ""
         parts = ", ".join(f"{name} {_shape(shape)}" for name, shape in kind.parts)
         none = "keys and shares only" if kind.seen == "no values" else "-"
         row = (tuning + kind.when, kind.task, parts or none, f"{total.messages:,}")
-        table.add_row(*row, f"{total.bytes:,}", *([SEES[kind.seen]] if upwards else []))
-    return table
+        yield (*row, f"{total.bytes:,}", *([SEES[kind.seen]] if way == "up" else []))
 
 
 def _shape(shape: Sequence[int]) -> str:

@@ -126,12 +126,20 @@ def _majority(runs: Sequence[Report]) -> str:
     return f"(constant: {number(mean([run['majority_accuracy'] for run in runs]))})"
 
 
-def _interval(runs: Sequence[Report], name: str) -> str:
-    """Return the ends of the intervals, averaged over seeds."""
+def mean_interval(runs: Sequence[Report], name: str) -> tuple[float, float] | None:
+    """Return the ends of a disparity's intervals, averaged over seeds; None where there are none.
+
+    >>> mean_interval([{"interval": {"spd": [0.0, 0.2]}}, {"interval": {"spd": [0.2, 0.4]}}], "spd")
+    (0.1, 0.30000000000000004)
+    """
     known = [run["interval"][name] for run in runs if run["interval"][name] is not None]
-    if not known:
-        return "not estimable"
-    return f"{number(mean([i[0] for i in known]))} to {number(mean([i[1] for i in known]))}"
+    low, high = (mean([interval[end] for interval in known]) for end in (0, 1))
+    return None if low is None or high is None else (low, high)
+
+
+def _interval(runs: Sequence[Report], name: str) -> str:
+    found = mean_interval(runs, name)
+    return "not estimable" if found is None else f"{number(found[0])} to {number(found[1])}"
 
 
 def _group_table(runs: Sequence[Report]) -> Table:
@@ -228,15 +236,20 @@ def _difference_table(differences: Sequence[Report], notion: str) -> Table:
     for row in differences:
         if many and row["of"] != first:
             continue
-        cells = (_with_interval(row["accuracy"]), _with_interval(row["disparity"][notion]))
+        cells = (with_interval(row["accuracy"]), with_interval(row["disparity"][notion]))
         table.add_row(f"{row['of']} - {row['less']}", *cells)
     return table
 
 
-def _with_interval(difference: Report) -> str:
-    interval = difference["interval"]
+def with_interval(statistic: Report) -> str:
+    """Write a mean with its interval.
+
+    >>> with_interval({"mean": 0.75, "interval": [0.7, 0.8]})
+    '.750 [.700, .800]'
+    """
+    interval = statistic["interval"]
     ends = f" [{number(interval[0])}, {number(interval[1])}]" if interval else ""
-    return number(difference["mean"]) + ends
+    return number(statistic["mean"]) + ends
 
 
 def print_catalogue(sections: Mapping[str, Mapping[str, str]]) -> None:
