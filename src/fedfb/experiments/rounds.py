@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedfb.notions.disparity import disparity_values
+from fedfb.notions.disparity import disparity_value
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
@@ -24,7 +24,7 @@ def _row(number: int, record: RoundRecord, run: int, notion: str) -> Row:
     if notion == "client_parity":
         disparity = None if signal is None else _range_with_reference(signal)
     else:
-        disparity = None if confusion is None else disparity_values(confusion, minimum=1)[notion]
+        disparity = None if confusion is None else disparity_value(notion, confusion, minimum=1)
     return {
         "round": number,
         "signal": None if signal is None else signal.tolist(),

@@ -227,15 +227,25 @@ def disparity_values(
     ... # doctest: +NORMALIZE_WHITESPACE
     {'demographic_parity': 0.111, 'spd': 0.2, 'equal_opportunity': 0.068, 'equalized_odds': 0.068}
     """
+    names = ("demographic_parity", "spd", "equal_opportunity", "equalized_odds")
+    return {name: disparity_value(name, confusion, minimum) for name in names}
+
+
+def disparity_value(
+    name: str, confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS
+) -> float | None:
+    """Return one disparity of groups, without its interval."""
     positives, rows = confusion[:, 1], confusion.sum(axis=1)
+    match name:
+        case "equal_opportunity":
+            return largest_rate_gap(positives[1:], rows[1:], minimum)
+        case "equalized_odds":
+            return largest_rate_gap(positives, rows, minimum)
     k, n = positives.sum(axis=0), rows.sum(axis=0)
+    if name == "demographic_parity":
+        return largest_rate_gap(k[None], n[None], minimum)
     two = len(n) == 2 and bool(enough(n, minimum).all())
-    return {
-        "demographic_parity": largest_rate_gap(k[None], n[None], minimum),
-        "spd": float(abs(k[0] / n[0] - k[1] / n[1])) if two else None,
-        "equal_opportunity": largest_rate_gap(positives[1:], rows[1:], minimum),
-        "equalized_odds": largest_rate_gap(positives, rows, minimum),
-    }
+    return float(abs(k[0] / n[0] - k[1] / n[1])) if two else None
 
 
 def largest_rate_gap(
