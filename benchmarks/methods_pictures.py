@@ -124,13 +124,15 @@ def periods(figure: Figure) -> None:
 def convergence(figure: Figure) -> None:
     """Draw the theorem: the distance to lambda*, inner problem solved exactly, and its bound."""
     sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "notions")]
-    from test_convergence import RULES, bound, problem_of, root, walk
+    from test_convergence import RULES, bound, problem_of, root, stays_inside, walk
 
     problem, best = next(
         (problem, best)
         for seed in range(100)
         for problem in [problem_of("dp", seed)]
-        if (best := root(problem)) is not None and abs(best[0, 1] - problem.start[0, 1]) > 0.1
+        if (best := root(problem)) is not None
+        and abs(best[0, 1] - problem.start[0, 1]) > 0.1
+        and all(stays_inside(problem, rule) for rule in RULES.values())
     )
     axes = figure.subplots()
     at = np.arange(1, 401)

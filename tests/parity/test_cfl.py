@@ -77,7 +77,5 @@ def test_cfl_through_the_experiment_is_fedfb_on_pooled_rows():
     outcome = run(experiment)
     [fitted] = outcome.fitted
     one = pooled(load(experiment.request, 0))
-    same = fit(
-        Experiment(**{**vars(experiment), "algorithm": "fedfb"}), one, given_grid(experiment), 0
-    )
+    same = fit(Experiment(**{**vars(experiment), "algorithm": "fedfb"}), one, fitted.settings, 0)
     np.testing.assert_array_equal(fitted.trained.state.params, same.trained.state.params)

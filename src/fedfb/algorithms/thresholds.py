@@ -29,7 +29,7 @@ from fedfb.core import Arrays, ClientData, ClientTask, Key
 from fedfb.engine import Engine, sigmoid
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity, EqualizedOdds, EqualOpportunity, Notion
-from fedfb.shapes import Array, Bool, Float, Int
+from fedfb.shapes import Array, Bool, Float, Int, Num
 
 Compared = tuple[tuple[int, ...], ...]
 """Sets of labels; the rate of positive decisions among the rows of each set is to be equal."""
@@ -170,7 +170,7 @@ def bin_of(score: Float[Array, "r n"], bins: int) -> Int[Array, "r n"]:
     return np.minimum((score * bins).astype(np.int64), bins - 1)
 
 
-def comparable(counts: Float[Array, "2 a"], compared: Compared) -> Bool[Array, " a"]:
+def comparable(counts: Num[Array, "2 a"], compared: Compared) -> Bool[Array, " a"]:
     """Tell which groups have rows of every set of labels that is compared."""
     return np.all([counts[list(labels)].sum(axis=0) > 0 for labels in compared], axis=0)
 

@@ -77,7 +77,7 @@ def run(
 
     >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
     >>> sorted(run(tiny).report["summary"])
-    ['accuracy', 'disparity']
+    ['accuracy', 'cost', 'disparity', 'free']
     """
     solving = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
     tried = trial_grid(experiment) if solving else tuning_grid(experiment)
