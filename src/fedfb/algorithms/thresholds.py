@@ -83,20 +83,28 @@ def cut(
     optimal mixture; with several rates to be equal only a mixture can make them so. A group that
     lacks a label to be compared by keeps the threshold 1/2.
     """
-    reach = np.zeros((*rows.shape[:2], rows.shape[2] + 1))
-    reach[..., :-1] = np.cumsum(rows[..., ::-1], axis=2)[..., ::-1]
     chance = np.tile(at_a_half(rows.shape[2]), (rows.shape[1], 1))
-    here = comparable(reach[..., 0], compared)
+    here = comparable(rows.sum(axis=2), compared)
     if here.any():
-        weights = mixtures(reach[:, here], compared, target)
+        filled, of_bin = _filled(rows[:, here])
+        reach = np.zeros((*filled.shape[:2], filled.shape[2] + 1))
+        reach[..., :-1] = np.cumsum(filled[..., ::-1], axis=2)[..., ::-1]
+        weights = mixtures(reach, compared, target)
         if not mixed and len(compared) == 1:
-            weights = _single(weights, rates(reach[:, here], compared[0]))
-        chance[here] = np.cumsum(weights, axis=1)[:, :-1]
+            weights = _single(weights, rates(reach, compared[0]))
+        chance[here] = np.cumsum(weights, axis=1)[:, :-1][:, of_bin]
     # The solver's sums to 1 are off by rounding.
     chance = np.clip(np.where(chance > 1 - 1e-9, 1.0, np.where(chance < 1e-9, 0.0, chance)), 0, 1)
     right = np.sum(rows[1] * chance) + np.sum(rows[0] * (1.0 - chance))
     found = largest_gap(rows[:, here], chance[here], compared)
     return Cut(chance, float(right / max(rows.sum(), 1.0)), found)
+
+
+def _filled(rows: Float[Array, "2 a k"]) -> tuple[Float[Array, "2 a f"], Int[Array, " k"]]:
+    """Leave out bins without rows; an empty bin is decided like the next filled one below."""
+    places = np.flatnonzero(rows.sum(axis=(0, 1)) > 0)
+    below = np.searchsorted(places, np.arange(rows.shape[2]), side="right") - 1
+    return rows[..., places], np.maximum(below, 0)
 
 
 def mixtures(
