@@ -27,7 +27,8 @@ def test_every_cell_of_every_target_is_an_experiment(name):
     target = read_target(name)
     for row in target.rows:
         for column in target.columns:
-            resolve(target.experiment(row, column, quick=False))
+            if row.released is None:
+                resolve(target.experiment(row, column, quick=False))
 
 
 @pytest.mark.parametrize("name", [n for n in names() if n.startswith("table")])

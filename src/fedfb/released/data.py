@@ -1,0 +1,25 @@
+"""The data sets of the paper's tables, by name."""
+
+from collections.abc import Callable
+from functools import partial
+
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.released.adult import load_adult
+from fedfb.released.bank import load_bank
+from fedfb.released.compas import load_compas
+from fedfb.released.rows import ReleasedData
+from fedfb.released.synthetic import SPLITS, load_synthetic
+
+DATA: dict[str, Callable[[], ReleasedData]] = {
+    **{name: partial(load_synthetic, name) for name in SPLITS},
+    "adult": load_adult,
+    "compas": load_compas,
+    "bank": load_bank,
+}
+
+
+def load(name: str) -> ReleasedData:
+    """Load a data set as the released code makes it."""
+    if name not in DATA:
+        raise ConfigError(unknown_name("released data set", name, DATA))
+    return DATA[name]()
