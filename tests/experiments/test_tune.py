@@ -51,7 +51,9 @@ def test_where_no_disparity_is_estimable_the_least_loss_is_taken():
 
 def test_given_values_are_tried_and_else_the_papers():
     rates = find_method("fedfb").learning_rates
-    assert trial_grid(Experiment()) == [{"target": 0.0, "lr": lr} for lr in rates]
+    assert trial_grid(Experiment()) == [
+        {"target": target, "lr": lr} for target in (0.0, 1.0) for lr in rates
+    ]
     assert len(trial_grid(Experiment(cost=0.01))) == len(TARGETS) * len(rates)
     assert trial_grid(Experiment(cost=0.01, lr=(0.1,)))[-1] == {"target": 1.0, "lr": 0.1}
     assert len(tuning_grid(Experiment(outer="step"))) == 8 * len(rates)
@@ -123,3 +125,24 @@ def test_a_picked_rate_is_trained_on_all_rows_and_nothing_is_picked_that_was_giv
     plain = outcome.run(given).report
     assert picked["runs"] == plain["runs"]
     assert plain["picked"] == []
+
+
+@pytest.mark.parametrize("notion", ["dp", "eo", "eod"])
+def test_a_target_that_is_always_met_is_fedavg(notion):
+    """Weights stay 1, and the last round is taken, however unfair it is."""
+    free = replace(TINY, notion=notion, target=(1.0,), lr=(0.05,), rounds=4)
+    found = outcome.run(free)
+    plain = outcome.run(replace(free, algorithm="fedavg", target=()))
+    state = found.fitted[0].trained.state
+    np.testing.assert_allclose(state.best, plain.fitted[0].trained.state.params, atol=1e-6)
+    [record] = found.report["runs"]
+    assert (record["told"]["chosen_round"], record["told"]["off_target"]) == (4, 0.0)
+
+
+def test_the_free_model_has_a_rate_of_its_own():
+    several = outcome.run(replace(TINY, target=(0.0, 0.1), seeds=(0,)))
+    [fitted] = several.fitted
+    assert [setting["target"] for setting in fitted.settings] == [0.0, 0.1, 1.0]
+    assert "cost" in several.report["summaries"][0]
+    given = outcome.run(replace(TINY, target=(0.0,), lr=(0.01, 0.05))).fitted[0]
+    assert all(setting["target"] == 0.0 for setting in given.settings)

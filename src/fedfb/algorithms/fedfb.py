@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedfb.algorithms.method import ALL_NOTIONS, Knob, Method, Problem
-from fedfb.algorithms.outer import Outer, at_a_bound, distance, measured_gaps, solve, step
+from fedfb.algorithms.outer import (
+    Outer,
+    at_a_bound,
+    distance,
+    measured_gaps,
+    solve,
+    step,
+    unmoved,
+)
 from fedfb.algorithms.quantise import Quantiser, bits_per_value
 from fedfb.algorithms.root_search import nothing_seen
 from fedfb.algorithms.signals import (
@@ -110,7 +118,7 @@ def fedfb(
         there: Bool[Array, " a"],
     ) -> State:
         gap, measured = measured_gaps(notion, signal, there, s.counts)
-        free = np.all(s.lam == notion.init(s.counts), axis=tuple(range(1, s.lam.ndim)))
+        free = unmoved(notion, s.lam, s.counts)
         far = distance(outer, notion, gap, free)
         # The first round is FedAvg's, or has not learnt anything yet: no row, no gap.
         nearer = (far <= np.maximum(s.distance, NEAR)) & (s.t > outer.period)

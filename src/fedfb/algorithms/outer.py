@@ -85,6 +85,14 @@ def distance(
     return np.where(free & (over < 0), 0.0, np.abs(over))
 
 
+def unmoved(
+    notion: Notion, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]
+) -> Bool[Array, " r"]:
+    """Tell for which runs every weight is still 1, up to rounding."""
+    still = np.isclose(lam, notion.init(counts), rtol=1e-9, atol=0.0)
+    return np.asarray(still.all(axis=tuple(range(1, lam.ndim))))
+
+
 def at_a_bound(
     notion: Notion, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]
 ) -> Bool[Array, "r *l"]:

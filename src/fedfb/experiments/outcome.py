@@ -34,6 +34,7 @@ from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import (
     HELD_OUT,
     Candidate,
+    Choice,
     Choices,
     candidates,
     choose,
@@ -89,7 +90,10 @@ def run(
     settings = {seed: _settings(experiment, choices.of(seed)) for seed in experiment.seeds}
     # A free model is one more that clients send: where that counts there is none.
     compared = solving and not experiment.secure
-    free = {seed: _free(settings[seed]) if compared else [] for seed in experiment.seeds}
+    free = {
+        seed: _free(settings[seed], choices.of(seed)) if compared else []
+        for seed in experiment.seeds
+    }
     fitted = work.for_each_seed(
         lambda seed, on_round: fit(
             experiment,
@@ -106,20 +110,29 @@ def run(
     return Outcome(experiment, report, tuple(fitted), federations[first], tuple(records), choices)
 
 
-def _settings(experiment: Experiment, chosen: Setting) -> list[Setting]:
+def _settings(experiment: Experiment, choice: Choice | None) -> list[Setting]:
     """Return what is trained on all rows: the values given, and what was chosen."""
-    settings = [{**setting, **chosen} for setting in given_grid(experiment)]
-    return [one for place, one in enumerate(settings) if one not in settings[:place]]
+    given = given_grid(experiment)
+    if choice is None:
+        return given
+    if len(given) > 1 and choice.rates:
+        pairs = zip(given, choice.rates, strict=False)
+        return [{**setting, "lr": rate} for setting, rate in pairs]
+    return [{**given[0], **choice.setting}]
 
 
-def _free(settings: Sequence[Setting]) -> list[Setting]:
+def _free(settings: Sequence[Setting], choice: Choice | None) -> list[Setting]:
     """Return the setting that is trained beside the others to tell what fairness costs.
 
-    Its target is always met. Where rates differ there is no one model to compare with.
+    Its target is always met, and its learning rate picked for it. Where several rates were given
+    there is no one model to compare with.
     """
     met = any(setting["target"] == FREE for setting in settings)
-    one_rate = len({setting["lr"] for setting in settings}) == 1
-    return [{**settings[0], "target": FREE}] if one_rate and not met else []
+    rates = {setting["lr"] for setting in settings}
+    if met or (choice is None and len(rates) > 1):
+        return []
+    rate = choice.rates[-1] if choice else settings[0]["lr"]
+    return [{**settings[0], "target": FREE, "lr": rate}]
 
 
 @dataclass(frozen=True)

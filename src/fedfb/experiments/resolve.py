@@ -123,7 +123,8 @@ def tuning_grid(experiment: Experiment) -> list[Setting]:
 def trial_grid(experiment: Experiment) -> list[Setting]:
     """Return what is tried on validation rows where nobody asked for tuning.
 
-    The learning rates, for every setting that was given; where the cost is bounded, all targets.
+    The learning rates, for every setting that was given and for the free model; where the cost is
+    bounded, all targets.
     """
     knobs = _knobs(experiment)
     values = {knob: given or (usual,) for knob, (given, usual, _) in knobs.items()}
@@ -131,7 +132,9 @@ def trial_grid(experiment: Experiment) -> list[Setting]:
     values["lr"] = given or rates
     if experiment.cost is not None:
         values["target"] = TARGETS
-    return _combinations(values)
+    elif FREE not in values["target"]:
+        values["target"] = (*values["target"], FREE)
+    return _combinations({"target": values.pop("target"), **values})
 
 
 def _knobs(

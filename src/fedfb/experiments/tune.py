@@ -31,11 +31,15 @@ class Candidate(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What was chosen, the floor under the accuracy if there was one, and what from."""
+    """What was chosen, the floor under the accuracy if there was one, and what from.
+
+    ``rates`` are the learning rates that were picked: of every setting, and of the free model last.
+    """
 
     setting: Setting
     floor: float | None
     candidates: tuple[Candidate, ...]
+    rates: tuple[float, ...] = ()
 
 
 class Choices(NamedTuple):
@@ -44,10 +48,9 @@ class Choices(NamedTuple):
     common: Choice | None = None
     by_seed: Mapping[int, Choice] = MappingProxyType({})
 
-    def of(self, seed: int) -> Setting:
+    def of(self, seed: int) -> Choice | None:
         """Return what was chosen for a seed."""
-        choice = self.common or self.by_seed.get(seed)
-        return choice.setting if choice else {}
+        return self.common or self.by_seed.get(seed)
 
 
 def validation_loss(prediction: Prediction, examples: Examples) -> list[float]:
@@ -84,36 +87,44 @@ def candidates(
 
 
 def pick(found: Sequence[Candidate], rows: int, cost: float | None = None) -> Choice:
-    """Pick the learning rate, and the target where the cost of fairness is bounded instead.
+    """Pick a learning rate for every other setting, and the target where the cost is bounded.
 
-    Of the rates that come as close to their targets as any (up to :data:`CLOSE`), and are as
-    accurate as the best of these up to one standard error on that many validation rows, the one of
-    least loss is picked: losses are less noisy than accuracies, but do not say who is fair. The
-    target is the least at which the accuracy falls by at most ``cost`` below the free model's.
+    The target is the least at which the accuracy on that many validation rows falls by at most
+    ``cost`` below that of the free model, whose target is the largest.
 
     >>> slow = Candidate({"lr": 0.001}, 0.8, 0.0, 0.3, off_target=0.05)
     >>> good = Candidate({"lr": 0.005}, 0.8, 0.0, 0.4, off_target=0.001)
     >>> pick([slow, good], rows=100).setting
     {'lr': 0.005}
     """
-    rates = list(dict.fromkeys(candidate.setting["lr"] for candidate in found))
-    of_rate = {rate: [c for c in found if c.setting["lr"] == rate] for rate in rates}
-
-    def mean(rate: float, what: str) -> float:
-        return float(np.mean([getattr(candidate, what) for candidate in of_rate[rate]]))
-
-    nearest = min(mean(rate, "off_target") for rate in rates)
-    able = [rate for rate in rates if mean(rate, "off_target") <= nearest + CLOSE]
-    best = max(mean(rate, "accuracy") for rate in able)
-    error = (best * (1 - best) / rows) ** 0.5
-    able = [rate for rate in able if mean(rate, "accuracy") >= best - error]
-    rate = min(able, key=lambda rate: mean(rate, "loss"))
+    alike: dict[tuple[tuple[str, float], ...], list[Candidate]] = {}
+    for candidate in found:
+        others = tuple((k, v) for k, v in candidate.setting.items() if k != "lr")
+        alike.setdefault(others, []).append(candidate)
+    best = [_best_rate(own, rows) for own in alike.values()]
+    rates = tuple(candidate.setting["lr"] for candidate in best)
     if cost is None:
-        return Choice({"lr": rate}, None, tuple(found))
-    by_target = sorted(of_rate[rate], key=lambda c: c.setting["target"])
+        return Choice({"lr": rates[0]}, None, tuple(found), rates)
+    by_target = sorted(best, key=lambda candidate: candidate.setting["target"])
     floor = by_target[-1].accuracy - cost
-    target = next(c.setting["target"] for c in by_target if c.accuracy >= floor)
-    return Choice({"lr": rate, "target": target}, floor, tuple(found))
+    least = next(candidate for candidate in by_target if candidate.accuracy >= floor)
+    rates = (least.setting["lr"], by_target[-1].setting["lr"])
+    return Choice(least.setting, floor, tuple(found), rates)
+
+
+def _best_rate(found: Sequence[Candidate], rows: int) -> Candidate:
+    """Return the candidate of the best learning rate.
+
+    Of those that come as close to the target as any (up to :data:`CLOSE`), and are as accurate as
+    the best of these up to one standard error, the one of least loss: losses are less noisy than
+    accuracies, but do not say who is fair.
+    """
+    nearest = min(candidate.off_target for candidate in found)
+    able = [candidate for candidate in found if candidate.off_target <= nearest + CLOSE]
+    best = max(candidate.accuracy for candidate in able)
+    error = (best * (1 - best) / rows) ** 0.5
+    able = [candidate for candidate in able if candidate.accuracy >= best - error]
+    return min(able, key=lambda candidate: candidate.loss)
 
 
 def choose(found: Sequence[Candidate], fair: bool, majority: float, floor_share: float) -> Choice:
