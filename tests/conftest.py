@@ -3,6 +3,7 @@ import os
 # Workers side by side, each with threads of its own for tiny matrices, would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
@@ -16,6 +17,14 @@ settings.register_profile(
     "fedfb", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("fedfb")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def store_of_its_own(tmp_path_factory):
+    """Keep records of tests out of the user's store, and the user's records out of tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDFB_STORE", str(tmp_path_factory.mktemp("store")))
+        yield
 
 
 def pytest_terminal_summary(terminalreporter):

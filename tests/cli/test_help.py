@@ -20,6 +20,8 @@ COMMANDS = (
     "check",
     "achievable",
     "reproduce",
+    "frontier",
+    "report",
 )
 
 

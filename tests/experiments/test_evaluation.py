@@ -102,9 +102,8 @@ def test_randomised_decisions_give_the_expected_figures():
     assert record["disparity"]["demographic_parity"] == pytest.approx(0.1875)
     assert record["disparity"]["equal_opportunity"] == pytest.approx(0.25)
     assert record["four_fifths"] == pytest.approx(0.5)
-    assert record["groups"][0] == pytest.approx(
-        {"name": "f", "n": 20, "positive_rate": 0.375, "tpr": 0.5, "fpr": 0.25, "accuracy": 0.625}
-    )
+    rates = {"positive_rate": 0.375, "tpr": 0.5, "fpr": 0.25, "accuracy": 0.625}
+    assert record["groups"][0] == pytest.approx({"name": "f", "n": 20, "positives": 10, **rates})
     assert record["clients"][0]["accuracy"] == pytest.approx(record["accuracy"])
 
 
@@ -147,7 +146,8 @@ def test_what_cannot_be_estimated_is_none_and_named():
     assert record["not_estimable"]["demographic_parity"] == ["x"]
     assert record["not_estimable"]["client_parity"] == ["south"]
     assert record["groups"][2] == {
-        "name": "x", "n": 0, "positive_rate": None, "tpr": None, "fpr": None, "accuracy": None
+        "name": "x", "n": 0, "positives": 0, "positive_rate": None, "tpr": None, "fpr": None,
+        "accuracy": None
     }  # fmt: skip
     south = record["clients"][1]
     assert (south["n"], south["accuracy"], south["loss"]) == (0, None, None)

@@ -3,6 +3,7 @@
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -84,11 +85,15 @@ def with_thresholds(
             return s, info
         asked = wanted(s.counts, compared, cutting.minimum)
         rows = ask(histogram, {"params": model(inner), "wanted": asked})["rows"]
-        cuts = [
-            cut(own, compared, float(target), cutting.mixed)
-            for own, target in zip(rows, cutting.target, strict=True)
-        ]
-        curves = [[cut(own, compared, level, cutting.mixed) for level in LEVELS] for own in rows]
+
+        @cache
+        def cut_at(run: int, target: float) -> Cut:
+            return cut(rows[run], compared, target, cutting.mixed)
+
+        # Runs that differ only in their target have one model: it is cut once for all of them.
+        first = [_place_of(own, rows) for own in rows]
+        cuts = [cut_at(run, float(at)) for run, at in zip(first, cutting.target, strict=True)]
+        curves = [[cut_at(run, level) for level in LEVELS] for run in first]
         return s._replace(
             chance=np.stack([one.chance for one in cuts]),
             curve=np.array([[_point(one) for one in curve] for curve in curves]),
@@ -132,6 +137,11 @@ def with_thresholds(
 def _state_with(within: Any, *fields: str) -> type[Any]:
     """Return the type of a state with more fields, so that a checkpoint holds all of them alike."""
     return namedtuple("State", (*within._fields, *fields))
+
+
+def _place_of(own: Float[Array, "2 a k"], rows: Float[Array, "r 2 a k"]) -> int:
+    """Return the place of the first run whose scores lie in the same bins."""
+    return next(place for place, other in enumerate(rows) if np.array_equal(own, other))
 
 
 def _point(found: Cut) -> tuple[float, float]:

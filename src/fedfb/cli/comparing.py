@@ -9,6 +9,7 @@ import typer
 
 from fedfb.cli.options import experiment_options, read_names
 from fedfb.cli.progress import progress_bar, talk
+from fedfb.cli.storing import make_store
 from fedfb.experiments.spec import Experiment
 
 
@@ -29,26 +30,39 @@ def compare(
     plot: Annotated[
         Path | None, typer.Option(help="Draw accuracy against disparity into this PNG or SVG.")
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep every method's run in this new folder.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Train everything anew, and keep nothing of it.")
+    ] = False,
 ) -> None:
     """Train several methods on the same rows and compare them.
 
-    All share rows and initial models seed by seed, so their differences are paired. FILE is an
-    experiment as TOML; flags override its values.
+    All share rows and initial models seed by seed, so their differences are paired. What was
+    trained before is read from the store ($FEDFB_STORE, else ~/.cache/fedfb/runs); with --out
+    models are kept, and everything is trained. FILE is an experiment as TOML; flags override its
+    values.
 
     Example: fedfb compare --algorithms fedavg,fedfb --seeds 5 --plot points.png
     """
     usual = "fedavg,fedfb" if experiment.secure else "fedavg,fedfb,cfl"
     names = read_names(usual if algorithms is None else algorithms, "--algorithms")
-    compare_and_show(experiment, names, plot, as_json)
+    compare_and_show(experiment, names, plot, as_json, out, no_store)
 
 
 def compare_and_show(
-    experiment: Experiment, names: list[str], plot: Path | None, as_json: bool
+    experiment: Experiment,
+    names: list[str],
+    plot: Path | None,
+    as_json: bool,
+    out: Path | None = None,
+    no_store: bool = False,
 ) -> None:
     """Run the comparison, print it and draw it."""
-    from fedfb.experiments.compare import compare as compare_methods
     from fedfb.experiments.compare import differences, for_method
+    from fedfb.experiments.compared import compare_into, reports_of
     from fedfb.experiments.published import published
     from fedfb.experiments.resolve import total_rounds
     from fedfb.report.figures import check_figure_path, draw_comparison
@@ -58,8 +72,13 @@ def compare_and_show(
         check_figure_path(plot)
     rounds = sum(total_rounds(for_method(experiment, name, names)) for name in names)
     with progress_bar(rounds, "rounds") as on_round:
-        outcomes = compare_methods(experiment, names, on_round=on_round)
-    reports = [outcome.report for outcome in outcomes]
+        reports = (
+            compare_into(out, experiment, names, on_round)
+            if out
+            else reports_of(experiment, names, make_store(no_store), on_round)
+        )
+    if out:
+        talk(f"The runs are in {out}; a page to look at: fedfb report {out}")
     paper = {name: published(replace(experiment, algorithm=name)) for name in names}
     found = differences(reports)
     if as_json:

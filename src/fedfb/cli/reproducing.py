@@ -22,7 +22,7 @@ def reproduce(
         bool, typer.Option("--quick", help="One seed, nothing tuned: a first look.")
     ] = False,
 ) -> None:
-    """Run a table or figure of the paper, and write ours beside the printed figures.
+    """Redo a table or figure of the paper, ours beside the printed.
 
     A reproduction that was stopped goes on where it stopped: finished cells are kept in --out.
 

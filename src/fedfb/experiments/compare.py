@@ -23,10 +23,15 @@ def compare(
     on_round: Callable[[Progress], None] = lambda progress: None,
 ) -> list[Outcome]:
     """Run the same experiment with each of several methods."""
+    return [run(one, on_round=on_round) for one in for_methods(experiment, algorithms)]
+
+
+def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:
+    """Return the experiment with each of several methods; one that must be refused is, at once."""
     experiments = [for_method(experiment, name, algorithms) for name in algorithms]
     for one in experiments:
-        check_secure(one)  # all before the first is trained
-    return [run(one, on_round=on_round) for one in experiments]
+        check_secure(one)
+    return experiments
 
 
 def for_method(experiment: Experiment, name: str, algorithms: Sequence[str]) -> Experiment:

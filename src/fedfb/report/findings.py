@@ -12,11 +12,16 @@ REACHED = 0.005
 
 
 def findings(report: Report) -> Iterator[str]:
-    """Yield a sentence on everything that a reader would ask next."""
+    """Yield a sentence on everything that a reader would ask next, what fairness cost first."""
+    if "cost" in report["summary"]:
+        yield _cost(report["summary"], report["notion"])
+    yield from closer_findings(report)
+
+
+def closer_findings(report: Report) -> Iterator[str]:
+    """Yield what thresholds did, how near the target came, and what stood in the way."""
     notion, summary = report["notion"], report["summary"]
     runs = report["runs"]
-    if "cost" in summary:
-        yield _cost(summary, notion)
     halves = [run["at_one_half"] for run in runs if run["at_one_half"] is not None]
     if halves:
         yield _thresholds(summary, halves, notion)

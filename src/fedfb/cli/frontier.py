@@ -1,0 +1,162 @@
+"""``fedfb frontier``: every approach on the same seeds, accuracy against disparity."""
+
+import json
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedfb.cli.options import experiment_options, read_names
+from fedfb.cli.progress import progress_bar, talk
+from fedfb.cli.storing import make_store
+from fedfb.errors import ConfigError
+from fedfb.experiments.settings import seeds as read_seeds
+from fedfb.experiments.spec import Experiment
+
+if TYPE_CHECKING:
+    from fedfb.experiments.records import Store
+
+CHOSEN = (
+    *("algorithm", "variant", "outer", "cost", "alpha", "knobs"),
+    *("tune", "accuracy_floor", "seeds"),
+)
+"""Settings that a frontier goes through by itself, or reads in its own way."""
+
+USUAL_SEEDS, QUICK_SEEDS = "5", "1"
+
+
+@experiment_options(*CHOSEN)
+def frontier(
+    experiment: Experiment,
+    file: Annotated[
+        Path | None, typer.Argument(help="An experiment as TOML; flags override its values.")
+    ] = None,
+    algorithms: Annotated[
+        str,
+        typer.Option(
+            help="Methods, or all that aim at the notion (the default).",
+            metavar="A,B,..",
+            show_default=False,
+        ),
+    ] = "all",
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="5 means 0..4; 100:110 is a range (default 5).", metavar="N|N:N"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep points, picture and CSV in this new folder.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw into this PNG or SVG.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the points into this CSV; - is stdout.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One seed, and at most three points a curve.")
+    ] = False,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Train everything anew, and keep nothing of it.")
+    ] = False,
+) -> None:
+    """Draw every approach's trade-off between accuracy and fairness.
+
+    All share rows and seeds. FedFB, CFL and thresholds go through --target, other methods through
+    their own knobs, one at a time. What was trained before is read from the store ($FEDFB_STORE,
+    else ~/.cache/fedfb/runs). FILE is an experiment as TOML; flags override its values.
+
+    Example: fedfb frontier --data adult --notion dp --algorithms all --out frontiers/adult
+    """
+    from fedfb.experiments.folders import claim_empty
+    from fedfb.report.figures import check_figure_path
+
+    if as_json and csv == STDOUT:
+        raise ConfigError("--json and --csv - both print to stdout. Give the CSV a file.")
+    if plot:
+        check_figure_path(plot)
+    if csv and csv != STDOUT:
+        _check_writable(csv)
+    names = None if algorithms == "all" else read_names(algorithms, "--algorithms")
+    given = seeds or (None if file else QUICK_SEEDS if quick else USUAL_SEEDS)
+    if given:
+        experiment = replace(experiment, seeds=read_seeds(given))
+    with claim_empty(out) if out else nullcontext():
+        record = _trained(experiment, names, quick, make_store(no_store))
+        if out:
+            _keep(record, out)
+    show(record, csv, as_json)
+    if plot:
+        from fedfb.report.frontier import draw_frontier
+
+        draw_frontier(record, plot)
+        talk(f"The picture is in {plot}.")
+
+
+STDOUT = Path("-")
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(f"--csv {path}: give the name of a file in a folder that exists.")
+
+
+def _trained(
+    experiment: Experiment, names: list[str] | None, quick: bool, store: "Store | None"
+) -> dict[str, Any]:
+    from contextlib import ExitStack
+
+    from fedfb.experiments.frontier import frontier as train_all
+
+    # How many rounds there are is known once rows are read, as the number of groups decides.
+    with ExitStack() as shown:
+        record = train_all(
+            experiment,
+            names,
+            store,
+            quick=quick,
+            on_plan=lambda plan: shown.enter_context(progress_bar(plan.rounds, "rounds")),
+        )
+    if not record["points"]:
+        reasons = [
+            f"{o['algorithm']}: {o['reason']}" for o in record["failed"] + record["left_out"]
+        ]
+        raise ConfigError(f"no method could be trained. {'; '.join(reasons)}")
+    return record
+
+
+def _keep(record: dict[str, Any], folder: Path) -> None:
+    """Write what a frontier came to into its folder; the picture only where it can be drawn."""
+    from importlib.util import find_spec
+
+    from fedfb.experiments.folders import FRONTIER, write_json
+    from fedfb.experiments.store import writing_to
+    from fedfb.report.frontier import draw_frontier, write_csv
+
+    write_json(folder / FRONTIER, record)
+    with writing_to(folder), (folder / "frontier.csv").open("w", encoding="utf-8") as file:
+        write_csv(record, file)
+    if find_spec("matplotlib") is not None:
+        draw_frontier(record, folder / "frontier.svg")
+    talk(f"The frontier is in {folder}; a page to look at: fedfb report {folder}")
+
+
+def show(record: dict[str, Any], csv: Path | None, as_json: bool) -> None:
+    """Print the frontier as tables, JSON or CSV, and write the CSV asked for."""
+    from fedfb.report.frontier import print_frontier, write_csv
+
+    if csv == STDOUT:
+        write_csv(record, sys.stdout)
+        return
+    if csv:
+        try:
+            with csv.open("w", encoding="utf-8", newline="") as file:
+                write_csv(record, file)
+        except OSError as error:
+            raise ConfigError(f"--csv {csv} could not be written: {error.strerror}.") from None
+        talk(f"The points are in {csv}.")
+    if as_json:
+        typer.echo(json.dumps(record, indent=1, allow_nan=False))
+    else:
+        print_frontier(record)

@@ -1,0 +1,54 @@
+"""``fedfb report``: a run, a comparison or a frontier as one page to look at."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedfb.cli.progress import talk
+from fedfb.errors import ConfigError
+
+PAGE = "report.html"
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="What fedfb run, compare or frontier wrote with --out.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file to write (default: report.html in the folder)."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is there already.")
+    ] = False,
+) -> None:
+    """Make one page of a run, a comparison or a frontier.
+
+    FOLDER is what fedfb run, compare or frontier wrote with --out. The page is a single HTML file
+    that needs no network: send it to whoever is to look at it.
+
+    Example: fedfb report runs/mine --out mine.html
+    """
+    from fedfb.experiments.store import write_whole, writing_to
+    from fedfb.report.page.folder import read_folder
+    from fedfb.report.page.render import check_tools, render
+    from fedfb.report.page.sections import make_page
+
+    check_tools()
+    path = folder / PAGE if out is None else out
+    found = read_folder(folder)
+    _refuse(path, force)
+    page = make_page(found)
+    with writing_to(path.parent):
+        write_whole(path, render(page))
+    talk(f"The page is in {path}.")
+
+
+def _refuse(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise ConfigError(f"--out {path} is a folder. Give the name of a file.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out {path}: there is no folder {path.parent}. Make it first.")
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already. Give --out FILE, or write over it: --force.")

@@ -1,0 +1,45 @@
+"""A comparison that is kept: by the store, so as not to train twice, or in a folder with models."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedfb.experiments.compare import for_methods
+from fedfb.experiments.evaluation import Record
+from fedfb.experiments.folders import COMPARISON, claim_empty, write_json
+from fedfb.experiments.outcome import OnRound, run
+from fedfb.experiments.recorded import load_rows, report_of
+from fedfb.experiments.records import Store
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.store import LEDGER, claim, save
+
+
+def reports_of(
+    experiment: Experiment,
+    algorithms: Sequence[str],
+    store: Store | None,
+    on_round: OnRound = lambda progress: None,
+) -> list[Record]:
+    """Return the report of every method, training what the store does not have."""
+    experiments = for_methods(experiment, algorithms)
+    rows = load_rows(experiments[0])
+    return [report_of(one, store, rows, on_round=on_round) for one in experiments]
+
+
+def compare_into(
+    folder: Path,
+    experiment: Experiment,
+    algorithms: Sequence[str],
+    on_round: OnRound = lambda progress: None,
+) -> list[Record]:
+    """Train every method, keep each run in a folder of its own name, and return their reports."""
+    reports = []
+    experiments = for_methods(experiment, algorithms)
+    with claim_empty(folder):
+        for one in experiments:
+            own = folder / one.algorithm
+            with claim(own, one) as checkpoints:
+                outcome = run(one, checkpoints=checkpoints, ledger=own / LEDGER, on_round=on_round)
+            save(outcome, own)
+            reports.append(outcome.report)
+        write_json(folder / COMPARISON, {"algorithms": list(algorithms)})
+    return reports

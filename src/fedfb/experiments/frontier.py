@@ -1,0 +1,235 @@
+"""The frontier: every approach on the same seeds, and how it trades accuracy for fairness."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+from fedfb.algorithms import METHODS, Method, find_method
+from fedfb.algorithms.fedfb_thresholds import LEVELS
+from fedfb.errors import FedFBError
+from fedfb.experiments.compare import paired_interval
+from fedfb.experiments.evaluation import Record, mean_and_std
+from fedfb.experiments.fit import check_secure
+from fedfb.experiments.outcome import OnRound
+from fedfb.experiments.pareto import Place, pareto
+from fedfb.experiments.recorded import load_rows, report_of
+from fedfb.experiments.records import Store
+from fedfb.experiments.resolve import given_grid, resolve, total_rounds, tuning_grid
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.store import versions
+from fedfb.notions import long_name
+
+BASELINE = "fedavg"
+"""What is trained without a thought of fairness: one point, where curves begin."""
+
+LIMIT = "hardt"
+"""The pooled oracle: all rows in one place and a threshold for each group."""
+
+QUICK_LEVELS = (0.0, 0.05, 1.0)
+GROUP_RATES = ("positive_rate", "tpr", "fpr", "accuracy")
+
+
+class Curve(NamedTuple):
+    """One approach along one of its knobs: the values are the runs of one grid."""
+
+    algorithm: str
+    knob: str | None
+    experiment: Experiment
+
+
+class LeftOut(NamedTuple):
+    """An approach that is not shown, or not all of it, and why."""
+
+    algorithm: str
+    reason: str
+
+
+class Plan(NamedTuple):
+    """What is to be trained, and what cannot be."""
+
+    curves: tuple[Curve, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of all curves and seeds together."""
+        return sum(total_rounds(curve.experiment) for curve in self.curves)
+
+
+def plan(
+    experiment: Experiment, groups: int, names: Sequence[str] | None = None, quick: bool = False
+) -> Plan:
+    """Return the curves of the methods named, or of all that aim at the notion.
+
+    >>> [curve.algorithm for curve in plan(Experiment(), 2, ["fedavg", "fedfb"]).curves]
+    ['fedavg', 'fedfb']
+    """
+    curves: list[Curve] = []
+    left_out: list[LeftOut] = []
+    for name in METHODS if names is None else names:
+        method = find_method(name)
+        own = replace(experiment, algorithm=name)
+        reason = _unfit(method, long_name(experiment.notion), groups, asked=names is not None)
+        try:
+            if reason is None:
+                resolve(own)
+                check_secure(own)
+                curves.extend(_curves(method, own, quick))
+                continue
+        except FedFBError as error:
+            reason = str(error)
+        left_out.append(LeftOut(name, reason))
+    return Plan(tuple(curves), tuple(left_out))
+
+
+def _unfit(method: Method, notion: str, groups: int, asked: bool) -> str | None:
+    """Say why a method does not belong here; one that was asked for need not aim at fairness."""
+    if not method.fair and method.name != BASELINE and not asked:
+        return "does not aim at fairness"
+    if method.fair and notion not in method.notions:
+        able = ", ".join(name.replace("_", " ") for name in method.notions)
+        return f"aims at {able} only"
+    if method.most_groups is not None and groups > method.most_groups:
+        return f"compares at most {method.most_groups} groups, and these data have {groups}"
+    return None
+
+
+def _curves(method: Method, experiment: Experiment, quick: bool) -> Iterator[Curve]:
+    """Yield a curve over the targets; for a method without, one over each of its knobs.
+
+    The other knobs, and the learning rate where it is not picked, stay as the method usually has
+    them.
+    """
+    [usual, *_], tried = given_grid(experiment), tuning_grid(experiment)
+    if "target" in usual:
+        levels = experiment.target or (QUICK_LEVELS if quick else LEVELS)
+        yield Curve(method.name, "target", replace(experiment, target=levels))
+        return
+    experiment = replace(experiment, target=())
+    grids = {
+        knob: sorted({setting[knob] for setting in tried} | {usual[knob]})
+        for knob in usual
+        if knob != "lr"
+    }
+    several = {knob: values for knob, values in grids.items() if len(values) > 1}
+    for knob, values in several.items():
+        some = sorted({values[0], usual[knob], values[-1]}) if quick else values
+        given = f"{knob}={','.join(map(repr, some))}"
+        yield Curve(method.name, knob, replace(experiment, knobs=(given,)))
+    if not several:
+        yield Curve(method.name, None, experiment)
+
+
+def frontier(
+    experiment: Experiment,
+    names: Sequence[str] | None = None,
+    store: Store | None = None,
+    *,
+    quick: bool = False,
+    on_plan: Callable[[Plan], OnRound] = lambda found: lambda progress: None,
+) -> Record:
+    """Train every approach and return its points, the Pareto set, the limit and what was left out.
+
+    An approach that fails does not stop the others: it is listed with its reason.
+    """
+    rows = load_rows(experiment)
+    first = rows.federations[experiment.seeds[0]]
+    planned = plan(experiment, len(first.group_names), names, quick)
+    on_round = on_plan(planned)
+    points: list[Record] = []
+    failed: list[LeftOut] = []
+    constant: list[float] = []
+    for curve in planned.curves:
+        try:
+            report = report_of(curve.experiment, store, rows, on_round=on_round)
+        except FedFBError as error:
+            failed.append(LeftOut(curve.algorithm, str(error)))
+            continue
+        constant = [run["majority_accuracy"] for run in report["runs"]]
+        points.extend(_points(curve, report))
+    level = mean_and_std(constant)["mean"]
+    return {
+        "data": experiment.data,
+        "model": experiment.model,
+        "notion": long_name(experiment.notion),
+        "seeds": list(experiment.seeds),
+        "settings": {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(experiment).items()
+        },
+        "experiment_hash": experiment.hash,
+        "groups": list(first.group_names),
+        "constant": level,
+        "points": with_pareto(_different(points), level),
+        "left_out": [one._asdict() for one in planned.left_out],
+        "failed": [one._asdict() for one in failed],
+        "notes": list(first.notes),
+        "versions": versions(experiment),
+    }
+
+
+def _points(curve: Curve, report: Record) -> Iterator[Record]:
+    """Yield one point for every setting of a curve, with intervals over seeds."""
+    method, notion = find_method(curve.algorithm), report["notion"]
+    number = len(report["summaries"])
+    for place, summary in enumerate(report["summaries"]):
+        runs = report["runs"][place::number]
+        disparity = [run["disparity"][notion] for run in runs]
+        known = disparity if None not in disparity else []
+        yield {
+            "algorithm": curve.algorithm,
+            "knob": curve.knob,
+            "settings": summary["settings"],
+            "accuracy": paired_interval([run["accuracy"] for run in runs]),
+            "disparity": _not_below_zero(paired_interval(known)),
+            "seeds": [[run["accuracy"], run["disparity"][notion]] for run in runs],
+            "groups": _group_means(runs),
+            "pooled": method.is_pooled(method.variants[0]),
+            "limit": curve.algorithm == LIMIT,
+        }
+
+
+def _not_below_zero(statistic: Record) -> Record:
+    """Cut the interval of a mean where a disparity ends."""
+    ends = statistic["interval"]
+    return {**statistic, "interval": ends and [max(end, 0.0) for end in ends]}
+
+
+def _group_means(runs: Sequence[Mapping[str, Any]]) -> list[Record]:
+    return [
+        {
+            "name": group["name"],
+            **{
+                rate: mean_and_std([run["groups"][place][rate] for run in runs])["mean"]
+                for rate in GROUP_RATES
+            },
+        }
+        for place, group in enumerate(runs[0]["groups"])
+    ]
+
+
+def _different(points: Sequence[Record]) -> list[Record]:
+    """Leave out what is another setting of a method with the same result on every seed.
+
+    Curves over two knobs meet where both are as usual, and some knobs do nothing in a variant.
+    """
+    seen: set[tuple[str, str]] = set()
+    kept = []
+    for point in points:
+        result = (point["algorithm"], repr(point["seeds"]))
+        if result not in seen:
+            seen.add(result)
+            kept.append(point)
+    return kept
+
+
+def with_pareto(points: Sequence[Record], constant: float | None) -> list[Record]:
+    """Mark the points that no other dominates, nor the constant classifier.
+
+    The oracle is the limit, not one of the approaches: it dominates nothing and is not marked.
+    """
+    compared = [point for point in points if not point["limit"]]
+    places = [Place(point["accuracy"]["mean"], point["disparity"]["mean"]) for point in compared]
+    fixed = [] if constant is None else [Place(constant, 0.0)]
+    marks = iter(pareto([*places, *fixed]))
+    return [{**point, "pareto": False if point["limit"] else next(marks)} for point in points]

@@ -1,0 +1,164 @@
+"""The experiment store: what every seed came to, under a name made of all that it depends on.
+
+A record is found again only by the same settings, rows, seed, code, libraries and instructions, so
+it needs no date and is never out of date.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fedfb
+from fedfb.algorithms import find_method
+from fedfb.data import Federation
+from fedfb.experiments.evaluation import Record
+from fedfb.experiments.outcome import Outcome, fingerprint
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.store import versions, write_whole
+from fedfb.experiments.tune import Candidate, Choice
+
+Key = Mapping[str, Any]
+"""All that a record depends on, as JSON values."""
+
+WITHOUT_RESULTS = ("cli", "report", "theory")
+"""Parts of the library that no result depends on."""
+
+
+class SeedRecord(NamedTuple):
+    """What one seed came to: a record for each setting, and for the free model after them.
+
+    ``number`` is how many settings were asked for, ``choice`` what the seed chose for itself.
+    """
+
+    number: int
+    records: Sequence[Record]
+    choice: Choice | None = None
+
+
+def seed_records_of(outcome: Outcome) -> dict[int, SeedRecord]:
+    """Return the records of an outcome, by seed."""
+    number, choices = len(outcome.report["summaries"]), outcome.choices
+    return {
+        seed: SeedRecord(number, records, choices.common or choices.by_seed.get(seed))
+        for seed, records in zip(outcome.experiment.seeds, outcome.records, strict=True)
+    }
+
+
+def default_folder() -> Path:
+    """Return where records are kept: ``$FEDFB_STORE``, else in the user's cache."""
+    named = os.environ.get("FEDFB_STORE")
+    if named:
+        return Path(named)
+    cached = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cached) / "fedfb" / "runs"
+
+
+def key_of(experiment: Experiment, rows: str, seed: int) -> Key | None:
+    """Return what the record of a seed depends on; None where not all of it can be told.
+
+    The experiment is a resolved one, ``rows`` the name of its rows (:func:`rows_digest`).
+
+    A method from a user's own file may change without a change of its name. What is tuned is chosen
+    for all seeds together, so all of them belong to the key.
+    """
+    if find_method(experiment.algorithm).make.__module__.partition(".")[0] != fedfb.__name__:
+        return None
+    return {
+        "experiment": experiment.hash,
+        "rows": rows,
+        "seed": seed,
+        "company": list(experiment.seeds) if experiment.tune else [],
+        "code": code_digest(),
+        "versions": versions(experiment),
+    }
+
+
+def rows_digest(federation: Federation) -> str:
+    """Return a short name of all rows, those of the test included, and of groups and clients."""
+    digest = hashlib.blake2b(fingerprint(federation).encode(), digest_size=16)
+    for part in federation.test:
+        digest.update(np.ascontiguousarray(part).data)
+    names = [federation.group_names, federation.client_names, federation.notes]
+    digest.update(json.dumps(names).encode())
+    return digest.hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """Return a short name of the code that makes results, so that a change of it makes new ones."""
+    root = Path(fedfb.__file__).parent
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(root.rglob("*")):
+        inside = path.relative_to(root)
+        if path.suffix in (".py", ".c", ".h") and inside.parts[0] not in WITHOUT_RESULTS:
+            digest.update(str(inside).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _to_stderr(sentence: str) -> None:
+    sys.stderr.write(sentence + "\n")
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of records. What cannot be read or written costs training, never a result."""
+
+    folder: Path
+    say: Callable[[str], None] = _to_stderr
+
+    def get(self, key: Key) -> SeedRecord | None:
+        """Return the record of a key, None if there is none that can be read."""
+        path = self.path(key)
+        try:
+            found = json.loads(gzip.decompress(path.read_bytes()))
+            return _read(found, key)
+        except FileNotFoundError:
+            return None
+        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+            self.say(f"The record {path} cannot be read ({error}): trained again.")
+            return None
+
+    def put(self, key: Key, seed: SeedRecord) -> None:
+        """Keep a record: whole, or not at all."""
+        path = self.path(key)
+        content = json.dumps(_written(seed, key), allow_nan=False).encode()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, gzip.compress(content, compresslevel=4, mtime=0))
+        except OSError as error:
+            self.say(f"The record {path} cannot be written ({error.strerror}): it is not kept.")
+
+    def path(self, key: Key) -> Path:
+        """Return the file of a record."""
+        name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:40]
+        return self.folder / name[:2] / f"{name}.json.gz"
+
+
+def _written(seed: SeedRecord, key: Key) -> Record:
+    choice = seed.choice
+    return {
+        "key": key,
+        "number": seed.number,
+        "records": list(seed.records),
+        "choice": choice and {**choice._asdict(), "setting": dict(choice.setting)},
+    }
+
+
+def _read(found: Record, key: Key) -> SeedRecord:
+    if found["key"] != key:
+        raise ValueError("it belongs to another experiment")
+    choice = found["choice"]
+    if choice is not None:
+        candidates = tuple(Candidate(*values) for values in choice["candidates"])
+        choice = Choice(choice["setting"], choice["floor"], candidates)
+    return SeedRecord(found["number"], found["records"], choice)

@@ -1,0 +1,91 @@
+"""What lies in a folder: one run, several side by side, or a frontier."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedfb.errors import DataError
+from fedfb.experiments.compare import differences
+from fedfb.experiments.folders import COMPARISON, FRONTIER
+from fedfb.experiments.store import ENCODER, EXPERIMENT, LEDGER, RESULT, VERSIONS
+from fedfb.runtime.ledger import Account, read_ledger
+
+Report = dict[str, Any]
+
+
+class Run(NamedTuple):
+    """A finished run: its report, and what else its folder tells."""
+
+    report: Report
+    versions: Mapping[str, str]
+    inputs: int | None
+    accounts: tuple[Account, ...]
+
+
+class Found(NamedTuple):
+    """What a page can be made of: runs, or a frontier."""
+
+    runs: tuple[Run, ...]
+    differences: tuple[Report, ...] = ()
+    frontier: Report | None = None
+
+
+def read_folder(folder: Path) -> Found:
+    """Read the folder of a run, of a comparison (a folder of runs) or of a frontier."""
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}. Name one that fedfb wrote with --out.")
+    if (folder / FRONTIER).exists():
+        return Found((), frontier=_json(folder / FRONTIER))
+    if (folder / RESULT).exists():
+        return Found((_run(folder),))
+    if (folder / COMPARISON).exists():
+        names = _json(folder / COMPARISON)["algorithms"]
+    else:
+        names = sorted(path.parent.name for path in folder.glob(f"*/{RESULT}"))
+    if not names:
+        raise DataError(_nothing(folder))
+    runs = tuple(_run(folder / name) for name in names)
+    _refuse_unlike(folder, [run.report for run in runs])
+    return Found(runs, tuple(differences([run.report for run in runs])))
+
+
+def _nothing(folder: Path) -> str:
+    if (folder / EXPERIMENT).exists():
+        return (
+            f"the run in {folder} is not finished: it has no {RESULT}. Finish it first: fedfb run "
+            f"{folder / EXPERIMENT} --out {folder} --resume."
+        )
+    return (
+        f"{folder} holds nothing to report on: no {RESULT}, {COMPARISON} or {FRONTIER}. Name a "
+        "folder that fedfb run, compare or frontier wrote with --out."
+    )
+
+
+def _refuse_unlike(folder: Path, reports: Sequence[Report]) -> None:
+    for what in ("data", "notion"):
+        values = sorted({report[what] for report in reports})
+        if len(values) > 1:
+            raise DataError(
+                f"the runs in {folder} cannot stand side by side: their {what} differ "
+                f"({', '.join(values)}). Name the folder of one of them."
+            )
+
+
+def _run(folder: Path) -> Run:
+    shape, ledger = folder / ENCODER, folder / LEDGER
+    return Run(
+        report=_json(folder / RESULT),
+        versions=_json(folder / VERSIONS) if (folder / VERSIONS).exists() else {},
+        inputs=_json(shape)["inputs"] if shape.exists() else None,
+        accounts=tuple(read_ledger(ledger)) if ledger.exists() else (),
+    )
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path} cannot be read ({error}). Expected JSON as fedfb wrote it: run it again."
+        ) from None

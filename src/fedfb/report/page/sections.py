@@ -1,0 +1,335 @@
+"""From what a folder holds to the sections of its page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedfb.errors import DataError, FedFBError
+from fedfb.experiments.explain import Explained, explain
+from fedfb.experiments.spec import from_values
+from fedfb.report.exchanges import sentence as exchange_sentence
+from fedfb.report.findings import closer_findings
+from fedfb.report.frontier import NOTHING_BETTER, left_out_in_words, pareto_points
+from fedfb.report.ledger import sentence as ledger_sentence
+from fedfb.report.numbers import mean, number
+from fedfb.report.page import headline, tables
+from fedfb.report.page.content import Fold, Page, Section, Table
+from fedfb.report.page.folder import Found, Run
+from fedfb.report.page.pictures import Line, Picture, curves_picture, scatter_picture
+from fedfb.report.scatter import (
+    Series,
+    series_of_frontier,
+    series_of_reports,
+    setting_in_words,
+    shown_name,
+)
+from fedfb.report.tables import NAMES
+
+Report = Mapping[str, Any]
+
+MOST_SETTINGS = 12
+"""Of a larger grid only so many settings have tables of their own; the rest is in the JSON."""
+
+QUANTITIES = {
+    "accuracy": "training accuracy",
+    "disparity": "training disparity",
+    "signal": "signal",
+    "lambda": "lambda",
+}
+
+
+def make_page(found: Found) -> Page:
+    """Return the page of a run, a comparison or a frontier."""
+    try:
+        if found.frontier is not None:
+            return _frontier_page(found.frontier)
+        return _comparison_page(found) if len(found.runs) > 1 else _run_page(found.runs[0])
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(
+            f"these results are not as this version of fedfb writes them ({error!r}). Run them "
+            "again."
+        ) from error
+
+
+def _run_page(run: Run) -> Page:
+    report = run.report
+    single = report["summary"] is not None
+    said = tuple(closer_findings(report)) if single else ()
+    shown = tables.result_table(report) if single else tables.settings_table(report)
+    overview = Section(
+        "results",
+        "Accuracy and disparity",
+        said,
+        (_scatter([report]),),
+        (shown,),
+    )
+    return Page(
+        title=f"{shown_name(report['algorithm'])} on {report['data']}",
+        kind=_kind(report),
+        headline=headline.run_headline(report),
+        figures=headline.run_figures(report),
+        sections=(
+            overview,
+            *_people(report),
+            *_training(report, "training"),
+            _exchanges(run),
+            *_notes(report["notes"]),
+            _settings(report, run.versions),
+        ),
+        footer=report["experiment_hash"],
+    )
+
+
+def _comparison_page(found: Found) -> Page:
+    reports = [run.report for run in found.runs]
+    first = reports[0]
+    shown = [tables.comparison_table(reports)]
+    if found.differences:
+        shown.append(tables.difference_table(found.differences, first["notion"]))
+    overview = Section("results", "Accuracy and disparity", (), (_scatter(reports),), tuple(shown))
+    exchanged = {
+        run.report["algorithm"]: one for run in found.runs if (one := _explained(run)) is not None
+    }
+    return Page(
+        title=f"{len(reports)} methods on {first['data']}",
+        kind=_kind(first),
+        headline=headline.comparison_headline(reports),
+        figures=(),
+        sections=(
+            overview,
+            *(_method_section(run) for run in found.runs),
+            Section(
+                "exchanges",
+                "What was exchanged",
+                tables=(tables.method_table(exchanged),),
+                folds=tuple(_exchange_fold(run) for run in found.runs),
+            ),
+            *_notes(first["notes"]),
+            _settings(first, found.runs[0].versions),
+        ),
+        footer=", ".join(report["experiment_hash"] for report in reports),
+    )
+
+
+def _method_section(run: Run) -> Section:
+    """Return groups, clients and training of one method among several."""
+    report, name = run.report, run.report["algorithm"]
+    people, training = list(_people(report)), list(_training(report, f"training-{name}"))
+    said = tuple(closer_findings(report)) if report["summary"] is not None else ()
+    shown = tuple(table for section in people for table in section.tables)
+    folds = tuple(fold for section in people for fold in section.folds)
+    curves = tuple(
+        Fold("Training, round by round", pictures=section.pictures) for section in training
+    )
+    return Section(f"method-{name}", shown_name(name), said, (), shown, (*folds, *curves))
+
+
+def _frontier_page(record: Report) -> Page:
+    chosen = pareto_points(record)
+    left_out = [f"Left out: {left_out_in_words(record['left_out'])}."] * bool(record["left_out"])
+    failed = [f"{one['algorithm']} failed: {one['reason']}" for one in record["failed"]]
+    picture = _frontier_picture(record)
+    exchanged = _explained_methods(record)
+    seeds = f"{len(record['seeds'])} seeds" if len(record["seeds"]) > 1 else "one seed"
+    return Page(
+        title=f"The frontier on {record['data']}",
+        kind=f"{record['model']}, {NAMES[record['notion']]}, {seeds}",
+        headline=headline.frontier_headline(record),
+        figures=headline.frontier_figures(record),
+        sections=(
+            Section(
+                "results",
+                "Accuracy and disparity",
+                tuple(failed),
+                (picture,),
+                (tables.level_table(record),),
+            ),
+            Section(
+                "pareto",
+                "The Pareto set",
+                (
+                    "No other point is both as accurate and as fair as one of these, nor is the "
+                    "constant classifier. The limit is not an approach and stays out.",
+                    *([] if chosen else [NOTHING_BETTER]),
+                ),
+                tables=(tables.point_table("Pareto set, fairest first", chosen),),
+                folds=(
+                    Fold("Groups along the Pareto set", (tables.pareto_group_table(record),)),
+                    Fold(
+                        f"All {len(record['points'])} points",
+                        (tables.point_table("All points, by approach", record["points"]),),
+                    ),
+                ),
+            ),
+            *([_method_exchanges(exchanged)] if exchanged else []),
+            *_notes([*record["notes"], *left_out]),
+            _settings(record, record["versions"]),
+        ),
+        footer=record["experiment_hash"],
+    )
+
+
+def _method_exchanges(exchanged: Mapping[str, Explained]) -> Section:
+    said = "Numbers that a client sends in a round beside its model and the weight it has."
+    return Section(
+        "exchanges", "What was exchanged", (said,), tables=(tables.method_table(exchanged),)
+    )
+
+
+def _kind(report: Report) -> str:
+    seeds = report["settings"]["seeds"]
+    which = f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
+    given = "" if report["settings"]["sensitive_at_prediction"] else "not "
+    return f"{report['model']}, {NAMES[report['notion']]}, {which}, group {given}given to the model"
+
+
+def _frontier_picture(record: Report) -> Picture:
+    series = series_of_frontier(record)
+    caption = (
+        f"Each point is the mean of one setting over seeds, with its 95% interval. Disparity: "
+        f"{headline.MEANS[record['notion']]}. Up and left is better. The dashed line is the limit: "
+        "all rows in one place and a threshold for each group."
+    )
+    return _scatter_of(series, record["constant"], record["notion"], caption)
+
+
+def _scatter(reports: Sequence[Report]) -> Picture:
+    constant = mean([run["majority_accuracy"] for run in reports[0]["runs"]])
+    notion = reports[0]["notion"]
+    caption = (
+        f"Large: means, with 95% intervals over seeds; small: single seeds. Disparity: "
+        f"{headline.MEANS[notion]}. Up and left is better."
+    )
+    return _scatter_of(series_of_reports(reports), constant, notion, caption)
+
+
+def _scatter_of(
+    series: Sequence[Series], constant: float | None, notion: str, caption: str
+) -> Picture:
+    ends = [point for one in series for point in one.points]
+    alt = "Accuracy against disparity: " + (
+        f"{len(ends)} points of {len({one.name for one in series})} methods, disparities "
+        f"{number(min(p.disparity for p in ends))} to {number(max(p.disparity for p in ends))}, "
+        f"accuracies {number(min(p.accuracy for p in ends))} to "
+        f"{number(max(p.accuracy for p in ends))}. The tables have all numbers."
+        if ends
+        else "no setting has an estimable disparity."
+    )
+    return scatter_picture("scatter", series, constant, notion, alt, caption)
+
+
+def _people(report: Report) -> Sequence[Section]:
+    """Return groups and clients of every setting; those of a grid are folded."""
+    number_of = len(report["summaries"])
+    shown = []
+    for place, summary in enumerate(report["summaries"][:MOST_SETTINGS]):
+        own = report["runs"][place::number_of]
+        told = setting_in_words(summary["settings"]) if number_of > 1 else ""
+        groups = tables.group_table(own, told)
+        clients = tables.client_table(own, report["notion"], told) if own[0]["clients"] else None
+        shown.append((told, tuple(table for table in (groups, clients) if table is not None)))
+    if number_of == 1:
+        return [Section("people", "Groups and clients", tables=shown[0][1])]
+    folds = tuple(Fold(f"At {told}", found) for told, found in shown)
+    return [Section("people", "Groups and clients", folds=folds)]
+
+
+def _training(report: Report, name: str) -> Sequence[Section]:
+    """Return curves over rounds: of all seeds, or of all settings of the first seed."""
+    number_of = len(report["summaries"])
+    several = number_of > 1
+    runs = report["runs"][:number_of] if several else report["runs"]
+    runs = runs[:MOST_SETTINGS]
+    panels = {}
+    for key, title in QUANTITIES.items():
+        lines = [
+            line
+            for owner, run in enumerate(runs)
+            for line in _lines([row[key] for row in run["rounds"]], owner)
+        ]
+        if lines:
+            panels[title] = lines
+    if not panels:
+        return []
+    owners = [setting_in_words(r["settings"]) if several else f"seed {r['seed']}" for r in runs]
+    of = f"seed {runs[0]['seed']}" if several else "all seeds"
+    caption = f"On training rows, of {of}."
+    if any(line.component for lines in panels.values() for line in lines):
+        caption += " Solid, dashed, dotted: the groups (or clients) that are compared."
+    alt = f"Curves over {len(runs[0]['rounds'])} rounds: {', '.join(panels)}."
+    picture = curves_picture(name, panels, owners, alt, caption)
+    return [Section("training", "Training, round by round", pictures=(picture,))]
+
+
+def _lines(values: Sequence[Any], owner: int) -> list[Line]:
+    """Return the lines of a quantity that is a number or a vector in every round, or not known."""
+    known = [np.ravel(value).tolist() for value in values if value is not None]
+    if len({len(value) for value in known}) != 1:
+        return []
+    return [Line(line, owner, place) for place, line in enumerate(zip(*known, strict=True))]
+
+
+def _exchanges(run: Run) -> Section:
+    fold = _exchange_fold(run)
+    return Section("exchanges", "What was exchanged", (fold.text,), tables=fold.tables)
+
+
+def _exchange_fold(run: Run) -> Fold:
+    name, explained = shown_name(run.report["algorithm"]), _explained(run)
+    said, shown = [], []
+    if explained is None:
+        said.append("This method is not known here: name its file with --plugin.")
+    else:
+        said.append(exchange_sentence(explained))
+        shown.append(tables.exchange_table(name, explained))
+    if run.accounts:
+        said.append(ledger_sentence(run.accounts))
+        shown.append(tables.ledger_table(run.accounts))
+    return Fold(name, tuple(shown), text=" ".join(said))
+
+
+def _explained(run: Run) -> Explained | None:
+    """Play the method on as many groups and clients; None where it is not known here."""
+    report = run.report
+    clients = max(len(report["runs"][0]["clients"]), 2)
+    return _explain(report["settings"], len(report["groups"]), clients, run.inputs)
+
+
+def _explain(
+    settings: Mapping[str, Any], groups: int, clients: int, inputs: int | None
+) -> Explained | None:
+    given = {name: value for name, value in settings.items() if value is not None}
+    try:
+        return explain(from_values(given), groups, clients, inputs or 8)
+    except FedFBError:
+        return None
+
+
+def _explained_methods(record: Report) -> dict[str, Explained]:
+    names = dict.fromkeys(point["algorithm"] for point in record["points"])
+    settings = {**record["settings"], "target": []}
+    found = {
+        name: _explain({**settings, "algorithm": name}, len(record["groups"]), 3, None)
+        for name in names
+    }
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _notes(notes: Sequence[str]) -> Sequence[Section]:
+    return [Section("notes", "Notes", tuple(notes))] if notes else []
+
+
+def _settings(report: Report, versions: Mapping[str, str]) -> Section:
+    settings = report["settings"]
+    shown: list[Table] = [tables.given_table(settings)]
+    if versions:
+        shown.append(tables.versions_table(versions))
+    seeds = ", ".join(map(str, settings["seeds"]))
+    return Section(
+        "settings",
+        "Settings and versions",
+        (f"Seeds: {seeds}.", f"Experiment: {report['experiment_hash']} (hash of all settings)."),
+        tables=tuple(shown),
+        folds=(Fold("All settings", (tables.all_settings_table(settings),)),),
+    )

@@ -1,0 +1,276 @@
+"""The tables of the page: results, groups, clients, exchanges, settings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from fedfb.errors import FedFBError
+from fedfb.experiments.explain import Explained
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.spec import Experiment
+from fedfb.notions.intervals import rate_variance
+from fedfb.report.exchanges import exchange_cells
+from fedfb.report.frontier import LEVELS, best_within, knob_in_words, pareto_points
+from fedfb.report.ledger import kind_rows
+from fedfb.report.numbers import mean, number, spread
+from fedfb.report.page.content import Table
+from fedfb.report.scatter import algorithms_of, setting_in_words, shown_name
+from fedfb.report.tables import NAMES, mean_interval, with_interval
+from fedfb.runtime.ledger import Account
+
+Report = Mapping[str, Any]
+
+CRITICAL = 1.96
+BY_ROWS = "Intervals are of 95% and speak of the test rows, averaged over seeds."
+OVER_SEEDS = "Intervals are of 95%, over seeds."
+
+
+def result_table(report: Report) -> Table:
+    """Return accuracy and all disparities of one setting, with what the test rows can say."""
+    runs, summary = report["runs"], report["summary"]
+    rows = [("accuracy", spread(summary["accuracy"]), "")]
+    for key, label in (("balanced_accuracy", "balanced accuracy"), ("auc", "area under ROC")):
+        rows.append((label, number(mean([run[key] for run in runs])), ""))
+    for name, statistic in summary["disparity"].items():
+        aim = " (the aim)" if name == report["notion"] else ""
+        rows.append((NAMES[name] + aim, spread(statistic), _ends(mean_interval(runs, name))))
+    return Table(
+        "Results on test rows", ("", "mean ± spread", "95% interval"), tuple(rows), BY_ROWS
+    )
+
+
+def settings_table(report: Report) -> Table:
+    """Return accuracy and disparity of every setting of a grid."""
+    rows = [
+        (
+            setting_in_words(summary["settings"]),
+            spread(summary["accuracy"]),
+            spread(summary["disparity"][report["notion"]]),
+        )
+        for summary in report["summaries"]
+    ]
+    return Table("Settings, mean ± spread", ("", "accuracy", "disparity"), tuple(rows))
+
+
+def comparison_table(reports: Sequence[Report]) -> Table:
+    """Return methods side by side."""
+    rows = []
+    for report in reports:
+        runs, several = report["runs"], len(report["summaries"]) > 1
+        for place, summary in enumerate(report["summaries"]):
+            own = runs[place :: len(report["summaries"])]
+            name = shown_name(report["algorithm"])
+            told = f"{name}, {setting_in_words(summary['settings'])}" if several else name
+            disparity = summary["disparity"][report["notion"]]
+            interval = _ends(mean_interval(own, report["notion"]))
+            rows.append((told, spread(summary["accuracy"]), spread(disparity), interval))
+    columns = ("", "accuracy", "disparity", "95% interval")
+    return Table("Test rows, mean ± spread over seeds", columns, tuple(rows), BY_ROWS)
+
+
+def difference_table(differences: Sequence[Report], notion: str) -> Table:
+    """Return paired differences of methods."""
+    rows = [
+        (
+            f"{shown_name(one['of'])} less {shown_name(one['less'])}",
+            with_interval(one["accuracy"]),
+            with_interval(one["disparity"][notion]),
+        )
+        for one in differences
+    ]
+    return Table(
+        "Paired differences", ("", "accuracy", "disparity"), tuple(rows),
+        "Methods share rows and initial models seed by seed. " + OVER_SEEDS,
+    )  # fmt: skip
+
+
+def group_table(runs: Sequence[Report], setting: str = "") -> Table:
+    """Return every group's rates with the intervals that its test rows allow."""
+    rows = []
+    for place, group in enumerate(runs[0]["groups"]):
+        own = [run["groups"][place] for run in runs]
+        counts = {
+            "positive_rate": _rows_of,
+            "accuracy": _rows_of,
+            "tpr": _positives,
+            "fpr": _negatives,
+        }
+        cells = [
+            _rate(own, key, counts[key]) for key in ("positive_rate", "tpr", "fpr", "accuracy")
+        ]
+        rows.append((str(group["name"]), _count(own), *cells))
+    columns = ("group", "test rows", "positive decisions", "TPR", "FPR", "accuracy")
+    return Table(_captioned("Groups", setting), columns, tuple(rows), BY_ROWS)
+
+
+def client_table(runs: Sequence[Report], notion: str, setting: str = "") -> Table:
+    """Return every client's accuracy, loss and disparity among its own rows."""
+    own_disparity = notion in runs[0]["local_disparity"]
+    rows = []
+    for place, client in enumerate(runs[0]["clients"]):
+        own = [run["clients"][place] for run in runs]
+        cells = [_rate(own, "accuracy", _rows_of), number(mean([one["loss"] for one in own]))]
+        if own_disparity:
+            cells.append(number(mean([one["disparity"][notion] for one in own])))
+        rows.append((str(client["name"]), _count(own), *cells))
+    columns = ("client", "test rows", "accuracy", "loss")
+    more = ("disparity of its own rows",) if own_disparity else ()
+    return Table(_captioned("Clients", setting), (*columns, *more), tuple(rows), BY_ROWS)
+
+
+def _captioned(what: str, setting: str) -> str:
+    return f"{what}, {setting}" if setting else what
+
+
+def _rows_of(part: Report) -> float | None:
+    return float(part["n"])
+
+
+def _positives(part: Report) -> float | None:
+    return part.get("positives")
+
+
+def _negatives(part: Report) -> float | None:
+    positives = _positives(part)
+    return None if positives is None else part["n"] - positives
+
+
+def _rate(parts: Sequence[Report], key: str, rows_of: Callable[[Report], float | None]) -> str:
+    """Write the mean of a rate, and the mean ends of its interval where its rows are known."""
+    ends = [
+        rate_interval(part[key], rows)
+        for part in parts
+        if part[key] is not None and (rows := rows_of(part))
+    ]
+    told = number(mean([part[key] for part in parts]))
+    if not ends:
+        return told
+    low, high = (mean([one[end] for one in ends]) for end in (0, 1))
+    return f"{told} [{number(low)}, {number(high)}]"
+
+
+def rate_interval(rate: float, rows: float) -> tuple[float, float]:
+    """Return the 95% interval of a rate on so many rows.
+
+    >>> low, high = rate_interval(0.5, 96)
+    >>> round(low, 2), round(high, 2)
+    (0.4, 0.6)
+    """
+    variance = float(rate_variance(np.array([rate * rows]), np.array([rows]))[0])
+    half = CRITICAL * variance**0.5
+    return max(rate - half, 0.0), min(rate + half, 1.0)
+
+
+def _count(parts: Sequence[Report]) -> str:
+    return f"{round(mean([float(part['n']) for part in parts]) or 0):,}"
+
+
+def _ends(interval: tuple[float, float] | None) -> str:
+    return "not estimable" if interval is None else " to ".join(map(number, interval))
+
+
+def level_table(record: Report) -> Table:
+    """Return what each approach reaches within several bounds on the disparity."""
+    rows = []
+    for algorithm in algorithms_of(record):
+        best = [best_within(record, algorithm, level) for level in (*LEVELS, float("inf"))]
+        first = next(point for point in record["points"] if point["algorithm"] == algorithm)
+        mark = " (limit)" if first["limit"] else " (pooled)" if first["pooled"] else ""
+        cells = [number(point["accuracy"]["mean"]) if point else "-" for point in best]
+        rows.append((shown_name(algorithm) + mark, *cells))
+    columns = ("", *(f"≤ {number(level, 2)}" for level in LEVELS), "any")
+    note = "A dash: no setting that was tried is so fair. Pooled: all rows in one place."
+    return Table("Accuracy at a disparity of at most ...", columns, tuple(rows), note)
+
+
+def point_table(caption: str, points: Sequence[Report]) -> Table:
+    """Return points with their settings and intervals."""
+    rows = [
+        (
+            shown_name(point["algorithm"]),
+            knob_in_words(point),
+            with_interval(point["accuracy"]),
+            with_interval(point["disparity"]),
+        )
+        for point in points
+    ]
+    return Table(caption, ("", "setting", "accuracy", "disparity"), tuple(rows), OVER_SEEDS)
+
+
+def pareto_group_table(record: Report) -> Table:
+    """Return the rates of positive decisions by group, along the Pareto set."""
+    rows = []
+    for point in pareto_points(record):
+        name = ", ".join(filter(None, (shown_name(point["algorithm"]), knob_in_words(point))))
+        rates = [number(group["positive_rate"]) for group in point["groups"]]
+        rows.append((name, number(point["disparity"]["mean"]), *rates))
+    columns = ("", "disparity", *(str(name) for name in record["groups"]))
+    return Table("Rate of positive decisions, by group", columns, tuple(rows), "Means over seeds.")
+
+
+def exchange_table(name: str, explained: Explained) -> Table:
+    """Return what one method exchanges, question by question."""
+    rows = tuple(exchange_cells(one) for one in explained.exchanges)
+    columns = ("when", "question", "each client sends", "numbers", "bytes", "server sees")
+    return Table(f"{name}: a model of {explained.parameters} parameters", columns, rows)
+
+
+def method_table(explained: Mapping[str, Explained]) -> Table:
+    """Return what methods exchange, side by side."""
+    rows = [
+        (
+            shown_name(name),
+            str(len(one.in_a_round)),
+            str(one.beyond_the_model),
+            "sums" if one.sums_only else "single values",
+        )
+        for name, one in explained.items()
+    ]
+    columns = ("", "questions a round", "numbers beside the model", "server sees")
+    return Table("What methods exchange", columns, tuple(rows))
+
+
+def ledger_table(accounts: Sequence[Account]) -> Table:
+    """Return what left the clients, as the run's ledger has it."""
+    columns = ("when", "question", "each client sends", "messages", "bytes", "server sees")
+    return Table("What left the clients in this run", columns, tuple(kind_rows(accounts, "up")))
+
+
+def given_table(settings: Mapping[str, Any]) -> Table:
+    """Return the main settings, and others that are not as the method usually has them."""
+    main = ("data", "algorithm", "notion", "model", "seeds")
+    known = {name: settings[name] for name in main[:-1] if name in settings}
+    try:
+        usual = asdict(resolve(Experiment(**known)))
+    except FedFBError:
+        usual = asdict(Experiment())
+    rows = [
+        (name, _as_text(value))
+        for name, value in settings.items()
+        if name in main or _plain(usual.get(name)) != value
+    ]
+    return Table("Settings", ("setting", "value"), tuple(rows), "The others are as usual.")
+
+
+def all_settings_table(settings: Mapping[str, Any]) -> Table:
+    """Return every setting."""
+    rows = tuple((name, _as_text(value)) for name, value in settings.items())
+    return Table("All settings", ("setting", "value"), rows)
+
+
+def versions_table(versions: Mapping[str, str]) -> Table:
+    """Return what the result depends on beside its settings."""
+    rows = tuple((name, str(value)) for name, value in versions.items())
+    return Table("Versions", ("", "version"), rows)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _as_text(value: Any) -> str:
+    if value is None or value == []:
+        return "-"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

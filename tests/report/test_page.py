@@ -1,0 +1,166 @@
+"""The page as text: headline, tables, escaping, size."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from fedfb.errors import DataError
+from fedfb.experiments.compared import compare_into
+from fedfb.experiments.frontier import frontier
+from fedfb.experiments.outcome import run
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.store import save
+from fedfb.report.page.folder import Found, Run, read_folder
+from fedfb.report.page.headline import frontier_headline, run_headline
+from fedfb.report.page.render import render
+from fedfb.report.page.sections import make_page
+
+TINY = Experiment(rows=300, test_rows=300, rounds=3, local_epochs=2, seeds=(0, 1))
+HOSTILE = '<script>alert("x")</script>'
+MOST_BYTES = 2_000_000
+
+
+def html_of(report) -> str:
+    return render(make_page(Found((Run(report, {}, None, ()),))))
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    return run(TINY)
+
+
+def test_the_headline_says_what_fairness_costs(outcome):
+    said = run_headline(outcome.report)
+    assert re.fullmatch(
+        r"FedFB is \.\d{3} accurate at a disparity of \.\d{3} \(95% interval \.\d{3} to "
+        r"\.\d{3}\); without fairness \.\d{3} at \.\d{3}: fairness \w+ .*\.",
+        said,
+    ), said
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        replace(TINY, target=(0.0, 0.2)),
+        replace(TINY, algorithm="fedavg", seeds=(3,)),
+        replace(TINY, algorithm="lft-ensemble"),
+        replace(TINY, notion="cp", algorithm="ditto"),
+        replace(TINY, notion="eod", groups=3, model="mlp"),
+        replace(TINY, algorithm="hardt", rounds=1, seeds=(0,)),
+        replace(TINY, algorithm="zafar", tune=True),
+    ],
+    ids=["grid", "one seed", "no model", "clients", "mlp", "thresholds", "tuned"],
+)
+def test_every_kind_of_run_has_a_page(experiment):
+    text = html_of(run(experiment).report)
+    assert "nan" not in re.sub(r"<[^>]*>", "", text).lower().split()
+    assert text.count("<main") == text.count("</main>") == 1
+    assert len(text.encode()) < MOST_BYTES
+
+
+def test_a_page_holds_settings_versions_seeds_hash_and_what_was_exchanged(outcome, tmp_path):
+    save(outcome, tmp_path / "run")
+    text = render(make_page(read_folder(tmp_path / "run")))
+    for word in (outcome.report["experiment_hash"], "numpy", "Seeds: 0, 1.", "measure", "lambda"):
+        assert word in text
+
+
+class Tags(HTMLParser):
+    """What a page has: elements with their attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def tags(text: str) -> list[tuple[str, dict[str, str]]]:
+    parser = Tags()
+    parser.feed(text)
+    return parser.found
+
+
+def test_names_from_users_data_are_escaped_everywhere(outcome):
+    report = {**outcome.report, "data": HOSTILE, "notes": [HOSTILE], "groups": [HOSTILE, "b"]}
+    report["settings"] = {**report["settings"], "data": HOSTILE}
+    runs = [{**one} for one in report["runs"]]
+    for one in runs:
+        for kind in ("groups", "clients"):
+            one[kind] = [{**part, "name": HOSTILE} for part in one[kind]]
+        one["told"] = {**one["told"], "at_bound": [HOSTILE]}
+    text = html_of({**report, "runs": runs})
+    assert "<script>alert" not in text
+    assert text.count("&lt;script&gt;alert") > 6
+    assert [tag for tag, _ in tags(text)].count("script") == 1
+
+
+def test_nothing_points_outside(outcome):
+    text = html_of(outcome.report)
+    for tag, given in tags(text):
+        for name in ("src", "href", "xlink:href", "action", "srcset"):
+            assert (given.get(name) or "#").startswith(("#", "data:")), (tag, given)
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+
+
+def test_tables_have_captions_scopes_and_pictures_have_words(outcome):
+    found = tags(html_of(outcome.report))
+    names = [tag for tag, _ in found]
+    assert names.count("table") == names.count("caption") > 4
+    assert all("scope" in given for tag, given in found if tag == "th")
+    plots = [given for tag, given in found if "plot" in (given.get("class") or "")]
+    assert all(len(given["aria-label"]) > 20 for given in plots)
+    points = [given for _, given in found if given.get("class") == "point"]
+    assert all("accuracy" in given["aria-label"] for given in points)
+    assert names.count("title") >= len(points)
+    assert {"header", "nav", "main", "footer", "h1"} <= set(names)
+
+
+def test_a_comparison_of_many_methods_and_rounds_stays_small(outcome):
+    several = [{**one, "rounds": one["rounds"] * 100} for one in outcome.report["runs"]] * 2
+    settings = outcome.report["settings"]
+    reports = [
+        {
+            **outcome.report,
+            "algorithm": name,
+            "settings": {**settings, "algorithm": name, "knobs": [], "outer": None},
+            "runs": several,
+        }
+        for name in ("fedavg", "fedfb", "cfl", "zafar")
+    ]
+    found = Found(tuple(Run(report, {}, None, ()) for report in reports))
+    # Every method adds as much: sixteen of them, as many as aim at one notion, fit too.
+    assert len(render(make_page(found)).encode()) < MOST_BYTES / 4
+
+
+def test_a_comparison_has_paired_differences(tmp_path):
+    compare_into(tmp_path / "all", replace(TINY, rounds=1), ["fedavg", "zafar"])
+    text = render(make_page(read_folder(tmp_path / "all")))
+    for word in ("Paired differences", "FedAvg", "zafar"):
+        assert word in text
+
+
+def test_a_frontier_has_its_pareto_set_limit_and_constant_classifier():
+    record = frontier(replace(TINY, seeds=(0,)), ["fedavg", "fedfb", "hardt"], quick=True)
+    text = render(make_page(Found((), frontier=record)))
+    for word in ("Pareto set", "hardt (limit)", "a constant classifier", "The frontier on"):
+        assert word in text
+    assert "Of 2 approaches" in frontier_headline(record)
+
+
+def test_runs_that_cannot_stand_side_by_side_are_refused(tmp_path):
+    for name, notion in (("a", "dp"), ("b", "eo")):
+        save(run(replace(TINY, notion=notion, seeds=(0,), rounds=1)), tmp_path / name)
+    with pytest.raises(DataError, match="notion differ"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "[", "{}", "[]", '{"runs": []}', "\xff"])
+def test_results_that_are_none_are_refused(tmp_path, content):
+    (tmp_path / "result.json").write_text(content, encoding="latin-1")
+    with pytest.raises(DataError, match=r"cannot be read|not as this version"):
+        make_page(read_folder(tmp_path))
