@@ -109,3 +109,14 @@ def test_better_is_on_both_axes_and_a_difference_is_more_than_noise():
     assert differs(figures(0.8, 0.1), figures(0.8, 0.12))
     assert not differs(figures(0.8, 0.1, 0.05), figures(0.8, 0.12, 0.05))
     assert not differs(figures(0.8, 0.1), figures(0.804, 0.1))
+
+
+def test_released_cells_of_several_data_sets_are_kept_apart(tmp_path):
+    released = {"method": "fedavg", "low": {"data": "synthetic-low", "lr": 0.01, "rounds": 1}}
+    released["plain"] = {"lr": 0.01, "rounds": 1}
+    row = Line("FedAvg, released", {}, "fedavg", released)
+    columns = (Line("low", {}, "low"), Line("plain", {}, "plain"), Line("other", {}, "other"))
+    target = TINY._replace(rows=(row,), columns=columns, settings={"model": "logistic"})
+    low, plain, other = reproduce(target, tmp_path, quick=True)["cells"]
+    assert low["points"][0]["accuracy"] != plain["points"][0]["accuracy"]
+    assert (other["points"], other["failed"]) == ([], "its settings are not known")

@@ -153,13 +153,15 @@ def _found(target: Target, row: Line, column: Line, folder: Path, quick: bool) -
     if at is None:
         why = "its settings are not known"
         return {"failed": why, "points": [], "cpu_seconds": 0.0}
-    asked = {"model": target.settings["model"], "seeds": QUICK_SEEDS if quick else SEEDS, **at}
+    data = column.settings.get("data", "synthetic")
+    seeds = QUICK_SEEDS if quick else SEEDS
+    asked = {"model": target.settings["model"], "seeds": seeds, "data": data, **at}
     asked["method"], asked["flags"] = row.released["method"], row.released.get("flags", {})
     name = f"released {fedfb.__version__} {json.dumps(asked, sort_keys=True)}"
-    return _kept(name, folder, lambda: _released(asked, column.settings.get("data", "synthetic")))
+    return _kept(name, folder, lambda: _released(asked))
 
 
-def _released(asked: Mapping[str, Any], data: str) -> Record:
+def _released(asked: Mapping[str, Any]) -> Record:
     """Run a cell as the authors' code does."""
     from fedfb import released
 
