@@ -166,9 +166,8 @@ def _released(asked: Mapping[str, Any]) -> Record:
     from fedfb import released
 
     start = time.process_time()
-    records = released.run(
-        asked.get("data", data), **{k: v for k, v in asked.items() if k != "data"}
-    )
+    settings = {name: value for name, value in asked.items() if name != "data"}
+    records = released.run(asked["data"], **settings)
     point = {"settings": {k: asked[k] for k in ("lr", "alpha") if k in asked}}
     return {
         "points": [{**point, **summarise(records)}],

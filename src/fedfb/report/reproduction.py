@@ -11,7 +11,7 @@ NOISE = 2.0
 """A difference counts from this many standard errors of the two means on."""
 
 CONSTANT = 0.002
-"""A printed accuracy this near to the constant classifier's, at disparity 0, is it: splits differ."""
+"""A printed accuracy so near to the constant classifier's is it, at disparity 0: splits differ."""
 
 SMALLEST = 0.005
 """Differences below this are not worth a word."""
