@@ -118,5 +118,6 @@ def test_released_cells_of_several_data_sets_are_kept_apart(tmp_path):
     columns = (Line("low", {}, "low"), Line("plain", {}, "plain"), Line("other", {}, "other"))
     target = TINY._replace(rows=(row,), columns=columns, settings={"model": "logistic"})
     low, plain, other = reproduce(target, tmp_path, quick=True)["cells"]
-    assert low["points"][0]["accuracy"] != plain["points"][0]["accuracy"]
+    assert [one["experiment"]["data"] for one in (low, plain)] == ["synthetic-low", "synthetic"]
+    assert low["points"] != plain["points"]
     assert (other["points"], other["failed"]) == ([], "its settings are not known")
