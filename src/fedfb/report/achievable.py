@@ -132,9 +132,9 @@ def _draw_curves(axes: Any, record: Mapping[str, Any], title: str) -> None:
 def curve_points(one: Mapping[str, Any]) -> list[tuple[float, float]]:
     """Return where a curve is drawn: from its least disparity on.
 
-    >>> curve = [{"disparity": 0.1, "accuracy": None}, {"disparity": 1, "accuracy": 0.8}]
+    >>> curve = [{"disparity": 0.1, "accuracy": None}, {"disparity": 1.0, "accuracy": 0.8}]
     >>> curve_points({"min_disparity": 0.2, "at_least": {"accuracy": 0.7}, "curve": curve})
-    [(0.2, 0.7), (1, 0.8)]
+    [(0.2, 0.7), (1.0, 0.8)]
     """
     reached = [(p["disparity"], p["accuracy"]) for p in one["curve"] if p["accuracy"] is not None]
     if one["at_least"] is None:

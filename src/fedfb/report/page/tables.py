@@ -154,7 +154,7 @@ def _rate(parts: Sequence[Report], key: str, rows_of: Callable[[Report], float |
 def rate_interval(rate: float, rows: float) -> tuple[float, float]:
     """Return the 95% interval of a rate on so many rows.
 
-    >>> low, high = rate_interval(0.5, 96)
+    >>> low, high = rate_interval(0.5, 96.0)
     >>> round(low, 2), round(high, 2)
     (0.4, 0.6)
     """
