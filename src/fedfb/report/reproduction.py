@@ -70,7 +70,7 @@ def _cells(cell: Found) -> tuple[str, str]:
     beside = cell["published"]
     paper = "-" if beside is None else _both(beside)
     if not cell["points"]:
-        return f"failed: {cell['failed']}", paper
+        return cell["failed"], paper
     [point] = cell["points"]
     ours = _both(point)
     if beside is None:
