@@ -21,6 +21,9 @@ from fedfb.runtime import DivergedError, Progress, Saving, Trained, cores, train
 
 LOWER = "Lower the learning rate (--lr)."
 
+WORTH_THREADS = 20_000
+"""Rows from which on clients are trained on several threads."""
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -84,11 +87,17 @@ def fit(
                 carry=carry,
                 saving=saving and replace(saving, instructions=engine.instructions),
                 on_round=on_round,
-                threads=cores() if engine.releases_gil else 1,
+                threads=threads_for(engine, clients),
             )
     except DivergedError as error:
         raise DivergenceError(_diverged(error, names, settings, seed)) from error
     return Fitted(seed, tuple(settings), algorithm, trained)
+
+
+def threads_for(engine: Engine, clients: Sequence[ClientData]) -> int:
+    """Return on how many threads clients answer: one where handing over would cost more."""
+    rows = sum(len(client.y) for client in clients)
+    return cores() if engine.releases_gil and rows >= WORTH_THREADS else 1
 
 
 def training_clients(
