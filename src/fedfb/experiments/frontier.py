@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from math import inf
 from typing import Any, NamedTuple
 
 from fedfb.algorithms import METHODS, Method, find_method
@@ -180,8 +181,8 @@ def _points(curve: Curve, report: Record) -> Iterator[Record]:
             "algorithm": curve.algorithm,
             "knob": curve.knob,
             "settings": summary["settings"],
-            "accuracy": paired_interval([run["accuracy"] for run in runs]),
-            "disparity": _not_below_zero(paired_interval(known)),
+            "accuracy": _within(paired_interval([run["accuracy"] for run in runs]), 0.0, 1.0),
+            "disparity": _within(paired_interval(known), 0.0, inf),
             "seeds": [[run["accuracy"], run["disparity"][notion]] for run in runs],
             "groups": _group_means(runs),
             "pooled": method.is_pooled(method.variants[0]),
@@ -189,10 +190,10 @@ def _points(curve: Curve, report: Record) -> Iterator[Record]:
         }
 
 
-def _not_below_zero(statistic: Record) -> Record:
-    """Cut the interval of a mean where a disparity ends."""
+def _within(statistic: Record, low: float, high: float) -> Record:
+    """Cut the interval of a mean where its values end."""
     ends = statistic["interval"]
-    return {**statistic, "interval": ends and [max(end, 0.0) for end in ends]}
+    return {**statistic, "interval": ends and [min(max(end, low), high) for end in ends]}
 
 
 def _group_means(runs: Sequence[Mapping[str, Any]]) -> list[Record]:
