@@ -18,7 +18,7 @@ class Flags:
         ``decaying``: the learning rate of round t is lr / t. ``constant``: lr.
     fillers
         ``drawn``: each batch draws normal numbers that nobody uses, which moves later epochs'
-        order. ``none``: not.
+        order. ``none``: not. Taken to be so because only then all digits come out.
     signal
         Losses that move lambda. ``label-one``: cross-entropy towards label 1, whatever the label.
         ``cross-entropy``: towards the label. ``zero-one``: wrong decisions.
