@@ -57,7 +57,7 @@ lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --extra privacy --extra report -c constraints.in build.in pyproject.toml -o requirements.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --extra privacy --extra report --extra dev -c constraints.in build.in pyproject.toml -o requirements-dev.txt
+	  --all-extras -c constraints.in build.in pyproject.toml -o requirements-dev.txt
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv build src/fedfb/engine/native/_kernel*.so src/fedfb.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
