@@ -5,7 +5,6 @@ the message without a traceback and exits with code 2.
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class FedFBError(Exception):
@@ -34,6 +33,8 @@ def unknown_name(kind: str, name: str, valid: Iterable[str]) -> str:
     >>> unknown_name("notion", "dpp", ["dp", "eo"])
     "unknown notion 'dpp'; did you mean 'dp'? Valid: dp, eo"
     """
+    from difflib import get_close_matches  # here: hardly ever needed
+
     names = sorted(valid)
     nearest = get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else "."

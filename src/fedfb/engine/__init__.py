@@ -4,6 +4,7 @@ from fedfb.engine.base import Engine as Engine
 from fedfb.engine.base import Rebalance as Rebalance
 from fedfb.engine.choose import ENGINES as ENGINES
 from fedfb.engine.choose import choose_engine as choose_engine
+from fedfb.engine.choose import is_native as is_native
 from fedfb.engine.losses import RowLoss as RowLoss
 from fedfb.engine.losses import decide as decide
 from fedfb.engine.losses import sigmoid as sigmoid

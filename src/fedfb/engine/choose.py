@@ -23,15 +23,23 @@ def choose_engine(name: str, model: Network, dtype: Any) -> Engine:
     >>> choose_engine("numpy", Network(2), "float64").instructions
     'numpy'
     """
+    return NativeEngine(model, dtype) if is_native(name) else NumpyEngine(model, dtype)
+
+
+def is_native(name: str) -> bool:
+    """Say whether a name means the native engine.
+
+    >>> is_native("native"), is_native("numpy")
+    (True, False)
+    """
     if name == "auto":
         name = os.environ.get(ENGINE_VARIABLE, "auto")
     if name not in ENGINES:
         raise ConfigError(unknown_name("engine", name, ENGINES))
     if name == "auto" and not is_built():
         _tell_of_the_fallback()
-    if name == "numpy" or (name == "auto" and not is_built()):
-        return NumpyEngine(model, dtype)
-    return NativeEngine(model, dtype)
+        return False
+    return name != "numpy"
 
 
 @cache

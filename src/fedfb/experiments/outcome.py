@@ -1,7 +1,6 @@
 """Running an experiment: every seed, tuned where asked, evaluated on the test rows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,6 +14,7 @@ import numpy as np
 from fedfb.algorithms import find_method
 from fedfb.core import Examples
 from fedfb.data import Federation, hold_out, load
+from fedfb.engine import is_native
 from fedfb.errors import ConfigError
 from fedfb.experiments.evaluation import Record, evaluate
 from fedfb.experiments.fit import Fitted, check_secure, fit, training_names
@@ -151,6 +151,11 @@ class _Work:
 
         Small matrices gain nothing from threads of their own.
         """
+        seeds = self.experiment.seeds
+        if min(self.jobs, len(seeds)) < 2 and is_native(self.experiment.engine):
+            return [task(seed, self.on_round) for seed in seeds]
+        from concurrent.futures import CancelledError, ThreadPoolExecutor
+
         from threadpoolctl import threadpool_limits
 
         over = Event()
@@ -162,7 +167,7 @@ class _Work:
 
         with threadpool_limits(limits=1), ThreadPoolExecutor(self.jobs) as pool:
             try:
-                return list(pool.map(lambda seed: task(seed, on_round), self.experiment.seeds))
+                return list(pool.map(lambda seed: task(seed, on_round), seeds))
             finally:
                 over.set()
 

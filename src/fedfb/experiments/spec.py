@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
@@ -315,6 +314,8 @@ def _as_float(item: Any) -> Any:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read the named values of an experiment file."""
+    import tomllib  # here: a start from Python does without it
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -3,8 +3,8 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from fedfb.errors import ConfigError, DivergenceError
 from fedfb.runtime.boundary import Carry, Question, in_clear
 from fedfb.runtime.dropout import NOBODY, Leavings, counts, round_half_up, silent_in
 from fedfb.shapes import Array
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Memories = dict[int, Arrays]
 """What each client keeps for itself, by client id."""
@@ -99,8 +102,10 @@ def cores() -> int:
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
+def _pool(threads: int) -> "ThreadPoolExecutor":
     """Return one pool for all seeds: together they never run on more threads than given."""
+    from concurrent.futures import ThreadPoolExecutor  # here: one thread does without it
+
     return ThreadPoolExecutor(threads)
 
 
