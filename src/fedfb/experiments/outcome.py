@@ -17,7 +17,7 @@ from fedfb.data import Federation, hold_out, load
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError
 from fedfb.experiments.evaluation import Record, evaluate
-from fedfb.experiments.fit import Fitted, check_secure, fit, training_names
+from fedfb.experiments.fit import WORTH_THREADS, Fitted, check_secure, fit, training_names
 from fedfb.experiments.reporting import make_report, seed_records
 from fedfb.experiments.resolve import (
     FREE,
@@ -149,10 +149,12 @@ class _Work:
     def for_each_seed(self, task: Callable[[int, OnRound], Any]) -> list[Any]:
         """Run a task for every seed, on threads; when one fails, the others end with their round.
 
-        Small matrices gain nothing from threads of their own.
+        Small matrices gain nothing from threads of their own; a small job needs none at all, and
+        is done before they would have started.
         """
         seeds = self.experiment.seeds
-        if min(self.jobs, len(seeds)) < 2 and is_native(self.experiment.engine):
+        rows = [sum(len(c.y) for c in self.federations[seed].clients) for seed in seeds]
+        if len(seeds) == 1 and rows[0] < WORTH_THREADS and is_native(self.experiment.engine):
             return [task(seed, self.on_round) for seed in seeds]
         from concurrent.futures import CancelledError, ThreadPoolExecutor
 
