@@ -103,3 +103,49 @@ def test_partitions_are_read_from_text(text, expected):
 def test_a_partition_that_cannot_be_read_says_why(text, message):
     with pytest.raises(ConfigError, match=message):
         parse_partition(text)
+
+
+@given(
+    alpha=st.sampled_from([0.1, 0.5, 10.0, 5000.0]),
+    clients=st.integers(2, 6),
+    sizes=st.tuples(st.integers(100, 400), st.integers(100, 400)),
+    seed=st.integers(0, 1000),
+)
+def test_drawn_shares_deal_every_row_and_leave_no_client_without(alpha, clients, sizes, seed):
+    people = Table({"sex": np.repeat(np.array(["F", "M"], object), sizes)}, "people.csv")
+    rows = np.arange(sum(sizes))
+    how = parse_partition(f"dirichlet:{alpha},{clients}")
+    client, names = assign(how, people, GROUPS, rows, (seed, 13))
+    counts = np.bincount(client, minlength=clients)
+    assert len(names) == clients
+    assert counts.sum() == len(rows)
+    assert counts.min() >= 10
+    if alpha == 5000.0:
+        share = counts / len(rows)
+        assert np.abs(share - 1 / clients).max() < 0.05
+
+
+def test_a_small_parameter_gives_most_of_a_group_to_one_client():
+    people = Table({"sex": np.repeat(np.array(["F", "M"], object), 1000)}, "people.csv")
+
+    def largest(alpha, seed):
+        how = parse_partition(f"dirichlet:{alpha},5")
+        client = assign(how, people, GROUPS, np.arange(2000), (seed, 13)).client
+        return np.bincount(client[:1000]).max()
+
+    uneven, even = (np.mean([largest(alpha, seed) for seed in range(20)]) for alpha in (0.1, 10.0))
+    assert uneven > 600
+    assert even < 400
+
+
+@pytest.mark.parametrize(
+    "text", ["dirichlet:0,5", "dirichlet:.5", "dirichlet:.5,1", "dirichlet:x,5"]
+)
+def test_what_is_no_dirichlet_is_refused(text):
+    with pytest.raises(ConfigError, match=r"expected a parameter of at least \.001"):
+        parse_partition(text)
+
+
+def test_too_many_clients_for_the_rows_are_refused():
+    with pytest.raises(ConfigError, match="fewer than 10 of the 6 training rows"):
+        assign(parse_partition("dirichlet:1,3"), PEOPLE, GROUPS, np.arange(6), (0, 13))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedfb.data import DataRequest, Encoder, Federation, encode_file, load, path_of
+from fedfb.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("published")
 
@@ -129,3 +130,19 @@ def test_raw_rows_of_bank_are_encoded_from_the_published_columns(tmp_path):
     raw = encode_file(encoder, tmp_path / "rows.csv")
     known = {row.tobytes() for part in (*federation.clients, federation.test) for row in part.x}
     assert all(row.tobytes() in known for row in raw.x)
+
+
+def test_groups_of_adult_and_compas_may_be_formed_by_one_attribute():
+    by_race = load(DataRequest("adult", sensitive=("race",)), 0)
+    assert (by_race.group_names, group_counts(by_race)) == (("Other", "White"), [4745, 27816])
+    assert "sex=Male" in by_race.feature_names
+    by_sex = load(DataRequest("compas", sensitive=("sex",)), 0)
+    assert (by_sex.group_names, group_counts(by_sex)) == (("Female", "Male"), [964, 4085])
+    assert "race=Hispanic" in by_sex.feature_names
+    crossed = load(DataRequest("compas", sensitive=("race", "sex")), 0)
+    assert crossed.group_names == loaded("compas").group_names
+
+
+def test_an_attribute_that_forms_no_groups_is_refused():
+    with pytest.raises(ConfigError, match="by sex or race or sex,race, not by 'age'"):
+        load(DataRequest("adult", sensitive=("age",)), 0)

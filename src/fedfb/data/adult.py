@@ -1,10 +1,11 @@
-"""Adult (UCI): does a person earn more than 50,000 a year? Groups by sex."""
+"""Adult (UCI): does a person earn more than 50,000 a year? Groups by sex, or by race."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from fedfb.data.builtin import PaperClients, Source, deal
+from fedfb.data.derive import Keep, derive
 from fedfb.data.federation import Federation
 from fedfb.data.fetch import path_of
 from fedfb.data.read import read_cells, typed
@@ -29,21 +30,30 @@ COLUMNS = (
 )
 """The files have no header; these are the publisher's names."""
 
+ATTRIBUTES = (("sex",), ("race",), ("sex", "race"))
+"""What groups may be formed by; the first is the paper's."""
+
+_RACE = Keep(source="race", target="race", values=("White",), other="Other")
+
 
 def load_adult(
     partition: str = "paper",
     split_seed: int = 0,
     sensitive_at_prediction: bool = True,
     resplit: bool = False,
+    sensitive: tuple[str, ...] = ATTRIBUTES[0],
 ) -> Federation:
     """Load Adult: the publisher's training and test files, two clients in the paper.
 
-    Client 0 holds 80 % of the rows with workclass Private and 20 % of all others.
+    Client 0 holds 80 % of the rows with workclass Private and 20 % of all others. Where groups are
+    formed by race, it is reduced to White and Other.
 
     Departs from the reference code: numbers are standardised by the training rows (there: each
     file scaled by its own extremes), and the group is read as one column each, not as a code.
     """
     table, training_rows = _read()
+    rules = (_RACE,) if "race" in sensitive else ()
+    table = derive(table, rules)
     source = Source(
         name="adult",
         table=table,
@@ -51,13 +61,14 @@ def load_adult(
         test=np.arange(training_rows, len(table)),
         label="income",
         positive=">50K",
-        sensitive=("sex",),
-        features=tuple(name for name in COLUMNS if name not in ("sex", "income")),
+        sensitive=sensitive,
+        features=tuple(name for name in COLUMNS if name not in (*sensitive, "income")),
         paper=PaperClients(
             names=("mostly private", "mostly other"),
             values=(table.text("workclass") != "Private").astype(int),
             shares=np.array([[0.8, 0.2], [0.2, 0.8]]),
         ),
+        derived=rules,
     )
     return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
 
@@ -65,7 +76,7 @@ def load_adult(
 def _read() -> tuple[Table, int]:
     train = read_cells(path_of("adult.data"), ",", header=COLUMNS)
     test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1)
-    tables = typed([train, test], text=("income", "sex"))
+    tables = typed([train, test], text=("income", "sex", "race"))
     table = replace(concat(tables), source="adult")
     # Labels of the test file end in a dot.
     income = np.array([cell.rstrip(".") for cell in table.text("income")], object)

@@ -1,4 +1,4 @@
-"""COMPAS (ProPublica): no new charge within two years? Groups by sex and race."""
+"""COMPAS (ProPublica): no new charge within two years? Groups by sex and race, or one of them."""
 
 from dataclasses import replace
 
@@ -22,7 +22,10 @@ FEATURES = (
 )
 
 _LABEL = "two_year_recid"
-_SENSITIVE = ("sex", "race")
+
+ATTRIBUTES = (("sex", "race"), ("sex",), ("race",))
+"""What groups may be formed by; the first is the paper's."""
+
 _RACE = Keep(source="race", target="race", values=("African-American",), other="Other")
 
 
@@ -31,18 +34,21 @@ def load_compas(
     split_seed: int = 0,
     sensitive_at_prediction: bool = True,
     resplit: bool = False,
+    sensitive: tuple[str, ...] = ATTRIBUTES[0],
 ) -> Federation:
     """Load COMPAS: the first 70 % of the rows, in file order, train; two clients by age.
 
-    Label 1 is the favourable outcome, no new charge. Race is reduced to African-American and Other.
+    Label 1 is the favourable outcome, no new charge. Where groups are formed by race, it is reduced
+    to African-American and Other. An attribute by which they are not formed is a feature.
     The file holds names and dates of birth: only the columns needed here are ever stored.
     """
     # The file has two columns named priors_count, equal in all rows: the first is read.
     cells = read_cells(
-        path_of("compas-scores-two-years.csv"), ",", only=(*_SENSITIVE, *FEATURES, _LABEL)
+        path_of("compas-scores-two-years.csv"), ",", only=(*ATTRIBUTES[0], *FEATURES, _LABEL)
     )
-    (read,) = typed([cells], text=(*_SENSITIVE, _LABEL))
-    table = derive(replace(read, source="compas"), (_RACE,))
+    (read,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))
+    rules = (_RACE,) if "race" in sensitive else ()
+    table = derive(replace(read, source="compas"), rules)
     training_rows = 7 * len(table) // 10
     source = Source(
         name="compas",
@@ -51,13 +57,13 @@ def load_compas(
         test=np.arange(training_rows, len(table)),
         label=_LABEL,
         positive="0",
-        sensitive=_SENSITIVE,
-        features=FEATURES,
+        sensitive=sensitive,
+        features=(*FEATURES, *(name for name in ATTRIBUTES[0] if name not in sensitive)),
         paper=PaperClients(
             names=("over 25", "25 and under"),
             values=(table.numbers("age") <= 25).astype(int),
             shares=np.eye(2),
         ),
-        derived=(_RACE,),
+        derived=rules,
     )
     return deal(source, partition, split_seed, sensitive_at_prediction, resplit)

@@ -1,10 +1,13 @@
 """From a request to a federation: the one place that knows all loaders."""
 
+from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 
 from fedfb.data.federation import Federation
 from fedfb.data.request import POPULATIONS, DataRequest, check_request
 from fedfb.data.statistics import AddUp, add_in_clear
+from fedfb.errors import ConfigError
 
 PUBLISHED = ("adult", "bank", "compas")
 
@@ -24,7 +27,10 @@ def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Fe
     # Loaders are imported where they are used: a run needs one of them.
     if request.data in PUBLISHED:
         module = import_module(f"fedfb.data.{request.data}")
-        found: Federation = getattr(module, f"load_{request.data}")(
+        load_rows = getattr(module, f"load_{request.data}")
+        if request.sensitive:
+            load_rows = partial(load_rows, sensitive=_attributes(request, module.ATTRIBUTES))
+        found: Federation = load_rows(
             partition, split_seed, sensitive_at_prediction, request.resplit
         )
         return found
@@ -66,4 +72,15 @@ def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Fe
         test=request.test,
         sensitive_at_prediction=sensitive_at_prediction,
         add=add,
+    )
+
+
+def _attributes(request: DataRequest, known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the attributes that form the groups, in the order in which they are known."""
+    for attributes in known:
+        if sorted(attributes) == sorted(request.sensitive):
+            return attributes
+    raise ConfigError(
+        f"the groups of {request.data} can be formed by "
+        f"{' or '.join(','.join(one) for one in known)}, not by {','.join(request.sensitive)!r}."
     )

@@ -1,4 +1,4 @@
-"""Which client holds which row: by shares of a value, by a column, or one client per group."""
+"""Which client holds which row: by shares, given or drawn, by a column, or a client per group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,23 +8,32 @@ import numpy as np
 
 from fedfb.core import Key, generator
 from fedfb.data.groups import Groups
-from fedfb.data.table import Table
+from fedfb.data.table import Table, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.shapes import Array, Float, Int
 
-_FORMS = ("paper", "group", "column:NAME", "shares:0.5,0.5/0.2,0.8")
+_FORMS = ("paper", "group", "column:NAME", "shares:0.5,0.5/0.2,0.8", "dirichlet:0.5,5")
+
+FEWEST = 10
+"""Shares are drawn anew until every client has this many rows to train on."""
+
+DRAWS = 1000
+"""How often they are drawn before that is given up."""
 
 
 @dataclass(frozen=True)
 class Partition:
     """How rows are dealt to clients, as read from the command line.
 
-    ``shares`` has one row per group: the share of that group's rows each client receives.
+    ``shares`` has one row per group: the share of that group's rows each client receives; they are
+    given, or drawn for so many ``clients`` from a Dirichlet distribution with parameter ``alpha``.
     """
 
-    kind: Literal["paper", "group", "column", "shares"] = "paper"
+    kind: Literal["paper", "group", "column", "shares", "dirichlet"] = "paper"
     column: str = ""
     shares: tuple[tuple[float, ...], ...] = ()
+    alpha: float = 0.0
+    clients: int = 0
 
 
 class Clients(NamedTuple):
@@ -41,6 +50,8 @@ def parse_partition(text: str) -> Partition:
     'region'
     >>> parse_partition("shares:0.5,0.5/0.2,0.8").shares
     ((0.5, 0.5), (0.2, 0.8))
+    >>> parse_partition("dirichlet:0.5,5").clients
+    5
     """
     kind, _, detail = text.partition(":")
     if text in ("paper", "group"):
@@ -49,6 +60,8 @@ def parse_partition(text: str) -> Partition:
         return Partition("column", column=detail)
     if kind == "shares" and detail:
         return Partition("shares", shares=_parse_shares(detail))
+    if kind == "dirichlet" and detail:
+        return _parse_dirichlet(detail)
     raise ConfigError(unknown_name("partition", text, _FORMS))
 
 
@@ -90,7 +103,7 @@ def by_group(group: Int[Array, " n"], names: tuple[str, ...]) -> Clients:
 def assign(
     partition: Partition, table: Table, groups: Groups, train: Int[Array, " t"], key: Key
 ) -> Clients:
-    """Deal all rows of a table by 'group', 'column' or 'shares', to clients of the training rows.
+    """Deal all rows of a table to clients of the training rows, by any rule but the paper's.
 
     Training rows and all others are dealt apart, so that shares hold within both.
     """
@@ -101,6 +114,10 @@ def assign(
         _refuse_missing(table, partition.column, train)
         names = by_column(values[train]).names
         return Clients(_numbers_of(values, names), names)
+    if partition.kind == "dirichlet":
+        group = groups.group_of(table)
+        drawn = _drawn_shares(partition, np.bincount(group[train]), (*key, 2))
+        return deal_by_shares(group, drawn, train, key)
     shares = np.array(partition.shares)
     if len(shares) != len(groups.names):
         raise ConfigError(
@@ -123,6 +140,24 @@ def deal_by_shares(
     return Clients(client, tuple(f"client {number}" for number in range(shares.shape[1])))
 
 
+def _drawn_shares(partition: Partition, rows: Int[Array, " a"], key: Key) -> Float[Array, "a i"]:
+    r"""Draw, for every group, its clients' shares from :math:`\mathrm{Dir}(\alpha,\dots,\alpha)`.
+
+    The smaller alpha, the more of a group lies with one client. Draws that leave a client almost
+    without rows are repeated.
+    """
+    rng, alphas = generator(key), np.full(partition.clients, partition.alpha)
+    for _ in range(DRAWS):
+        shares = rng.dirichlet(alphas, size=len(rows))
+        if (rows @ shares).min() >= FEWEST + len(rows):  # a cut is rounded once for each group
+            return shares
+    raise ConfigError(
+        f"the partition dirichlet:{partition.alpha:g},{partition.clients} leaves some client with "
+        f"fewer than {FEWEST} of the {rows.sum()} training rows in each of {DRAWS} draws. Give a "
+        "larger parameter, or fewer clients."
+    )
+
+
 def _refuse_missing(table: Table, column: str, rows: Int[Array, " t"]) -> None:
     """Refuse training rows that do not say which client they belong to."""
     missing = int((table.text(column)[rows] == "").sum())
@@ -136,6 +171,19 @@ def _refuse_missing(table: Table, column: str, rows: Int[Array, " t"]) -> None:
 def _numbers_of(values: Array, names: Sequence[str]) -> Int[Array, " n"]:
     index = {name: number for number, name in enumerate(names)}
     return np.array([index.get(value, -1) for value in values.tolist()], int)
+
+
+def _parse_dirichlet(text: str) -> Partition:
+    parameter, _, number = text.partition(",")
+    alpha = parse_number(parameter.strip())
+    clients = int(number) if number.strip().isdecimal() else 0
+    # Far below this, shares are 0 and 1 up to the last bit, and numpy's draws are not numbers.
+    if alpha is None or not 0.001 <= alpha < np.inf or clients < 2:
+        raise ConfigError(
+            f"dirichlet:{text}: expected a parameter of at least .001 and the number of clients, "
+            f"at least 2, e.g. {_FORMS[4]}."
+        )
+    return Partition("dirichlet", alpha=alpha, clients=clients)
 
 
 def _parse_shares(text: str) -> tuple[tuple[float, ...], ...]:

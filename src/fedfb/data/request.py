@@ -15,7 +15,10 @@ DRAWN: tuple[str, ...] = ("synthetic", *POPULATIONS)
 BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank", *POPULATIONS)
 """Data sets that are known by name."""
 
-_OWN_ONLY = ("label", "positive", "sensitive", "client_column", "test")
+SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
+"""Published data sets whose groups may be formed by other attributes than the paper's."""
+
+_OWN_ONLY = ("label", "positive", "client_column", "test")
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
 _DRAWN_ONLY = ("rows", "test_rows")
 
@@ -24,7 +27,8 @@ _DRAWN_ONLY = ("rows", "test_rows")
 class DataRequest:
     """A data set by name, or one's own files by path or pattern, and how to read them.
 
-    ``label``, ``positive``, ``sensitive``, ``client_column`` and ``test`` describe one's own files;
+    ``label``, ``positive``, ``client_column`` and ``test`` describe one's own files, ``sensitive``
+    these and some published data sets;
     ``clients``, ``groups`` and ``heterogeneity`` the synthetic data, ``q`` the populations of the
     paper's figures, ``rows`` and ``test_rows`` both; ``resplit`` the published data sets. The
     partition 'paper' means, for one's own files: as the files or the client column say.
@@ -56,6 +60,8 @@ def check_request(request: DataRequest) -> None:
             "their path, e.g. 'rows.csv' or 'silos/*.csv'."
         )
     _refuse_given(request, () if own else _OWN_ONLY, "one's own files")
+    if not own and request.data not in SEVERAL_ATTRIBUTES:
+        _refuse_given(request, ("sensitive",), "one's own files, adult and compas")
     if request.data != "synthetic":
         _refuse_given(request, _SYNTHETIC_ONLY, "the synthetic data")
     if request.data not in POPULATIONS:

@@ -34,7 +34,10 @@ class Experiment:
     label: str | None = setting(None, "Own files: the column to predict", DATA, s.text)
     positive: str | None = setting(None, "Own files: its favourable value", DATA, s.text)
     sensitive: tuple[str, ...] = setting(
-        (), "Own files: sensitive columns; several are crossed (sex,race)", DATA, s.names
+        (),
+        "Sensitive columns; several are crossed (sex,race). Own files, adult, compas",
+        DATA,
+        s.names,
     )
     client_column: str | None = setting(
         None, "Own files: the column that names the client, for one file", DATA, s.text
@@ -43,7 +46,10 @@ class Experiment:
         None, "Own files: test rows (default: 30% of each client)", DATA, s.text
     )
     partition: str = setting(
-        "paper", "paper, group, column:NAME or shares:.5,.5/.2,.8, one list a group", DATA, s.text
+        "paper",
+        "paper, group, column:NAME, shares:.5,.5/.2,.8 (a list a group) or dirichlet:.5,5",
+        DATA,
+        s.text,
     )
     clients: int | None = setting(
         None, "synthetic: 2, 3 or 4 clients", DATA, s.whole, low=2, high=4
