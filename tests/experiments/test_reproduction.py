@@ -6,9 +6,12 @@ import pytest
 
 from fedfb.errors import ConfigError
 from fedfb.experiments import reproduction
-from fedfb.experiments.reproduction import Line, Target, names, read_target, reproduce
+from fedfb.experiments.differences import Cause, better, differs, explain
+from fedfb.experiments.reproduction import reproduce
 from fedfb.experiments.resolve import resolve
-from fedfb.report.reproduction import as_markdown, better, differs
+from fedfb.experiments.selections import SELECTIONS
+from fedfb.experiments.targets import Line, Target, names, read_target
+from fedfb.report.reproduction import as_markdown
 from fedfb.report.reproduction_figures import draw_target
 
 TINY = Target(
@@ -53,16 +56,21 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
     whole = reproduce(TINY, tmp_path / "whole", quick=True)
     run, done = reproduction.run, []
 
-    def killed_after_one(experiment):
+    def killed_after_one(experiment, jobs):
         if done:
             raise KeyboardInterrupt
         done.append(experiment.algorithm)
-        return run(experiment)
+        return run(experiment, jobs=jobs)
 
     monkeypatch.setattr(reproduction, "run", killed_after_one)
     with pytest.raises(KeyboardInterrupt):
         reproduce(TINY, tmp_path / "killed", quick=True)
-    monkeypatch.setattr(reproduction, "run", lambda one: done.append(one.algorithm) or run(one))
+
+    def noting(experiment, jobs):
+        done.append(experiment.algorithm)
+        return run(experiment, jobs=jobs)
+
+    monkeypatch.setattr(reproduction, "run", noting)
     again = reproduce(TINY, tmp_path / "killed", quick=True)
     assert done == ["fedavg", "cfl"]
     for one, other in zip(whole["cells"], again["cells"], strict=True):
@@ -121,3 +129,53 @@ def test_released_cells_of_several_data_sets_are_kept_apart(tmp_path):
     assert [one["experiment"]["data"] for one in (low, plain)] == ["synthetic-low", "synthetic"]
     assert low["points"] != plain["points"]
     assert (other["points"], other["failed"]) == ([], "its settings are not known")
+
+
+def test_a_difference_is_explained_by_the_steps_that_lead_from_the_paper_to_ours():
+    paper, ours = figures(0.80, 0.03), figures(0.83, 0.003)
+    found = {"old": figures(0.80, 0.03), "mended": figures(0.829, 0.005), "far": figures(0.7, 0.2)}
+    averaging = Cause("averaging", "old", "mended")
+    whole = explain(ours, paper, found, [averaging])
+    assert (whole.verdict, len(whole.steps)) == ("explained", 1)
+    assert whole.left == pytest.approx(0.002)
+    assert explain(ours, paper, found, [Cause("averaging", "old", "never run")]).steps == ()
+    assert explain(ours, paper, found, []).verdict == "unexplained"
+    # A step that begins elsewhere than the one before it ended leaves that distance unexplained.
+    broken = explain(ours, paper, found, [averaging, Cause("rule", "far", "mended")])
+    assert broken.verdict == "unexplained"
+
+
+def report_of(runs):
+    return {
+        "notion": "dp",
+        "runs": [
+            {"seed": s, "settings": {"alpha": a}, "accuracy": acc, "disparity": {"dp": d}}
+            for s, a, acc, d in runs
+        ],
+    }
+
+
+def test_the_released_code_reports_its_grid_by_test_figures():
+    runs = [(0, 0.1, 0.9, 0.4), (0, 1.0, 0.7, 0.0), (1, 0.1, 0.9, 0.4), (1, 1.0, 0.6, 0.1)]
+    grid, least = (
+        SELECTIONS[name](report_of(runs)) for name in ("over the grid", "least disparity")
+    )
+    assert grid["accuracy"]["mean"] == pytest.approx((0.9 + 0.7 + 0.6) / 3)
+    assert grid["disparity"]["dp"]["mean"] == pytest.approx(0.5 / 3)
+    assert least["settings"] == grid["settings"] == {"alpha": 1.0}
+    assert least["accuracy"]["mean"] == pytest.approx(0.65)
+
+
+def test_a_table_says_of_every_difference_why(tmp_path):
+    cause = Cause("selection", "FedAvg", "CFL")
+    told = TINY._replace(rows=(TINY.rows[0]._replace(causes=(cause,)), TINY.rows[1]))
+    found = reproduce(told, tmp_path, quick=True)
+    apart = {
+        cell["row"] for cell in found["cells"] if differs(cell["points"][0], cell["published"])
+    }
+    assert {one["row"] for one in found["explained"]} == apart == {"FedAvg", "CFL"}
+    page = as_markdown([found])
+    assert "selection: " in page
+    assert "unexplained" in page
+    assert "| FedAvg | yes | no |" in page
+    assert "| CFL | no | yes |" in page

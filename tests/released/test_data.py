@@ -90,3 +90,25 @@ def test_the_group_is_the_last_feature():
 def test_an_unknown_name_is_refused():
     with pytest.raises(ConfigError, match="did you mean 'adult'"):
         load("adults")
+
+
+FAIRFED = {
+    "adult-0_1": (104, [884, 29967, 492, 435, 4399]),
+    "adult-5000": (104, [667, 684, 673, 677, 674]),
+    "compas-10": (454, None),
+}
+
+
+@pytest.mark.parametrize("name", FAIRFED)
+def test_the_setting_of_fairfed_has_the_released_sizes(name):
+    if not os.environ.get("FEDFB_DATA"):
+        pytest.skip("FEDFB_DATA does not name a folder with the published files")
+    features, sizes = FAIRFED[name]
+    data = load(name)
+    assert data.test.x.shape[1] == features
+    assert len(data.clients) == 5
+    if sizes:
+        assert [len(client.y) for client in data.clients] == sizes
+        assert set(pooled(data.clients).group.tolist()) == {0, 1}
+        assert set(data.test.group.tolist()) == {0, 1, 2, 3, 4}
+        assert len(np.unique(pooled(data.clients).x, axis=0)) <= 1350

@@ -21,6 +21,10 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="One seed, nothing tuned: a first look.")
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Seeds trained at a time (default: all cores)."),
+    ] = None,
 ) -> None:
     """Redo a table or figure of the paper, ours beside the printed.
 
@@ -28,17 +32,16 @@ def reproduce(
 
     Example: fedfb reproduce table1 --quick
     """
-    from fedfb.experiments import reproduction
+    from fedfb.experiments import reproduction, targets
     from fedfb.report.reproduction import as_markdown
     from fedfb.report.reproduction_figures import draw_target
 
-    chosen = reproduction.names() if target == "all" else [target]
-    targets = [reproduction.read_target(name) for name in chosen]
+    chosen = targets.names() if target == "all" else [target]
     found = []
-    for one in targets:
+    for one in [targets.read_target(name) for name in chosen]:
         talk(one.title)
         done = reproduction.reproduce(
-            one, out, quick, lambda row, column: talk(f"  {row}, {column}")
+            one, out, quick, lambda row, column: talk(f"  {row}, {column}"), jobs
         )
         found.append(done)
         draw_target(done, out / "reproduction")

@@ -1,111 +1,38 @@
-"""The paper's tables and figures as experiments, and their results beside the printed ones."""
+"""The results of the paper's tables and figures, beside the printed ones."""
 
 import json
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import fedfb
 from fedfb.algorithms import find_method
-from fedfb.errors import ConfigError, FedFBError, unknown_name
+from fedfb.errors import FedFBError
+from fedfb.experiments.differences import differs, explain
 from fedfb.experiments.evaluation import Record, summarise
-from fedfb.experiments.explain import explain
+from fedfb.experiments.explain import explain as explain_method
 from fedfb.experiments.outcome import run
 from fedfb.experiments.published import printed
 from fedfb.experiments.reporting import plain
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.spec import Experiment, from_values
+from fedfb.experiments.selections import SELECTIONS
+from fedfb.experiments.spec import Experiment
 from fedfb.experiments.store import write_whole
+from fedfb.experiments.targets import QUICK_SEEDS, SEEDS, Line, Target
 from fedfb.notions import long_name
-
-FOLDER = "experiments/paper"
-SEEDS, QUICK_SEEDS = (0, 1, 2, 3, 4), (0,)
 
 OnCell = Callable[[str, str], None]
 
 
-class Line(NamedTuple):
-    """A row or a column of a table: its name, its settings, and where the paper has it.
-
-    A row that is ``released`` follows the authors' code: its method, flags, and for each column the
-    data, the learning rate and alpha that gave the printed digits.
-    """
-
-    name: str
-    settings: Mapping[str, Any]
-    published: str
-    released: Mapping[str, Any] | None = None
-
-
-class Target(NamedTuple):
-    """One table or figure: experiments by row and column.
-
-    ``kind`` is ``table`` where every cell is one setting, ``curves`` where it may be several,
-    ``comparison`` where what is revealed stands beside. ``measure`` is the disparity that is shown,
-    that of the notion unless another is named. ``at_best`` adds what each approach can reach at
-    best on the population of a column.
-    """
-
-    name: str
-    title: str
-    kind: str
-    label: str | None
-    rows: tuple[Line, ...]
-    columns: tuple[Line, ...]
-    settings: Mapping[str, Any]
-    measure: str | None = None
-    at_best: bool = False
-
-    def experiment(self, row: Line, column: Line, quick: bool) -> Experiment:
-        """Return the experiment of a cell; a quick one has one seed and does not tune."""
-        seeds = list(QUICK_SEEDS if quick else SEEDS)
-        values = {**self.settings, **column.settings, **row.settings}
-        experiment = from_values({"seeds": ",".join(map(str, seeds)) + ",", **values})
-        return replace(experiment, tune=False) if quick else experiment
-
-
-def names() -> list[str]:
-    """Return the names of all targets, tables first."""
-    found = files("fedfb").joinpath(FOLDER).iterdir()
-    stems = [path.name.removesuffix(".toml") for path in found if path.name.endswith(".toml")]
-    return sorted((n for n in stems if n != "published"), key=lambda n: (n[0] != "t", n))
-
-
-def read_target(name: str) -> Target:
-    """Read one table or figure.
-
-    >>> read_target("table2").label
-    'tab:dp_dh'
-    """
-    if name not in names():
-        raise ConfigError(unknown_name("target", name, [*names(), "all"]))
-    text = files("fedfb").joinpath(f"{FOLDER}/{name}.toml").read_text(encoding="utf-8")
-    values = tomllib.loads(text)
-    return Target(
-        name=name,
-        title=values["title"],
-        kind=values["kind"],
-        label=values.get("published"),
-        rows=tuple(_line(one) for one in values["row"]),
-        columns=tuple(_line(one) for one in values["column"]),
-        settings=values["settings"],
-        measure=values.get("measure"),
-        at_best=values.get("at_best", False),
-    )
-
-
-def _line(values: Mapping[str, Any]) -> Line:
-    name, released = values["name"], values.get("released")
-    return Line(name, values.get("settings", {}), values.get("published", name), released)
-
-
 def reproduce(
-    target: Target, folder: Path, quick: bool = False, on_cell: OnCell = lambda row, column: None
+    target: Target,
+    folder: Path,
+    quick: bool = False,
+    on_cell: OnCell = lambda row, column: None,
+    jobs: int | None = None,
 ) -> Record:
     """Run every cell that the folder does not hold yet, and return the whole target.
 
@@ -113,11 +40,13 @@ def reproduce(
     where it stopped, and tables share their cells.
     """
     cells = []
+    measure = target.measure or long_name(target.settings.get("notion", "dp"))
     for row in target.rows:
         for column in target.columns:
+            if row.only and column.name not in row.only:
+                continue
             on_cell(row.name, column.name)
-            kept = _found(target, row, column, folder / "cells", quick)
-            measure = target.measure or long_name(target.settings.get("notion", "dp"))
+            kept = _found(target, row, column, folder / "cells", quick, jobs)
             found = _of_measure(kept, measure)
             beside = printed(target.label, row.published, column.published)
             cells.append({"row": row.name, "column": column.name, **found, "published": beside})
@@ -128,10 +57,32 @@ def reproduce(
         "label": target.label,
         "quick": quick,
         "seeds": list(QUICK_SEEDS if quick else SEEDS),
+        "exchanged": target.exchanged,
         "cells": cells,
+        "explained": explanations(target, cells),
         "at_best": {c.name: at_best(c) for c in target.columns} if target.at_best else {},
         "cpu_seconds": sum(cell["cpu_seconds"] for cell in cells),
     }
+
+
+def explanations(target: Target, cells: Sequence[Record]) -> list[Record]:
+    """Return, of every cell that is further from the printed one than its noise, why."""
+    rows = {row.name: row for row in target.rows}
+    points = {(c["row"], c["column"]): c["points"][0] for c in cells if len(c["points"]) == 1}
+    told = []
+    for cell in cells:
+        row, column, paper = rows[cell["row"]], cell["column"], cell["published"]
+        ours = points.get((row.name, column))
+        if ours is None or paper is None or row.released or row.selection:
+            continue
+        if differs(ours, paper):
+            beside = {name: point for (name, place), point in points.items() if place == column}
+            causes = [c for c in row.causes if not c.columns or column in c.columns]
+            why = explain(ours, paper, beside, causes)
+            steps = [step._asdict() for step in why.steps]
+            said = {**why._asdict(), "steps": steps, "verdict": why.verdict}
+            told.append({"row": row.name, "column": column, **said})
+    return told
 
 
 def at_best(column: Line) -> Record:
@@ -143,12 +94,14 @@ def at_best(column: Line) -> Record:
     return achievable(population, picture_levels(population))
 
 
-def _found(target: Target, row: Line, column: Line, folder: Path, quick: bool) -> Record:
+def _found(
+    target: Target, row: Line, column: Line, folder: Path, quick: bool, jobs: int | None
+) -> Record:
     """Return a cell, from the folder or by running it."""
     if row.released is None:
         experiment = target.experiment(row, column, quick)
-        name = f"{experiment.hash} {experiment.seeds}"
-        return _kept(name, folder, lambda: _cell(experiment))
+        name = f"{experiment.hash} {experiment.seeds} {row.selection or ''}".rstrip()
+        return _kept(name, folder, lambda: _cell(experiment, row.selection, jobs))
     at = row.released.get(column.name)
     if at is None:
         why = "its settings are not known"
@@ -172,7 +125,7 @@ def _released(asked: Mapping[str, Any]) -> Record:
     return {
         "points": [{**point, **summarise(records)}],
         "chosen": {},
-        "reveals": None,
+        "reveals": {"pooled": False, "fair": asked["method"] != "fedavg"},
         "experiment": {**asked, "seeds": list(asked["seeds"])},
         "cpu_seconds": time.process_time() - start,
     }
@@ -193,15 +146,15 @@ def _kept(name: str, folder: Path, make: Callable[[], Record]) -> Record:
     return found
 
 
-def _cell(experiment: Experiment) -> Record:
+def _cell(experiment: Experiment, selection: str | None, jobs: int | None) -> Record:
     """Run one cell; where it cannot be run, say why."""
     start = time.process_time()
     try:
-        report = run(experiment).report
+        report = run(experiment, jobs=jobs).report
     except FedFBError as error:
         return {"failed": str(error), "points": [], "cpu_seconds": time.process_time() - start}
     return {
-        "points": list(_points(report)),
+        "points": [SELECTIONS[selection](report)] if selection else list(_points(report)),
         "chosen": (report["tuning"] or {}).get("chosen") or _picked(report["picked"]),
         "constant": report["runs"][0]["majority_accuracy"],
         "reveals": _reveals(experiment),
@@ -229,10 +182,12 @@ def _picked(picked: Sequence[Record]) -> Record:
 
 def _reveals(experiment: Experiment) -> Record:
     """Return what a round exchanges: questions, bytes of one client, sums or single values."""
-    explained, method = explain(experiment), find_method(experiment.algorithm)
+    explained, method = explain_method(experiment), find_method(experiment.algorithm)
     return {
         "pooled": method.is_pooled(experiment.variant or method.variants[0]),
+        "fair": method.fair,
         "exchanges": len(explained.in_a_round),
         "bytes": sum(one.bytes for one in explained.in_a_round),
         "sums_only": explained.sums_only,
+        "rounds": resolve(experiment).rounds,
     }

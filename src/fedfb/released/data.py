@@ -7,6 +7,7 @@ from fedfb.errors import ConfigError, unknown_name
 from fedfb.released.adult import load_adult
 from fedfb.released.bank import load_bank
 from fedfb.released.compas import load_compas
+from fedfb.released.fairfed import ALPHAS, load_adult_by_race, load_compas_by_sex
 from fedfb.released.rows import ReleasedData
 from fedfb.released.synthetic import SPLITS, load_synthetic
 
@@ -15,6 +16,8 @@ DATA: dict[str, Callable[[], ReleasedData]] = {
     "adult": load_adult,
     "compas": load_compas,
     "bank": load_bank,
+    **{f"adult-{name}": partial(load_adult_by_race, name) for name in ALPHAS},
+    **{f"compas-{name}": partial(load_compas_by_sex, name) for name in ALPHAS},
 }
 
 

@@ -25,6 +25,12 @@ def disparities(margin: Float[Array, "s n"], rows: Rows, groups: int) -> Float[A
     return np.abs(np.stack(of_groups) - rate).max(axis=0)
 
 
+def parity_differences(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
+    r"""Return :math:`|P(\hat y=1\mid 0)-P(\hat y=1\mid 1)|`, whatever other groups there are."""
+    rates = [(margin[:, rows.group == group] > 0).mean(axis=1) for group in (0, 1)]
+    return np.abs(rates[0] - rates[1])
+
+
 def loss_sums(
     margin: Float[Array, "s n"],
     rows: Rows,

@@ -9,7 +9,7 @@ from fedfb.errors import ConfigError, DivergenceError, unknown_name
 from fedfb.released.averaging import by_size, by_weight, first_clients
 from fedfb.released.data import load
 from fedfb.released.flags import Flags, flags_of
-from fedfb.released.measures import accuracies, disparities, loss_sums
+from fedfb.released.measures import accuracies, disparities, loss_sums, parity_differences
 from fedfb.released.network import HIDDEN, initial, margins, with_ones
 from fedfb.released.rows import ReleasedData, Rows, cell_counts, held_out, pooled
 from fedfb.released.torch_random import loader_orders
@@ -169,6 +169,7 @@ def _tested(
     test, groups = setting.data.test, setting.data.groups
     margin = margins(params, with_ones(test.x, setting.dtype), setting.hidden)
     right, apart = accuracies(margin, test), disparities(margin, test, groups)
+    spd = parity_differences(margin, test)
     train = pooled(tuple(client.rows for client in clients))
     x = np.concatenate([client.local.x for client in clients])
     on_train = disparities(margins(params, x, setting.hidden), train, groups)
@@ -176,7 +177,10 @@ def _tested(
         {
             "round": number,
             "accuracy": float(right[place]),
-            "disparity": {"demographic_parity": float(apart[place])},
+            "disparity": {
+                "demographic_parity": float(apart[place]),
+                "spd": float(spd[place]) if groups == 2 else None,
+            },
             "training_disparity": float(on_train[place]),
             "lam": lam[place].tolist(),
         }

@@ -3,18 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fedfb.experiments.differences import better, differs
 from fedfb.report.numbers import number, spread
 
 Found = Mapping[str, Any]
 
-NOISE = 2.0
-"""A difference counts from this many standard errors of the two means on."""
-
 CONSTANT = 0.004
 """A printed accuracy so near to the constant classifier's is it, at disparity 0: splits differ."""
-
-SMALLEST = 0.005
-"""Differences below this are not worth a word."""
 
 HEAD = """# The paper's tables and figures, ours beside the printed ones
 
@@ -29,7 +24,11 @@ Written by `fedfb reproduce`. Rows of FedFB:
   in the average.
 
 The other methods are ours, tuned on validation rows over the paper's grids. What is known of the
-causes of differences is in [errata.md](errata.md).
+causes of differences is shown below each table, by runs that switch one cause each: **averaging**
+(the first client's missing weight), **bound** (every group bounded by the first one's share),
+**selection** (the setting, or what is averaged, taken by test figures), **split** (a slip in the
+shares of a client), **rule** (Algorithm 2's step in place of the solved outer problem); derivations
+are in [errata.md](errata.md).
 
 """
 
@@ -53,20 +52,70 @@ def _target(one: Found) -> Iterator[str]:
 
 def _table(one: Found) -> Iterator[str]:
     columns = list(dict.fromkeys(cell["column"] for cell in one["cells"]))
-    yield "| | " + " | ".join(f"{name}: ours | paper" for name in columns) + " |"
-    yield "|---" * (2 * len(columns) + 1) + "|"
+    head = " | ".join(f"{name}: ours | paper" for name in columns)
+    yield f"| | private | fair | {head} |"
+    yield "|---" * (2 * len(columns) + 3) + "|"
     for row in dict.fromkeys(cell["row"] for cell in one["cells"]):
         own = {cell["column"]: cell for cell in one["cells"] if cell["row"] == row}
-        cells = [text for name in columns for text in _cells(own[name])]
-        yield f"| {row} | " + " | ".join(cells) + " |"
+        cells = [text for name in columns for text in _cells(own.get(name))]
+        yield f"| {row} | {' | '.join((*_properties(list(own.values())), *cells))} |"
     yield (
         "\nAccuracy / disparity, mean ± spread over seeds. **Bold**: better than what is printed, "
-        "on both axes. *differs*: by more than two standard errors and .005.\n"
+        "on both axes. *differs*: by more than two standard errors and .005. Private: rows stay "
+        "with their owners. Fair: the method aims at it.\n"
     )
     yield from _constants(one)
+    yield from _exchanged(one)
+    yield from _explained(one)
 
 
-def _cells(cell: Found) -> tuple[str, str]:
+def _properties(cells: Sequence[Found]) -> tuple[str, str]:
+    """Return the paper's columns Private and Fair, as the registry has them."""
+    known = [cell["reveals"] for cell in cells if cell.get("reveals")]
+    if not known:
+        return "-", "-"
+    return "no" if known[0]["pooled"] else "yes", "yes" if known[0]["fair"] else "no"
+
+
+def _exchanged(one: Found) -> Iterator[str]:
+    """List what a run sends, where that is compared."""
+    if not one.get("exchanged"):
+        return
+    yield "| data | method | rounds | exchanges a run | bytes a client sends |"
+    yield "|---|---|---|---|---|"
+    for cell in one["cells"]:
+        seen = cell.get("reveals")
+        if seen and "rounds" in seen:
+            exchanges, sent = (seen["rounds"] * seen[what] for what in ("exchanges", "bytes"))
+            place = f"{cell['column']} | {cell['row']}"
+            yield f"| {place} | {seen['rounds']} | {exchanges:,} | {sent:,} |"
+    yield ""
+
+
+def _explained(one: Found) -> Iterator[str]:
+    """List what differs, and which switch of one cause at a time leads there."""
+    if not one.get("explained"):
+        return
+    yield "| differs | cause: before -> after | of the difference | left |\n|---|---|---|---|"
+    for why in one["explained"]:
+        steps = "; ".join(
+            f"{step['cause']}: {_means(step['before'])} -> {_means(step['after'])}"
+            for step in why["steps"]
+        )
+        said = f"{why['verdict']} | {number(why['left'])}"
+        yield (
+            f"| {why['row']}, {why['column']} | {steps or '-'} | {number(why['apart'])} {said} |"
+        )
+    yield ""
+
+
+def _means(figures: Found) -> str:
+    return f"{number(figures['accuracy']['mean'])} / {number(figures['disparity']['mean'])}"
+
+
+def _cells(cell: Found | None) -> tuple[str, str]:
+    if cell is None:
+        return "", ""
     beside = cell["published"]
     paper = "-" if beside is None else _both(beside)
     if not cell["points"]:
@@ -82,29 +131,6 @@ def _cells(cell: Found) -> tuple[str, str]:
 
 def _both(figures: Found) -> str:
     return f"{spread(figures['accuracy'])} / {spread(figures['disparity'])}"
-
-
-def better(ours: Found, paper: Found) -> bool:
-    """Tell whether ours is at least as good on both axes, and better on one.
-
-    >>> better({"accuracy": {"mean": 0.8}, "disparity": {"mean": 0.1}},
-    ...        {"accuracy": {"mean": 0.8}, "disparity": {"mean": 0.2}})
-    True
-    """
-    more = ours["accuracy"]["mean"] - paper["accuracy"]["mean"]
-    less = paper["disparity"]["mean"] - ours["disparity"]["mean"]
-    return bool(more >= 0 and less >= 0 and (more > 0 or less > 0))
-
-
-def differs(ours: Found, paper: Found, seeds: int = 5) -> bool:
-    """Tell whether two means are further apart than their noise, on either axis."""
-    for axis in ("accuracy", "disparity"):
-        spreads = [one[axis]["std"] or 0.0 for one in (ours, paper)]
-        error = (sum(std**2 for std in spreads) / seeds) ** 0.5
-        distance = abs(ours[axis]["mean"] - paper[axis]["mean"])
-        if distance > max(NOISE * error, SMALLEST):
-            return True
-    return False
 
 
 def _constants(one: Found) -> Iterator[str]:
