@@ -56,19 +56,19 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
     whole = reproduce(TINY, tmp_path / "whole", quick=True)
     run, done = reproduction.run, []
 
-    def killed_after_one(experiment, jobs):
+    def killed_after_one(experiment, **how):
         if done:
             raise KeyboardInterrupt
         done.append(experiment.algorithm)
-        return run(experiment, jobs=jobs)
+        return run(experiment, **how)
 
     monkeypatch.setattr(reproduction, "run", killed_after_one)
     with pytest.raises(KeyboardInterrupt):
         reproduce(TINY, tmp_path / "killed", quick=True)
 
-    def noting(experiment, jobs):
+    def noting(experiment, **how):
         done.append(experiment.algorithm)
-        return run(experiment, jobs=jobs)
+        return run(experiment, **how)
 
     monkeypatch.setattr(reproduction, "run", noting)
     again = reproduce(TINY, tmp_path / "killed", quick=True)
@@ -125,7 +125,7 @@ def test_released_cells_of_several_data_sets_are_kept_apart(tmp_path):
     row = Line("FedAvg, released", {}, "fedavg", released)
     columns = (Line("low", {}, "low"), Line("plain", {}, "plain"), Line("other", {}, "other"))
     target = TINY._replace(rows=(row,), columns=columns, settings={"model": "logistic"})
-    low, plain, other = reproduce(target, tmp_path, quick=True)["cells"]
+    low, plain, other = reproduce(target, tmp_path)["cells"]
     assert [one["experiment"]["data"] for one in (low, plain)] == ["synthetic-low", "synthetic"]
     assert low["points"] != plain["points"]
     assert (other["points"], other["failed"]) == ([], "its settings are not known")

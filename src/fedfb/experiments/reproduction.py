@@ -4,12 +4,14 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import fedfb
 from fedfb.algorithms import find_method
+from fedfb.data import load
 from fedfb.errors import FedFBError
 from fedfb.experiments.differences import differs, explain
 from fedfb.experiments.evaluation import Record, summarise
@@ -26,6 +28,9 @@ from fedfb.notions import long_name
 
 OnCell = Callable[[str, str], None]
 
+_load = lru_cache(maxsize=len(SEEDS))(load)
+"""Loads rows; those of the cell before may serve this one too."""
+
 
 def reproduce(
     target: Target,
@@ -37,12 +42,14 @@ def reproduce(
     """Run every cell that the folder does not hold yet, and return the whole target.
 
     A cell is kept under its experiment's hash as soon as it is done: a killed reproduction goes on
-    where it stopped, and tables share their cells.
+    where it stopped, and tables share their cells. A quick one leaves out what only explains.
     """
     cells = []
     measure = target.measure or long_name(target.settings.get("notion", "dp"))
-    for row in target.rows:
-        for column in target.columns:
+    rows = [row for row in target.rows if not (quick and row.explains)]
+    # Column by column: its cells share the rows that were loaded.
+    for column in target.columns:
+        for row in rows:
             if row.only and column.name not in row.only:
                 continue
             on_cell(row.name, column.name)
@@ -50,6 +57,8 @@ def reproduce(
             found = _of_measure(kept, measure)
             beside = printed(target.label, row.published, column.published)
             cells.append({"row": row.name, "column": column.name, **found, "published": beside})
+    order = [row.name for row in rows]
+    cells.sort(key=lambda cell: order.index(cell["row"]))
     return {
         "target": target.name,
         "title": target.title,
@@ -73,7 +82,7 @@ def explanations(target: Target, cells: Sequence[Record]) -> list[Record]:
     for cell in cells:
         row, column, paper = rows[cell["row"]], cell["column"], cell["published"]
         ours = points.get((row.name, column))
-        if ours is None or paper is None or row.released or row.selection:
+        if ours is None or paper is None or row.explains:
             continue
         if differs(ours, paper):
             beside = {name: point for (name, place), point in points.items() if place == column}
@@ -150,7 +159,10 @@ def _cell(experiment: Experiment, selection: str | None, jobs: int | None) -> Re
     """Run one cell; where it cannot be run, say why."""
     start = time.process_time()
     try:
-        report = run(experiment, jobs=jobs).report
+        rows = {
+            seed: _load(experiment.request, experiment.split_of(seed)) for seed in experiment.seeds
+        }
+        report = run(experiment, jobs=jobs, federations=rows).report
     except FedFBError as error:
         return {"failed": str(error), "points": [], "cpu_seconds": time.process_time() - start}
     return {

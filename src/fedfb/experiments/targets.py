@@ -31,6 +31,11 @@ class Line(NamedTuple):
     only: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()
 
+    @property
+    def explains(self) -> bool:
+        """Whether the row is there to show what sets others apart from the printed figures."""
+        return self.released is not None or self.selection is not None
+
 
 class Target(NamedTuple):
     """One table or figure: experiments by row and column.

@@ -1,7 +1,7 @@
 """The data sets of the paper's tables, by name."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.released.adult import load_adult
@@ -21,6 +21,7 @@ DATA: dict[str, Callable[[], ReleasedData]] = {
 }
 
 
+@lru_cache(maxsize=1)  # cells of one table follow each other on the same rows
 def load(name: str) -> ReleasedData:
     """Load a data set as the released code makes it."""
     if name not in DATA:
