@@ -1,5 +1,6 @@
 """The page as text: headline, tables, escaping, size."""
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -8,10 +9,13 @@ import pytest
 
 from fedfb.errors import DataError
 from fedfb.experiments.compared import compare_into
+from fedfb.experiments.differences import Cause
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run
+from fedfb.experiments.reproduction import reproduce
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.store import save
+from fedfb.experiments.targets import Line, Target
 from fedfb.report.page.folder import Found, Run, read_folder
 from fedfb.report.page.headline import frontier_headline, run_headline
 from fedfb.report.page.render import render
@@ -164,3 +168,33 @@ def test_results_that_are_none_are_refused(tmp_path, content):
     (tmp_path / "result.json").write_text(content, encoding="latin-1")
     with pytest.raises(DataError, match=r"cannot be read|not as this version"):
         make_page(read_folder(tmp_path))
+
+
+def reproduced(folder):
+    """Reproduce two tiny targets, a table and curves, as the command does."""
+    rows = (
+        Line("FedFB, ours", {"algorithm": "fedfb"}, "fedfb", causes=(Cause("rule", "CFL", "CFL"),)),
+        Line("CFL", {"algorithm": "cfl", "target": [0.0, 0.2]}, "cfl"),
+    )
+    column = (Line("synthetic", {"data": "synthetic"}, "synthetic"),)
+    small = {"rows": 200, "test_rows": 100, "rounds": 2, "local_epochs": 1}
+    for name, kind, own in (("table1", "table", rows[:1]), ("figure-lr", "curves", rows)):
+        target = Target(name, f"A tiny {kind}", kind, "tab:dp_mlp", own, column, small)
+        found = reproduce(target, folder, quick=True)
+        (folder / f"{name}.json").write_text(json.dumps([found]))
+
+
+def test_a_reproduction_has_a_page(tmp_path):
+    reproduced(tmp_path)
+    text = render(make_page(read_folder(tmp_path)))
+    assert ".725 ± .012 / .051 ± .018" in text
+    assert "What differs, and why" in text
+    assert text.count("<svg") >= 2
+    assert "target 0.2" in text
+    assert len(text.encode()) < MOST_BYTES
+
+
+def test_an_unfinished_reproduction_is_told_how_to_go_on(tmp_path):
+    (tmp_path / "cells").mkdir()
+    with pytest.raises(DataError, match=r"not finished: .* fedfb reproduce all --out"):
+        read_folder(tmp_path)

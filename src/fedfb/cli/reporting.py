@@ -1,4 +1,4 @@
-"""``fedfb report``: a run, a comparison or a frontier as one page to look at."""
+"""``fedfb report``: a run, comparison, frontier or reproduction as one page to look at."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,8 @@ PAGE = "report.html"
 
 def report(
     folder: Annotated[
-        Path, typer.Argument(help="What fedfb run, compare or frontier wrote with --out.")
+        Path,
+        typer.Argument(help="What run, compare, frontier or reproduce wrote with --out."),
     ],
     out: Annotated[
         Path | None,
@@ -23,10 +24,10 @@ def report(
         bool, typer.Option("--force", help="Write over a file that is there already.")
     ] = False,
 ) -> None:
-    """Make one page of a run, a comparison or a frontier.
+    """Make one page of a run, comparison, frontier or reproduction.
 
-    FOLDER is what fedfb run, compare or frontier wrote with --out. The page is a single HTML file
-    that needs no network: send it to whoever is to look at it.
+    FOLDER is what fedfb run, compare, frontier or reproduce wrote with --out. The page is a single
+    HTML file that needs no network: send it to whoever is to look at it.
 
     Example: fedfb report runs/mine --out mine.html
     """

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedfb.cli.progress import talk
+from fedfb.errors import ConfigError
 
 
 def reproduce(
@@ -23,7 +24,7 @@ def reproduce(
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Seeds trained at a time (default: all cores)."),
+        typer.Option(metavar="N", help="Seeds trained at a time (default: all cores)."),
     ] = None,
 ) -> None:
     """Redo a table or figure of the paper, ours beside the printed.
@@ -32,6 +33,8 @@ def reproduce(
 
     Example: fedfb reproduce table1 --quick
     """
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"--jobs {jobs}: expected at least 1 seed at a time.")
     from fedfb.experiments import reproduction, targets
     from fedfb.report.reproduction import as_markdown
     from fedfb.report.reproduction_figures import draw_target

@@ -9,7 +9,7 @@ from typing import Any
 from fedfb.errors import ConfigError
 from fedfb.experiments.store import write_whole, writing_to
 
-FRONTIER, COMPARISON = "frontier.json", "comparison.json"
+FRONTIER, COMPARISON, CELLS = "frontier.json", "comparison.json", "cells"
 
 
 @contextmanager

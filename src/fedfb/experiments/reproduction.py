@@ -16,6 +16,7 @@ from fedfb.errors import FedFBError
 from fedfb.experiments.differences import differs, explain
 from fedfb.experiments.evaluation import Record, summarise
 from fedfb.experiments.explain import explain as explain_method
+from fedfb.experiments.folders import CELLS
 from fedfb.experiments.outcome import run
 from fedfb.experiments.published import printed
 from fedfb.experiments.reporting import plain
@@ -53,10 +54,11 @@ def reproduce(
             if row.only and column.name not in row.only:
                 continue
             on_cell(row.name, column.name)
-            kept = _found(target, row, column, folder / "cells", quick, jobs)
+            kept = _found(target, row, column, folder / CELLS, quick, jobs)
             found = _of_measure(kept, measure)
             beside = printed(target.label, row.published, column.published)
-            cells.append({"row": row.name, "column": column.name, **found, "published": beside})
+            place = {"row": row.name, "column": column.name, "notion": measure}
+            cells.append({**place, **found, "published": beside})
     order = [row.name for row in rows]
     cells.sort(key=lambda cell: order.index(cell["row"]))
     return {

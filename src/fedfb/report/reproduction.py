@@ -58,7 +58,7 @@ def _table(one: Found) -> Iterator[str]:
     for row in dict.fromkeys(cell["row"] for cell in one["cells"]):
         own = {cell["column"]: cell for cell in one["cells"] if cell["row"] == row}
         cells = [text for name in columns for text in _cells(own.get(name))]
-        yield f"| {row} | {' | '.join((*_properties(list(own.values())), *cells))} |"
+        yield f"| {row} | {' | '.join((*properties(list(own.values())), *cells))} |"
     yield (
         "\nAccuracy / disparity, mean ± spread over seeds. **Bold**: better than what is printed, "
         "on both axes. *differs*: by more than two standard errors and .005. Private: rows stay "
@@ -69,7 +69,7 @@ def _table(one: Found) -> Iterator[str]:
     yield from _explained(one)
 
 
-def _properties(cells: Sequence[Found]) -> tuple[str, str]:
+def properties(cells: Sequence[Found]) -> tuple[str, str]:
     """Return the paper's columns Private and Fair, as the registry has them."""
     known = [cell["reveals"] for cell in cells if cell.get("reveals")]
     if not known:
@@ -98,15 +98,16 @@ def _explained(one: Found) -> Iterator[str]:
         return
     yield "| differs | cause: before -> after | of the difference | left |\n|---|---|---|---|"
     for why in one["explained"]:
-        steps = "; ".join(
-            f"{step['cause']}: {_means(step['before'])} -> {_means(step['after'])}"
-            for step in why["steps"]
-        )
+        steps = steps_in_words(why["steps"])
         said = f"{why['verdict']} | {number(why['left'])}"
-        yield (
-            f"| {why['row']}, {why['column']} | {steps or '-'} | {number(why['apart'])} {said} |"
-        )
+        yield (f"| {why['row']}, {why['column']} | {steps} | {number(why['apart'])} {said} |")
     yield ""
+
+
+def steps_in_words(steps: Sequence[Found]) -> str:
+    """Say which causes were switched, and what that did."""
+    said = (f"{one['cause']}: {_means(one['before'])} -> {_means(one['after'])}" for one in steps)
+    return "; ".join(said) or "-"
 
 
 def _means(figures: Found) -> str:

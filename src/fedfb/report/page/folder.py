@@ -1,4 +1,4 @@
-"""What lies in a folder: one run, several side by side, or a frontier."""
+"""What lies in a folder: one run, several side by side, a frontier, or a reproduction."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from fedfb.errors import DataError
 from fedfb.experiments.compare import differences
-from fedfb.experiments.folders import COMPARISON, FRONTIER
+from fedfb.experiments.folders import CELLS, COMPARISON, FRONTIER
 from fedfb.experiments.store import ENCODER, EXPERIMENT, LEDGER, RESULT, VERSIONS
+from fedfb.experiments.targets import names
 from fedfb.runtime.ledger import Account, read_ledger
 
 Report = dict[str, Any]
@@ -24,19 +25,22 @@ class Run(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a page can be made of: runs, or a frontier."""
+    """What a page can be made of: runs, a frontier, or targets of a reproduction."""
 
     runs: tuple[Run, ...]
     differences: tuple[Report, ...] = ()
     frontier: Report | None = None
+    targets: tuple[Report, ...] = ()
 
 
 def read_folder(folder: Path) -> Found:
-    """Read the folder of a run, of a comparison (a folder of runs) or of a frontier."""
+    """Read the folder of a run, a comparison (a folder of runs), a frontier or a reproduction."""
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}. Name one that fedfb wrote with --out.")
     if (folder / FRONTIER).exists():
         return Found((), frontier=_json(folder / FRONTIER))
+    if (folder / CELLS).is_dir():
+        return Found((), targets=_targets(folder))
     if (folder / RESULT).exists():
         return Found((_run(folder),))
     if (folder / COMPARISON).exists():
@@ -50,6 +54,18 @@ def read_folder(folder: Path) -> Found:
     return Found(runs, tuple(differences([run.report for run in runs])))
 
 
+def _targets(folder: Path) -> tuple[Report, ...]:
+    """Read what was reproduced; of a target that was done several times, the last."""
+    files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+    found = {one["target"]: one for path in files for one in _json(path)}
+    if not found:
+        raise DataError(
+            f"the reproduction in {folder} is not finished: it has cells and no table. Finish it "
+            f"first: fedfb reproduce all --out {folder}."
+        )
+    return tuple(found[name] for name in names() if name in found)
+
+
 def _nothing(folder: Path) -> str:
     if (folder / EXPERIMENT).exists():
         return (
@@ -58,7 +74,7 @@ def _nothing(folder: Path) -> str:
         )
     return (
         f"{folder} holds nothing to report on: no {RESULT}, {COMPARISON} or {FRONTIER}. Name a "
-        "folder that fedfb run, compare or frontier wrote with --out."
+        "folder that fedfb run, compare, frontier or reproduce wrote with --out."
     )
 
 

@@ -17,6 +17,7 @@ from fedfb.report.page import headline, tables
 from fedfb.report.page.content import Fold, Page, Section, Table
 from fedfb.report.page.folder import Found, Run
 from fedfb.report.page.pictures import Line, Picture, curves_picture, scatter_picture
+from fedfb.report.page.reproduction import reproduction_page
 from fedfb.report.scatter import (
     Series,
     series_of_frontier,
@@ -40,8 +41,10 @@ QUANTITIES = {
 
 
 def make_page(found: Found) -> Page:
-    """Return the page of a run, a comparison or a frontier."""
+    """Return the page of a run, a comparison, a frontier or a reproduction."""
     try:
+        if found.targets:
+            return reproduction_page(found.targets)
         if found.frontier is not None:
             return _frontier_page(found.frontier)
         return _comparison_page(found) if len(found.runs) > 1 else _run_page(found.runs[0])

@@ -1,0 +1,182 @@
+"""The page of a reproduction: every table and figure of the paper, ours beside the printed."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from json import dumps
+from typing import Any
+
+from fedfb.experiments.differences import better
+from fedfb.report.numbers import number, spread
+from fedfb.report.page.content import Figure, Fold, Page, Section, Table
+from fedfb.report.page.pictures import Picture, scatter_picture
+from fedfb.report.reproduction import properties, steps_in_words
+from fedfb.report.scatter import Point, Series, setting_in_words
+
+Target = Mapping[str, Any]
+
+OURS = "FedFB, ours"
+
+
+def reproduction_page(targets: Sequence[Target]) -> Page:
+    """Return the page of some targets, in their order."""
+    explained = [one for target in targets for one in target["explained"]]
+    digest = sha256(dumps(list(targets), sort_keys=True).encode()).hexdigest()[:16]
+    return Page(
+        title="The paper's tables and figures, ours beside the printed",
+        kind=f"Reproduction, {len(targets)} of them",
+        headline=_headline(targets),
+        figures=(
+            Figure("figures that differ", str(len(explained)), "by more than their noise"),
+            *(
+                Figure(verdict, str(sum(one["verdict"] == verdict for one in explained)))
+                for verdict in ("explained", "explained in part", "unexplained")
+            ),
+            Figure("CPU time", f"{sum(one['cpu_seconds'] for one in targets) / 60:.0f} min"),
+        ),
+        sections=tuple(_section(one) for one in targets),
+        footer=digest,
+    )
+
+
+def _headline(targets: Sequence[Target]) -> str:
+    """Say how often FedFB is better than printed."""
+    compared = [
+        better(cell["points"][0], cell["published"])
+        for target in targets
+        for cell in target["cells"]
+        if cell["row"] == OURS and cell["published"] and cell["points"]
+    ]
+    if not compared:
+        return "Methods of the paper, run again."
+    return (
+        f"FedFB as it is here is at least as accurate and as fair as printed in {sum(compared)} of "
+        f"{len(compared)} cells."
+    )
+
+
+def _section(target: Target) -> Section:
+    seeds = len(target["seeds"])
+    label = f" The paper's table {target['label']}." if target["label"] else ""
+    quick = " A quick look: nothing was tuned." if target["quick"] else ""
+    return Section(
+        name=target["target"],
+        title=target["title"],
+        sentences=(
+            f"{seeds} seed{'s' if seeds > 1 else ''}, {target['cpu_seconds']:.0f} s of CPU time."
+            f"{label}{quick}",
+        ),
+        pictures=() if target["kind"] == "table" else tuple(_pictures(target)),
+        tables=(_beside(target),) if target["kind"] == "table" else (),
+        folds=tuple(_folds(target)),
+    )
+
+
+def _beside(target: Target) -> Table:
+    """Return ours beside the printed figures, a row for each method."""
+    columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
+    rows = []
+    for row in dict.fromkeys(cell["row"] for cell in target["cells"]):
+        own = {cell["column"]: cell for cell in target["cells"] if cell["row"] == row}
+        cells = [text for column in columns for text in _pair(own.get(column))]
+        rows.append((row, *properties(list(own.values())), *cells))
+    heads = [head for column in columns for head in (column, "paper")]
+    return Table(
+        "Accuracy / disparity, mean ± spread over seeds",
+        ("", "private", "fair", *heads),
+        tuple(rows),
+        "A star: better than printed on both axes.",
+    )
+
+
+def _pair(cell: Target | None) -> tuple[str, str]:
+    if cell is None:
+        return "", ""
+    paper = cell["published"]
+    beside = "-" if paper is None else _both(paper)
+    if not cell["points"]:
+        return str(cell["failed"]), beside
+    [point] = cell["points"]
+    star = " *" if paper is not None and better(point, paper) else ""
+    return _both(point) + star, beside
+
+
+def _both(figures: Target) -> str:
+    return f"{spread(figures['accuracy'])} / {spread(figures['disparity'])}"
+
+
+def _pictures(target: Target) -> list[Picture]:
+    """Draw a picture for each column: a series for each method."""
+    pictures = []
+    for place, column in enumerate(dict.fromkeys(cell["column"] for cell in target["cells"])):
+        own = [cell for cell in target["cells"] if cell["column"] == column]
+        series = [
+            Series(cell["row"], number_, tuple(_points(cell)))
+            for number_, cell in enumerate(own)
+            if any(point["disparity"]["mean"] is not None for point in cell["points"])
+        ]
+        if series:
+            constant = next((c["constant"] for c in own if c.get("constant")), None)
+            pictures.append(
+                scatter_picture(
+                    f"{target['target']}-{place}",
+                    series,
+                    constant,
+                    own[0]["notion"],
+                    f"Accuracy against disparity on {column}",
+                    f"{column}: accuracy against disparity, means over seeds.",
+                )
+            )
+    return pictures
+
+
+def _points(cell: Target) -> list[Point]:
+    return [
+        Point(
+            point["disparity"]["mean"],
+            point["accuracy"]["mean"],
+            None,
+            None,
+            setting_in_words(point["settings"]),
+        )
+        for point in cell["points"]
+        if point["disparity"]["mean"] is not None
+    ]
+
+
+def _folds(target: Target) -> list[Fold]:
+    folds = []
+    if target["explained"]:
+        rows = tuple(
+            (
+                f"{one['row']}, {one['column']}",
+                steps_in_words(one["steps"]),
+                number(one["apart"]),
+                one["verdict"],
+                number(one["left"]),
+            )
+            for one in target["explained"]
+        )
+        head = ("", "cause: before -> after", "apart", "verdict", "left")
+        folds.append(Fold("What differs, and why", (Table("Differences", head, rows),)))
+    if target["kind"] != "table":
+        rows = tuple(
+            (
+                f"{cell['column']}: {cell['row']}",
+                setting_in_words(point["settings"]) or "-",
+                spread(point["accuracy"]),
+                spread(point["disparity"]),
+                _seen(cell),
+            )
+            for cell in target["cells"]
+            for point in cell["points"]
+        )
+        head = ("", "setting", "accuracy", "disparity", "server sees")
+        folds.append(Fold("All points", (Table(target["title"], head, rows),)))
+    return folds
+
+
+def _seen(cell: Target) -> str:
+    seen = cell.get("reveals")
+    if not seen:
+        return "-"
+    return "all rows" if seen["pooled"] else "sums" if seen["sums_only"] else "single values"
