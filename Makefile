@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 
-.PHONY: all demo test lint check bench lock clean
+.PHONY: all demo test lint check readme bench lock clean
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
@@ -41,6 +41,10 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 check: lint test
+
+# The README's table and picture, as the main job makes them.
+readme: $(BIN)/fedfb
+	$(BIN)/python docs/write_readme.py
 
 # CPU time against numpy, the machine's limits and other libraries: docs/performance.md.
 bench: $(BIN)/fedfb benchmarks/.venv/.ready
