@@ -43,13 +43,15 @@ def reproduce(
     """Run every cell that the folder does not hold yet, and return the whole target.
 
     A cell is kept under its experiment's hash as soon as it is done: a killed reproduction goes on
-    where it stopped, and tables share their cells. A quick one leaves out what only explains.
+    where it stopped, and tables share their cells. A quick one leaves out rows that only explain,
+    and columns that take long.
     """
     cells = []
     measure = target.measure or long_name(target.settings.get("notion", "dp"))
     rows = [row for row in target.rows if not (quick and row.explains)]
+    columns = [column for column in target.columns if column.quick or not quick]
     # Column by column: its cells share the rows that were loaded.
-    for column in target.columns:
+    for column in columns:
         for row in rows:
             if row.only and column.name not in row.only:
                 continue
@@ -71,7 +73,7 @@ def reproduce(
         "exchanged": target.exchanged,
         "cells": cells,
         "explained": explanations(target, cells),
-        "at_best": {c.name: at_best(c) for c in target.columns} if target.at_best else {},
+        "at_best": {c.name: at_best(c) for c in columns} if target.at_best else {},
         "cpu_seconds": sum(cell["cpu_seconds"] for cell in cells),
     }
 

@@ -20,7 +20,8 @@ class Line(NamedTuple):
     A row that is ``released`` follows the authors' code: its method, flags, and for each column the
     data, the learning rate and alpha that gave the printed digits. ``selection`` is a rule of
     ``selections`` where a row's grid is reported as the authors did, by test figures. ``only`` are
-    the columns that a row has, ``causes`` what may set it apart from the printed one.
+    the columns that a row has, ``causes`` what may set it apart from the printed one. A column that
+    is not ``quick`` is left out of a quick look.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Line(NamedTuple):
     selection: str | None = None
     only: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()
+    quick: bool = True
 
     @property
     def explains(self) -> bool:
@@ -104,6 +106,7 @@ def _line(values: Mapping[str, Any]) -> Line:
         released=values.get("released"),
         selection=values.get("selection"),
         only=tuple(values.get("only", ())),
+        quick=values.get("quick", True),
         causes=tuple(_cause(*one) for one in values.get("causes", ())),
     )
 
