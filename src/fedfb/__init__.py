@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedfb.core import ClientTask as ClientTask
     from fedfb.core import Examples as Examples
     from fedfb.data.federation import Federation as Federation
+    from fedfb.data.frames import federation_from_frames as federation_from_frames
     from fedfb.data.loading import load as load
     from fedfb.data.request import DataRequest as DataRequest
     from fedfb.errors import ConfigError as ConfigError
@@ -43,6 +44,7 @@ _HOME = {
     "Federation": "data.federation",
     "Outcome": "experiments.outcome",
     "compare": "experiments.compare",
+    "federation_from_frames": "data.frames",
     "load": "data.loading",
     "load_model": "experiments.store",
     "run": "experiments.outcome",

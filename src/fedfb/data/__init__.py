@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedfb.data.federation import hold_out as hold_out
     from fedfb.data.federation import pooled as pooled
     from fedfb.data.fetch import path_of as path_of
+    from fedfb.data.frames import federation_from_frames as federation_from_frames
     from fedfb.data.groups import Groups as Groups
     from fedfb.data.groups import groups_in as groups_in
     from fedfb.data.loading import load as load
@@ -45,6 +46,7 @@ _HOME = {
     "concat": "table",
     "encode_file": "encode",
     "federate": "federation",
+    "federation_from_frames": "frames",
     "fit_encoder": "encode",
     "groups_in": "groups",
     "hold_out": "federation",

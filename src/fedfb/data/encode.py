@@ -9,8 +9,8 @@ import numpy as np
 
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column, fit_columns
 from fedfb.data.derive import Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.files import read_rows
 from fedfb.data.groups import Groups
-from fedfb.data.read import read_cells
 from fedfb.data.statistics import AddUp
 from fedfb.data.table import Table
 from fedfb.errors import DataError
@@ -118,7 +118,7 @@ def fit_encoder(
 
 def encode_file(encoder: Encoder, path: str | Path, separator: str | None = None) -> RawRows:
     """Encode a file of raw rows as in training; it needs no label, other columns are ignored."""
-    cells = read_cells(path, separator)
+    cells = read_rows(path, separator)
     # Text throughout: which columns are numbers was decided in training, not by these few rows.
     columns = {name: np.array(column, object) for name, column in cells.columns.items()}
     table = Table(columns, cells.source)

@@ -1,15 +1,15 @@
-"""One's own files: one CSV file per client, or one file whose rows are dealt to clients."""
+"""One's own files: one file per client, or one file whose rows are dealt to clients."""
 
-import glob
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 
 from fedfb.core import generator
 from fedfb.data.federation import Federation, federate
+from fedfb.data.files import names_of, paths_of, read_rows
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients, Partition, assign, parse_partition
-from fedfb.data.read import Cells, read_cells, typed
+from fedfb.data.read import Cells, typed
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.data.table import Table, concat
 from fedfb.errors import ConfigError, DataError
@@ -29,32 +29,66 @@ def load_own(
     sensitive_at_prediction: bool = True,
     add: AddUp = add_in_clear,
 ) -> Federation:
-    """Load CSV files. Features are all columns but the label, the sensitive and the client column.
+    """Load CSV and Parquet files. Features are all columns but the label, sensitive and client one.
 
     The clients are those of ``client_column``, or of ``partition`` unless it is 'paper', or else
     the files. Test rows are those of the file ``test``; without one, every client's rows are split
     7:3 at random, by the split seed and the client's number only. What numbers are standardised by
     comes from sums over the clients, added up by ``add``.
     """
+    paths = paths_of(pattern, test)
+    return federate_cells(
+        pattern,
+        dict(zip(names_of(paths), map(read_rows, paths), strict=True)),
+        label,
+        positive,
+        sensitive,
+        client_column=client_column,
+        partition=partition,
+        split_seed=split_seed,
+        test=None if test is None else read_rows(test),
+        sensitive_at_prediction=sensitive_at_prediction,
+        add=add,
+    )
+
+
+def federate_cells(
+    name: str,
+    silos: Mapping[str, Cells],
+    label: str,
+    positive: str,
+    sensitive: tuple[str, ...],
+    *,
+    client_column: str | None = None,
+    partition: str = "paper",
+    split_seed: int = 0,
+    test: Cells | None = None,
+    split: bool = True,
+    sensitive_at_prediction: bool = True,
+    add: AddUp = add_in_clear,
+) -> Federation:
+    """Make a federation of tables by client name, in this order; see :func:`load_own`.
+
+    With ``split=False``, and without test rows, all rows are to train on.
+    """
     _refuse_clashes(label, sensitive, client_column, partition)
-    paths = _paths(pattern, test)
     named = (label, *sensitive, *((client_column,) if client_column else ()))
-    tables = _read(paths, test, named, client_column)
+    tables = _typed([*silos.values()], test, named, client_column)
     table = concat(tables)
-    given = np.arange(sum(len(part) for part in tables[: len(paths)]))
+    given = np.arange(sum(len(part) for part in tables[: len(silos)]))
     _refuse_absent_positive(table.take(given), label, positive)
     groups = groups_in(table.take(given), sensitive)
     how = Partition("column", client_column) if client_column else parse_partition(partition)
-    client, names = _clients(table, tables, paths, groups, how, split_seed)
+    client, names = _clients(table, tables, tuple(silos), groups, how, split_seed)
     _refuse_small_clients(client[given], names)
     train, held = given, np.arange(len(given), len(table))
-    if test is None:
+    if test is None and split:
         train, held = _split(client, split_seed)
     features = tuple(name for name in table.columns if name not in named)
     if not features:
         raise DataError(f"{table.source}: no columns are left as features. Add some.")
     return federate(
-        pattern,
+        name,
         table,
         label=label,
         positive=positive,
@@ -86,45 +120,25 @@ def _refuse_clashes(
         )
 
 
-def _paths(pattern: str, test: str | None) -> list[Path]:
-    """Find the files of a pattern, sorted by client name."""
-    if Path(pattern).is_dir():
-        raise DataError(f"{pattern!r} is a folder. Write '{pattern.rstrip('/')}/*.csv'.")
-    literal = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
-    paths = [Path(path) for path in literal if Path(path).is_file()]
-    if not paths:
-        raise DataError(
-            f"no file matches {pattern!r}, as seen from {str(Path.cwd())!r}. Expected the path "
-            "of a CSV file, or a pattern such as 'silos/*.csv' in quotes."
-        )
-    if test is not None and Path(test).resolve() in [path.resolve() for path in paths]:
-        raise ConfigError(
-            f"the test file {test!r} is also a training file of {pattern!r}. Move it elsewhere."
-        )
-    return sorted(paths, key=lambda path: (path.stem, str(path)))
-
-
-def _read(
-    paths: list[Path], test: str | None, named: tuple[str, ...], client_column: str | None
+def _typed(
+    files: list[Cells], test: Cells | None, named: tuple[str, ...], client_column: str | None
 ) -> tuple[Table, ...]:
-    """One table per file, the test file last; it need not have the client column."""
-    files = [read_cells(path) for path in paths]
+    """One table per file, the test rows last; they need not have the client column."""
     for file in files:
         for name in named:
             Table({key: np.array([]) for key in file.columns}, file.source).column(name)
     if test is not None:
-        held = read_cells(test)
-        if client_column and client_column not in held.columns:
-            nobody = {client_column: [""] * len(held.lines)}
-            held = Cells(held.source, {**held.columns, **nobody}, held.lines)
-        files.append(held)
+        if client_column and client_column not in test.columns:
+            nobody = {client_column: [""] * len(test.lines)}
+            test = Cells(test.source, {**test.columns, **nobody}, test.lines)
+        files = [*files, test]
     return typed(files, text=named)
 
 
 def _clients(
     table: Table,
     tables: tuple[Table, ...],
-    paths: list[Path],
+    silos: tuple[str, ...],
     groups: Groups,
     how: Partition,
     seed: int,
@@ -132,10 +146,8 @@ def _clients(
     """Give every row a client: by the rule, or else by its file (a test file: none)."""
     sizes = [len(part) for part in tables]
     if how.kind != "paper":
-        return assign(how, table, groups, np.arange(sum(sizes[: len(paths)])), (seed, 13))
-    stems = [path.stem for path in paths]
-    names = tuple(stems if len(set(stems)) == len(stems) else map(str, paths))
-    return Clients(np.repeat([*range(len(paths)), -1][: len(sizes)], sizes), names)
+        return assign(how, table, groups, np.arange(sum(sizes[: len(silos)])), (seed, 13))
+    return Clients(np.repeat([*range(len(silos)), -1][: len(sizes)], sizes), silos)
 
 
 def _split(client: Int[Array, " n"], split_seed: int) -> tuple[Int[Array, " t"], Int[Array, " e"]]:

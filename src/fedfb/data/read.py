@@ -2,6 +2,7 @@
 
 import csv
 import io
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -13,8 +14,11 @@ from fedfb.data.table import Table, check_same_columns, parse_number
 from fedfb.errors import DataError, unknown_name
 from fedfb.shapes import Array
 
-MISSING = frozenset({"", "?", "NA", "NaN", "nan"})
+MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"})
 """Cells that count as missing."""
+
+MAX_COLUMNS = 5000
+"""A file with more columns than this is refused: every one would become a feature or several."""
 
 _SEPARATORS = (",", ";", "\t")
 
@@ -66,7 +70,7 @@ def read_cells(
     lines.seek(start)
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     try:
-        names = list(header) if header else [name.strip() for name in next(reader, [])]
+        names = list(header) if header else clean(next(reader, []), missing=())
         kept = _kept_columns(source, names, only)
         numbered = ((skip + reader.line_num, row) for row in reader if row)
         rows, ends = _rows(source, numbered, len(names), kept)
@@ -76,7 +80,7 @@ def read_cells(
     if not rows:
         raise DataError(f"{source} has a header but no rows. Expected one row per example.")
     columns = zip([names[i] for i in kept], zip(*rows, strict=True), strict=True)
-    return Cells(source, {name: _clean(column) for name, column in columns}, ends)
+    return Cells(source, {name: clean(column) for name, column in columns}, ends)
 
 
 def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ...]:
@@ -106,6 +110,9 @@ def _decode(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise DataError(f"{path}, line {line}: not UTF-8. Save the file as UTF-8.") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise DataError(f"{path}, line {line}: a NUL byte, so not text. Save the file as UTF-8.")
     if not text.strip():
         raise DataError(f"{path} is empty. Expected a header line and one row per example.")
     return text
@@ -121,17 +128,34 @@ def _kept_columns(source: str, names: Sequence[str], only: Sequence[str] | None)
             if name not in names:
                 raise DataError(f"{source}: {unknown_name('column', name, set(names))}")
         return [names.index(name) for name in only]
+    check_names(source, names)
+    return list(range(len(names)))
+
+
+def check_names(source: str, names: Sequence[str]) -> None:
+    """Refuse columns that have no name, or one that stands twice, or that are too many."""
+    refuse_many_columns(source, len(names))
+    first: dict[str, int] = {}
     for position, name in enumerate(names):
         if not name:
             raise DataError(
                 f"{source}: column {position + 1} has no name. Name it in the header or remove it."
             )
-        if names.index(name) != position:
+        if name in first:
             raise DataError(
                 f"{source}: column name {name!r} stands twice in the header (columns "
-                f"{names.index(name) + 1} and {position + 1}). Rename or remove one of them."
+                f"{first[name] + 1} and {position + 1}). Rename or remove one of them."
             )
-    return list(range(len(names)))
+        first[name] = position
+
+
+def refuse_many_columns(source: str, number: int) -> None:
+    """Refuse more columns than the declared limit."""
+    if number > MAX_COLUMNS:
+        raise DataError(
+            f"{source} has {number} columns, and at most {MAX_COLUMNS} can be read. Keep those "
+            "that a model should know, and check that each line is one row, not one column."
+        )
 
 
 def _rows(
@@ -150,8 +174,17 @@ def _rows(
     return rows, ends
 
 
-def _clean(cells: Iterable[str]) -> list[str]:
-    return ["" if cell in MISSING else cell for cell in map(str.strip, cells)]
+def clean(cells: Iterable[str], missing: Collection[str] = MISSING) -> list[str]:
+    """Strip cells of spaces, write letters in one way (NFC), and empty those that are missing.
+
+    >>> clean([" a", "e\u0301", "NA"])
+    ['a', 'é', '']
+    """
+    stripped = (
+        cell if cell.isascii() else unicodedata.normalize("NFC", cell)
+        for cell in map(str.strip, cells)
+    )
+    return ["" if cell in missing else cell for cell in stripped]
 
 
 def _as_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:

@@ -83,7 +83,7 @@ def check_request(request: DataRequest) -> None:
 
 
 def _is_path(data: str) -> bool:
-    looks_like_one = any(mark in data for mark in ("/", "*", ".csv"))
+    looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet"))
     return looks_like_one or Path(data).exists() or bool(glob.glob(data))
 
 

@@ -49,7 +49,7 @@ class Table:
         values = self.column(name)
         if values.dtype.kind != "f":
             return values
-        return np.array([_number_as_text(value) for value in values.tolist()], object)
+        return np.array([number_as_text(value) for value in values.tolist()], object)
 
     def numbers(self, name: str) -> Float[Array, " n"]:
         """Return one column as numbers, NaN where missing; text that is no number is an error."""
@@ -111,7 +111,8 @@ def check_same_columns(headers: Sequence[tuple[str, Sequence[str]]]) -> None:
                 )
 
 
-def _number_as_text(value: float) -> str:
+def number_as_text(value: float) -> str:
+    """Write a number so that reading it gives the same; whole ones without a decimal point."""
     if np.isnan(value):
         return ""
     return str(int(value)) if value.is_integer() else repr(value)

@@ -1,0 +1,73 @@
+"""A federation from frames of pandas or polars: the way of one's own files, without the files."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fedfb.data.federation import Federation
+from fedfb.data.own import federate_cells
+from fedfb.data.statistics import AddUp, add_in_clear
+from fedfb.data.values import as_text, columns_of
+from fedfb.errors import ConfigError
+
+Frame = Any
+"""A frame of pandas or polars, or a mapping of column names to lists or arrays."""
+
+
+def federation_from_frames(
+    frames: Mapping[str, Frame] | Frame,
+    label: str,
+    positive: Any,
+    sensitive: str | Iterable[str],
+    *,
+    client_column: str | None = None,
+    partition: str = "paper",
+    split_seed: int = 0,
+    test: Frame | None = None,
+    split: bool = True,
+    sensitive_at_prediction: bool = True,
+    name: str = "frames",
+    add: AddUp = add_in_clear,
+) -> Federation:
+    """Make a federation of one frame per client, or of one frame dealt to clients.
+
+    The clients are those of the mapping, sorted by name as files are, or of ``client_column``, or
+    of ``partition``. Values are written down as a CSV file would hold them and take the same way
+    from there on: the result is that of the files, to the bit. Without ``test`` every client's rows
+    are split 7:3; with ``split=False`` all of them train and there are no test rows.
+
+    >>> rows = {"age": [31, 52, 40, 28], "sex": ["F", "M", "F", "M"], "paid": [1, 0, 0, 1]}
+    >>> found = federation_from_frames(rows, "paid", 1, "sex", split=False)
+    >>> found.feature_names, found.clients[0].y.tolist()
+    (('age', 'group=F', 'group=M'), [1, 0, 0, 1])
+    """
+    silos = _by_client(frames, name)
+    return federate_cells(
+        name,
+        {client: columns_of(client, silos[client]) for client in sorted(silos)},
+        label,
+        as_text(positive) or "",
+        (sensitive,) if isinstance(sensitive, str) else tuple(sensitive),
+        client_column=client_column,
+        partition=partition,
+        split_seed=split_seed,
+        test=None if test is None else columns_of("the test rows", test),
+        split=split,
+        sensitive_at_prediction=sensitive_at_prediction,
+        add=add,
+    )
+
+
+def _by_client(frames: Any, name: str) -> dict[str, Frame]:
+    """Tell frames by client from one frame, whose columns have no columns of their own."""
+    if not isinstance(frames, Mapping):
+        return {name: frames}
+    if not frames:
+        raise ConfigError("no frames were given. Expected {client: frame}, or one frame.")
+    several = [_is_frame(value) for value in frames.values()]
+    return (
+        {str(client): frame for client, frame in frames.items()} if all(several) else {name: frames}
+    )
+
+
+def _is_frame(value: Any) -> bool:
+    return isinstance(value, Mapping) or hasattr(value, "columns")

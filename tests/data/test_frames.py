@@ -1,0 +1,162 @@
+"""Frames and Parquet files give the federation of CSV files with the same values, to the bit."""
+
+import sys
+from datetime import date
+
+import numpy as np
+import pandas
+import polars
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedfb
+from fedfb.data import federation_from_frames, load_own
+from fedfb.data.values import as_text
+from fedfb.errors import ConfigError, DataError
+
+OWN = {"label": "paid", "positive": "yes", "sensitive": ("sex", "town")}
+
+
+def people(rows: int, seed: int = 0) -> pandas.DataFrame:
+    rng = np.random.default_rng(seed)
+    income = rng.normal(3e4, 1e4, rows).round(2)
+    income[::7] = np.nan
+    job = rng.choice(["cook", "näher", "3", None], rows)
+    return pandas.DataFrame(
+        {
+            "income": income,
+            "children": rng.integers(0, 5, rows),
+            "job": job,
+            "member": rng.random(rows) < 0.4,
+            "sex": rng.choice(["F", "M"], rows),
+            "town": rng.choice(["a", "b"], rows),
+            "paid": np.where(rng.random(rows) < 0.5, "yes", "no"),
+        }
+    )
+
+
+def same(one: fedfb.Federation, other: fedfb.Federation) -> None:
+    assert one.encoder == other.encoder
+    assert (one.client_names, one.group_names, one.notes) == (
+        other.client_names,
+        other.group_names,
+        other.notes,
+    )
+    for mine, others in zip((*one.clients, one.test), (*other.clients, other.test), strict=True):
+        for a, b in zip(mine, others, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture
+def silos():
+    return {"north": people(60, 1), "south": people(80, 2), "west": people(50, 3)}
+
+
+@pytest.fixture
+def as_files(silos, tmp_path, monkeypatch):
+    """The federation of the silos as CSV files."""
+    monkeypatch.chdir(tmp_path)
+    for name, frame in silos.items():
+        frame.to_csv(f"{name}.csv", index=False)
+    return load_own("*.csv", **OWN)
+
+
+def test_pandas_frames_by_client_are_their_files(silos, as_files):
+    shuffled = {name: silos[name] for name in ("west", "north", "south")}
+    same(federation_from_frames(shuffled, **OWN), as_files)
+
+
+def test_polars_frames_by_client_are_their_files(silos, as_files):
+    frames = {name: polars.from_pandas(frame) for name, frame in silos.items()}
+    same(federation_from_frames(frames, **OWN), as_files)
+
+
+def test_columns_as_lists_are_a_frame(silos, as_files):
+    columns = {name: {c: frame[c].tolist() for c in frame} for name, frame in silos.items()}
+    same(federation_from_frames(columns, **OWN), as_files)
+
+
+def test_one_frame_with_a_client_column_is_one_file_with_it(silos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pandas.concat([f.assign(branch=name) for name, f in silos.items()])
+    frame.to_csv("rows.csv", index=False)
+    same(
+        federation_from_frames(frame, **OWN, client_column="branch", split_seed=3),
+        load_own("rows.csv", **OWN, client_column="branch", split_seed=3),
+    )
+
+
+def test_parquet_and_csv_silos_mix(silos, as_files, tmp_path):
+    (tmp_path / "south.csv").unlink()
+    silos["south"].to_parquet("south.parquet", index=False)
+    same(load_own("*.*", **OWN), as_files)
+
+
+def test_without_a_split_all_rows_train(silos):
+    whole = federation_from_frames(silos, **OWN, split=False)
+    assert [len(client.y) for client in whole.clients] == [60, 80, 50]
+    assert len(whole.test.y) == 0
+
+
+def test_test_rows_may_be_a_frame(silos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    silos["north"].to_csv("north.csv", index=False)
+    silos["west"].to_csv("test.csv", index=False)
+    one = federation_from_frames({"north": silos["north"]}, **OWN, test=silos["west"])
+    same(one, load_own("north.csv", **OWN, test="test.csv"))
+
+
+def test_a_positive_value_may_be_a_number_or_a_truth(silos):
+    for labels, positive in (([0, 1], 1), ([0.0, 1.0], 1), ([False, True], True)):
+        frame = silos["north"]
+        frame = frame.assign(paid=np.array(labels)[(frame["paid"] == "yes").astype(int)])
+        found = federation_from_frames(frame, "paid", positive, "sex", split=False)
+        assert found.clients[0].y.tolist() == (silos["north"]["paid"] == "yes").tolist()
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "message"),
+    [
+        ({}, ConfigError, "no frames were given"),
+        (people(10).iloc[:0], DataError, "frames has columns but no rows"),
+        (people(10).assign(job=[[1]] * 10), DataError, "row 1, column 'job': a list is not a sin"),
+        (people(10).rename(columns={"job": "sex"}), DataError, "column name 'sex' stands twice"),
+        (people(10).drop(columns="sex"), DataError, "frames: unknown column 'sex'"),
+        (people(10).assign(income=np.inf), DataError, "column 'income': 'inf' is not finite"),
+    ],
+)
+def test_what_is_wrong_with_a_frame_is_told(frame, error, message):
+    with pytest.raises(error, match=message):
+        federation_from_frames(frame, **OWN)
+
+
+@settings(derandomize=True)
+@given(st.one_of(st.floats(allow_infinity=False), st.integers(-(10**15), 10**15)))
+def test_a_number_is_read_back_as_it_was(number):
+    text = as_text(number)
+    assert text == "" if number != number else float(text) == number
+
+
+def test_values_of_other_kinds_are_written_plainly():
+    assert as_text(pandas.NA) == as_text(pandas.NaT) == as_text(np.float64("nan")) == ""
+    assert as_text(pandas.Timestamp("2024-01-31")) == "2024-01-31T00:00:00"
+    assert (as_text(np.int8(3)), as_text(date(2024, 1, 31))) == ("3", "2024-01-31")
+    assert as_text(b"x") is None
+
+
+def test_a_broken_or_absent_parquet_file_is_told(tmp_path):
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(b"PAR1 no")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        load_own(str(path), **OWN)
+    people(10).to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match="there is no file"):
+        load_own(str(tmp_path / "rows.csv"), **OWN, test=str(tmp_path / "absent.parquet"))
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"pip install 'fedfb\[parquet\]'"):
+        load_own(str(tmp_path / "rows.parquet"), **OWN)
