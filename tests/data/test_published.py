@@ -49,10 +49,10 @@ def test_compas_has_the_published_counts():
     assert (rows(federation), len(federation.test.y)) == ([3747, 1302], 2165)
     counts = dict(zip(federation.group_names, group_counts(federation), strict=True))
     assert counts == {
-        "Female x African-American": 455,
-        "Female x Other": 509,
-        "Male x African-American": 2130,
-        "Male x Other": 1955,
+        "sex=Female, race=African-American": 455,
+        "sex=Female, race=Other": 509,
+        "sex=Male, race=African-American": 2130,
+        "sex=Male, race=Other": 1955,
     }
     assert np.bincount(federation.test.group).tolist() == [197, 234, 914, 820]
     assert federation.client_names == ("over 25", "25 and under")

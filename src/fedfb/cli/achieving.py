@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from fedfb.theory import Population
 
 KEPT = (
-    *("label", "positive", "sensitive", "client_column", "partition", "clients", "groups"),
+    *("label", "positive", "sensitive", "client_column", "schema", "ignore", "bins", "merge"),
+    *("partition", "clients", "groups"),
     *("heterogeneity", "q", "rows", "split_seed", "sensitive_at_prediction", "model", "hidden"),
     *("lr", "rounds", "local_epochs", "batch", "seeds", "engine"),
 )

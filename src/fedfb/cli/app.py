@@ -17,6 +17,7 @@ from fedfb.cli import (
     reporting,
     reproducing,
     running,
+    schemas,
 )
 from fedfb.cli.plugins import with_plugins
 from fedfb.cli.sections import Sections
@@ -44,6 +45,7 @@ app.command(cls=Sections)(achieving.achievable)
 app.command(cls=Sections)(reproducing.reproduce)
 for command in (frontier.frontier, reporting.report):
     app.command(cls=Sections)(with_plugins(command))
+app.add_typer(schemas.app, name="schema")
 
 
 @app.callback()

@@ -11,6 +11,7 @@ from fedfb.experiments.spec import Experiment
 
 WITHOUT = (
     *("algorithm", "data", "label", "positive", "sensitive", "client_column", "test"),
+    *("schema", "ignore", "bins", "merge"),
     *("partition", "clients", "groups", "heterogeneity", "rows", "test_rows", "split_seed"),
     *("sensitive_at_prediction", "seeds", "tune", "accuracy_floor", "precision", "secure"),
 )

@@ -12,6 +12,7 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.settings import (
     Setting,
     assignments,
+    declarations,
     flag_of,
     names,
     number,
@@ -85,6 +86,7 @@ METAVARS: dict[Callable[[str], Any], str] = {
     wholes: "N,N,..",
     names: "A,B,..",
     assignments: "NAME=X,..",
+    declarations: "COLUMN: ..",
     seeds: "N|N:N",
     yes_or_no: "yes|no",
 }

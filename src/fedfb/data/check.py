@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
 from fedfb.data.table import Table
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float, Int
@@ -50,28 +49,3 @@ def refuse_infinite(x: Float[Array, "n d"], names: tuple[str, ...], table: Table
             f"{table.source}, row {row + 1}: feature {names[column]!r} is not finite once scaled. "
             "Its values are too large to average: express the column in another unit."
         )
-
-
-def missing_notes(columns: tuple[Column, ...], test: Table) -> tuple[str, ...]:
-    """Say what was done with missing values and with categories that only test rows have."""
-    numbers = [c.name for c in columns if isinstance(c, NumberColumn) and c.indicator]
-    categories = [c for c in columns if isinstance(c, CategoryColumn)]
-    gaps = [c.name for c in categories if MISSING_CATEGORY in c.categories]
-    unseen = [c.name for c in categories if _has_unseen(c, test)]
-    late = [c.name for c in columns if isinstance(c, NumberColumn) and _lacks_only_here(c, test)]
-    sentences = (
-        (numbers, "missing numbers became the training mean, with an indicator column"),
-        (late, "numbers missing in test rows only became the training mean"),
-        (gaps, "missing categories became a category of their own"),
-        (unseen, "categories that training rows do not have became zeros in test rows"),
-    )
-    return tuple(f"{text}: {', '.join(names)}" for names, text in sentences if names)
-
-
-def _lacks_only_here(column: NumberColumn, test: Table) -> bool:
-    return not column.indicator and bool(np.isnan(test.numbers(column.name)).any())
-
-
-def _has_unseen(column: CategoryColumn, test: Table) -> bool:
-    values = {cell or MISSING_CATEGORY for cell in test.text(column.name)}
-    return not values <= set(column.categories)

@@ -1,14 +1,12 @@
 """How one feature column becomes numbers: a number is standardised, a category is one-hot."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedfb.data.statistics import AddUp, spread_of
 from fedfb.data.table import Table
 from fedfb.errors import DataError
-from fedfb.shapes import Array, Float, Int
+from fedfb.shapes import Array, Float
 
 MISSING_CATEGORY = "missing"
 """What an empty cell is called among the categories of a column."""
@@ -21,13 +19,19 @@ MAX_CATEGORIES = 2000
 class NumberColumn:
     """A numeric column as (x - mean) / sd of the training rows.
 
-    A missing value becomes the mean; when training rows had any, a second column says where.
+    A missing value becomes the mean; when training rows had any, a second column says where. A
+    column that is clipped is so before, to ``low`` and ``high``. Of a robust one ``mean`` is the
+    median and ``sd`` the distance of the quartiles / 1.349, which is the standard deviation of a
+    normal law. Quantiles are known to within ``error``.
     """
 
     name: str
     mean: float
     sd: float
     indicator: bool
+    low: float | None = None
+    high: float | None = None
+    error: float = 0.0
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -38,6 +42,8 @@ class NumberColumn:
         """Return one standardised column and, where training rows had gaps, the 0/1 indicator."""
         values = table.numbers(self.name)
         missing = np.isnan(values)
+        if self.low is not None and self.high is not None:
+            values = np.clip(values, self.low, self.high)
         with np.errstate(
             over="ignore", invalid="ignore"
         ):  # what overflows is not finite, and refused by name later
@@ -83,25 +89,6 @@ def fit_column(table: Table, name: str) -> Column:
             "identifier or free text, remove the column; else merge its values."
         )
     return CategoryColumn(name, tuple(categories))
-
-
-def fit_columns(
-    table: Table, names: Sequence[str], client: Int[Array, " n"], owners: Sequence[str], add: AddUp
-) -> tuple[Column, ...]:
-    """Learn how to encode columns from training rows that lie with several clients.
-
-    ``client`` is the number of each row's owner. Means and spreads come from sums over the owners;
-    categories are a public schema.
-    """
-    numeric = [name for name in names if table.column(name).dtype.kind == "f"]
-    found: dict[str, Column] = {}
-    if numeric:
-        silos = {owner: table.take(np.flatnonzero(client == i)) for i, owner in enumerate(owners)}
-        spread = spread_of(silos, numeric, add)
-        parts = (spread.mean.tolist(), spread.sd.tolist(), (spread.missing > 0).tolist())
-        for name, mean, sd, gaps in zip(numeric, *parts, strict=True):
-            found[name] = NumberColumn(name, mean, sd, gaps)
-    return tuple(found[name] if name in found else fit_column(table, name) for name in names)
 
 
 def _fit_numbers(name: str, values: Float[Array, " n"]) -> NumberColumn:

@@ -51,10 +51,36 @@ class Keep:
         return table.with_column(self.target, np.array(cells, object))
 
 
-Derived = Bins | Keep
+@dataclass(frozen=True)
+class Merge:
+    """Call ``values[i]`` of a text column ``names[i]``; every other value stays as it is.
+
+    >>> race = Table({"race": np.array(["Asian", "Other", "Black", ""], object)})
+    >>> merge = Merge("race", "race", ("Asian", "Other"), ("rest", "rest"))
+    >>> merge.apply(race).text("race").tolist()
+    ['rest', 'rest', 'Black', '']
+    """
+
+    source: str
+    target: str
+    values: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def apply(self, table: Table) -> Table:
+        """Return the table with the column ``target``; a missing value stays missing."""
+        renamed = dict(zip(self.values, self.names, strict=True))
+        cells = [renamed.get(cell, cell) for cell in table.text(self.source)]
+        return table.with_column(self.target, np.array(cells, object))
+
+
+Derived = Bins | Keep | Merge
 """One rule; more kinds can be added here and to the table below."""
 
-_KINDS: dict[str, type[Bins] | type[Keep]] = {"bins": Bins, "keep": Keep}
+_KINDS: dict[str, type[Bins] | type[Keep] | type[Merge]] = {
+    "bins": Bins,
+    "keep": Keep,
+    "merge": Merge,
+}
 
 
 def derive(table: Table, rules: Sequence[Derived]) -> Table:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column, fit_columns
+from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.files import read_rows
+from fedfb.data.fit_silos import Silos, fit_columns
 from fedfb.data.groups import Groups
-from fedfb.data.statistics import AddUp
 from fedfb.data.table import Table
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float, Int
@@ -86,14 +86,6 @@ class RawRows(NamedTuple):
     group: Int[Array, " n"] | None
 
 
-class Silos(NamedTuple):
-    """Whose the rows of a table are, by number; the owners' names; and who adds up their sums."""
-
-    client: Int[Array, " n"]
-    owners: tuple[str, ...]
-    add: AddUp
-
-
 def fit_encoder(
     table: Table,
     *,
@@ -112,7 +104,7 @@ def fit_encoder(
     if silos is None:
         columns = tuple(fit_column(table, name) for name in features)
     else:
-        columns = fit_columns(table, features, *silos)
+        columns = fit_columns(table, features, silos)
     return Encoder(columns, groups, label, positive, sensitive_at_prediction, derived)
 
 

@@ -1,21 +1,19 @@
 """A federation: clients with their rows, the test rows, and how both were made from a table."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedfb.core import ClientData, Examples, generator
-from fedfb.data.check import (
-    labels,
-    missing_notes,
-    refuse_empty_clients,
-    refuse_infinite,
-    refuse_one_class,
-)
+from fedfb.data.check import labels, refuse_empty_clients, refuse_infinite, refuse_one_class
 from fedfb.data.derive import Derived
-from fedfb.data.encode import Encoder, Silos, fit_encoder
+from fedfb.data.encode import Encoder, fit_encoder
+from fedfb.data.fit_silos import Silos
 from fedfb.data.groups import groups_in
+from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
+from fedfb.data.schema import ColumnSchema
 from fedfb.data.statistics import AddUp
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
@@ -61,11 +59,13 @@ def federate(
     group_order: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
     add: AddUp | None = None,
+    declared: Mapping[str, ColumnSchema] | None = None,
 ) -> Federation:
     """Encode a table (the encoder learns from training rows only) and give every client its rows.
 
     ``train`` and ``test`` are row numbers; ``client`` is the client of every row, -1 for none. With
-    ``add`` the encoder learns from sums over the clients; without, the table is a published one.
+    ``add`` the encoder learns from sums over the clients, and by what is ``declared`` of features;
+    without, the table is a published one.
     """
     training = table.take(train)
     y = labels(table, label, positive)
@@ -81,11 +81,15 @@ def federate(
         positive=positive,
         sensitive_at_prediction=sensitive_at_prediction,
         derived=derived,
-        silos=None if add is None else Silos(client[train], client_names, add),
+        silos=None if add is None else Silos(client[train], client_names, add, declared or {}),
     )
     x = encoder.encode(table, group)
     refuse_infinite(x, encoder.feature_names, table)
-    one_group = (ONE_GROUP,) if len(groups.names) == 1 else ()
+    said = (
+        sensitive_note(encoder),
+        *((ONE_GROUP,) if len(groups.names) == 1 else ()),
+        *small_group_notes(groups.names, group[train], group[test]),
+    )
     rows = [train[client[train] == number] for number in range(len(client_names))]
     clients = [
         ClientData(number, x[own], y[own], group[own], len(groups.names))
@@ -99,7 +103,7 @@ def federate(
         client_names=client_names,
         feature_names=encoder.feature_names,
         encoder=encoder,
-        notes=(*notes, *one_group, *missing_notes(encoder.columns, table.take(test))),
+        notes=(*notes, *said, *encoding_notes(encoder.columns, table.take(test))),
     )
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fedfb.data.agree import agreed_schema
+from fedfb.data.declare import Wanted
 from fedfb.data.federation import Federation
 from fedfb.data.own import federate_cells
 from fedfb.data.statistics import AddUp, add_in_clear
@@ -15,11 +17,15 @@ Frame = Any
 
 def federation_from_frames(
     frames: Mapping[str, Frame] | Frame,
-    label: str,
-    positive: Any,
-    sensitive: str | Iterable[str],
+    label: str = "",
+    positive: Any = "",
+    sensitive: str | Iterable[str] = (),
     *,
     client_column: str | None = None,
+    ignore: Iterable[str] = (),
+    bins: Iterable[str] = (),
+    merge: Iterable[str] = (),
+    schema: str | None = None,
     partition: str = "paper",
     split_seed: int = 0,
     test: Frame | None = None,
@@ -32,7 +38,8 @@ def federation_from_frames(
 
     The clients are those of the mapping, sorted by name as files are, or of ``client_column``, or
     of ``partition``. Values are written down as a CSV file would hold them and take the same way
-    from there on: the result is that of the files, to the bit. Without ``test`` every client's rows
+    from there on: the result is that of the files, to the bit. What the columns are is said as for
+    files (``bins=["age: 25,40"]``), or by a ``schema`` file. Without ``test`` every client's rows
     are split 7:3; with ``split=False`` all of them train and there are no test rows.
 
     >>> rows = {"age": [31, 52, 40, 28], "sex": ["F", "M", "F", "M"], "paid": [1, 0, 0, 1]}
@@ -40,14 +47,21 @@ def federation_from_frames(
     >>> found.feature_names, found.clients[0].y.tolist()
     (('age', 'group=F', 'group=M'), [1, 0, 0, 1])
     """
-    silos = _by_client(frames, name)
-    return federate_cells(
-        name,
-        {client: columns_of(client, silos[client]) for client in sorted(silos)},
+    by_client = _by_client(frames, name)
+    silos = {client: columns_of(client, by_client[client]) for client in sorted(by_client)}
+    wanted = Wanted(
         label,
         as_text(positive) or "",
         (sensitive,) if isinstance(sensitive, str) else tuple(sensitive),
-        client_column=client_column,
+        client_column,
+        tuple(ignore),
+        tuple(bins),
+        tuple(merge),
+    )
+    return federate_cells(
+        name,
+        silos,
+        agreed_schema([*silos.values()], wanted, schema),
         partition=partition,
         split_seed=split_seed,
         test=None if test is None else columns_of("the test rows", test),

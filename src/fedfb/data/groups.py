@@ -1,6 +1,7 @@
 """Who belongs to which group: the sensitive columns, crossed."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ class Groups:
     >>> table = Table({"sex": sex, "race": race})
     >>> groups = groups_in(table, ("sex", "race"))
     >>> groups.names, groups.group_of(table).tolist()
-    (('F x B', 'F x W', 'M x B'), [0, 2, 1])
+    (('sex=F, race=B', 'sex=F, race=W', 'sex=M, race=B'), [0, 2, 1])
     """
 
     columns: tuple[str, ...]
@@ -34,7 +35,8 @@ class Groups:
             raise DataError(
                 f"{table.source}: group {name!r} ({rows} rows) does not occur in training rows, "
                 f"whose groups are {', '.join(self.names)}. A model cannot be judged on a group it "
-                "never saw: remove these rows, merge the group into another, or train with it."
+                "never saw: remove these rows, train with some of them, or merge the group into "
+                "another by declaration, e.g. --merge 'race: Asian+Other=rest'."
             )
         return np.fromiter((index[name] for name in crossed), np.int64, len(crossed))
 
@@ -44,6 +46,23 @@ def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = (
     present = set(_crossed(table, columns))
     declared = [name for name in order if name in present]
     return Groups(columns, (*declared, *sorted(present.difference(declared))))
+
+
+def group_order(
+    table: Table, columns: tuple[str, ...], values: Sequence[tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Name the groups of a table in the order of its columns' values, where these are declared.
+
+    >>> age = np.array(["over 40", "up to 40", "up to 40"], object)
+    >>> table = Table({"sex": np.array(["F", "F", "M"], object), "age": age})
+    >>> group_order(table, ("sex", "age"), [("F", "M"), ("up to 40", "over 40")])
+    ('sex=F, age=up to 40', 'sex=F, age=over 40', 'sex=M, age=up to 40')
+    """
+    rank = [{value: place for place, value in enumerate(known)} for known in values]
+    present = set(zip(*(table.text(name).tolist() for name in columns), strict=True))
+    known = [cells for cells in present if all(c in r for c, r in zip(cells, rank, strict=True))]
+    known.sort(key=lambda cells: [r[c] for c, r in zip(cells, rank, strict=True)])
+    return tuple(group_name(columns, cells) for cells in known)
 
 
 def _crossed(table: Table, columns: tuple[str, ...]) -> list[str]:
@@ -56,4 +75,15 @@ def _crossed(table: Table, columns: tuple[str, ...]) -> list[str]:
                 f"{len(table)} rows. Fill it in (a value such as 'unknown' makes them a group of "
                 "their own) or remove these rows."
             )
-    return [" x ".join(cells) for cells in zip(*values, strict=True)]
+    return [group_name(columns, cells) for cells in zip(*values, strict=True)]
+
+
+def group_name(columns: tuple[str, ...], values: tuple[str, ...]) -> str:
+    """Name the group of some values: of one column by the value alone.
+
+    >>> group_name(("sex",), ("F",)), group_name(("sex", "race"), ("F", "Black"))
+    ('F', 'sex=F, race=Black')
+    """
+    if len(columns) == 1:
+        return values[0]
+    return ", ".join(f"{name}={value}" for name, value in zip(columns, values, strict=True))

@@ -5,11 +5,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedfb.core import generator
+from fedfb.data.agree import agreed_schema, type_notes
+from fedfb.data.declare import Wanted
+from fedfb.data.derive import derive
 from fedfb.data.federation import Federation, federate
 from fedfb.data.files import names_of, paths_of, read_rows
-from fedfb.data.groups import Groups, groups_in
+from fedfb.data.groups import Groups, group_order, groups_in
+from fedfb.data.misfits import tables_of
 from fedfb.data.partition import Clients, Partition, assign, parse_partition
-from fedfb.data.read import Cells, typed
+from fedfb.data.read import Cells
+from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.data.table import Table, concat
 from fedfb.errors import ConfigError, DataError
@@ -18,32 +23,36 @@ from fedfb.shapes import Array, Int
 
 def load_own(
     pattern: str,
-    label: str,
-    positive: str,
-    sensitive: tuple[str, ...],
+    label: str = "",
+    positive: str = "",
+    sensitive: tuple[str, ...] = (),
     *,
     client_column: str | None = None,
+    ignore: tuple[str, ...] = (),
+    bins: tuple[str, ...] = (),
+    merge: tuple[str, ...] = (),
+    schema: str | None = None,
     partition: str = "paper",
     split_seed: int = 0,
     test: str | None = None,
     sensitive_at_prediction: bool = True,
     add: AddUp = add_in_clear,
 ) -> Federation:
-    """Load CSV and Parquet files. Features are all columns but the label, sensitive and client one.
+    """Load CSV and Parquet files. Every column that is not named is a feature.
 
-    The clients are those of ``client_column``, or of ``partition`` unless it is 'paper', or else
-    the files. Test rows are those of the file ``test``; without one, every client's rows are split
-    7:3 at random, by the split seed and the client's number only. What numbers are standardised by
-    comes from sums over the clients, added up by ``add``.
+    What the columns are is said by the arguments, or by the file ``schema``. The clients are those
+    of ``client_column``, or of ``partition`` unless it is 'paper', or else the files. Test rows are
+    those of the file ``test``; without one, every client's rows are split 7:3 at random, by the
+    split seed and the client's number only. What numbers are scaled by comes from sums over the
+    clients, added up by ``add``.
     """
     paths = paths_of(pattern, test)
+    silos = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
+    wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
     return federate_cells(
         pattern,
-        dict(zip(names_of(paths), map(read_rows, paths), strict=True)),
-        label,
-        positive,
-        sensitive,
-        client_column=client_column,
+        silos,
+        agreed_schema([*silos.values()], wanted, schema),
         partition=partition,
         split_seed=split_seed,
         test=None if test is None else read_rows(test),
@@ -55,11 +64,8 @@ def load_own(
 def federate_cells(
     name: str,
     silos: Mapping[str, Cells],
-    label: str,
-    positive: str,
-    sensitive: tuple[str, ...],
+    schema: Schema,
     *,
-    client_column: str | None = None,
     partition: str = "paper",
     split_seed: int = 0,
     test: Cells | None = None,
@@ -71,20 +77,23 @@ def federate_cells(
 
     With ``split=False``, and without test rows, all rows are to train on.
     """
-    _refuse_clashes(label, sensitive, client_column, partition)
-    named = (label, *sensitive, *((client_column,) if client_column else ()))
-    tables = _typed([*silos.values()], test, named, client_column)
-    table = concat(tables)
+    _refuse_two_partitions(schema.client, partition)
+    tables = tables_of([*silos.values()], _with_clients(test, schema.client), schema)
+    raw = concat(tables)
     given = np.arange(sum(len(part) for part in tables[: len(silos)]))
-    _refuse_absent_positive(table.take(given), label, positive)
-    groups = groups_in(table.take(given), sensitive)
-    how = Partition("column", client_column) if client_column else parse_partition(partition)
-    client, names = _clients(table, tables, tuple(silos), groups, how, split_seed)
+    label, positive = schema.label.name, schema.label.positive
+    _refuse_absent_positive(raw.take(given), label, positive)
+    table = derive(raw, schema.derived)
+    declared = [schema.named[name].group_values for name in schema.crossed]
+    order = group_order(table.take(given), schema.crossed, declared)
+    groups = groups_in(table.take(given), schema.crossed, order)
+    how = Partition("column", schema.client) if schema.client else parse_partition(partition)
+    client, names = _clients(raw, table, tables, tuple(silos), groups, how, split_seed)
     _refuse_small_clients(client[given], names)
     train, held = given, np.arange(len(given), len(table))
     if test is None and split:
         train, held = _split(client, split_seed)
-    features = tuple(name for name in table.columns if name not in named)
+    features = schema.of("feature")
     if not features:
         raise DataError(f"{table.source}: no columns are left as features. Add some.")
     return federate(
@@ -92,27 +101,22 @@ def federate_cells(
         table,
         label=label,
         positive=positive,
-        sensitive=sensitive,
-        features=features,
+        sensitive=schema.crossed,
+        features=tuple(column.name for column in features),
         train=train,
         test=held,
         client=client,
         client_names=names,
         sensitive_at_prediction=sensitive_at_prediction,
-        notes=_label_note(table, label, positive),
+        derived=schema.derived,
+        group_order=order,
+        notes=(*type_notes(schema), *_label_note(table, label, positive)),
         add=add,
+        declared={column.name: column for column in features},
     )
 
 
-def _refuse_clashes(
-    label: str, sensitive: tuple[str, ...], client_column: str | None, partition: str
-) -> None:
-    if label in (*sensitive, client_column) or len(set(sensitive)) < len(sensitive):
-        raise ConfigError(
-            f"the label {label!r}, the sensitive columns {list(sensitive)} and the client column "
-            f"{client_column!r}: the label must not be one of the others, and no sensitive column "
-            "can stand twice."
-        )
+def _refuse_two_partitions(client_column: str | None, partition: str) -> None:
     if client_column is not None and parse_partition(partition).kind != "paper":
         raise ConfigError(
             f"the client column {client_column!r} and the partition {partition!r} both decide the "
@@ -120,22 +124,16 @@ def _refuse_clashes(
         )
 
 
-def _typed(
-    files: list[Cells], test: Cells | None, named: tuple[str, ...], client_column: str | None
-) -> tuple[Table, ...]:
-    """One table per file, the test rows last; they need not have the client column."""
-    for file in files:
-        for name in named:
-            Table({key: np.array([]) for key in file.columns}, file.source).column(name)
-    if test is not None:
-        if client_column and client_column not in test.columns:
-            nobody = {client_column: [""] * len(test.lines)}
-            test = Cells(test.source, {**test.columns, **nobody}, test.lines)
-        files = [*files, test]
-    return typed(files, text=named)
+def _with_clients(test: Cells | None, client_column: str | None) -> Cells | None:
+    """Test rows need not have the client column: then they are nobody's."""
+    if test is None or client_column is None or client_column in test.columns:
+        return test
+    nobody = {client_column: [""] * len(test.lines)}
+    return test._replace(columns={**test.columns, **nobody})
 
 
 def _clients(
+    raw: Table,
     table: Table,
     tables: tuple[Table, ...],
     silos: tuple[str, ...],
@@ -146,7 +144,9 @@ def _clients(
     """Give every row a client: by the rule, or else by its file (a test file: none)."""
     sizes = [len(part) for part in tables]
     if how.kind != "paper":
-        return assign(how, table, groups, np.arange(sum(sizes[: len(silos)])), (seed, 13))
+        # A client is named as it is written, also where the column is binned for the groups.
+        dealt = raw if how.kind == "column" else table
+        return assign(how, dealt, groups, np.arange(sum(sizes[: len(silos)])), (seed, 13))
     return Clients(np.repeat([*range(len(silos)), -1][: len(sizes)], sizes), silos)
 
 

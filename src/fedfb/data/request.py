@@ -18,7 +18,7 @@ BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank", *POPULATION
 SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
 """Published data sets whose groups may be formed by other attributes than the paper's."""
 
-_OWN_ONLY = ("label", "positive", "client_column", "test")
+_OWN_ONLY = ("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge")
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
 _DRAWN_ONLY = ("rows", "test_rows")
 
@@ -28,7 +28,8 @@ class DataRequest:
     """A data set by name, or one's own files by path or pattern, and how to read them.
 
     ``label``, ``positive``, ``client_column`` and ``test`` describe one's own files, ``sensitive``
-    these and some published data sets;
+    these and some published data sets; ``ignore``, ``bins`` and ``merge`` say what is done with
+    columns, or a ``schema`` all of it;
     ``clients``, ``groups`` and ``heterogeneity`` the synthetic data, ``q`` the populations of the
     paper's figures, ``rows`` and ``test_rows`` both; ``resplit`` the published data sets. The
     partition 'paper' means, for one's own files: as the files or the client column say.
@@ -39,6 +40,10 @@ class DataRequest:
     positive: str | None = None
     sensitive: tuple[str, ...] = ()
     client_column: str | None = None
+    schema: str | None = None
+    ignore: tuple[str, ...] = ()
+    bins: tuple[str, ...] = ()
+    merge: tuple[str, ...] = ()
     test: str | None = None
     partition: str = "paper"
     clients: int | None = None
@@ -70,11 +75,12 @@ def check_request(request: DataRequest) -> None:
         _refuse_given(request, _DRAWN_ONLY, f"data drawn on the spot ({', '.join(DRAWN)})")
     if own or request.data in DRAWN:
         _refuse_given(request, ("resplit",), "the published data sets (adult, compas, bank)")
-    for name in ("label", "positive", "sensitive") if own else ():
+    for name in ("label", "positive", "sensitive") if own and not request.schema else ():
         if not getattr(request, name):
             raise ConfigError(
                 f"one's own files need {name} (--{name}): label names the column to predict, "
-                "positive its favourable value, sensitive the columns that form the groups."
+                "positive its favourable value, sensitive the columns that form the groups. Or "
+                "give a schema (--schema), which says all of this."
             )
     for name in ("rows", "test_rows"):
         number = getattr(request, name)

@@ -152,6 +152,15 @@ def assignments(value: str) -> tuple[str, ...]:
     return tuple(part.replace(" ", "") for part in value.split(";") if part.strip())
 
 
+def declarations(value: str) -> tuple[str, ...]:
+    """Read what is declared of several columns, separated by semicolons.
+
+    >>> declarations("age: 25, 40; income: 1000")
+    ('age: 25, 40', 'income: 1000')
+    """
+    return tuple(part.strip() for part in value.split(";") if part.strip())
+
+
 def yes_or_no(value: str) -> bool:
     """Read yes or no."""
     if value not in ("yes", "no"):
@@ -179,13 +188,14 @@ def seeds(value: str) -> tuple[int, ...]:
     return found
 
 
-SEVERAL = (numbers, wholes, names, assignments, seeds)
+SEVERAL = (numbers, wholes, names, assignments, declarations, seeds)
 """Readers of settings that hold several values."""
 
 KINDS: dict[Callable[[str], Any], tuple[type, ...]] = {
     text: (str,),
     names: (str,),
     assignments: (str,),
+    declarations: (str,),
     number: (float, int),
     numbers: (float, int),
     whole: (int,),

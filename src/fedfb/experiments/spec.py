@@ -42,6 +42,19 @@ class Experiment:
     client_column: str | None = setting(
         None, "Own files: the column that names the client, for one file", DATA, s.text
     )
+    schema: str | None = setting(
+        None, "Own files: what the columns are, as a file (fedfb schema infer)", DATA, s.text
+    )
+    ignore: tuple[str, ...] = setting((), "Own files: columns to leave out", DATA, s.names)
+    bins: tuple[str, ...] = setting(
+        (), "Own files: ranges of a sensitive number, 'age: 25,40'", DATA, s.declarations
+    )
+    merge: tuple[str, ...] = setting(
+        (),
+        "Own files: values of a sensitive column that become one, 'race: Asian+Other=rest'",
+        DATA,
+        s.declarations,
+    )
     test: str | None = setting(
         None, "Own files: test rows (default: 30% of each client)", DATA, s.text
     )

@@ -1,0 +1,93 @@
+"""What a user says of columns in a line: which are left out, binned or merged."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fedfb.data.table import parse_number
+from fedfb.errors import ConfigError
+
+Merges = tuple[tuple[str, tuple[str, ...]], ...]
+"""New names and the values that they stand for."""
+
+
+class Wanted(NamedTuple):
+    """What flags say of the columns; all that are not named are features."""
+
+    label: str
+    positive: str
+    sensitive: tuple[str, ...]
+    client_column: str | None = None
+    ignore: tuple[str, ...] = ()
+    bins: tuple[str, ...] = ()
+    merge: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that are no features, but for those left out."""
+        return (
+            self.label,
+            *self.sensitive,
+            *((self.client_column,) if self.client_column else ()),
+        )
+
+
+def parse_bins(declared: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """Read the upper ends of ranges by column.
+
+    >>> parse_bins(["age: 25, 40"])
+    {'age': (25.0, 40.0)}
+    """
+    return {column: _numbers(column, rest) for column, rest in _by_column(declared, "bins")}
+
+
+def parse_merge(declared: Iterable[str]) -> dict[str, Merges]:
+    """Read which values become one, by column.
+
+    >>> parse_merge(["race: Asian+Other=rest, A+B=ab"])
+    {'race': (('rest', ('Asian', 'Other')), ('ab', ('A', 'B')))}
+    """
+    return {
+        column: tuple(_merge(column, part) for part in rest.split(","))
+        for column, rest in _by_column(declared, "merge")
+    }
+
+
+_FORMS = {
+    "bins": "'age: 25,40,65', upper ends of ranges; several columns: 'age: 25,40; income: 1000'",
+    "merge": "'race: Asian+Other=rest', values and their new name; several columns: "
+    "'race: Asian+Other=rest; town: a+b=north, c+d=south'",
+}
+
+
+def _by_column(declared: Iterable[str], kind: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for text in declared:
+        column, colon, rest = (part.strip() for part in text.partition(":"))
+        if not (column and colon and rest):
+            raise ConfigError(f"--{kind} {text!r}: expected {_FORMS[kind]}.")
+        if column in dict(found):
+            raise ConfigError(f"--{kind}: column {column!r} stands twice. Write it once.")
+        found.append((column, rest))
+    return found
+
+
+def _numbers(column: str, text: str) -> tuple[float, ...]:
+    found = [parse_number(part.strip()) for part in text.split(",")]
+    numbers = [number for number in found if number is not None and abs(number) < float("inf")]
+    if len(numbers) < len(found) or numbers != sorted(set(numbers)):
+        raise ConfigError(
+            f"--bins: the ends for {column!r} are {text!r}, expected numbers that rise: "
+            f"{_FORMS['bins']}."
+        )
+    return tuple(numbers)
+
+
+def _merge(column: str, text: str) -> tuple[str, tuple[str, ...]]:
+    values, equals, new = (part.strip() for part in text.rpartition("="))
+    merged = tuple(value.strip() for value in values.split("+"))
+    if not (equals and new and all(merged)):
+        raise ConfigError(
+            f"--merge: {text.strip()!r} for {column!r} is not understood, expected "
+            f"{_FORMS['merge']}. Values that hold one of + = , ; are merged in a schema file."
+        )
+    return new, merged

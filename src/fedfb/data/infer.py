@@ -1,0 +1,178 @@
+"""A schema read off the files: what each column holds, and what about it is doubtful."""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fedfb.data.columns import MAX_CATEGORIES
+from fedfb.data.declare import Merges, Wanted, parse_bins, parse_merge
+from fedfb.data.read import Cells
+from fedfb.data.schema import ColumnSchema, Kind, Schema, check_declarations
+from fedfb.data.suspects import suspicion
+from fedfb.data.table import check_same_columns, parse_number
+from fedfb.errors import ConfigError, DataError, unknown_name
+
+MAX_GROUP_VALUES = 20
+"""A sensitive column with more values than this has to be binned, merged or declared."""
+
+
+class Doubt(NamedTuple):
+    """A column that nobody should use without a word, and what to do about it."""
+
+    column: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"column {self.column!r} {self.what}. {self.remedy}"
+
+
+class Inferred(NamedTuple):
+    """A schema, in which doubtful features are left out, and the doubts."""
+
+    schema: Schema
+    doubts: tuple[Doubt, ...]
+
+
+def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
+    """Read the schema of files off their cells; every column that is not named is a feature."""
+    refuse_clashes(wanted)
+    for file in files:
+        for name in (*wanted.named, *wanted.ignore):
+            _refuse_absent(file, name, name in wanted.ignore)
+    bins, merge = parse_bins(wanted.bins), parse_merge(wanted.merge)
+    _refuse_misplaced(wanted, {**bins, **merge})
+    kept = [without(file, wanted.ignore) for file in files]
+    check_same_columns([(file.source, list(file.columns)) for file in kept])
+    found = [_column(kept, name, wanted, bins, merge) for name in kept[0].columns]
+    ignored = [
+        ColumnSchema(name, "ignored", "category", why="as declared") for name in wanted.ignore
+    ]
+    columns = (*(column for column, _ in found), *ignored)
+    schema = Schema(columns, wanted.sensitive, wanted.client_column, files[0].source)
+    doubts = tuple(doubt for _, doubt in found if doubt is not None)
+    if not any(doubt.column in wanted.named for doubt in doubts):
+        check_declarations(schema)
+    return Inferred(schema, doubts)
+
+
+def refuse_clashes(wanted: Wanted) -> None:
+    """Refuse columns that are given two roles that exclude each other."""
+    label, sensitive, client = wanted.label, wanted.sensitive, wanted.client_column
+    if label in (*sensitive, client) or len(set(sensitive)) < len(sensitive):
+        raise ConfigError(
+            f"the label {label!r}, the sensitive columns {list(sensitive)} and the client column "
+            f"{client!r}: the label must not be one of the others, and no sensitive column "
+            "can stand twice."
+        )
+    for name in wanted.ignore:
+        if name in wanted.named:
+            raise ConfigError(f"column {name!r} is both named and left out by --ignore.")
+
+
+def without(file: Cells, names: Sequence[str]) -> Cells:
+    """Return a file without some columns, which it may or may not have."""
+    return file._replace(columns={k: v for k, v in file.columns.items() if k not in names})
+
+
+def is_number(cells: Sequence[str]) -> bool:
+    """Return whether there is a cell that is not missing, and all of these are numbers."""
+    return any(cells) and all(parse_number(cell) is not None for cell in cells if cell)
+
+
+def _column(
+    files: Sequence[Cells],
+    name: str,
+    wanted: Wanted,
+    bins: Mapping[str, tuple[float, ...]],
+    merge: Mapping[str, Merges],
+) -> tuple[ColumnSchema, Doubt | None]:
+    silos = [file.columns[name] for file in files]
+    values = sorted({cell for cells in silos for cell in cells} - {""})
+    if name == wanted.label:
+        column = ColumnSchema(name, "label", _kind(values), tuple(values), positive=wanted.positive)
+        return column, _alike(name, values)
+    if name in wanted.sensitive:
+        return _sensitive(name, values, bins.get(name, ()), merge.get(name, ()))
+    if name == wanted.client_column:
+        return ColumnSchema(name, "client", "category"), None
+    return _feature(name, silos, values)
+
+
+def _kind(values: Sequence[str]) -> Kind:
+    return "yes-no" if len(values) == 2 else "category"
+
+
+def _feature(
+    name: str, silos: Sequence[Sequence[str]], values: Sequence[str]
+) -> tuple[ColumnSchema, Doubt | None]:
+    why = suspicion(name, silos)
+    numeric = is_number(values)
+    if why is None and not numeric and len(values) > MAX_CATEGORIES:
+        why = (
+            f"has {len(values)} different values, and at most {MAX_CATEGORIES} can be categories: "
+            "an identifier or free text, it seems"
+        )
+    if why is not None:
+        remedy = f"Leave it out (--ignore {name}), or declare what it is in a schema."
+        return ColumnSchema(name, "ignored", "category", why=why), Doubt(name, why, remedy)
+    if numeric:
+        return ColumnSchema(name, "feature", "number", missing="mean"), None
+    column = ColumnSchema(name, "feature", _kind(values), tuple(values), missing="category")
+    return column, None
+
+
+def _sensitive(
+    name: str, values: Sequence[str], bins: tuple[float, ...], merge: Merges
+) -> tuple[ColumnSchema, Doubt | None]:
+    if bins:
+        strange = [value for value in values if not is_number([value])]
+        if strange:
+            raise DataError(
+                f"column {name!r} is to be binned and holds {strange[0]!r}, which is no number. "
+                "Mend the cell, or merge the values instead (--merge)."
+            )
+        return ColumnSchema(name, "sensitive", "number", bins=bins, merge=merge), None
+    column = ColumnSchema(name, "sensitive", _kind(values), tuple(values), merge=merge)
+    groups = column.group_values
+    if len(groups) > MAX_GROUP_VALUES:
+        what = (
+            f"is sensitive and has {len(groups)} different values, too many for groups (at most "
+            f"{MAX_GROUP_VALUES})"
+        )
+        remedy = (
+            f"Declare ranges, e.g. --bins '{name}: 25,40,65'."
+            if is_number(values)
+            else f"Merge values, e.g. --merge '{name}: {'+'.join(groups[:2])}=other'."
+        )
+        return column, Doubt(name, what, remedy)
+    return column, _alike(name, groups)
+
+
+def _alike(name: str, values: Sequence[str]) -> Doubt | None:
+    """Doubt values that differ by case or spaces only: they would count as different."""
+    seen: dict[str, str] = {}
+    for value in values:
+        bare = "".join(unicodedata.normalize("NFKC", value).casefold().split())
+        if bare in seen:
+            what = f"has the values {seen[bare]!r} and {value!r}, which are probably the same"
+            remedy = (
+                "Write them alike, or declare them: --merge of a sensitive column, or a schema."
+            )
+            return Doubt(name, what, remedy)
+        seen[bare] = value
+    return None
+
+
+def _refuse_absent(file: Cells, name: str, optional: bool) -> None:
+    if name not in file.columns and not optional:
+        raise DataError(f"{file.source}: {unknown_name('column', name, file.columns)}")
+
+
+def _refuse_misplaced(wanted: Wanted, declared: Mapping[str, object]) -> None:
+    for name in declared:
+        if name not in wanted.sensitive:
+            raise ConfigError(
+                f"column {name!r} is to be binned or merged and is not sensitive. Both make "
+                f"groups: name one of {', '.join(wanted.sensitive)}."
+            )

@@ -1,0 +1,95 @@
+"""Which cells of a file do not fit a schema, and the tables of files that do."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fedfb.data.read import Cells
+from fedfb.data.schema import ColumnSchema, Schema
+from fedfb.data.table import Table, check_same_columns, parse_number
+from fedfb.errors import DataError
+from fedfb.shapes import Array
+
+
+class Misfit(NamedTuple):
+    """A cell, or with line 0 a whole column, that is not as the schema has it."""
+
+    source: str
+    line: int
+    column: str
+    kind: Literal["column", "missing", "number", "category"]
+    what: str
+
+    def __str__(self) -> str:
+        place = f", line {self.line}" if self.line else ""
+        return f"{self.source}{place}, column {self.column!r}: {self.what}"
+
+
+def misfits(file: Cells, schema: Schema) -> Iterator[Misfit]:
+    """Yield what does not fit, column by column: undeclared and absent ones, then cells."""
+    declared = schema.named
+    for name in file.columns:
+        if name not in declared:
+            yield Misfit(file.source, 0, name, "column", "the schema has no such column")
+    for column in schema.used:
+        if column.name not in file.columns:
+            yield Misfit(file.source, 0, column.name, "column", "the file has no such column")
+        else:
+            yield from cell_misfits(file, column)
+
+
+def cell_misfits(file: Cells, column: ColumnSchema) -> Iterator[Misfit]:
+    """Yield the cells of one column that do not fit."""
+    known = frozenset(column.categories)
+    for line, cell in zip(file.lines, file.columns[column.name], strict=True):
+        if not cell:
+            if column.missing == "refuse":
+                yield Misfit(file.source, line, column.name, "missing", "the cell is empty")
+        elif column.kind == "number":
+            if what := _no_number(cell):
+                yield Misfit(file.source, line, column.name, "number", what)
+        elif known and cell not in known:
+            what = f"{cell!r} is not among the declared categories"
+            yield Misfit(file.source, line, column.name, "category", what)
+
+
+def _no_number(cell: str) -> str:
+    number = parse_number(cell)
+    if number is None:
+        return f"{cell!r} is not a number"
+    return f"{cell!r} is not finite" if abs(number) == float("inf") else ""
+
+
+def tables_of(files: Sequence[Cells], held: Cells | None, schema: Schema) -> tuple[Table, ...]:
+    """Return one table per file and, last, that of the test rows, with the columns in use.
+
+    Cells of training files have to fit. In test rows a category that nobody declared is one that
+    training did not see, as in any later file.
+    """
+    ignored = {column.name for column in schema.of("ignored")}
+    used = [column.name for column in schema.used]
+    every = [*files, *([] if held is None else [held])]
+    heads = [(file.source, [c for c in file.columns if c not in ignored]) for file in every]
+    check_same_columns([(schema.source, used), *heads])
+    return tuple(_table(file, schema, is_test=file is held) for file in every)
+
+
+def _table(file: Cells, schema: Schema, is_test: bool) -> Table:
+    for column in schema.used:
+        for found in cell_misfits(file, column):
+            # Whoever lacks a label, a group or a client is counted where these are used.
+            counted = found.kind == "missing" and column.role != "feature"
+            if not counted and not (found.kind == "category" and is_test):
+                raise DataError(
+                    f"{found}. Mend the cell (a missing one is left empty), or change the schema: "
+                    "fedfb schema check finds all such cells."
+                )
+    return Table({column.name: _values(file, column) for column in schema.used}, file.source)
+
+
+def _values(file: Cells, column: ColumnSchema) -> Array:
+    cells = file.columns[column.name]
+    if column.kind == "number":
+        return np.array([float(cell) if cell else np.nan for cell in cells], float)
+    return np.array(cells, object)

@@ -1,0 +1,169 @@
+"""A schema: what each column of one's own files is to a model. Agreed by all owners, so public."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from fedfb.data.derive import Bins, Derived, Merge
+from fedfb.data.table import number_as_text
+from fedfb.errors import ConfigError
+
+Role = Literal["label", "sensitive", "client", "feature", "ignored"]
+Kind = Literal["number", "category", "yes-no"]
+Missing = Literal["mean", "category", "refuse"]
+Scale = Literal["standard", "robust", "clip"]
+
+
+@dataclass(frozen=True)
+class ColumnSchema:
+    """One column: its role, how it is read, and what is done with it.
+
+    ``kind`` is the ``type`` of the schema file. ``categories`` are the values that may occur.
+    ``missing`` says what becomes of an empty cell. ``scale`` is of numeric features; ``bins`` (the
+    upper ends of ranges) and ``merge`` (a new name and the values it stands for) are of sensitive
+    columns. ``why`` tells why a column was left out.
+    """
+
+    name: str
+    role: Role
+    kind: Kind
+    categories: tuple[str, ...] = ()
+    missing: Missing = "refuse"
+    scale: Scale = "standard"
+    bins: tuple[float, ...] = ()
+    merge: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    positive: str = ""
+    why: str = ""
+
+    @property
+    def derived(self) -> tuple[Derived, ...]:
+        """The rules that make groups of the column's values: ranges first, then merging."""
+        binned = Bins(self.name, self.name, self.bins, bin_names(self.bins))
+        pairs = [(value, new) for new, values in self.merge for value in values]
+        merged = Merge(self.name, self.name, *(tuple(part) for part in zip(*pairs, strict=True)))
+        return (*([binned] if self.bins else []), *([merged] if pairs else []))
+
+    @property
+    def group_values(self) -> tuple[str, ...]:
+        """The values that form groups, ranges from low to high, merged ones under their name."""
+        renamed = {value: new for new, values in self.merge for value in values}
+        raw = bin_names(self.bins) if self.bins else self.categories
+        return tuple(dict.fromkeys(renamed.get(value, value) for value in raw))
+
+
+@dataclass(frozen=True)
+class Schema:
+    """All columns, in the order in which features reach the model.
+
+    ``crossed`` are the sensitive columns in the order in which group names have them, ``client`` is
+    the column that names the client (which may be a sensitive one too), ``source`` whom to blame.
+    """
+
+    columns: tuple[ColumnSchema, ...]
+    crossed: tuple[str, ...]
+    client: str | None = None
+    source: str = "the schema"
+
+    def of(self, role: Role) -> tuple[ColumnSchema, ...]:
+        """Return the columns of one role."""
+        return tuple(column for column in self.columns if column.role == role)
+
+    @property
+    def used(self) -> tuple[ColumnSchema, ...]:
+        """All columns but those left out."""
+        return tuple(column for column in self.columns if column.role != "ignored")
+
+    @property
+    def label(self) -> ColumnSchema:
+        """The column to predict."""
+        return self.of("label")[0]
+
+    @property
+    def derived(self) -> tuple[Derived, ...]:
+        """The rules of all sensitive columns."""
+        return tuple(rule for column in self.of("sensitive") for rule in column.derived)
+
+    @property
+    def named(self) -> dict[str, ColumnSchema]:
+        """The columns by name."""
+        return {column.name: column for column in self.columns}
+
+
+def bin_names(edges: tuple[float, ...]) -> tuple[str, ...]:
+    """Name the ranges that upper ends make.
+
+    >>> bin_names((25.0, 40.0))
+    ('up to 25', 'over 25 to 40', 'over 40')
+    """
+    ends = [number_as_text(edge) for edge in edges]
+    if not ends:
+        return ()
+    between = [f"over {low} to {high}" for low, high in pairwise(ends)]
+    return (f"up to {ends[0]}", *between, f"over {ends[-1]}")
+
+
+def check_declarations(schema: Schema) -> None:
+    """Refuse a schema whose parts do not fit each other."""
+    roles: tuple[Role, ...] = ("label", "client")
+    for role in roles:
+        if len(schema.of(role)) > 1:
+            names = ", ".join(column.name for column in schema.of(role))
+            raise ConfigError(f"only one column can be the {role}, got {names}.")
+    if not schema.of("label"):
+        raise ConfigError('no column is the label: give one the role "label".')
+    if not schema.of("sensitive"):
+        raise ConfigError('no column is sensitive: give at least one the role "sensitive".')
+    if sorted(schema.crossed) != sorted(column.name for column in schema.of("sensitive")):
+        raise ConfigError(
+            f"crossed is {list(schema.crossed)}, expected the sensitive columns, in any order."
+        )
+    if not schema.label.positive:
+        raise ConfigError(f"the label {schema.label.name!r} needs its favourable value: positive.")
+    for column in schema.columns:
+        _check_column(column)
+
+
+def _check_column(column: ColumnSchema) -> None:
+    if column.role != "sensitive" and (column.bins or column.merge):
+        raise ConfigError(
+            f"column {column.name!r} is no sensitive one: bins and merge make groups, and belong "
+            "to sensitive columns only."
+        )
+    if column.scale != "standard" and (column.role, column.kind) != ("feature", "number"):
+        raise ConfigError(
+            f"column {column.name!r}: scale belongs to features of the type number only."
+        )
+    usual = {"number": "mean"}.get(column.kind, "category")
+    if column.missing != "refuse" and (column.role != "feature" or column.missing != usual):
+        raise ConfigError(
+            f"column {column.name!r}: missing = {column.missing!r} does not fit the role "
+            f"{column.role} and the type {column.kind}. Numbers take 'mean', categories "
+            "'category', and everything 'refuse'."
+        )
+    if column.kind == "number" and column.role in ("label", "client"):
+        raise ConfigError(f"column {column.name!r}: a {column.role} is of the type category.")
+    if column.kind == "number" and column.role == "sensitive" and not column.bins:
+        raise ConfigError(
+            f"column {column.name!r} is sensitive and of the type number: its ranges make the "
+            "groups, and have to be declared: bins = [25, 40, 65], say."
+        )
+    if column.kind != "number" and column.bins:
+        raise ConfigError(f"column {column.name!r}: bins need the type number.")
+    if list(column.bins) != sorted(set(column.bins)):
+        raise ConfigError(
+            f"column {column.name!r}: the bins are {list(column.bins)}, expected numbers that rise."
+        )
+    _check_merge(column)
+
+
+def _check_merge(column: ColumnSchema) -> None:
+    merged = [value for _, values in column.merge for value in values]
+    known = bin_names(column.bins) or column.categories
+    for value in merged:
+        if merged.count(value) > 1:
+            raise ConfigError(f"column {column.name!r}: {value!r} is merged twice.")
+        if known and value not in known:
+            raise ConfigError(
+                f"column {column.name!r}: {value!r} is to be merged and does not occur. The "
+                f"values are {', '.join(known)}."
+            )

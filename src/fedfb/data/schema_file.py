@@ -1,0 +1,177 @@
+"""A schema as TOML, to be read, edited and agreed on by all owners."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+from fedfb.data.schema import ColumnSchema, Kind, Missing, Role, Scale, Schema, check_declarations
+from fedfb.data.table import number_as_text
+from fedfb.errors import ConfigError, unknown_name
+
+HEAD = """\
+# What each column is to a model. Edit it, agree on it with all owners, and give it to fedfb run as
+# --schema; fedfb schema check tells which cells of a file do not fit.
+#
+# role        label, sensitive, client (names the owner of a row), feature or ignored
+# type        number, category, or yes-no (a category of two values)
+# categories  the values that may occur; in rows that are decided later others become zeros
+# missing     mean (and a second column that tells where, if training rows have gaps), category (of
+#             its own) or refuse
+# scale       of numbers: standard (mean and standard deviation), robust (median and quartiles) or
+#             clip (to the 1% and 99% quantiles, then standard)
+# bins        of a sensitive number: the upper ends of the ranges that form groups
+# merge       of a sensitive column: a new name, and the values that it stands for
+"""
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "role": get_args(Role),
+    "type": get_args(Kind),
+    "missing": get_args(Missing),
+    "scale": get_args(Scale),
+}
+_KEYS = ("role", "type", "positive", "categories", "missing", "scale", "bins", "merge", "why")
+
+
+def write_schema(schema: Schema) -> str:
+    """Return a schema as TOML that reads back as an equal one."""
+    top = []
+    if len(schema.crossed) > 1:
+        top.append(f"crossed = {_toml(schema.crossed)}")
+    if schema.client is not None and not schema.of("client"):
+        top.append(f"client = {_toml(schema.client)}")
+    tables = ["\n".join([f"[columns.{_key(c.name)}]", *_lines(c)]) for c in schema.columns]
+    return "\n\n".join([HEAD + ("\n" + "\n".join(top) if top else ""), *tables]) + "\n"
+
+
+def _lines(column: ColumnSchema) -> list[str]:
+    lines = [f'role = "{column.role}"']
+    if column.role == "ignored":
+        return [*lines, f"why = {_toml(column.why)}"]
+    lines.append(f'type = "{column.kind}"')
+    if column.positive:
+        lines.append(f"positive = {_toml(column.positive)}")
+    if column.categories:
+        lines.append(f"categories = {_toml(column.categories)}")
+    if column.role == "feature":
+        lines.append(f'missing = "{column.missing}"')
+        lines += [f'scale = "{column.scale}"'] if column.kind == "number" else []
+    if column.bins:
+        lines.append(f"bins = [{', '.join(map(number_as_text, column.bins))}]")
+    if column.merge:
+        pairs = ", ".join(f"{_key(new)} = {_toml(values)}" for new, values in column.merge)
+        lines.append(f"merge = {{ {pairs} }}")
+    return lines
+
+
+def _toml(value: Any) -> str:
+    # JSON's spelling is TOML's too, but for characters that TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+
+
+def read_schema(path: str | Path) -> Schema:
+    """Read a schema file; what is wrong in it is told with the column."""
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the schema {path}: {error.strerror}. Expected a file as fedfb schema "
+            "infer writes it."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the schema {path} is not valid TOML: {error}.") from None
+    try:
+        return _schema(values, str(path))
+    except ConfigError as error:
+        raise ConfigError(f"the schema {path}: {error}") from None
+
+
+def _schema(values: dict[str, Any], source: str) -> Schema:
+    for key in values:
+        if key not in ("columns", "crossed", "client"):
+            raise ConfigError(unknown_name("key", key, ("columns", "crossed", "client")))
+    tables = values.get("columns")
+    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+        raise ConfigError("expected a table [columns.NAME] for each column.")
+    columns = tuple(_column(name, table) for name, table in tables.items())
+    sensitive = [column.name for column in columns if column.role == "sensitive"]
+    crossed = _texts("crossed", values.get("crossed", sensitive))
+    clients = [column.name for column in columns if column.role == "client"]
+    client = values.get("client", clients[0] if clients else None)
+    fits = [client] == clients if clients else client in sensitive
+    if client is not None and not fits:
+        raise ConfigError(
+            f"client is {client!r}, expected the column of the role client, or a sensitive one."
+        )
+    schema = Schema(columns, crossed, client, source)
+    check_declarations(schema)
+    label = schema.label
+    if label.categories and label.positive not in label.categories:
+        raise ConfigError(
+            f"the positive value {label.positive!r} is not among the categories of the label "
+            f"{label.name!r}: {', '.join(label.categories)}."
+        )
+    return schema
+
+
+def _column(name: str, table: dict[str, Any]) -> ColumnSchema:
+    try:
+        return _read_column(name, table)
+    except ConfigError as error:
+        raise ConfigError(f"column {name!r}: {error}") from None
+
+
+def _read_column(name: str, table: dict[str, Any]) -> ColumnSchema:
+    for key in table:
+        if key not in _KEYS:
+            raise ConfigError(unknown_name("key", key, _KEYS))
+    if "role" not in table:
+        raise ConfigError(f"no role. Expected one of {', '.join(_CHOICES['role'])}.")
+    for key, choices in _CHOICES.items():
+        if key in table and table[key] not in choices:
+            raise ConfigError(unknown_name(key, str(table[key]), choices))
+    role, kind = table["role"], table.get("type", "category")
+    usual = {"number": "mean"}.get(kind, "category") if role == "feature" else "refuse"
+    merge = table.get("merge", {})
+    if not isinstance(merge, dict):
+        raise ConfigError('merge is of the form { rest = ["Asian", "Other"] }.')
+    return ColumnSchema(
+        name=name,
+        role=role,
+        kind=kind,
+        categories=tuple(sorted(_texts("categories", table.get("categories", [])))),
+        missing=table.get("missing", usual),
+        scale=table.get("scale", "standard"),
+        bins=_numbers(table.get("bins", [])),
+        merge=tuple((new, _texts("merge", values)) for new, values in merge.items()),
+        positive=_text("positive", table.get("positive", "")),
+        why=_text("why", table.get("why", "")),
+    )
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{key} is {value!r}, expected text in quotes.")
+    return value
+
+
+def _texts(key: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ConfigError(f"{key} is {values!r}, expected a list of texts in quotes.")
+    if len(set(values)) < len(values):
+        raise ConfigError(f"{key} names a value twice: {values!r}.")
+    return tuple(values)
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    wrong = not isinstance(values, list) or any(
+        isinstance(value, bool) or not isinstance(value, int | float) for value in values
+    )
+    if wrong or any(not abs(value) < float("inf") for value in values):
+        raise ConfigError(f"bins are {values!r}, expected a list of numbers.")
+    return tuple(float(value) for value in values)

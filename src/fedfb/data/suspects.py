@@ -1,0 +1,116 @@
+r"""Columns that are no features, whatever they hold: identifiers, dates, free text, mixtures.
+
+A rule speaks only where chance is out of the question, so that an income in whole dollars that
+never repeats stays a feature.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import date
+
+from fedfb.data.table import parse_number
+
+FEWEST = 20
+"""Rows below which nothing is said of a column."""
+
+COINCIDENCES = 50
+"""So many repetitions chance would have brought: without any, numbers were given, not measured."""
+
+_ID_NAME = re.compile(
+    r"(^|[\W_])(id|ids|uid|uuid|guid|ssn|iban|nr|no|key|pk|index|rowid|rownum)([\W_]|$)"
+    r"|[a-z](Id|ID|Nr|Key)$|^unnamed: 0$",
+)
+_ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})([T ]\d{1,2}:\d{2}.*)?$")
+_DAY_FIRST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})([T ]\d{1,2}:\d{2}.*)?$")
+_COMPACT = re.compile(r"((?:19|20)\d{2})(\d{2})(\d{2})(\.0)?$")
+_DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$")
+
+
+def suspicion(name: str, silos: Sequence[Sequence[str]]) -> str | None:
+    """Say what a column looks like that should be no feature, or None.
+
+    ``silos`` are its cells in each file, '' where missing.
+
+    >>> suspicion("customer", [[f"K{i}" for i in range(30)]])
+    'looks like an identifier: its 30 values are all different'
+    >>> suspicion("income", [["31000", "52000", "31000"] * 10]) is None
+    True
+    """
+    present = [[cell for cell in cells if cell] for cells in silos]
+    cells = [cell for silo in present for cell in silo]
+    if len(cells) < FEWEST:
+        return None
+    numeric = [parse_number(cell) is not None for cell in cells]
+    if all(numeric):
+        return _of_numbers(name, present, cells)
+    return _of_text(name, present, cells, sum(numeric))
+
+
+def _of_numbers(name: str, present: Sequence[Sequence[str]], cells: Sequence[str]) -> str | None:
+    if all(_is_compact_date(cell) for cell in cells):
+        return f"looks like a date: {cells[0]!r}"
+    for silo in present:
+        numbers = {float(cell) for cell in silo}
+        if len(numbers) < len(silo) or len(silo) < FEWEST:
+            continue
+        if not all(number.is_integer() for number in numbers):
+            return None
+        if _ID_NAME.search(name) or _ID_NAME.search(name.lower()):
+            return f"looks like an identifier: its name, and {len(silo)} different whole numbers"
+        if len(silo) * (len(silo) - 1) / 2 > COINCIDENCES * (max(numbers) - min(numbers) + 1):
+            return (
+                f"looks like an identifier: {len(silo)} whole numbers between {min(numbers):g} and "
+                f"{max(numbers):g} without a repetition"
+            )
+    return None
+
+
+def _of_text(
+    name: str, present: Sequence[Sequence[str]], cells: Sequence[str], numbers: int
+) -> str | None:
+    if all(_is_date(cell) for cell in cells):
+        return f"looks like a date: {cells[0]!r}"
+    if any("," in cell for cell in cells) and all(map(_DECIMAL_COMMA.match, cells)):
+        shown = next(cell for cell in cells if "," in cell)
+        return f"looks like numbers with a comma ({shown!r}), which are read with a point only"
+    if 2 * numbers > len(cells):
+        distinct = {cell for cell in cells if parse_number(cell) is not None}
+        if len(distinct) > FEWEST:
+            strange = next(cell for cell in cells if parse_number(cell) is None)
+            return (
+                f"holds {numbers} numbers and {len(cells) - numbers} cells that are none, such as "
+                f"{strange!r}"
+            )
+    large = [silo for silo in present if len(silo) >= FEWEST]
+    distinct_share = len(set(cells)) / len(cells)
+    if distinct_share > 0.5 and sum(len(cell.split()) for cell in cells) >= 5 * len(cells):
+        return f"looks like free text: {_shortened(cells[0])!r}"
+    if large and all(len(set(silo)) == len(silo) for silo in large):
+        return f"looks like an identifier: its {len(large[0])} values are all different"
+    return None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 30 else text[:27] + "..."
+
+
+def _is_date(cell: str) -> bool:
+    if found := _ISO.match(cell):
+        return _exists(found[1], found[2], found[3])
+    if found := _DAY_FIRST.match(cell):
+        year = found[3] if len(found[3]) == 4 else f"20{found[3]}"
+        return _exists(year, found[2], found[1]) or _exists(year, found[1], found[2])
+    return False
+
+
+def _is_compact_date(cell: str) -> bool:
+    found = _COMPACT.match(cell)
+    return found is not None and _exists(found[1], found[2], found[3])
+
+
+def _exists(year: str, month: str, day: str) -> bool:
+    try:
+        date(int(year), int(month), int(day))
+    except ValueError:
+        return False
+    return True
