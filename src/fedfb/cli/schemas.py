@@ -12,7 +12,7 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.settings import declarations, names
 
 app = typer.Typer(
-    help="Write down what the columns of one's own files are, or check files against it.\n\n"
+    help="Say what the columns of one's own files are.\n\n"
     "Example: fedfb schema infer 'silos/*.csv' --label approved --positive yes --sensitive sex",
     no_args_is_help=True,
     rich_markup_mode=None,

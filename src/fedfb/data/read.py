@@ -20,7 +20,10 @@ MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", 
 MAX_COLUMNS = 5000
 """A file with more columns than this is refused: every one would become a feature or several."""
 
-_SEPARATORS = (",", ";", "\t")
+_INVISIBLE = " \t\xa0\ufeff\u200b\u200e\u200f\u2060"
+"""What programs leave at the ends of cells and nobody sees."""
+
+_SEPARATORS = (",", ";", "\t", "|")
 
 
 class Cells(NamedTuple):
@@ -68,7 +71,8 @@ def read_cells(
         skip, start, first = skip + 1, lines.tell(), lines.readline()
     separator = separator or _sniff(first)
     lines.seek(start)
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    # Strict: a quote that is never closed would swallow the rest of the file.
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     try:
         names = list(header) if header else clean(next(reader, []), missing=())
         kept = _kept_columns(source, names, only)
@@ -181,7 +185,7 @@ def clean(cells: Iterable[str], missing: Collection[str] = MISSING) -> list[str]
     ['a', 'é', '']
     """
     stripped = (
-        cell if cell.isascii() else unicodedata.normalize("NFC", cell)
+        cell if cell.isascii() else unicodedata.normalize("NFC", cell).strip(_INVISIBLE)
         for cell in map(str.strip, cells)
     )
     return ["" if cell in missing else cell for cell in stripped]

@@ -23,6 +23,7 @@ _ID_NAME = re.compile(
 _ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})([T ]\d{1,2}:\d{2}.*)?$")
 _DAY_FIRST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})([T ]\d{1,2}:\d{2}.*)?$")
 _COMPACT = re.compile(r"((?:19|20)\d{2})(\d{2})(\d{2})(\.0)?$")
+_DECORATION = re.compile(r"[\s'\u2019_,%€$£]")
 _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$")
 
 
@@ -73,6 +74,9 @@ def _of_text(
     if any("," in cell for cell in cells) and all(map(_DECIMAL_COMMA.match, cells)):
         shown = next(cell for cell in cells if "," in cell)
         return f"looks like numbers with a comma ({shown!r}), which are read with a point only"
+    if len(set(cells)) > FEWEST and all(_is_decorated(cell) for cell in cells):
+        shown = next(cell for cell in cells if parse_number(cell) is None)
+        return f"looks like numbers with signs in them ({shown!r}), which are read bare only"
     if 2 * numbers > len(cells):
         distinct = {cell for cell in cells if parse_number(cell) is not None}
         if len(distinct) > FEWEST:
@@ -88,6 +92,11 @@ def _of_text(
     if large and all(len(set(silo)) == len(silo) for silo in large):
         return f"looks like an identifier: its {len(large[0])} values are all different"
     return None
+
+
+def _is_decorated(cell: str) -> bool:
+    """Return whether a cell is a number but for thousands marks, a currency or a percent sign."""
+    return parse_number(_DECORATION.sub("", cell)) is not None
 
 
 def _shortened(text: str) -> str:
