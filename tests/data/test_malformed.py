@@ -224,7 +224,7 @@ def huge_categories(rng, frame):
 
 
 def identifiers(rng, frame):
-    return csv(frame.assign(customer_id=rng.permutation(10**6)[: len(frame)])), REFUSED
+    return csv(frame.assign(customer_id=rng.permutation(10**5)[: len(frame)])), REFUSED
 
 
 def dates(rng, frame):

@@ -115,7 +115,7 @@ def test_flags_that_contradict_the_schema_are_refused(files, flags, message):
         (('role = "label"', 'role = "lable"'), "unknown role 'lable'; did you mean 'label'"),
         (('role = "label"', 'role = "sensitive"'), "no column is the label"),
         (('role = "sensitive"', 'role = "ignored"'), "no column is sensitive"),
-        (('positive = "yes"', 'positive = "maybe"'), "'maybe' is not among the categories"),
+        (('positive = "yes"', 'positive = "maybe"'), "'maybe' is not among the values"),
         (('positive = "yes"', ""), "needs its favourable value"),
         (("bins = [30, 50]", "bins = [50, 30]"), "expected numbers that rise"),
         (("bins = [30, 50]", 'bins = ["a"]'), "expected a list of numbers"),
@@ -190,7 +190,7 @@ def test_scales_are_declared_stored_and_noted(files):
         ({"bins": ("age 30",)}, ConfigError, "--bins 'age 30': expected 'age: 25,40,65'"),
         ({"bins": ("age: 50,30",)}, ConfigError, "expected numbers that rise"),
         ({"bins": ("town: 3",)}, DataError, "'town' is to be binned and holds 'a'"),
-        ({"bins": ("income: 3", "age: 3")}, ConfigError, "'income' is to be binned or merged and"),
+        ({"bins": ("income: 3", "age: 3")}, ConfigError, "'income' is to be binned and is not"),
         ({"merge": ("town: c+d",)}, ConfigError, "'c\\+d' for 'town' is not understood"),
         ({"merge": ("town: c+x=rest",)}, ConfigError, "'x' is to be merged and does not occur"),
         ({"merge": ("town: c+d=r, d=s",)}, ConfigError, "'d' is merged twice"),
@@ -203,17 +203,29 @@ def test_what_is_wrong_with_declarations_is_told(files, flags, error, message):
         load_own("silos/*.csv", **{**FLAGS, **flags})
 
 
-def test_values_that_differ_in_case_only_are_not_taken_for_two():
+def test_values_that_differ_in_spelling_only_are_not_taken_for_two():
     frame = people(60)
     frame.loc[3, "paid"] = "Yes"
     with pytest.raises(DataError, match="the values 'Yes' and 'yes', which are probably the same"):
         federation_from_frames(frame, "paid", "yes", "sex")
+    spelt = people(60).assign(paid=["1", "0", "1.0", "0"] * 15)
+    with pytest.raises(DataError, match=r"the values '1' and '1\.0'"):
+        federation_from_frames(spelt, "paid", "1", "sex")
     frame = people(60)
     frame.loc[frame.index % 2 == 0, "sex"] = "f"
     with pytest.raises(DataError, match="the values 'F' and 'f'"):
         federation_from_frames(frame, "paid", "yes", "sex")
     merged = federation_from_frames(frame, "paid", "yes", "sex", merge=["sex: f+F=F"])
     assert merged.group_names == ("F", "M")
+
+
+def test_values_of_the_label_are_merged_by_declaration():
+    frame = people(90).assign(grade=[*"ABCDF"] * 18)
+    merge = ["grade: A+B+C=passed"]
+    found = federation_from_frames(frame, "grade", "passed", "sex", merge=merge, split=False)
+    assert found.clients[0].y.tolist() == [1, 1, 1, 0, 0] * 18
+    with pytest.raises(DataError, match="'A' never occurs in the label column 'grade'"):
+        federation_from_frames(frame, "grade", "A", "sex", merge=merge)
 
 
 def test_small_groups_are_named_with_the_remedy():

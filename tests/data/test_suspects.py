@@ -19,8 +19,8 @@ NO_FEATURES = {
     "rows counted": ("n", whole(range(500)), "identifier"),
     "counted from 1000, shuffled": ("n", whole(RNG.permutation(300) + 1000), "identifier"),
     "drawn without repetition": ("n", whole(RNG.permutation(50_000)[:4000]), "identifier"),
-    "named id": ("patient_id", whole(RNG.permutation(10**7)[:40]), "identifier"),
-    "named in capitals": ("customerID", whole(RNG.permutation(10**7)[:40]), "identifier"),
+    "named id": ("patient_id", whole(RNG.integers(10**9, 10**10, 40)), "identifier"),
+    "named in capitals": ("customerID", whole(RNG.integers(10**9, 10**10, 40)), "identifier"),
     "codes": ("customer", [f"K-{i:05}" for i in range(60)], "identifier"),
     "uuids": ("x", [str(uuid.UUID(int=i)) for i in range(60)], "identifier"),
     "days": ("opened", [f"2024-0{1 + i % 9}-1{i % 10}" for i in range(60)], "date"),
@@ -33,6 +33,7 @@ NO_FEATURES = {
     "thousands": ("x", [f"{i} 000" for i in range(40)] * 2, "signs in them"),
     "dollars": ("x", [f"${i}.50" for i in range(40)] * 2, "signs in them"),
     "percent": ("x", [f"{i}%" for i in range(40)] * 2, "signs in them"),
+    "thousands with points": ("x", [f"{1 + i % 5}.000.000" for i in range(40)], "with a comma"),
     "decimal commas": ("x", [f"{i},5" for i in range(40)], "with a comma"),
 }
 FEATURES = {

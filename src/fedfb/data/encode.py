@@ -41,6 +41,10 @@ class Encoder:
             return names
         return names + tuple(f"group={name}" for name in self.groups.names)
 
+    def prepare(self, table: Table) -> Table:
+        """Make groups, and the label, of raw rows: by the rules whose columns the table has."""
+        return derive(table, [rule for rule in self.derived if rule.source in table.columns])
+
     def encode(self, table: Table, group: Int[Array, " n"] | None = None) -> Float[Array, "n d"]:
         """Return ``x`` of the table's rows; ``group`` is needed when the model reads it."""
         parts = [column.encode(table) for column in self.columns]
@@ -118,7 +122,7 @@ def encode_file(encoder: Encoder, path: str | Path, separator: str | None = None
     sensitive = {needed.get(name, name) for name in encoder.groups.columns}
     if not encoder.sensitive_at_prediction and not sensitive <= set(columns):
         return RawRows(encoder.encode(table), None)
-    table = derive(table, encoder.derived)
+    table = encoder.prepare(table)
     group = encoder.groups.group_of(table)
     return RawRows(encoder.encode(table, group), group)
 

@@ -1,5 +1,6 @@
 """Learning how to encode columns from rows that lie with several owners: by sums over them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -153,6 +154,6 @@ def _counts(
     place = {pair: number for number, pair in enumerate(listed)}
     counts = np.zeros(len(listed), np.int64)
     for column in declared:
-        for cell in table.text(column.name):
-            counts[place[column.name, cell or MISSING_CATEGORY]] += 1
+        for cell, count in Counter(table.text(column.name).tolist()).items():
+            counts[place[column.name, cell or MISSING_CATEGORY]] += count
     return counts

@@ -1,7 +1,7 @@
 """A schema read off the files: what each column holds, and what about it is doubtful."""
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from fedfb.data.columns import MAX_CATEGORIES
@@ -9,7 +9,7 @@ from fedfb.data.declare import Merges, Wanted, parse_bins, parse_merge
 from fedfb.data.read import Cells
 from fedfb.data.schema import ColumnSchema, Kind, Schema, check_declarations
 from fedfb.data.suspects import suspicion
-from fedfb.data.table import check_same_columns, parse_number
+from fedfb.data.table import all_numbers, check_same_columns, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
 
 MAX_GROUP_VALUES = 20
@@ -41,7 +41,10 @@ def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
         for name in (*wanted.named, *wanted.ignore):
             _refuse_absent(file, name, name in wanted.ignore)
     bins, merge = parse_bins(wanted.bins), parse_merge(wanted.merge)
-    _refuse_misplaced(wanted, {**bins, **merge})
+    _refuse_misplaced(bins, wanted.sensitive, "binned and is not sensitive")
+    _refuse_misplaced(
+        merge, (*wanted.sensitive, wanted.label), "merged and is neither sensitive nor the label"
+    )
     kept = [without(file, wanted.ignore) for file in files]
     check_same_columns([(file.source, list(file.columns)) for file in kept])
     found = [_column(kept, name, wanted, bins, merge) for name in kept[0].columns]
@@ -75,11 +78,6 @@ def without(file: Cells, names: Sequence[str]) -> Cells:
     return file._replace(columns={k: v for k, v in file.columns.items() if k not in names})
 
 
-def is_number(cells: Sequence[str]) -> bool:
-    """Return whether there is a cell that is not missing, and all of these are numbers."""
-    return any(cells) and all(parse_number(cell) is not None for cell in cells if cell)
-
-
 def _column(
     files: Sequence[Cells],
     name: str,
@@ -88,10 +86,17 @@ def _column(
     merge: Mapping[str, Merges],
 ) -> tuple[ColumnSchema, Doubt | None]:
     silos = [file.columns[name] for file in files]
-    values = sorted({cell for cells in silos for cell in cells} - {""})
+    values = sorted(set().union(*silos) - {""})
     if name == wanted.label:
-        column = ColumnSchema(name, "label", _kind(values), tuple(values), positive=wanted.positive)
-        return column, _alike(name, values)
+        column = ColumnSchema(
+            name,
+            "label",
+            _kind(values),
+            tuple(values),
+            merge=merge.get(name, ()),
+            positive=wanted.positive,
+        )
+        return column, _alike(name, column.group_values)
     if name in wanted.sensitive:
         return _sensitive(name, values, bins.get(name, ()), merge.get(name, ()))
     if name == wanted.client_column:
@@ -107,7 +112,7 @@ def _feature(
     name: str, silos: Sequence[Sequence[str]], values: Sequence[str]
 ) -> tuple[ColumnSchema, Doubt | None]:
     why = suspicion(name, silos)
-    numeric = is_number(values)
+    numeric = bool(values) and all_numbers(values)
     if why is None and not numeric and len(values) > MAX_CATEGORIES:
         why = (
             f"has {len(values)} different values, and at most {MAX_CATEGORIES} can be categories: "
@@ -126,7 +131,7 @@ def _sensitive(
     name: str, values: Sequence[str], bins: tuple[float, ...], merge: Merges
 ) -> tuple[ColumnSchema, Doubt | None]:
     if bins:
-        strange = [value for value in values if not is_number([value])]
+        strange = [value for value in values if parse_number(value) is None]
         if strange:
             raise DataError(
                 f"column {name!r} is to be binned and holds {strange[0]!r}, which is no number. "
@@ -142,7 +147,7 @@ def _sensitive(
         )
         remedy = (
             f"Declare ranges, e.g. --bins '{name}: 25,40,65'."
-            if is_number(values)
+            if all_numbers(values)
             else f"Merge values, e.g. --merge '{name}: {'+'.join(groups[:2])}=other'."
         )
         return column, Doubt(name, what, remedy)
@@ -150,10 +155,15 @@ def _sensitive(
 
 
 def _alike(name: str, values: Sequence[str]) -> Doubt | None:
-    """Doubt values that differ by case or spaces only: they would count as different."""
+    """Doubt values that differ by case, spaces or a decimal point only: they count as different."""
     seen: dict[str, str] = {}
     for value in values:
-        bare = "".join(unicodedata.normalize("NFKC", value).casefold().split())
+        number = parse_number(value)
+        bare = (
+            "".join(unicodedata.normalize("NFKC", value).casefold().split())
+            if number is None
+            else repr(number)
+        )
         if bare in seen:
             what = f"has the values {seen[bare]!r} and {value!r}, which are probably the same"
             remedy = (
@@ -169,10 +179,7 @@ def _refuse_absent(file: Cells, name: str, optional: bool) -> None:
         raise DataError(f"{file.source}: {unknown_name('column', name, file.columns)}")
 
 
-def _refuse_misplaced(wanted: Wanted, declared: Mapping[str, object]) -> None:
+def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], what: str) -> None:
     for name in declared:
-        if name not in wanted.sensitive:
-            raise ConfigError(
-                f"column {name!r} is to be binned or merged and is not sensitive. Both make "
-                f"groups: name one of {', '.join(wanted.sensitive)}."
-            )
+        if name not in allowed:
+            raise ConfigError(f"column {name!r} is to be {what}. Name one of {', '.join(allowed)}.")

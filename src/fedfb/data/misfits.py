@@ -11,6 +11,8 @@ from fedfb.data.table import Table, check_same_columns, parse_number
 from fedfb.errors import DataError
 from fedfb.shapes import Array
 
+MisfitKind = Literal["column", "missing", "number", "category"]
+
 
 class Misfit(NamedTuple):
     """A cell, or with line 0 a whole column, that is not as the schema has it."""
@@ -18,7 +20,7 @@ class Misfit(NamedTuple):
     source: str
     line: int
     column: str
-    kind: Literal["column", "missing", "number", "category"]
+    kind: MisfitKind
     what: str
 
     def __str__(self) -> str:
@@ -41,24 +43,26 @@ def misfits(file: Cells, schema: Schema) -> Iterator[Misfit]:
 
 def cell_misfits(file: Cells, column: ColumnSchema) -> Iterator[Misfit]:
     """Yield the cells of one column that do not fit."""
-    known = frozenset(column.categories)
-    for line, cell in zip(file.lines, file.columns[column.name], strict=True):
-        if not cell:
-            if column.missing == "refuse":
-                yield Misfit(file.source, line, column.name, "missing", "the cell is empty")
-        elif column.kind == "number":
-            if what := _no_number(cell):
-                yield Misfit(file.source, line, column.name, "number", what)
-        elif known and cell not in known:
-            what = f"{cell!r} is not among the declared categories"
-            yield Misfit(file.source, line, column.name, "category", what)
+    cells, known = file.columns[column.name], frozenset(column.categories)
+    # Most files fit, and values repeat: look at each once before going through all lines.
+    found = {cell: what for cell in set(cells) if (what := _misfit(cell, column, known))}
+    for line, cell in zip(file.lines, cells, strict=True) if found else ():
+        if cell in found:
+            yield Misfit(file.source, line, column.name, *found[cell])
 
 
-def _no_number(cell: str) -> str:
+def _misfit(
+    cell: str, column: ColumnSchema, known: frozenset[str]
+) -> tuple[MisfitKind, str] | None:
+    if not cell:
+        return ("missing", "the cell is empty") if column.missing == "refuse" else None
+    if column.kind != "number":
+        strange = bool(known) and cell not in known
+        return ("category", f"{cell!r} is not among the declared categories") if strange else None
     number = parse_number(cell)
     if number is None:
-        return f"{cell!r} is not a number"
-    return f"{cell!r} is not finite" if abs(number) == float("inf") else ""
+        return "number", f"{cell!r} is not a number"
+    return ("number", f"{cell!r} is not finite") if abs(number) == float("inf") else None
 
 
 def tables_of(files: Sequence[Cells], held: Cells | None, schema: Schema) -> tuple[Table, ...]:

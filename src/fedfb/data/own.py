@@ -82,8 +82,8 @@ def federate_cells(
     raw = concat(tables)
     given = np.arange(sum(len(part) for part in tables[: len(silos)]))
     label, positive = schema.label.name, schema.label.positive
-    _refuse_absent_positive(raw.take(given), label, positive)
     table = derive(raw, schema.derived)
+    _refuse_absent_positive(table.take(given), label, positive)
     declared = [schema.named[name].group_values for name in schema.crossed]
     order = group_order(table.take(given), schema.crossed, declared)
     groups = groups_in(table.take(given), schema.crossed, order)

@@ -20,8 +20,8 @@ class ColumnSchema:
 
     ``kind`` is the ``type`` of the schema file. ``categories`` are the values that may occur.
     ``missing`` says what becomes of an empty cell. ``scale`` is of numeric features; ``bins`` (the
-    upper ends of ranges) and ``merge`` (a new name and the values it stands for) are of sensitive
-    columns. ``why`` tells why a column was left out.
+    upper ends of ranges) are of sensitive columns, ``merge`` (a new name and the values it stands
+    for) of these and of the label. ``why`` tells why a column was left out.
     """
 
     name: str
@@ -45,7 +45,7 @@ class ColumnSchema:
 
     @property
     def group_values(self) -> tuple[str, ...]:
-        """The values that form groups, ranges from low to high, merged ones under their name."""
+        """The values after the rules: ranges from low to high, merged ones under their name."""
         renamed = {value: new for new, values in self.merge for value in values}
         raw = bin_names(self.bins) if self.bins else self.categories
         return tuple(dict.fromkeys(renamed.get(value, value) for value in raw))
@@ -80,8 +80,9 @@ class Schema:
 
     @property
     def derived(self) -> tuple[Derived, ...]:
-        """The rules of all sensitive columns."""
-        return tuple(rule for column in self.of("sensitive") for rule in column.derived)
+        """The rules that make groups, and the label, of what files hold."""
+        columns = (*self.of("sensitive"), *self.of("label"))
+        return tuple(rule for column in columns for rule in column.derived)
 
     @property
     def named(self) -> dict[str, ColumnSchema]:
@@ -124,11 +125,13 @@ def check_declarations(schema: Schema) -> None:
 
 
 def _check_column(column: ColumnSchema) -> None:
-    if column.role != "sensitive" and (column.bins or column.merge):
-        raise ConfigError(
-            f"column {column.name!r} is no sensitive one: bins and merge make groups, and belong "
-            "to sensitive columns only."
-        )
+    allowed = {"sensitive": ("bins", "merge"), "label": ("merge",)}.get(column.role, ())
+    for rule in ("bins", "merge"):
+        if getattr(column, rule) and rule not in allowed:
+            raise ConfigError(
+                f"column {column.name!r} is {column.role}: bins make groups of sensitive columns, "
+                "merge of these and of the label."
+            )
     if column.scale != "standard" and (column.role, column.kind) != ("feature", "number"):
         raise ConfigError(
             f"column {column.name!r}: scale belongs to features of the type number only."

@@ -22,7 +22,7 @@ HEAD = """\
 # scale       of numbers: standard (mean and standard deviation), robust (median and quartiles) or
 #             clip (to the 1% and 99% quantiles, then standard)
 # bins        of a sensitive number: the upper ends of the ranges that form groups
-# merge       of a sensitive column: a new name, and the values that it stands for
+# merge       of a sensitive column or the label: a new name, and the values that it stands for
 """
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -111,10 +111,10 @@ def _schema(values: dict[str, Any], source: str) -> Schema:
     schema = Schema(columns, crossed, client, source)
     check_declarations(schema)
     label = schema.label
-    if label.categories and label.positive not in label.categories:
+    if label.categories and label.positive not in label.group_values:
         raise ConfigError(
-            f"the positive value {label.positive!r} is not among the categories of the label "
-            f"{label.name!r}: {', '.join(label.categories)}."
+            f"the positive value {label.positive!r} is not among the values of the label "
+            f"{label.name!r}: {', '.join(label.group_values)}."
         )
     return schema
 

@@ -5,10 +5,11 @@ never repeats stays a feature.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 
-from fedfb.data.table import parse_number
+from fedfb.data.table import all_numbers, parse_number
 
 FEWEST = 20
 """Rows below which nothing is said of a column."""
@@ -38,21 +39,22 @@ def suspicion(name: str, silos: Sequence[Sequence[str]]) -> str | None:
     True
     """
     present = [[cell for cell in cells if cell] for cells in silos]
-    cells = [cell for silo in present for cell in silo]
-    if len(cells) < FEWEST:
+    counts = Counter(cell for silo in present for cell in silo)
+    if counts.total() < FEWEST:
         return None
-    numeric = [parse_number(cell) is not None for cell in cells]
-    if all(numeric):
-        return _of_numbers(name, present, cells)
-    return _of_text(name, present, cells, sum(numeric))
+    if all_numbers(counts):
+        return _of_numbers(name, present, counts)
+    return _of_text(present, counts)
 
 
-def _of_numbers(name: str, present: Sequence[Sequence[str]], cells: Sequence[str]) -> str | None:
-    if all(_is_compact_date(cell) for cell in cells):
-        return f"looks like a date: {cells[0]!r}"
+def _of_numbers(name: str, present: Sequence[Sequence[str]], counts: Counter[str]) -> str | None:
+    if all(_is_compact_date(cell) for cell in counts):
+        return f"looks like a date: {next(iter(counts))!r}"
     for silo in present:
-        numbers = {float(cell) for cell in silo}
-        if len(numbers) < len(silo) or len(silo) < FEWEST:
+        if len(silo) < FEWEST or len(set(silo)) < len(silo):
+            continue
+        numbers = set(map(float, silo))
+        if len(numbers) < len(silo):
             continue
         if not all(number.is_integer() for number in numbers):
             return None
@@ -66,29 +68,27 @@ def _of_numbers(name: str, present: Sequence[Sequence[str]], cells: Sequence[str
     return None
 
 
-def _of_text(
-    name: str, present: Sequence[Sequence[str]], cells: Sequence[str], numbers: int
-) -> str | None:
-    if all(_is_date(cell) for cell in cells):
-        return f"looks like a date: {cells[0]!r}"
-    if any("," in cell for cell in cells) and all(map(_DECIMAL_COMMA.match, cells)):
-        shown = next(cell for cell in cells if "," in cell)
+def _of_text(present: Sequence[Sequence[str]], counts: Counter[str]) -> str | None:
+    first, rows = next(iter(counts)), counts.total()
+    if all(_is_date(cell) for cell in counts):
+        return f"looks like a date: {first!r}"
+    if all(map(_DECIMAL_COMMA.match, counts)):
+        shown = next(cell for cell in counts if parse_number(cell) is None)
         return f"looks like numbers with a comma ({shown!r}), which are read with a point only"
-    if len(set(cells)) > FEWEST and all(_is_decorated(cell) for cell in cells):
-        shown = next(cell for cell in cells if parse_number(cell) is None)
+    if len(counts) > FEWEST and all(_is_decorated(cell) for cell in counts):
+        shown = next(cell for cell in counts if parse_number(cell) is None)
         return f"looks like numbers with signs in them ({shown!r}), which are read bare only"
-    if 2 * numbers > len(cells):
-        distinct = {cell for cell in cells if parse_number(cell) is not None}
-        if len(distinct) > FEWEST:
-            strange = next(cell for cell in cells if parse_number(cell) is None)
-            return (
-                f"holds {numbers} numbers and {len(cells) - numbers} cells that are none, such as "
-                f"{strange!r}"
-            )
+    strange = [cell for cell in counts if parse_number(cell) is None]
+    numbers = rows - sum(counts[cell] for cell in strange)
+    if 2 * numbers > rows and len(counts) - len(strange) > FEWEST:
+        return (
+            f"holds {numbers} numbers and {rows - numbers} cells that are none, such as "
+            f"{strange[0]!r}"
+        )
+    words = sum(len(cell.split()) * count for cell, count in counts.items())
+    if 2 * len(counts) > rows and words >= 5 * rows:
+        return f"looks like free text: {_shortened(first)!r}"
     large = [silo for silo in present if len(silo) >= FEWEST]
-    distinct_share = len(set(cells)) / len(cells)
-    if distinct_share > 0.5 and sum(len(cell.split()) for cell in cells) >= 5 * len(cells):
-        return f"looks like free text: {_shortened(cells[0])!r}"
     if large and all(len(set(silo)) == len(silo) for silo in large):
         return f"looks like an identifier: its {len(large[0])} values are all different"
     return None

@@ -1,6 +1,6 @@
 """A table: named columns of equal length, numbers or text, and where they came from."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +79,15 @@ def parse_number(cell: str) -> float | None:
         return None if "_" in cell else float(cell)
     except ValueError:
         return None
+
+
+def all_numbers(cells: Collection[str]) -> bool:
+    """Return whether every cell is a number, as :func:`parse_number` has it."""
+    try:
+        list(map(float, cells))
+    except ValueError:
+        return False
+    return not any("_" in cell for cell in cells)
 
 
 def concat(tables: Sequence[Table]) -> Table:

@@ -51,7 +51,7 @@ class Experiment:
     )
     merge: tuple[str, ...] = setting(
         (),
-        "Own files: values of a sensitive column that become one, 'race: Asian+Other=rest'",
+        "Own files: values that become one group (or label), 'race: Asian+Other=rest'",
         DATA,
         s.declarations,
     )
