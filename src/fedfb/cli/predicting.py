@@ -10,7 +10,9 @@ import typer
 
 def predict(
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
-    rows: Annotated[Path, typer.Argument(help="A CSV with the columns the model was trained on.")],
+    rows: Annotated[
+        Path, typer.Argument(help="A CSV or Parquet file with the columns of the training rows.")
+    ],
     seed: Annotated[
         int | None,
         typer.Option(metavar="N", help="The model of this seed (default: the run's first)."),
@@ -26,10 +28,10 @@ def predict(
         typer.Option(help="Whose rows these are, where clients have models of their own."),
     ] = None,
 ) -> None:
-    """Print score and decision of every row of a CSV file, as CSV.
+    """Print score and decision of every row of a file, as CSV.
 
-    FOLDER is the --out folder of a finished run, ROWS a CSV with the columns it was trained on. The
-    score is P(favourable); the decision is 1 where it is at least one half (where decisions are
+    FOLDER is the --out folder of a finished run, ROWS a CSV or Parquet file with the columns it was
+    trained on, as raw as these were. The score is P(favourable); the decision is 1 where it is at least one half (where decisions are
     randomised, the chance of 1).
 
     Example: fedfb predict runs/adult rows.csv > decisions.csv

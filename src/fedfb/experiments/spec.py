@@ -27,7 +27,7 @@ class Experiment:
 
     data: str = setting(
         "synthetic",
-        "A name (fedfb list), or your own files: 'silos/*.csv'",
+        "A name (fedfb list), or your own files, CSV or Parquet: 'silos/*.csv'",
         DATA,
         s.text,
     )
