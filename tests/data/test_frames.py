@@ -70,6 +70,8 @@ def test_pandas_frames_by_client_are_their_files(silos, as_files):
 def test_polars_frames_by_client_are_their_files(silos, as_files):
     frames = {name: polars.from_pandas(frame) for name, frame in silos.items()}
     same(federation_from_frames(frames, **OWN), as_files)
+    lazy = {name: frame.lazy() for name, frame in frames.items()}
+    same(federation_from_frames(lazy, **OWN), as_files)
 
 
 def test_columns_as_lists_are_a_frame(silos, as_files):
@@ -119,6 +121,10 @@ def test_a_positive_value_may_be_a_number_or_a_truth(silos):
     ("frame", "error", "message"),
     [
         ({}, ConfigError, "no frames were given"),
+        (np.ones((3, 2)), ConfigError, "frames is a ndarray. Expected a frame of pandas"),
+        ({"north": people(9), "south": 3}, ConfigError, "south is a int. Expected a frame"),
+        ({"sex": ["F"], "paid": 3}, ConfigError, "a column is a int. Expected a list"),
+        ({"sex": ["F"], "paid": ["a", "b"]}, DataError, "'paid' has 2 cells and others have 1"),
         (people(10).iloc[:0], DataError, "frames has columns but no rows"),
         (people(10).assign(job=[[1]] * 10), DataError, "row 1, column 'job': a list is not a sin"),
         (people(10).rename(columns={"job": "sex"}), DataError, "column name 'sex' stands twice"),

@@ -195,6 +195,7 @@ def test_scales_are_declared_stored_and_noted(files):
         ({"merge": ("town: c+x=rest",)}, ConfigError, "'x' is to be merged and does not occur"),
         ({"merge": ("town: c+d=r, d=s",)}, ConfigError, "'d' is merged twice"),
         ({"merge": ("town: c=r", "town: d=r")}, ConfigError, "column 'town' stands twice"),
+        ({"ignore": ("nrr",)}, DataError, "unknown column 'nrr'; did you mean 'nr'"),
         ({"ignore": ("sex",)}, ConfigError, "'sex' is both named and left out"),
     ],
 )

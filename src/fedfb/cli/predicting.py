@@ -31,8 +31,8 @@ def predict(
     """Print score and decision of every row of a file, as CSV.
 
     FOLDER is the --out folder of a finished run, ROWS a CSV or Parquet file with the columns it was
-    trained on, as raw as these were. The score is P(favourable); the decision is 1 where it is at least one half (where decisions are
-    randomised, the chance of 1).
+    trained on, as raw as these were. The score is P(favourable); the decision is 1 where it is at
+    least one half (where decisions are randomised, the chance of 1).
 
     Example: fedfb predict runs/adult rows.csv > decisions.csv
     """

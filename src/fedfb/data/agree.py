@@ -10,13 +10,15 @@ from fedfb.data.schema_file import read_schema
 from fedfb.errors import ConfigError, DataError
 
 
-def agreed_schema(files: Sequence[Cells], wanted: Wanted, path: str | None = None) -> Schema:
-    """Return the schema of a file, which flags must not contradict, or else infer it.
+def agreed_schema(
+    files: Sequence[Cells], wanted: Wanted, declared: str | Schema | None = None
+) -> Schema:
+    """Return the schema declared (in a file), which flags must not contradict, or else infer it.
 
     What is doubtful in the files is an error: only a declaration settles it.
     """
-    if path is not None:
-        schema = read_schema(path)
+    if declared is not None:
+        schema = declared if isinstance(declared, Schema) else read_schema(declared)
         _refuse_contradictions(schema, wanted)
         return schema
     schema, doubts = infer(files, wanted)

@@ -7,8 +7,9 @@ from fedfb.data.agree import agreed_schema
 from fedfb.data.declare import Wanted
 from fedfb.data.federation import Federation
 from fedfb.data.own import federate_cells
+from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
-from fedfb.data.values import as_text, columns_of
+from fedfb.data.values import as_text, columns_of, is_frame
 from fedfb.errors import ConfigError
 
 Frame = Any
@@ -25,7 +26,7 @@ def federation_from_frames(
     ignore: Iterable[str] = (),
     bins: Iterable[str] = (),
     merge: Iterable[str] = (),
-    schema: str | None = None,
+    schema: str | Schema | None = None,
     partition: str = "paper",
     split_seed: int = 0,
     test: Frame | None = None,
@@ -39,8 +40,8 @@ def federation_from_frames(
     The clients are those of the mapping, sorted by name as files are, or of ``client_column``, or
     of ``partition``. Values are written down as a CSV file would hold them and take the same way
     from there on: the result is that of the files, to the bit. What the columns are is said as for
-    files (``bins=["age: 25,40"]``), or by a ``schema`` file. Without ``test`` every client's rows
-    are split 7:3; with ``split=False`` all of them train and there are no test rows.
+    files (``bins=["age: 25,40"]``), or by a ``schema``, read or by its path. Without ``test`` every
+    client's rows are split 7:3; with ``split=False`` all of them train and there are no test rows.
 
     >>> rows = {"age": [31, 52, 40, 28], "sex": ["F", "M", "F", "M"], "paid": [1, 0, 0, 1]}
     >>> found = federation_from_frames(rows, "paid", 1, "sex", split=False)
@@ -77,11 +78,6 @@ def _by_client(frames: Any, name: str) -> dict[str, Frame]:
         return {name: frames}
     if not frames:
         raise ConfigError("no frames were given. Expected {client: frame}, or one frame.")
-    several = [_is_frame(value) for value in frames.values()]
-    return (
-        {str(client): frame for client, frame in frames.items()} if all(several) else {name: frames}
-    )
-
-
-def _is_frame(value: Any) -> bool:
-    return isinstance(value, Mapping) or hasattr(value, "columns")
+    if not any(map(is_frame, frames.values())):
+        return {name: frames}
+    return {str(client): frame for client, frame in frames.items()}

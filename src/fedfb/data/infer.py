@@ -38,8 +38,10 @@ def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
     """Read the schema of files off their cells; every column that is not named is a feature."""
     refuse_clashes(wanted)
     for file in files:
-        for name in (*wanted.named, *wanted.ignore):
-            _refuse_absent(file, name, name in wanted.ignore)
+        for name in wanted.named:
+            _refuse_absent(file.source, name, file.columns)
+    for name in wanted.ignore:
+        _refuse_absent(files[0].source, name, set().union(*(file.columns for file in files)))
     bins, merge = parse_bins(wanted.bins), parse_merge(wanted.merge)
     _refuse_misplaced(bins, wanted.sensitive, "binned and is not sensitive")
     _refuse_misplaced(
@@ -174,9 +176,9 @@ def _alike(name: str, values: Sequence[str]) -> Doubt | None:
     return None
 
 
-def _refuse_absent(file: Cells, name: str, optional: bool) -> None:
-    if name not in file.columns and not optional:
-        raise DataError(f"{file.source}: {unknown_name('column', name, file.columns)}")
+def _refuse_absent(source: str, name: str, columns: Collection[str]) -> None:
+    if name not in columns:
+        raise DataError(f"{source}: {unknown_name('column', name, columns)}")
 
 
 def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], what: str) -> None:

@@ -30,6 +30,6 @@ def read_parquet(path: str | Path) -> Cells:
             f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
         ) from None
     except (OSError, pyarrow.ArrowException) as error:
-        said = str(error).splitlines()[0]
+        said = str(error).splitlines()[0].rstrip(".")
         raise DataError(f"{path} cannot be read as Parquet: {said}. Write it anew.") from None
     return cells_of(str(path), names, (column.to_pylist() for column in table.columns))

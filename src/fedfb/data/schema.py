@@ -143,6 +143,8 @@ def _check_column(column: ColumnSchema) -> None:
             f"{column.role} and the type {column.kind}. Numbers take 'mean', categories "
             "'category', and everything 'refuse'."
         )
+    if column.kind == "number" and column.categories:
+        raise ConfigError(f"column {column.name!r}: numbers have no categories. Leave them out.")
     if column.kind == "number" and column.role in ("label", "client"):
         raise ConfigError(f"column {column.name!r}: a {column.role} is of the type category.")
     if column.kind == "number" and column.role == "sensitive" and not column.bins:

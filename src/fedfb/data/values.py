@@ -15,7 +15,7 @@ import numpy as np
 
 from fedfb.data.read import Cells, check_names, clean
 from fedfb.data.table import number_as_text
-from fedfb.errors import DataError
+from fedfb.errors import ConfigError, DataError
 
 
 def cells_of(source: str, names: Sequence[Any], columns: Iterable[Sequence[Any]]) -> Cells:
@@ -33,6 +33,12 @@ def cells_of(source: str, names: Sequence[Any], columns: Iterable[Sequence[Any]]
     rows = len(next(iter(written.values()), ()))
     if not rows:
         raise DataError(f"{source} has columns but no rows. Expected one row per example.")
+    for title, cells in written.items():
+        if len(cells) != rows:
+            raise DataError(
+                f"{source}: column {title!r} has {len(cells)} cells and others have {rows}. "
+                "All columns need one cell per row."
+            )
     return Cells(source, written, list(range(1, rows + 1)))
 
 
@@ -70,9 +76,21 @@ def as_text(value: Any) -> str | None:
 
 def columns_of(source: str, frame: Any) -> Cells:
     """Return a frame of pandas or polars, or a mapping of columns, as cells."""
+    if hasattr(frame, "collect"):  # what polars has not computed yet
+        frame = frame.collect()
+    if not is_frame(frame):
+        raise ConfigError(
+            f"{source} is a {type(frame).__name__}. Expected a frame of pandas or polars, or a "
+            "mapping of column names to lists."
+        )
     names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
     check_names(source, clean_names(names))  # before a name that stands twice is looked up
     return cells_of(source, names, (_listed(frame[name]) for name in names))
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value has named columns, or will have once polars computes it."""
+    return isinstance(value, Mapping) or hasattr(value, "collect") or hasattr(value, "columns")
 
 
 def _listed(column: Any) -> Sequence[Any]:
@@ -80,6 +98,8 @@ def _listed(column: Any) -> Sequence[Any]:
         if hasattr(column, method):
             found: Sequence[Any] = getattr(column, method)()
             return found
+    if isinstance(column, str) or not isinstance(column, Iterable):
+        raise ConfigError(f"a column is a {type(column).__name__}. Expected a list or an array.")
     return list(column)
 
 
