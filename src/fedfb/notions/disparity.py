@@ -15,7 +15,9 @@ from fedfb.notions.intervals import (
     pairwise_bands,
     parity_bands,
     parity_contrasts,
+    range_critical_value,
     rate_variance,
+    with_drawn_mix,
 )
 from fedfb.shapes import Array, Bool, Float
 
@@ -64,7 +66,10 @@ def estimated(bands: Bands, gaps: tuple[float | None, ...], left_out: tuple[int,
 
 
 def rate_disparity(
-    positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
+    positives: Float[Array, "b a"],
+    rows: Float[Array, "b a"],
+    minimum: int,
+    drawn_mix: bool = False,
 ) -> Estimate:
     r"""Compare each group's rate with the pooled rate of the estimable groups, block by block.
 
@@ -73,7 +78,8 @@ def rate_disparity(
 
     A rate with too few rows is left out of the maximum and of the pooled rate, and its group is
     named. At least two groups must be estimable in all blocks. A single group in the whole schema
-    has nothing to differ from: 0. The gaps are in the order of blocks, then groups.
+    has nothing to differ from: 0. The gaps are in the order of blocks, then groups. With
+    ``drawn_mix`` the interval also speaks of another draw of how many rows each group has.
 
     >>> rate_disparity(np.array([[16.0, 48.0]]), np.array([[64.0, 64.0]]), minimum=10).gaps
     (-0.25, 0.25)
@@ -86,10 +92,22 @@ def rate_disparity(
     left_out = tuple(np.flatnonzero(~complete).tolist())
     if complete.sum() < 2:
         return not_estimable(blocks * groups, left_out)
-    k, n = positives[estimable], rows[estimable]
-    contrasts = parity_contrasts(n, block=np.nonzero(estimable)[0])
-    bands = parity_bands(contrasts, k / n, rate_variance(k, n))
+    bands = rate_bands(positives, rows, estimable, drawn_mix)
     return estimated(bands, spread(bands.gap, estimable.ravel()), left_out)
+
+
+def rate_bands(
+    positives: Float[Array, "b a"],
+    rows: Float[Array, "b a"],
+    estimable: Bool[Array, "b a"],
+    drawn_mix: bool = False,
+) -> Bands:
+    """Return the bands of the estimable signed gaps, in the order of blocks, then groups."""
+    k, n, block = positives[estimable], rows[estimable], np.nonzero(estimable)[0]
+    contrasts, rates, variance = parity_contrasts(n, block), k / n, rate_variance(k, n)
+    if drawn_mix:
+        contrasts, rates, variance = with_drawn_mix(contrasts, rates, variance, n, block)
+    return parity_bands(contrasts, rates, variance)
 
 
 def spread(values: Float[Array, " k"], where: Bool[Array, " n"]) -> tuple[float | None, ...]:
@@ -281,3 +299,26 @@ def four_fifths(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -
         return None
     rates = k[estimable] / n[estimable]
     return float(rates.min() / rates.max()) if rates.max() > 0 else None
+
+
+def four_fifths_interval(
+    positives: Float[Array, " a"], rows: Float[Array, " a"]
+) -> tuple[float, float]:
+    r"""Return the 95 % interval of the least ratio of two rates, from all pairs at once.
+
+    .. math:: \log\frac{p_a}{p_b} \pm c \sqrt{v_a + v_b}, \qquad
+              p = \frac{k + .5}{n + .5}, \qquad v = \frac{1}{k + .5} - \frac{1}{n + .5}
+
+    with the logarithms' variances after Walter (1975), which also hold where a rate is 0, and
+    Tukey's critical value, since the pair with the least ratio is chosen by looking.
+
+    >>> low, high = four_fifths_interval(np.array([40.0, 70.0]), np.array([80.0, 100.0]))
+    >>> round(low, 2), round(high, 2)
+    (0.56, 0.92)
+    """
+    logarithm = np.log((positives + 0.5) / (rows + 0.5))
+    variance = 1 / (positives + 0.5) - 1 / (rows + 0.5)
+    pair = ~np.eye(len(rows), dtype=bool)
+    ratio = (logarithm[:, None] - logarithm[None, :])[pair]
+    half = range_critical_value(len(rows)) * np.sqrt(variance[:, None] + variance[None, :])[pair]
+    return float(np.exp((ratio - half).min())), float(min(np.exp((ratio + half).min()), 1.0))
