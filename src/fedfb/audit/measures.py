@@ -1,0 +1,195 @@
+"""Rates and disparities of what is published, with intervals: plain values, None where hidden."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedfb.audit.rows import values_of
+from fedfb.audit.suppress import Published
+from fedfb.notions.disparity import (
+    Estimate,
+    enough,
+    four_fifths_interval,
+    rate_bands,
+    rate_disparity,
+)
+from fedfb.notions.intervals import half_widths, wilson
+from fedfb.shapes import Array, Float
+
+Record = dict[str, Any]  # nested JSON: its values have no common type
+Blocks = tuple[Float[Array, "b a"], Float[Array, "b a"]]
+"""Positive decisions and rows that a notion compares, by block (label) and group."""
+
+BLOCKS: dict[str, Callable[[Published], Blocks]] = {
+    "demographic_parity": lambda shown: (shown.selected[None], shown.rows[None]),
+    "equal_opportunity": lambda shown: (shown.confusion[1:, 1], shown.by_label[1:]),
+    "equalized_odds": lambda shown: (shown.confusion[:, 1], shown.by_label),
+}
+LABELS: dict[str, tuple[int | None, ...]] = {
+    "demographic_parity": (None,),
+    "equal_opportunity": (1,),
+    "equalized_odds": (0, 1),
+}
+"""The label of each block's rows."""
+
+
+def rate(positives: float, rows: float) -> Record | None:
+    """Return a rate with its interval, None where there are no rows.
+
+    >>> rate(24.0, 96.0)["value"], rate(0.0, 0.0)
+    (0.25, None)
+    """
+    if rows < 0.5:
+        return None
+    low, high = wilson(np.array(positives), np.array(rows))
+    return {"value": float(positives / rows), "interval": [float(low), float(high)]}
+
+
+def rates(name: str, shown: Published, groups: Array) -> Record:
+    """Describe some groups together, of those that are shown.
+
+    What depends on labels comes from groups that are shown by label; ``n_by_label`` are the rows it
+    comes from.
+    """
+    rows, table = shown.rows[groups].sum(), shown.confusion[:, :, groups].sum(axis=2)
+    by_label = table.sum(axis=1)
+    known = bool(by_label.sum() > 0)
+    return {
+        "name": name,
+        "n": round(float(rows)) if rows else None,
+        "n_by_label": [round(float(count)) for count in by_label] if known else None,
+        "selection_rate": rate(shown.selected[groups].sum(), rows),
+        "base_rate": rate(by_label[1], by_label.sum()),
+        "tpr": rate(table[1, 1], by_label[1]),
+        "fpr": rate(table[0, 1], by_label[0]),
+        "accuracy": rate(np.trace(table), table.sum()),
+    }
+
+
+def everyone(shown: Published) -> Record:
+    """Describe all groups that are shown together."""
+    return rates("all", shown, np.arange(len(shown.rows)))
+
+
+def group_records(shown: Published, names: Sequence[str]) -> list[Record]:
+    """Describe every group; what is hidden is None."""
+    records = [rates(name, shown, np.array([place])) for place, name in enumerate(names)]
+    return [
+        {**record, "none": True} if none else record
+        for record, none in zip(records, shown.none.tolist(), strict=True)
+    ]
+
+
+def notions(
+    shown: Published, names: Sequence[str], minimum: int, drawn_mix: bool
+) -> dict[str, Record]:
+    """Return the disparities that tables of groups tell, by notion."""
+    return {
+        notion: disparity(*blocks(shown), names, LABELS[notion], minimum, drawn_mix)
+        for notion, blocks in BLOCKS.items()
+    }
+
+
+def disparity(
+    positives: Float[Array, "b a"],
+    rows: Float[Array, "b a"],
+    names: Sequence[str],
+    labels: Sequence[int | None],
+    minimum: int,
+    drawn_mix: bool,
+) -> Record:
+    """Return a disparity, its interval, every signed gap with its own, and who is left out.
+
+    ``between_groups`` is the largest rate less the least, over blocks the larger one: what
+    fairlearn calls a difference.
+    """
+    estimate = rate_disparity(positives, rows, minimum, drawn_mix)
+    record = estimate_record(estimate, [names[place] for place in estimate.not_estimable])
+    if estimate.value is None:
+        return {**record, "between_groups": None, "gaps": []}
+    estimable = enough(rows, minimum)
+    bands = rate_bands(positives, rows, estimable, drawn_mix)
+    where = np.argwhere(estimable).tolist()
+    halves = half_widths(bands).tolist()
+    gaps = [
+        {
+            "group": names[group],
+            "label": labels[block],
+            "gap": gap,
+            "interval": [gap - half, gap + half],
+        }
+        for (block, group), gap, half in zip(where, bands.gap.tolist(), halves, strict=True)
+    ]
+    return {**record, "between_groups": between_groups(positives, rows, minimum), "gaps": gaps}
+
+
+def estimate_record(estimate: Estimate, left_out: Sequence[str]) -> Record:
+    """Return an estimate as plain values."""
+    known = estimate.value is not None
+    return {
+        "value": estimate.value,
+        "interval": [estimate.low, estimate.high] if known else None,
+        "left_out": list(left_out),
+    }
+
+
+def between_groups(
+    positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
+) -> float:
+    """Return the range of the estimable rates, the largest over blocks."""
+    spans = []
+    for k, n in zip(positives, rows, strict=True):
+        there = enough(n, minimum)
+        spans.append(float(np.ptp(k[there] / n[there])))
+    return max(spans)
+
+
+def four_fifths(shown: Published) -> Record | None:
+    """Return the least ratio of two groups' selection rates; None without two, or any selected."""
+    k, n = shown.selected[shown.whole], shown.rows[shown.whole]
+    if len(n) < 2 or not k.any():
+        return None
+    found = k / n
+    low, high = four_fifths_interval(k, n)
+    value = float(found.min() / found.max())
+    return {"value": value, "interval": [min(low, value), max(high, value)]}
+
+
+def by_attribute(
+    shown: Published,
+    names: Sequence[str],
+    attributes: Sequence[str],
+    minimum: int,
+    drawn_mix: bool,
+) -> list[Record]:
+    """Describe every value of each attribute alone, from the crossed groups that are shown.
+
+    Empty where groups are not crossed, or their names do not tell the values.
+    """
+    values = values_of(names, attributes)
+    if len(attributes) < 2 or values is None:
+        return []
+    found = []
+    for place, attribute in enumerate(attributes):
+        own = np.array([value[place] for value in values])
+        levels = sorted(set(own.tolist()))
+        member = np.array([own == level for level in levels], dtype=np.float64)
+        table = Published(
+            rows=member @ shown.rows,
+            selected=member @ shown.selected,
+            confusion=shown.confusion @ member.T,
+            whole=member @ shown.whole > 0,
+            split=member @ shown.split > 0,
+            none=member @ ~shown.none == 0,
+        )
+        if len(levels) > 1:
+            found.append(
+                {
+                    "attribute": attribute,
+                    "groups": group_records(table, levels),
+                    "notions": notions(table, levels, minimum, drawn_mix),
+                    "four_fifths": four_fifths(table),
+                }
+            )
+    return found

@@ -1,0 +1,165 @@
+"""An audit: from silos' rows to one record of plain values, through tables of counts alone."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedfb.audit.baseline import comparison
+from fedfb.audit.calibration import calibration
+from fedfb.audit.chance import chance, chance_of_losses
+from fedfb.audit.contributions import contributions
+from fedfb.audit.measures import (
+    Record,
+    by_attribute,
+    estimate_record,
+    everyone,
+    four_fifths,
+    group_records,
+    notions,
+)
+from fedfb.audit.rows import Subject, check_subject
+from fedfb.audit.suppress import Published, publish, publish_silos
+from fedfb.audit.tables import Tables, read_tables, silo_answers, summed
+from fedfb.data.statistics import AddUp, add_in_clear
+from fedfb.errors import ConfigError
+from fedfb.notions.disparity import MINIMUM_ROWS, client_parity
+from fedfb.notions.intervals import mean_variance
+from fedfb.shapes import Array, Float
+
+UNKNOWN_UNDER_MASKS = (
+    "under --secure only the sum of the silos' tables is known: no silo's own figures, no client "
+    "parity, and no leaving out of silos. These need each silo's consent to send its table: leave "
+    "out --secure"
+)
+NO_SCORES = "there are decisions but no scores: no calibration and no client parity (loss)"
+ONE_SILO = "there is one silo: no client parity, and no silo to leave out"
+
+
+def audit(
+    subject: Subject,
+    minimum: int = MINIMUM_ROWS,
+    *,
+    secure: bool = False,
+    drawn_mix: bool = False,
+    add: AddUp = add_in_clear,
+) -> Record:
+    """Audit decisions on rows that stay with their owners.
+
+    Every silo answers with tables of counts; ``add`` sums them up. With ``secure`` nothing but the
+    sum is looked at. Counts of fewer rows than ``minimum`` are hidden everywhere. With
+    ``drawn_mix`` intervals also speak of another draw of the groups' shares.
+
+    >>> from fedfb.audit.rows import SiloRows
+    >>> y, group = np.tile([0, 1], 40), np.repeat([0, 1], 40)
+    >>> rows = SiloRows(y, group, np.where(group == 0, 1.0, y))
+    >>> record = audit(Subject({"north": rows}, ("F", "M"), ("sex",), {}))
+    >>> record["notions"]["demographic_parity"]["value"], record["four_fifths"]["value"]
+    (0.25, 0.5)
+    """
+    check_subject(subject)
+    if minimum < 1:
+        raise ConfigError(f"the least number of rows is {minimum}, expected at least 1.")
+    answers = silo_answers(subject)
+    total = summed(answers, add)
+    shown = publish(total, minimum)
+    names, attributes = subject.groups, subject.attributes
+    found = notions(shown, names, minimum, drawn_mix)
+    expected = chance(shown, found, minimum)
+    record: Record = {
+        **subject.about,
+        "minimum": minimum,
+        "secure": secure,
+        "mix": "drawn" if drawn_mix else "given",
+        "attributes": list(attributes),
+        "silo_names": list(subject.silos),
+        "overall": everyone(shown),
+        "groups": group_records(shown, names),
+        "four_fifths": four_fifths(shown),
+        "by_attribute": by_attribute(shown, names, attributes, minimum, drawn_mix),
+        "calibration": calibration(total, shown, names, minimum),
+        "hidden": hidden_groups(shown, names),
+        "comparison": None,
+        "silos": None,
+        "contributions": None,
+        "notes": _notes(subject, secure),
+    }
+    if total.joint is not None:
+        record["comparison"] = comparison(total.joint, shown, names, minimum)
+    if not secure:
+        tables = {name: read_tables(answer) for name, answer in answers.items()}
+        own = publish_silos(list(tables.values()), shown, minimum)
+        by_silo = dict(zip(tables, own, strict=True))
+        record["silos"] = silo_records(by_silo, tables, names, minimum, drawn_mix)
+        found["client_parity"], expected["client_parity"] = losses_compared(record["silos"])
+        if len(by_silo) > 1:
+            record["contributions"] = contributions(shown, by_silo, minimum)
+    for silo in record["silos"] or []:
+        silo.pop("losses")
+    return {**record, "notions": found, "chance": expected}
+
+
+def _notes(subject: Subject, secure: bool) -> list[str]:
+    notes = [UNKNOWN_UNDER_MASKS] * secure
+    notes += [NO_SCORES] * (not subject.has_scores)
+    return notes + [ONE_SILO] * (len(subject.silos) == 1)
+
+
+def hidden_groups(shown: Published, names: Sequence[str]) -> Record:
+    """Name the groups that are hidden, as a whole or by label."""
+    return {
+        "groups": [names[g] for g in np.flatnonzero(~shown.whole).tolist()],
+        "by_label": [names[g] for g in np.flatnonzero(shown.whole & ~shown.split).tolist()],
+    }
+
+
+def silo_records(
+    silos: Mapping[str, Published],
+    tables: Mapping[str, Tables],
+    names: Sequence[str],
+    minimum: int,
+    drawn_mix: bool,
+) -> list[Record]:
+    """Describe every silo by what is shown of it."""
+    return [
+        {
+            **everyone(shown),
+            "name": name,
+            "groups": group_records(shown, names),
+            "notions": notions(shown, names, minimum, drawn_mix),
+            "four_fifths": four_fifths(shown),
+            "hidden": hidden_groups(shown._replace(whole=shown.whole | shown.none), names),
+            "losses": loss_sums(tables[name], shown),
+            "loss": mean_loss(loss_sums(tables[name], shown)),
+        }
+        for name, shown in silos.items()
+    ]
+
+
+def loss_sums(table: Tables, shown: Published) -> Float[Array, " 3"] | None:
+    """Return rows, losses and squared losses of the groups that are shown; None without scores."""
+    if table.losses is None:
+        return None
+    return np.array([shown.rows.sum(), *table.losses[:, shown.whole].sum(axis=1)])
+
+
+def mean_loss(sums: Float[Array, " 3"] | None) -> float | None:
+    """Return a silo's mean loss."""
+    return None if sums is None or sums[0] < 1 else float(sums[1] / sums[0])
+
+
+def losses_compared(silos: Sequence[Record]) -> tuple[Record, Record | None]:
+    """Return client parity, the range of the silos' mean losses, and what chance would show."""
+    known = [silo for silo in silos if silo["loss"] is not None]
+    left_out = [silo["name"] for silo in silos if silo["loss"] is None]
+    nothing = {"value": None, "interval": None, "left_out": left_out, "gaps": []}
+    if len(known) < 2:
+        return nothing, None
+    sums = np.stack([silo["losses"] for silo in known], axis=1)
+    estimate = client_parity(sums, 2)
+    if estimate.value is None:
+        return nothing, None
+    gaps = [
+        {"silo": silo["name"], "gap": gap} for silo, gap in zip(known, estimate.gaps, strict=True)
+    ]
+    expected = chance_of_losses(sums[0], mean_variance(*sums), estimate.value)
+    return {**estimate_record(estimate, left_out), "gaps": gaps}, expected

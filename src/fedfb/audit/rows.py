@@ -1,0 +1,100 @@
+"""What is audited: every silo's rows with their decisions, which stay where they are."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedfb.errors import DataError
+from fedfb.shapes import Array, Float, Int
+
+CROSSED = " x "
+"""What stands between the values of crossed attributes in a group's name."""
+
+
+class SiloRows(NamedTuple):
+    """One silo's rows. A decision is the chance of a favourable one: 0 or 1 unless randomised.
+
+    ``score`` and ``baseline`` (another classifier's decisions) are None where there are none.
+    """
+
+    y: Int[Array, " n"]
+    group: Int[Array, " n"]
+    decision: Float[Array, " n"]
+    score: Float[Array, " n"] | None = None
+    baseline: Float[Array, " n"] | None = None
+
+
+class Subject(NamedTuple):
+    """What an audit is about: rows by silo, the groups' names, the attributes that form them.
+
+    ``about`` says in plain values what was decided by whom, on which rows.
+    """
+
+    silos: Mapping[str, SiloRows]
+    groups: tuple[str, ...]
+    attributes: tuple[str, ...]
+    about: Mapping[str, Any]
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether every silo has scores."""
+        return all(rows.score is not None for rows in self.silos.values())
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether there is another classifier to compare with."""
+        return all(rows.baseline is not None for rows in self.silos.values())
+
+    @property
+    def randomised(self) -> bool:
+        """Whether some decision is neither 0 nor 1; a property of the classifier, thus public."""
+        return any(
+            bool(((given != 0) & (given != 1)).any())
+            for rows in self.silos.values()
+            for given in (rows.decision, rows.baseline)
+            if given is not None
+        )
+
+
+def check_subject(subject: Subject) -> None:
+    """Refuse rows that nothing can be said of: one group only, or labels that are all negative."""
+    if len(subject.groups) < 2:
+        raise DataError(
+            f"all rows are of one group ({', '.join(subject.groups) or 'none'}), so there is "
+            "nobody to compare it with. Name other columns with --sensitive, or add rows."
+        )
+    if not any(bool(rows.y.any()) for rows in subject.silos.values()):
+        raise DataError(
+            f"no row has the favourable label ({subject.about.get('label')} = "
+            f"{subject.about.get('positive')!r}). Check --label and --positive."
+        )
+
+
+def deal(owner: Int[Array, " n"], names: Sequence[str], rows: SiloRows) -> dict[str, SiloRows]:
+    """Give every silo its own rows; silos without any are left out.
+
+    >>> y = np.array([0, 1, 1])
+    >>> silos = deal(np.array([1, 0, 1]), ["a", "b", "c"], SiloRows(y, y * 0, y / 1.0))
+    >>> {name: silo.y.tolist() for name, silo in silos.items()}
+    {'a': [1], 'b': [0, 1]}
+    """
+    found = {}
+    for number, name in enumerate(names):
+        own = np.flatnonzero(owner == number)
+        if len(own):
+            score, baseline = (None if p is None else p[own] for p in rows[3:])
+            y, group, decision = (part[own] for part in rows[:3])
+            found[name] = SiloRows(y, group, decision, score, baseline)
+    return found
+
+
+def values_of(groups: Sequence[str], attributes: Sequence[str]) -> list[tuple[str, ...]] | None:
+    """Return every group's value of each attribute; None where the names do not tell.
+
+    >>> values_of(["F x B", "M x W"], ["sex", "race"])
+    [('F', 'B'), ('M', 'W')]
+    >>> values_of(["F x B", "others"], ["sex", "race"])
+    """
+    found = [tuple(name.split(CROSSED)) for name in groups]
+    return found if all(len(values) == len(attributes) for values in found) else None
