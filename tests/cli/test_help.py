@@ -23,6 +23,7 @@ COMMANDS = (
     "frontier",
     "report",
     "schema",
+    "audit",
 )
 
 

@@ -6,19 +6,27 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedfb.audit.files import (
+    as_text,
+    digest,
+    owner_of,
+    paths_of,
+    refuse_absent,
+    under_each_other,
+)
 from fedfb.audit.rows import SiloRows, Subject, deal
-from fedfb.audit.scores_file import digest, refuse_absent, refuse_missing
 from fedfb.core import Examples
 from fedfb.data import RawRows, encode_file, groups_in, load
 from fedfb.data.check import labels
-from fedfb.data.partition import Clients, by_column
-from fedfb.data.read import Cells, read_cells
+from fedfb.data.partition import Clients
+from fedfb.data.read import read_cells
 from fedfb.data.request import BUILT_IN
-from fedfb.data.table import Table, concat
+from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment, from_values, read_toml
 from fedfb.experiments.store import ENCODER, EXPERIMENT, MODELS, SavedModel, load_model
+from fedfb.notions import long_name
 from fedfb.shapes import Array, Int
 
 TEST_ROWS = "the run's own test rows"
@@ -66,6 +74,7 @@ def model_subject(folder: Path, choice: Choice, baseline: Path | None = None) ->
     about = {
         "kind": "model",
         "name": folder.name,
+        "notion": long_name(experiment.notion),
         "data": choice.data or experiment.data,
         "label": choice.label or model.encoder.label,
         "positive": choice.positive or model.encoder.positive,
@@ -106,7 +115,7 @@ def read_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
     if not same:
         return read_files(model, choice, experiment, notes=())
     if not choice.own_columns:
-        return test_rows(model, experiment)
+        return own_test_rows(model, experiment)
     if choice.data is None or experiment.data in BUILT_IN:
         raise ConfigError(
             "the run's own test rows are known by the columns it was trained with. To audit other "
@@ -125,7 +134,7 @@ def _is_same(data: str, trained_on: str) -> bool:
     return bool(these) and these == those
 
 
-def test_rows(model: SavedModel, experiment: Experiment) -> Rows:
+def own_test_rows(model: SavedModel, experiment: Experiment) -> Rows:
     """Return the rows that the run set aside, with their silos."""
     federation = load(experiment.request, experiment.split_of(model.fitted.seed))
     test = federation.test
@@ -141,12 +150,14 @@ def read_files(
 ) -> Rows:
     """Read files with label, groups and features; a silo is a file, or a value of a column."""
     paths = paths_of(choice.data or "")
-    tables = [_as_text(read_cells(path)) for path in paths]
+    tables = [as_text(read_cells(path)) for path in paths]
     label, positive = choice.label or model.encoder.label, choice.positive or model.encoder.positive
-    table = _of_all(tables, (label, *choice.sensitive))
+    table = under_each_other(tables, (label, *choice.sensitive))
     y = labels(table, label, positive)
     refuse_absent(table, label, positive)
-    owner = _owner(paths, tables, choice.silo, experiment.client_column)
+    usual = experiment.client_column
+    known = usual is not None and all(usual in one.columns for one in tables)
+    owner = owner_of(paths, tables, choice.silo or (usual if known else None))
     raw = [encode_file(model.encoder, path) for path in paths]
     parts = [_group(part, model, choice, t) for part, t in zip(raw, tables, strict=True)]
     by_model = np.concatenate(parts)
@@ -156,17 +167,6 @@ def read_files(
     ids = np.array([number.get(name, -1) for name in owner.names])[owner.client]
     examples = Examples(np.concatenate([part.x for part in raw]), y, by_model, ids)
     return Rows(examples, owner, group, groups.names, groups.columns, ALL_ROWS, notes)
-
-
-def _as_text(cells: Cells) -> Table:
-    columns = {name: np.array(column, object) for name, column in cells.columns.items()}
-    return Table(columns, cells.source)
-
-
-def _of_all(tables: list[Table], names: tuple[str, ...]) -> Table:
-    """Return some columns of all files, one under the other."""
-    parts = [Table({name: t.column(name) for name in names}, t.source) for t in tables]
-    return concat(parts)
 
 
 def _group(part: RawRows, model: SavedModel, choice: Choice, table: Table) -> Int[Array, " n"]:
@@ -180,30 +180,3 @@ def _group(part: RawRows, model: SavedModel, choice: Choice, table: Table) -> In
             "Add it, or name other columns with --sensitive."
         )
     return np.zeros(len(part.x), np.int64)
-
-
-def _owner(
-    paths: list[Path], tables: list[Table], column: str | None, usual: str | None
-) -> Clients:
-    """Return the silo of every row: by the column asked for, else the run's, else its file."""
-    if column is None and usual is not None and all(usual in t.columns for t in tables):
-        column = usual
-    if column is not None:
-        whose = _of_all(tables, (column,))
-        refuse_missing(whose, column)
-        return by_column(whose.text(column))
-    stems = [path.stem for path in paths]
-    names = tuple(stems if len(set(stems)) == len(stems) else map(str, paths))
-    return Clients(np.repeat(np.arange(len(paths)), [len(t) for t in tables]), names)
-
-
-def paths_of(pattern: str) -> list[Path]:
-    """Find the files of a pattern, sorted by silo."""
-    literal = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
-    paths = [Path(path) for path in literal if Path(path).is_file()]
-    if not paths:
-        raise DataError(
-            f"no file matches {pattern!r}, as seen from {str(Path.cwd())!r}. Expected the path "
-            "of a CSV file, or a pattern such as 'silos/*.csv' in quotes."
-        )
-    return sorted(paths, key=lambda path: (path.stem, str(path)))

@@ -16,9 +16,10 @@ from fedfb.audit.measures import (
     four_fifths,
     group_records,
     notions,
+    rates,
 )
 from fedfb.audit.rows import Subject, check_subject
-from fedfb.audit.suppress import Published, publish, publish_silos
+from fedfb.audit.suppress import Published, SiloShown, publish, publish_silos
 from fedfb.audit.tables import Tables, read_tables, silo_answers, summed
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
@@ -72,6 +73,7 @@ def audit(
         "mix": "drawn" if drawn_mix else "given",
         "attributes": list(attributes),
         "silo_names": list(subject.silos),
+        "numbers_sent": sum(part.size for part in next(iter(answers.values())).values()),
         "overall": everyone(shown),
         "groups": group_records(shown, names),
         "four_fifths": four_fifths(shown),
@@ -89,10 +91,11 @@ def audit(
         tables = {name: read_tables(answer) for name, answer in answers.items()}
         own = publish_silos(list(tables.values()), shown, minimum)
         by_silo = dict(zip(tables, own, strict=True))
-        record["silos"] = silo_records(by_silo, tables, names, minimum, drawn_mix)
+        record["silos"] = silo_records(by_silo, tables, shown, names, minimum, drawn_mix)
         found["client_parity"], expected["client_parity"] = losses_compared(record["silos"])
         if len(by_silo) > 1:
-            record["contributions"] = contributions(shown, by_silo, minimum)
+            groups = {name: silo.groups for name, silo in by_silo.items()}
+            record["contributions"] = contributions(shown, groups, minimum)
     for silo in record["silos"] or []:
         silo.pop("losses")
     return {**record, "notions": found, "chance": expected}
@@ -113,33 +116,37 @@ def hidden_groups(shown: Published, names: Sequence[str]) -> Record:
 
 
 def silo_records(
-    silos: Mapping[str, Published],
+    silos: Mapping[str, SiloShown],
     tables: Mapping[str, Tables],
+    everywhere: Published,
     names: Sequence[str],
     minimum: int,
     drawn_mix: bool,
 ) -> list[Record]:
     """Describe every silo by what is shown of it."""
-    return [
-        {
-            **everyone(shown),
-            "name": name,
-            "groups": group_records(shown, names),
-            "notions": notions(shown, names, minimum, drawn_mix),
-            "four_fifths": four_fifths(shown),
-            "hidden": hidden_groups(shown._replace(whole=shown.whole | shown.none), names),
-            "losses": loss_sums(tables[name], shown),
-            "loss": mean_loss(loss_sums(tables[name], shown)),
-        }
-        for name, shown in silos.items()
-    ]
+    found = []
+    for name, (shown, total) in silos.items():
+        losses = loss_sums(tables[name], total, everywhere)
+        hidden = shown._replace(whole=shown.whole | shown.none, split=shown.split | shown.none)
+        found.append(
+            {
+                **rates(name, total, np.array([0])),
+                "groups": group_records(shown, names),
+                "notions": notions(shown, names, minimum, drawn_mix),
+                "four_fifths": four_fifths(shown),
+                "hidden": hidden_groups(hidden, names),
+                "losses": losses,
+                "loss": mean_loss(losses),
+            }
+        )
+    return found
 
 
-def loss_sums(table: Tables, shown: Published) -> Float[Array, " 3"] | None:
-    """Return rows, losses and squared losses of the groups that are shown; None without scores."""
-    if table.losses is None:
+def loss_sums(table: Tables, total: Published, everywhere: Published) -> Float[Array, " 3"] | None:
+    """Return rows, losses and squared losses of a silo; None without scores, or if it is hidden."""
+    if table.losses is None or not total.whole[0]:
         return None
-    return np.array([shown.rows.sum(), *table.losses[:, shown.whole].sum(axis=1)])
+    return np.array([total.rows[0], *table.losses[:, everywhere.split].sum(axis=1)])
 
 
 def mean_loss(sums: Float[Array, " 3"] | None) -> float | None:

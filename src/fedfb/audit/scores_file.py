@@ -1,18 +1,25 @@
 """A file of scores or decisions, by whatever classifier, as the subject of an audit."""
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from fedfb.audit.files import (
+    as_text,
+    digest,
+    owner_of,
+    paths_of,
+    refuse_absent,
+    under_each_other,
+)
 from fedfb.audit.rows import SiloRows, Subject, deal
 from fedfb.data.check import labels
 from fedfb.data.groups import Groups, groups_in
-from fedfb.data.partition import by_column
+from fedfb.data.partition import Clients
 from fedfb.data.read import Cells, read_cells
-from fedfb.data.table import Table, parse_number
+from fedfb.data.table import parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
 
@@ -30,40 +37,41 @@ class Columns(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The rows of a file: where they came from, and what it says of them."""
+    """The rows of some files, one under the other, and what they say of them."""
 
     source: str
     y: Int[Array, " n"]
     group: Int[Array, " n"]
     groups: Groups
-    silo: Array
+    owner: Clients
     score: Float[Array, " n"] | None
     decision: Float[Array, " n"]
 
 
-def scores_subject(path: Path, columns: Columns, baseline: Path | None = None) -> Subject:
-    """Read a file of scores; a baseline is another file, of the same rows in the same order."""
-    scored = read_scores(path, columns)
+def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) -> Subject:
+    """Read files of scores, one for each silo; a baseline has the same rows in the same order."""
+    scored = read_scores(pattern, columns)
     other = None if baseline is None else read_scores(baseline, columns)
     if other is not None:
         refuse_other_rows(scored, other)
-    owner, names = by_column(scored.silo)
     rows = SiloRows(
         scored.y, scored.group, scored.decision, scored.score,
         None if other is None else other.decision,
     )  # fmt: skip
+    paths = paths_of(pattern)
     about = {
         "kind": "scores",
-        "name": path.name,
-        "data": str(path),
+        "name": Path(pattern).name,
+        "notion": None,
+        "data": pattern,
         "label": columns.label,
         "positive": columns.positive,
-        "rows": "all rows of the file",
+        "rows": "all rows of the file" if len(paths) == 1 else "all rows of the files",
         "decided_by": decided_by(columns),
-        "baseline": None if baseline is None else baseline.name,
-        "hashes": {path.name: digest(path)},
+        "baseline": None if baseline is None else Path(baseline).name,
+        "hashes": {path.name: digest(path) for path in paths},
     }
-    return Subject(deal(owner, names, rows), scored.groups.names, columns.sensitive, about)
+    return Subject(deal(*scored.owner, rows), scored.groups.names, columns.sensitive, about)
 
 
 def decided_by(columns: Columns) -> str:
@@ -77,52 +85,30 @@ def decided_by(columns: Columns) -> str:
     return f"{columns.score} of at least {columns.threshold:g}"
 
 
-def read_scores(path: Path, columns: Columns) -> Scored:
-    """Read one file of scores or decisions."""
+def read_scores(pattern: str, columns: Columns) -> Scored:
+    """Read scores or decisions; a silo is a file, or a value of a column."""
     if columns.score is None and columns.decision is None:
         raise ConfigError(
             "a scores file needs the column of its scores (--score) or decisions (--decision)."
         )
     if not 0 <= columns.threshold <= 1:
         raise ConfigError(f"--threshold is {columns.threshold:g}, expected 0 to 1.")
-    cells = read_cells(path)
-    table = Table({name: np.array(c, object) for name, c in cells.columns.items()}, cells.source)
+    paths = paths_of(pattern)
+    files = [read_cells(path) for path in paths]
+    tables = [as_text(file) for file in files]
+    table = under_each_other(tables, (columns.label, *columns.sensitive))
     y = labels(table, columns.label, columns.positive)
     refuse_absent(table, columns.label, columns.positive)
     groups = groups_in(table, columns.sensitive)
-    group = groups.group_of(table)
-    score = None if columns.score is None else _numbers(table, cells, columns.score, _is_chance)
-    if columns.decision is not None:
-        decision = _numbers(table, cells, columns.decision, _is_decision)
-    else:
+    score, decision = (
+        None if name is None else np.concatenate([_numbers(file, name, valid) for file in files])
+        for name, valid in ((columns.score, _is_chance), (columns.decision, _is_decision))
+    )
+    if decision is None:
         assert score is not None  # one of both was given
         decision = (score >= columns.threshold).astype(np.float64)
-    silo = np.full(len(table), path.stem, object)
-    if columns.silo is not None:
-        silo = table.text(columns.silo)
-        refuse_missing(table, columns.silo)
-    return Scored(cells.source, y, group, groups, silo, score, decision)
-
-
-def refuse_absent(table: Table, label: str, positive: str) -> None:
-    """Refuse a favourable value that the label never has."""
-    values = sorted(set(table.text(label).tolist()))
-    if positive not in values:
-        shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
-        raise DataError(
-            f"{table.source}: the favourable value {positive!r} never occurs in the label column "
-            f"{label!r}, whose values are {shown}. Choose one of these with --positive."
-        )
-
-
-def refuse_missing(table: Table, column: str) -> None:
-    """Refuse rows that do not say which silo they belong to."""
-    missing = int((table.text(column) == "").sum())
-    if missing:
-        raise DataError(
-            f"{table.source}: column {column!r} names the silo and is missing in {missing} of "
-            f"{len(table)} rows. Fill it in or remove these rows."
-        )
+    owner = owner_of(paths, tables, columns.silo)
+    return Scored(table.source, y, groups.group_of(table), groups, owner, score, decision)
 
 
 def refuse_other_rows(scored: Scored, other: Scored) -> None:
@@ -155,9 +141,9 @@ EXPECTED: dict[Valid, str] = {
 }
 
 
-def _numbers(table: Table, cells: Cells, column: str, valid: Valid) -> Float[Array, " n"]:
+def _numbers(file: Cells, column: str, valid: Valid) -> Float[Array, " n"]:
     """Return a column of numbers that are all valid; the first that is not is told."""
-    given = table.column(column).tolist()
+    given = as_text(file).column(column).tolist()
     found = [parse_number(cell) if cell else None for cell in given]
     values = np.array([np.nan if number is None else number for number in found])
     wrong = np.flatnonzero(~valid(values))
@@ -165,15 +151,10 @@ def _numbers(table: Table, cells: Cells, column: str, valid: Valid) -> Float[Arr
         row = int(wrong[0])
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise DataError(
-            f"{table.source}, line {cells.lines[row]}{more}, column {column!r}: {given[row]!r} is "
+            f"{file.source}, line {file.lines[row]}{more}, column {column!r}: {given[row]!r} is "
             f"not {EXPECTED[valid]}."
         )
     return values
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    return sha256(path.read_bytes()).hexdigest()
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:

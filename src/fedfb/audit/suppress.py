@@ -2,14 +2,16 @@ r"""What may be shown: no count of fewer rows than the minimum, and none that co
 
 A cell is the rows of a group, of a group with one label, or either in one silo. What is published
 is chosen here, once; **every other figure of an audit is a function of what is published**, so
-nothing else can tell of a hidden cell. Three rules:
+nothing else can tell of a hidden cell. The rules:
 
 1. A group with fewer rows than the minimum is hidden. A group with fewer rows of one label is shown
    as a whole only: neither its base rate nor anything that depends on labels.
-2. Totals are sums over what is shown: hidden rows are in none of them.
-3. A silo's cell is hidden likewise. The group's total over silos stays, so the hidden cells of a
-   group must hide each other: there are two at least, with as many rows as the minimum together;
-   else the smallest that is shown is hidden too.
+2. Totals are sums over what is shown: rows of a hidden group are in none of them, and a silo's
+   totals are over the groups that are shown by label.
+3. A silo's cells and totals are hidden likewise. The groups' totals over silos stay, so the hidden
+   cells of a group must hide each other: there are two at least, with as many rows as the minimum
+   together. So must those of a silo whose total is shown. And no small cell may follow from all
+   totals together. Else further cells are hidden, the smallest first.
 
 A silo that has no row of a group at all is said to have none: that tells of nobody.
 """
@@ -22,8 +24,6 @@ import numpy as np
 from fedfb.audit.tables import Tables
 from fedfb.notions.disparity import enough
 from fedfb.shapes import Array, Bool, Float
-
-FEWEST_HIDDEN = 2
 
 
 class Published(NamedTuple):
@@ -75,37 +75,156 @@ def publish(total: Tables, minimum: int) -> Published:
     return published(total.confusion, whole, whole & enough(by_label, minimum).all(axis=0))
 
 
-def publish_silos(silos: Sequence[Tables], total: Published, minimum: int) -> list[Published]:
+class SiloShown(NamedTuple):
+    """What is shown of a silo: its groups, and all of them together as if one group."""
+
+    groups: Published
+    total: Published
+
+
+def publish_silos(silos: Sequence[Tables], total: Published, minimum: int) -> list[SiloShown]:
     """Return what is shown of each silo, given that the total is shown."""
-    by_label = np.stack([silo.confusion.sum(axis=1) for silo in silos])
-    rows = by_label.sum(axis=1)
-    whole = hide_more(enough(rows, minimum) & total.whole, rows[None], minimum)
-    small = ~enough(by_label, minimum).all(axis=1)
-    split = hide_more(whole & ~small & total.split, by_label.transpose(1, 0, 2), minimum)
-    return [
-        published(silo.confusion, *shown) for silo, *shown in zip(silos, whole, split, strict=True)
-    ]
+    by_label = np.stack([silo.confusion.sum(axis=1) for silo in silos], axis=1)
+    rows = by_label.sum(axis=0)
+    whole, whole_total = hide(rows[None], total.whole, total.split, minimum)
+    split, split_total = hide(by_label, total.split, total.split, minimum)
+    together = [np.where(total.split, s.confusion, 0.0).sum(axis=2, keepdims=True) for s in silos]
+    found = []
+    for number, silo in enumerate(silos):
+        cells = published(silo.confusion, whole[number], whole[number] & split[number])
+        # What depends on labels tells of the rows as well: it is not shown without them.
+        both = whole_total[number] & split_total[number]
+        all_of_it = published(together[number], whole_total[number, None], both[None])
+        found.append(SiloShown(cells, all_of_it))
+    return found
 
 
-def hide_more(
-    shown: Bool[Array, "i a"], rows: Float[Array, "c i a"], minimum: int
-) -> Bool[Array, "i a"]:
-    """Hide further cells until those that are hidden hide each other, for every count ``c``.
+def hide(
+    counts: Float[Array, "c i a"],
+    groups: Bool[Array, " a"],
+    in_total: Bool[Array, " a"],
+    minimum: int,
+) -> tuple[Bool[Array, "i a"], Bool[Array, " i"]]:
+    """Say which cells (silo, group) and which silos' totals are shown, for counts of several kinds.
 
-    >>> shown = np.array([[True], [False], [True]])
-    >>> hide_more(shown, np.array([[[30.0], [4.0], [50.0]]]), 10).ravel()
-    array([False, False,  True])
+    ``groups`` have totals that are known to all, ``in_total`` are those of a silo's total.
+
+    >>> counts = np.array([[[30.0, 40.0], [4.0, 60.0], [50.0, 70.0]]])
+    >>> hide(counts, np.ones(2, bool), np.ones(2, bool), minimum=10)[0]
+    array([[False, False],
+           [False, False],
+           [ True,  True]])
     """
-    shown = shown.copy()
-    there = rows.sum(axis=0) > 0.5
+    together = np.where(in_total, counts, 0.0).sum(axis=2, keepdims=True)
+    table = np.concatenate([counts, together], axis=2)
+    there = table.sum(axis=0) > 0.5
+    small = np.asarray(~enough(table, minimum).all(axis=0))
+    shown = ~small & np.append(groups, in_total.any())
+    before = None
+    while before is None or (before != shown).any():
+        before = shown.copy()
+        shown = hide_by_group(shown, there, table, minimum)
+        shown = hide_by_silo(shown, there, table, in_total, minimum)
+        shown = hide_exposed(shown, there, table, groups, in_total, small)
+    return shown[:, :-1], shown[:, -1]
+
+
+def hidden_well(hidden: Bool[Array, " k"], counts: Float[Array, "c k"], minimum: int) -> bool:
+    """Tell whether hidden cells, whose sum is known, hide each other.
+
+    >>> hidden_well(np.array([True, True, False]), np.array([[4.0, 9.0, 50.0]]), 10)
+    True
+    """
+    if not hidden.any():
+        return True
+    return bool(hidden.sum() > 1 and enough(counts[:, hidden].sum(axis=1), minimum).all())
+
+
+def hide_by_group(
+    shown: Bool[Array, "i b"], there: Bool[Array, "i b"], table: Float[Array, "c i b"], minimum: int
+) -> Bool[Array, "i b"]:
+    """Hide further silos of a group, the smallest first, until those hidden hide each other."""
+    shown, sizes = shown.copy(), table.sum(axis=0)
     for group in range(shown.shape[1]):
         while shown[:, group].any():
             hidden = ~shown[:, group] & there[:, group]
-            together = rows[:, hidden, group].sum(axis=1)
-            if not hidden.any() or (
-                hidden.sum() >= FEWEST_HIDDEN and enough(together, minimum).all()
-            ):
+            if hidden_well(hidden, table[:, :, group], minimum):
                 break
-            sizes = np.where(shown[:, group], rows[:, :, group].sum(axis=0), np.inf)
-            shown[np.argmin(sizes), group] = False
+            shown[np.argmin(np.where(shown[:, group], sizes[:, group], np.inf)), group] = False
     return shown
+
+
+def hide_by_silo(
+    shown: Bool[Array, "i b"],
+    there: Bool[Array, "i b"],
+    table: Float[Array, "c i b"],
+    in_total: Bool[Array, " a"],
+    minimum: int,
+) -> Bool[Array, "i b"]:
+    """Hide further groups of a silo whose total is shown, and at last the total."""
+    shown = shown.copy()
+    for silo in range(len(shown)):
+        while shown[silo, -1]:
+            hidden = ~shown[silo, :-1] & there[silo, :-1] & in_total
+            if hidden_well(hidden, table[:, silo, :-1], minimum):
+                break
+            shown[silo, smallest(shown, table, silo, in_total)] = False
+    return shown
+
+
+def smallest(
+    shown: Bool[Array, "i b"], table: Float[Array, "c i b"], silo: int, in_total: Bool[Array, " a"]
+) -> int:
+    """Return a silo's smallest shown group of those in its total; else the place of the total."""
+    able = shown[silo, :-1] & in_total
+    if not able.any():
+        return shown.shape[1] - 1
+    return int(np.argmin(np.where(able, table[:, silo, :-1].sum(axis=0), np.inf)))
+
+
+def hide_exposed(
+    shown: Bool[Array, "i b"],
+    there: Bool[Array, "i b"],
+    table: Float[Array, "c i b"],
+    groups: Bool[Array, " a"],
+    in_total: Bool[Array, " a"],
+    small: Bool[Array, "i b"],
+) -> Bool[Array, "i b"]:
+    """Hide more beside each small cell that follows from all known totals together."""
+    shown, sizes = shown.copy(), table.sum(axis=0)
+    for silo, group in exposed(shown, there, groups, in_total):
+        if not small[silo, group]:
+            continue
+        if shown[silo, -1] and (group == shown.shape[1] - 1 or in_total[group]):
+            shown[silo, smallest(shown, table, silo, in_total)] = False
+        elif shown[:, group].any():
+            shown[np.argmin(np.where(shown[:, group], sizes[:, group], np.inf)), group] = False
+    return shown
+
+
+def exposed(
+    shown: Bool[Array, "i b"],
+    there: Bool[Array, "i b"],
+    groups: Bool[Array, " a"],
+    in_total: Bool[Array, " a"],
+) -> list[tuple[int, int]]:
+    """Return the hidden cells that the totals determine, by linear algebra.
+
+    Unknown are the hidden cells, totals of silos among them; known are the sums over silos, and for
+    every silo the total less its groups. A cell is determined where its unit vector lies in the
+    space of these equations.
+    """
+    summed = np.append(groups, in_total.any())
+    unknown = np.argwhere(~shown & there & summed)
+    if not len(unknown):
+        return []
+    silo, column = unknown.T
+    last = shown.shape[1] - 1
+    part = np.append(in_total, False)[column]
+    by_group = (column[None, :] == np.unique(column)[:, None]).astype(np.float64)
+    of_silo = silo[None, :] == np.unique(silo)[:, None]
+    by_silo = of_silo * (part.astype(np.float64) - (column == last))
+    equations = np.concatenate([by_group, by_silo[by_silo.any(axis=1)]])
+    _, weights, directions = np.linalg.svd(equations, full_matrices=False)
+    reached = (directions[weights > 1e-9] ** 2).sum(axis=0)
+    return [(int(i), int(a)) for i, a in unknown[reached > 1 - 1e-9]]

@@ -7,6 +7,7 @@ import typer
 from fedfb.cli import (
     accounting,
     achieving,
+    auditing,
     catalogue,
     checking,
     comparing,
@@ -43,7 +44,7 @@ app.command(name="list", cls=Sections)(with_plugins(catalogue.show))
 app.command(cls=Sections)(checking.check)
 app.command(cls=Sections)(achieving.achievable)
 app.command(cls=Sections)(reproducing.reproduce)
-for command in (frontier.frontier, reporting.report):
+for command in (frontier.frontier, reporting.report, auditing.audit):
     app.command(cls=Sections)(with_plugins(command))
 app.add_typer(schemas.app, name="schema")
 

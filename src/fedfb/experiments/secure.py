@@ -56,17 +56,29 @@ def make_add(experiment: Experiment, path: Path | None, split: int) -> AddUp:
     return add
 
 
+def make_audit_add(secure: bool, path: Path | None) -> AddUp:
+    """Return what adds up the tables of an audit, with a ledger where a path is given."""
+    if secure:
+        refuse_without_cryptography()
+    return make_add(Experiment(secure=secure), path, split=0)
+
+
 def _answered(told: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
     raise NotImplementedError("statistics of columns are answered before there are clients.")
 
 
-def refuse_disclosure(method: Method, variant: str, algorithm: Algorithm) -> None:
-    """Refuse secure sums where they are not installed, or where a method does not sum."""
+def refuse_without_cryptography() -> None:
+    """Refuse secure sums where they are not installed."""
     if find_spec("cryptography") is None:
         raise ConfigError(
             "--secure needs the package cryptography, which is not installed. Install fedfb with "
             "its extra: pip install 'fedfb[privacy]'."
         )
+
+
+def refuse_disclosure(method: Method, variant: str, algorithm: Algorithm) -> None:
+    """Refuse secure sums where they are not installed, or where a method does not sum."""
+    refuse_without_cryptography()
     if method.is_pooled(variant):
         raise ConfigError(
             f"{method.name} ({variant}) trains on all rows in one place: nothing is summed there, "

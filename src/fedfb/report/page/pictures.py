@@ -76,9 +76,9 @@ def scatter_picture(
     """Draw accuracy against disparity; every point says by itself what it is."""
 
     def drawn(size: Size, prefix: str) -> str:
-        figure = _figure(size)
+        figure = blank_figure(size)
         titles = dict(draw(figure.subplots(), series, constant, notion, PAGE, prefix))
-        return _svg(figure, prefix, titles)
+        return svg_of(figure, prefix, titles)
 
     wide, narrow = drawn(WIDE, f"{name}-wide-"), drawn(NARROW, f"{name}-narrow-")
     return Picture(wide, narrow, alt, caption, tuple(_legend(series)))
@@ -139,7 +139,7 @@ def curves_picture(
         rows = -(-len(panels) // size.columns)
         columns = min(size.columns, len(panels))
         size = size._replace(height=PANEL * rows)
-        figure = _figure(size, layout=None)
+        figure = blank_figure(size, layout=None)
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         figure.subplots_adjust(**_margins(size, rows, columns))
         for place, (title, lines) in enumerate(panels.items()):
@@ -157,14 +157,15 @@ def curves_picture(
             style(axes[place], PAGE)
         for unused in axes[len(panels) :]:
             unused.set_visible(False)
-        return _svg(figure, prefix, {})
+        return svg_of(figure, prefix, {})
 
     wide, narrow = drawn(WIDE, f"{name}-wide-"), drawn(NARROW, f"{name}-narrow-")
-    legend = [Mark(_colour_key(place), owner) for place, owner in enumerate(owners)]
+    legend = [Mark(colour_key(place), owner) for place, owner in enumerate(owners)]
     return Picture(wide, narrow, alt, caption, tuple(legend))
 
 
-def _colour_key(place: int) -> str:
+def colour_key(place: int) -> str:
+    """Return a line in a colour, for a legend."""
     return _key(f'<path d="M1 8H15" style="stroke:{_colour(place)};stroke-width:2.5"/>')
 
 
@@ -198,13 +199,14 @@ def _margins(size: Size, rows: int, columns: int) -> dict[str, float]:
     }
 
 
-def _figure(size: Size, layout: Literal["constrained"] | None = "constrained") -> Any:
+def blank_figure(size: Size, layout: Literal["constrained"] | None = "constrained") -> Any:
+    """Return an empty figure of so many pixels."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(size.width / UNITS, size.height / UNITS), layout=layout)
 
 
-def _svg(figure: Any, prefix: str, titles: Mapping[str, str]) -> str:
+def svg_of(figure: Any, prefix: str, titles: Mapping[str, str]) -> str:
     """Return a figure as SVG for a page: words in place, no identifier twice, nothing to fetch."""
     from matplotlib import rc_context
 

@@ -80,7 +80,7 @@ def _run_page(run: Run) -> Page:
             *_notes(report["notes"]),
             _settings(report, run.versions),
         ),
-        footer=report["experiment_hash"],
+        footer=_made_from(report["experiment_hash"]),
     )
 
 
@@ -92,7 +92,9 @@ def _comparison_page(found: Found) -> Page:
         shown.append(tables.difference_table(found.differences, first["notion"]))
     overview = Section("results", "Accuracy and disparity", (), (_scatter(reports),), tuple(shown))
     exchanged = {
-        run.report["algorithm"]: one for run in found.runs if (one := _explained(run)) is not None
+        run.report["algorithm"]: one
+        for run in found.runs
+        if (one := explained_run(run)) is not None
     }
     return Page(
         title=f"{len(reports)} methods on {first['data']}",
@@ -111,7 +113,7 @@ def _comparison_page(found: Found) -> Page:
             *_notes(first["notes"]),
             _settings(first, found.runs[0].versions),
         ),
-        footer=", ".join(report["experiment_hash"] for report in reports),
+        footer=_made_from(", ".join(report["experiment_hash"] for report in reports)),
     )
 
 
@@ -169,7 +171,7 @@ def _frontier_page(record: Report) -> Page:
             *_notes([*record["notes"], *left_out]),
             _settings(record, record["versions"]),
         ),
-        footer=record["experiment_hash"],
+        footer=_made_from(record["experiment_hash"]),
     )
 
 
@@ -279,7 +281,7 @@ def _exchanges(run: Run) -> Section:
 
 
 def _exchange_fold(run: Run) -> Fold:
-    name, explained = shown_name(run.report["algorithm"]), _explained(run)
+    name, explained = shown_name(run.report["algorithm"]), explained_run(run)
     said, shown = [], []
     if explained is None:
         said.append("This method is not known here: name its file with --plugin.")
@@ -292,7 +294,7 @@ def _exchange_fold(run: Run) -> Fold:
     return Fold(name, tuple(shown), text=" ".join(said))
 
 
-def _explained(run: Run) -> Explained | None:
+def explained_run(run: Run) -> Explained | None:
     """Play the method on as many groups and clients; None where it is not known here."""
     report = run.report
     clients = max(len(report["runs"][0]["clients"]), 2)
@@ -317,6 +319,10 @@ def _explained_methods(record: Report) -> dict[str, Explained]:
         for name in names
     }
     return {name: one for name, one in found.items() if one is not None}
+
+
+def _made_from(hashes: str) -> str:
+    return f"Made by fedfb from what the run left behind. Experiment {hashes}."
 
 
 def _notes(notes: Sequence[str]) -> Sequence[Section]:

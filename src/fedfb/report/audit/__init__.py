@@ -1,0 +1,1 @@
+"""An audit to look at: in a terminal, as one page, and as a model card."""

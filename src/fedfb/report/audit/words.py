@@ -1,0 +1,153 @@
+"""What an audit found, in words and cells that the terminal and the page share."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedfb.report.numbers import number
+from fedfb.report.tables import NAMES
+
+Record = Mapping[str, Any]
+
+RATE_COLUMNS = {
+    "selection_rate": "selected",
+    "base_rate": "base rate",
+    "tpr": "TPR",
+    "fpr": "FPR",
+    "accuracy": "accuracy",
+}
+"""The rates of a group, by the names that tables give them."""
+
+AMONG = {
+    None: "",
+    0: " among rows whose label is unfavourable",
+    1: " among rows whose label is favourable",
+}
+
+
+def hidden_word(record: Record) -> str:
+    """Return what stands for the rows of a hidden group."""
+    return f"< {record['minimum']}"
+
+
+def with_ends(found: Record | None, hidden: str = "hidden") -> str:
+    """Write a figure with its interval.
+
+    >>> with_ends({"value": 0.25, "interval": [0.2, 0.3]}), with_ends(None)
+    ('.250 [.200, .300]', 'hidden')
+    """
+    if found is None or found["value"] is None:
+        return hidden
+    low, high = found["interval"]
+    return f"{number(found['value'])} [{number(low)}, {number(high)}]"
+
+
+def signed(value: float | None) -> str:
+    """Write a difference with its sign.
+
+    >>> signed(0.0312), signed(-0.5), signed(None), signed(0.0)
+    ('+.031', '-.500', '-', '.000')
+    """
+    text = number(value)
+    return f"+{text}" if value is not None and round(value, 3) > 0 else text
+
+
+def aim(record: Record) -> str:
+    """Return the notion that the headline is about: what was trained for, if it is known."""
+    wanted = record.get("notion") or "demographic_parity"
+    found = record["notions"].get(wanted)
+    return wanted if found and found["value"] is not None else "demographic_parity"
+
+
+def headline(record: Record) -> str:
+    """Say the largest gap, whose it is, how sure that is, and what chance would show."""
+    notion = aim(record)
+    found, expected = record["notions"][notion], record["chance"][notion]
+    if found["value"] is None:
+        return (
+            f"Not estimable: fewer than two groups have {record['minimum']} rows or more of what "
+            "is compared."
+        )
+    low, high = found["interval"]
+    sure = f"95% interval {number(low)} to {number(high)}"
+    if notion == "client_parity":
+        what = f"The mean losses of silos differ by up to {number(found['value'])} ({sure})"
+    else:
+        what = f"{_whose(found)} ({NAMES[notion]} {number(found['value'])}, {sure})"
+    return f"{what}: {_verdict(found, expected)}. {_by_chance(notion, expected)}."
+
+
+def _verdict(found: Record, expected: Record) -> str:
+    if found["interval"][0] == 0:
+        return "no more than chance may show"
+    if expected["share_as_large"] > 0.05:
+        return "a difference is there, but chance alone often shows one as large"
+    return "more than chance explains"
+
+
+def _by_chance(notion: str, expected: Record) -> str:
+    who = "Silos that are alike" if notion == "client_parity" else "A classifier blind to groups"
+    mean, most = number(expected["mean"]), number(expected["quantile_95"])
+    return f"{who} would show {mean} on average at these sizes, and 1 in 20 more than {most}"
+
+
+def _whose(found: Record) -> str:
+    worst = max(found["gaps"], key=lambda one: abs(one["gap"]))
+    points = f"{100 * abs(worst['gap']):.1f} points"
+    side = "less" if worst["gap"] < 0 else "more"
+    return (
+        f"{worst['group']} gets favourable decisions {points} {side} often than all"
+        f"{AMONG[worst['label']]}"
+    )
+
+
+def four_fifths_sentence(record: Record) -> str:
+    """Say the four-fifths ratio and on which side of .8 it is."""
+    found = record["four_fifths"]
+    if found is None:
+        return "The four-fifths ratio is not estimable: nobody is selected, or one group is shown."
+    low, high = found["interval"]
+    if low >= 0.8:
+        side = "it meets .8"
+    elif high < 0.8:
+        side = "it is below .8"
+    else:
+        side = f"it {'meets' if found['value'] >= 0.8 else 'is below'} .8, but not for certain"
+    return f"Four-fifths ratio (least to largest selection rate): {with_ends(found)}; {side}."
+
+
+def hidden_sentences(record: Record) -> Iterator[str]:
+    """Say what is hidden, and what the totals therefore leave out."""
+    hidden, least = record["hidden"], record["minimum"]
+    if hidden["groups"]:
+        yield (
+            f"Hidden, with fewer than {least} rows: {', '.join(hidden['groups'])}. Their rows are "
+            "in no figure and no total."
+        )
+    if hidden["by_label"]:
+        yield (
+            f"Shown without labels, with fewer than {least} rows of one label: "
+            f"{', '.join(hidden['by_label'])}. Their rows are in no figure that depends on labels."
+        )
+
+
+def count(value: int | None, hidden: str) -> str:
+    """Write a number of rows.
+
+    >>> count(1200, "< 10"), count(None, "< 10")
+    ('1,200', '< 10')
+    """
+    return hidden if value is None else f"{value:,}"
+
+
+def rows_cell(group: Record, record: Record) -> str:
+    """Write how many rows a group has: a number, 'none', or that it is hidden."""
+    if group["n"] is None and group.get("none"):
+        return "none"
+    return count(group["n"], hidden_word(record))
+
+
+def silo_rows(silo: Record, record: Record) -> str:
+    """Write how many rows a silo has, in groups that are shown by label."""
+    if silo["n"] is None:
+        return "hidden"
+    return count(silo["n"], hidden_word(record))
