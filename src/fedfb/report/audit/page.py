@@ -19,9 +19,10 @@ CHANCE = (
     "large as what was found."
 )
 HIDING = (
-    "A count of fewer rows than the minimum is shown nowhere, and hidden rows are in no total, so "
-    "that no difference of two figures tells of them. In the silos' tables further cells are "
-    "hidden where a single hidden one could be worked out from the total."
+    "A cell is the rows that a rate is taken of: a group, a group's rows with one label, either of "
+    "them in a silo. One with fewer rows than the minimum is shown nowhere, neither its number of "
+    "rows nor its rate, and its rows are in no total that would tell of it. In the silos' tables "
+    "further cells are hidden where a small one could be worked out from totals."
 )
 
 
@@ -148,11 +149,18 @@ def _group_table(
         (
             str(group["name"]),
             words.rows_cell(group, record),
-            *(words.with_ends(group[key], "-") for key in words.RATE_COLUMNS),
+            *(_rate(group, key) for key in words.RATE_COLUMNS),
         )
         for group in groups
     )
     return Table(caption, ("group", "rows", *words.RATE_COLUMNS.values()), rows, note)
+
+
+def _rate(group: Record, key: str) -> str:
+    """Write a rate; of the base rate, which is nobody's doing, without its interval."""
+    if key == "base_rate":
+        return number(group[key]["value"] if group[key] else None)
+    return words.with_ends(group[key], "-")
 
 
 def _silos(record: Record) -> Iterator[Section]:
@@ -302,4 +310,5 @@ def _card(record: Record) -> Section:
         for title, lines in record["card"].items()
         for place, line in enumerate(lines)
     )
-    return Section("card", "Model card", tables=(Table("Model card", ("", "statement"), rows),))
+    table = Table("Also in model-card.md", ("topic", "statement"), rows)
+    return Section("card", "Model card", tables=(table,))

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from fedfb.report.page.pictures import Picture
 
-EMPTY = ("", "-", "not estimable")
-NUMBER = "-.0123456789"
+EMPTY = ("", "-", "not estimable", "none", "hidden")
+NUMBER = "-+<.0123456789"
 """What a number begins with."""
 
 
