@@ -11,7 +11,7 @@ nothing else can tell of a hidden cell. The rules:
 3. A silo's cells and totals are hidden likewise. The groups' totals over silos stay, so the hidden
    cells of a group must hide each other: there are two at least, with as many rows as the minimum
    together. So must those of a silo whose total is shown. And no small cell may follow from all
-   totals together. Else further cells are hidden, the smallest first.
+   totals together. Else further cells are hidden, few and small ones.
 
 A silo that has no row of a group at all is said to have none: that tells of nobody.
 """
@@ -143,14 +143,14 @@ def hidden_well(hidden: Bool[Array, " k"], counts: Float[Array, "c k"], minimum:
 def hide_by_group(
     shown: Bool[Array, "i b"], there: Bool[Array, "i b"], table: Float[Array, "c i b"], minimum: int
 ) -> Bool[Array, "i b"]:
-    """Hide further silos of a group, the smallest first, until those hidden hide each other."""
-    shown, sizes = shown.copy(), table.sum(axis=0)
+    """Hide further silos of a group until those hidden hide each other."""
+    shown = shown.copy()
     for group in range(shown.shape[1]):
         while shown[:, group].any():
             hidden = ~shown[:, group] & there[:, group]
             if hidden_well(hidden, table[:, :, group], minimum):
                 break
-            shown[np.argmin(np.where(shown[:, group], sizes[:, group], np.inf)), group] = False
+            shown[next_silo(shown, there, table, group), group] = False
     return shown
 
 
@@ -168,18 +168,36 @@ def hide_by_silo(
             hidden = ~shown[silo, :-1] & there[silo, :-1] & in_total
             if hidden_well(hidden, table[:, silo, :-1], minimum):
                 break
-            shown[silo, smallest(shown, table, silo, in_total)] = False
+            shown[silo, next_group(shown, there, table, silo, in_total)] = False
     return shown
 
 
-def smallest(
-    shown: Bool[Array, "i b"], table: Float[Array, "c i b"], silo: int, in_total: Bool[Array, " a"]
+def next_silo(
+    shown: Bool[Array, "i b"], there: Bool[Array, "i b"], table: Float[Array, "c i b"], group: int
 ) -> int:
-    """Return a silo's smallest shown group of those in its total; else the place of the total."""
+    """Return which silo of a group to hide next: one that hides others, and then the smallest."""
+    alone = ~(~shown & there).any(axis=1)
+    return _first(shown[:, group], alone, table[:, :, group].sum(axis=0))
+
+
+def next_group(
+    shown: Bool[Array, "i b"],
+    there: Bool[Array, "i b"],
+    table: Float[Array, "c i b"],
+    silo: int,
+    in_total: Bool[Array, " a"],
+) -> int:
+    """Return which group of a silo's total to hide next; if none is left, the total's place."""
     able = shown[silo, :-1] & in_total
     if not able.any():
         return shown.shape[1] - 1
-    return int(np.argmin(np.where(able, table[:, silo, :-1].sum(axis=0), np.inf)))
+    alone = ~(~shown & there)[:, :-1].any(axis=0)
+    return _first(able, alone, table[:, silo, :-1].sum(axis=0))
+
+
+def _first(able: Bool[Array, " k"], alone: Bool[Array, " k"], size: Float[Array, " k"]) -> int:
+    """Return the able place that is not alone, if there is one, and the smallest of these."""
+    return int(np.lexsort((size, alone, ~able))[0])
 
 
 def hide_exposed(
@@ -191,14 +209,14 @@ def hide_exposed(
     small: Bool[Array, "i b"],
 ) -> Bool[Array, "i b"]:
     """Hide more beside each small cell that follows from all known totals together."""
-    shown, sizes = shown.copy(), table.sum(axis=0)
+    shown = shown.copy()
     for silo, group in exposed(shown, there, groups, in_total):
         if not small[silo, group]:
             continue
         if shown[silo, -1] and (group == shown.shape[1] - 1 or in_total[group]):
-            shown[silo, smallest(shown, table, silo, in_total)] = False
+            shown[silo, next_group(shown, there, table, silo, in_total)] = False
         elif shown[:, group].any():
-            shown[np.argmin(np.where(shown[:, group], sizes[:, group], np.inf)), group] = False
+            shown[next_silo(shown, there, table, group), group] = False
     return shown
 
 

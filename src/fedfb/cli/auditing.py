@@ -127,7 +127,7 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Audit a model, or any file of scores: groups, silos, intervals.
+    """Audit a model, or a file of scores, by group and silo.
 
     MODEL is the --out folder of a finished run. Silos answer with tables of counts; no row moves.
     Rates by group and silo, four notions with intervals, calibration, what chance would show, what

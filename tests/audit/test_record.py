@@ -1,0 +1,205 @@
+"""What an audit tells: chance, leaving silos out, calibration, baselines, secure sums."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import log_loss
+
+from audited import ABOUT, GROUPS, federation, pooled
+from fedfb.audit.baseline import accuracy_difference, disparity_difference
+from fedfb.audit.chance import blind_disparities, chance_record
+from fedfb.audit.record import UNKNOWN_UNDER_MASKS, audit
+from fedfb.audit.rows import SiloRows, Subject
+from fedfb.audit.tables import BINS, silo_answer, silo_answers, summed
+from fedfb.data.statistics import add_in_clear
+from fedfb.errors import ConfigError, DataError
+from fedfb.experiments.secure import make_audit_add
+from fedfb.notions.disparity import largest_rate_gap
+
+SIZES = [[60, 90, 40, 80], [120, 30, 70, 50], [45, 60, 55, 200]]
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return federation(SIZES, baseline=True)
+
+
+@pytest.fixture(scope="module")
+def record(subject):
+    return audit(subject)
+
+
+def test_under_masks_the_sum_is_the_same_and_nothing_else_is_known(subject, record, tmp_path):
+    under_masks = audit(subject, secure=True, add=make_audit_add(True, tmp_path / "ledger.jsonl"))
+    for part in ("overall", "groups", "four_fifths", "by_attribute", "comparison"):
+        assert under_masks[part] == record[part]
+    for clear, masked in zip(record["calibration"], under_masks["calibration"], strict=True):
+        assert masked["error"] == pytest.approx(clear["error"], abs=1e-6)
+    assert "client_parity" not in under_masks["notions"]
+    assert under_masks["silos"] is under_masks["contributions"] is None
+    assert UNKNOWN_UNDER_MASKS in under_masks["notes"]
+    assert '"masked"' in (tmp_path / "ledger.jsonl").read_text()
+
+
+def test_two_silos_are_too_few_for_masks():
+    with pytest.raises(ConfigError, match="at least 3"):
+        audit(federation(SIZES[:2]), secure=True, add=make_audit_add(True, None))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 40))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_tables_of_silos_add_up_to_those_of_all_rows(seed, rows):
+    rng = np.random.default_rng(seed)
+    sizes = rng.multinomial(rows, [0.4, 0.3, 0.2, 0.1], size=3)
+    subject = federation(sizes, seed, baseline=True)
+    total = summed(silo_answers(subject), add_in_clear)
+    whole = silo_answer(pooled(subject), len(GROUPS), randomised=False)
+    for name, value in whole.items():
+        np.testing.assert_allclose(getattr(total, name), value, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(total.joint.sum(axis=2), total.confusion)
+    np.testing.assert_array_equal(total.bins.sum(axis=2), total.confusion.sum(axis=1))
+
+
+def test_leaving_a_silo_out_is_auditing_the_others(subject, record):
+    for one in record["contributions"]:
+        rest = {name: rows for name, rows in subject.silos.items() if name != one["name"]}
+        alone = audit(subject._replace(silos=rest))
+        assert not one["partly"]
+        for notion, found in one["notions"].items():
+            expected = alone["notions"][notion]["value"]
+            assert found["without"] == pytest.approx(expected)
+            assert found["change"] == pytest.approx(record["notions"][notion]["value"] - expected)
+
+
+def test_client_parity_is_the_range_of_the_silos_log_losses(subject, record):
+    losses = [
+        log_loss(rows.y, np.clip(rows.score, 1e-12, 1 - 1e-12)) for rows in subject.silos.values()
+    ]
+    assert [silo["loss"] for silo in record["silos"]] == pytest.approx(losses)
+    assert record["notions"]["client_parity"]["value"] == pytest.approx(np.ptp(losses))
+
+
+def test_the_calibration_error_is_that_of_the_pooled_rows(subject):
+    record, rows = audit(subject, minimum=1), pooled(subject)
+    for group, found in enumerate(record["calibration"]):
+        own = rows.group == group
+        y, score = rows.y[own], rows.score[own]
+        place = np.minimum((score * BINS).astype(int), BINS - 1)
+        expected = sum(
+            abs(y[place == b].sum() - score[place == b].sum()) for b in range(BINS)
+        ) / own.sum()  # fmt: skip
+        assert found["error"] == pytest.approx(expected)
+        assert found["mean_score"] == pytest.approx(score.mean())
+
+
+def test_chance_is_what_shuffled_decisions_show():
+    rng = np.random.default_rng(0)
+    rows, rate = np.array([[40.0, 100.0, 250.0]]), 0.3
+    group = np.repeat(np.arange(3), rows[0].astype(int))
+    decision = (np.arange(len(group)) < rate * len(group)).astype(float)
+    shuffled = []
+    for _ in range(4_000):
+        k = np.bincount(group, weights=rng.permutation(decision))
+        shuffled.append(largest_rate_gap(k[None], rows, 10))
+    drawn = blind_disparities(np.bincount(group, weights=decision)[None], rows, 10)
+    # The means' standard errors are .0005 together: .003 is six of them.
+    assert drawn.mean() == pytest.approx(np.mean(shuffled), abs=0.003)
+    assert np.quantile(drawn, 0.95) == pytest.approx(np.quantile(shuffled, 0.95), abs=0.01)
+
+
+def test_a_blind_classifier_is_seldom_beyond_chance():
+    rng = np.random.default_rng(1)
+    rows = np.array([[120.0, 150.0, 130.0, 130.0]])
+    beyond = []
+    for _ in range(100):
+        positives = rng.binomial(rows.astype(int), 0.4).astype(float)
+        drawn = blind_disparities(positives, rows, 10)
+        found = chance_record(drawn, largest_rate_gap(positives, rows, 10))
+        beyond.append(found["share_as_large"] <= 0.05)
+    # Binomial(100, .05) exceeds 14 with probability 5e-5.
+    assert sum(beyond) <= 14
+
+
+def test_the_baseline_itself_differs_in_nothing(subject):
+    silos = {name: rows._replace(baseline=rows.decision) for name, rows in subject.silos.items()}
+    found = audit(subject._replace(silos=silos))["comparison"]
+    assert found["accuracy"]["value"] == 0
+    for one in found["notions"].values():
+        assert (one["value"], one["interval"]) == (0, [0, 0])
+    assert all(one["to_favourable"] == one["to_unfavourable"] == 0 for one in found["changed"])
+
+
+def test_the_comparison_is_the_difference_of_two_audits(subject, record):
+    other = {name: rows._replace(decision=rows.baseline) for name, rows in subject.silos.items()}
+    theirs = audit(subject._replace(silos=other))
+    found = record["comparison"]
+    accuracies = [one["overall"]["accuracy"]["value"] for one in (record, theirs)]
+    assert found["accuracy"]["value"] == pytest.approx(accuracies[0] - accuracies[1])
+    for notion, one in found["notions"].items():
+        ours, base = (r["notions"][notion]["value"] for r in (record, theirs))
+        assert one["value"] == pytest.approx(ours - base)
+
+
+def test_paired_intervals_cover_the_true_differences():
+    rng = np.random.default_rng(2)
+    rows = np.array([300, 200, 150])
+    # Chances of (decision, baseline) = 00, 01, 10, 11, by label and group.
+    chances = np.array(
+        [
+            [[0.7, 0.1, 0.1, 0.1], [0.6, 0.2, 0.05, 0.15], [0.5, 0.2, 0.05, 0.25]],
+            [[0.2, 0.1, 0.2, 0.5], [0.2, 0.1, 0.1, 0.6], [0.1, 0.1, 0.2, 0.6]],
+        ]
+    )
+
+    def tables(counts):
+        return np.moveaxis(counts.reshape(2, 3, 2, 2), 1, 3).astype(float)
+
+    truth = tables(chances * rows[None, :, None] * 1000)
+    accuracy = accuracy_difference(truth.sum(axis=3))["value"]
+    disparity = disparity_difference(truth.sum(axis=0)[None], 10, 1)["value"]
+    covered = []
+    for _ in range(400):
+        drawn = tables(rng.multinomial(np.tile(rows, (2, 1)), chances))
+        low, high = accuracy_difference(drawn.sum(axis=3))["interval"]
+        ends = disparity_difference(drawn.sum(axis=0)[None], 10, 1)["interval"]
+        covered.append([low <= accuracy <= high, ends[0] <= disparity <= ends[1]])
+    # Binomial(400, .95) is below 364 (91 %) with probability 5e-4.
+    assert (np.mean(covered, axis=0) >= 0.91).all(), np.mean(covered, axis=0)
+
+
+def test_randomised_decisions_are_counted_as_expected(subject):
+    rng = np.random.default_rng(0)
+    silos = {
+        name: rows._replace(decision=rng.random(len(rows.y)), baseline=None)
+        for name, rows in subject.silos.items()
+    }
+    found, rows = audit(subject._replace(silos=silos)), pooled(subject._replace(silos=silos))
+    for group, one in enumerate(found["groups"]):
+        expected = rows.decision[rows.group == group].mean()
+        assert one["selection_rate"]["value"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("drawn_mix", [False, True])
+def test_at_parity_the_interval_holds_0_and_a_drawn_mix_makes_it_no_shorter(drawn_mix):
+    y, group = np.tile([0, 1], 200), np.repeat([0, 1], 200)
+    rows = SiloRows(y, group, y.astype(float))
+    found = audit(Subject({"one": rows}, ("F", "M"), ("sex",), ABOUT), drawn_mix=drawn_mix)
+    for notion in ("demographic_parity", "equal_opportunity", "equalized_odds"):
+        assert found["notions"][notion]["value"] == 0
+        assert found["notions"][notion]["interval"][0] == 0
+    given, drawn = (
+        audit(federation(SIZES), drawn_mix=mix)["notions"]["demographic_parity"]["interval"]
+        for mix in (False, True)
+    )
+    assert drawn[0] <= given[0]
+    assert drawn[1] >= given[1]
+
+
+def test_one_group_or_no_favourable_label_is_refused():
+    rows = SiloRows(np.array([0, 1]), np.zeros(2, int), np.ones(2))
+    with pytest.raises(DataError, match="one group"):
+        audit(Subject({"a": rows}, ("F",), ("sex",), ABOUT))
+    rows = SiloRows(np.zeros(2, int), np.array([0, 1]), np.ones(2))
+    with pytest.raises(DataError, match="favourable label"):
+        audit(Subject({"a": rows}, ("F", "M"), ("sex",), ABOUT))

@@ -1,0 +1,46 @@
+"""Federations to audit: rows with labels, crossed groups, decisions and scores."""
+
+import numpy as np
+
+from fedfb.audit.rows import SiloRows, Subject
+
+ABOUT = {
+    "kind": "scores",
+    "name": "drawn",
+    "notion": None,
+    "data": "drawn rows",
+    "label": "y",
+    "positive": "1",
+    "rows": "all rows",
+    "decided_by": "score of at least 0.5",
+    "baseline": "other",
+    "hashes": {},
+}
+GROUPS = ("F x B", "F x W", "M x B", "M x W")
+
+
+def silo(rng, sizes, scores=True, baseline=False):
+    """Draw one silo's rows, so many of each group; later groups are favoured."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    y = (rng.random(len(group)) < 0.35 + 0.08 * group).astype(np.int64)
+    score = np.clip(0.3 + 0.25 * y + 0.05 * group + rng.normal(0, 0.2, len(group)), 0, 1)
+    other = (rng.random(len(group)) < 0.3 + 0.4 * y).astype(float) if baseline else None
+    return SiloRows(y, group, (score >= 0.5).astype(float), score if scores else None, other)
+
+
+def federation(sizes, seed=0, names=GROUPS, **options):
+    """Return a subject with one silo for every row of ``sizes[silo][group]``."""
+    rng = np.random.default_rng(seed)
+    silos = {f"silo {place}": silo(rng, row, **options) for place, row in enumerate(sizes)}
+    return Subject(silos, tuple(names), ("sex", "race"), ABOUT)
+
+
+def pooled(subject):
+    """Return all rows as one silo's."""
+    parts = list(subject.silos.values())
+    return SiloRows(
+        *(
+            None if parts[0][place] is None else np.concatenate([part[place] for part in parts])
+            for place in range(len(SiloRows._fields))
+        )
+    )

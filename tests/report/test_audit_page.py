@@ -1,0 +1,72 @@
+"""An audit's page and card: whole, escaped, and readable for every kind of audit."""
+
+import re
+
+import pytest
+
+from audited import federation
+from fedfb.audit.record import audit
+from fedfb.report.audit.card import NOT_STATED, as_markdown, make_card
+from fedfb.report.audit.page import audit_page
+from fedfb.report.audit.terminal import print_audit
+from fedfb.report.audit.words import headline
+from fedfb.report.page.render import render
+
+HOSTILE = '<script>alert("x")</script>'
+SIZES = [[60, 90, 40, 80], [120, 30, 70, 50], [45, 60, 55, 200]]
+KINDS = {
+    "whole": {},
+    "no scores": {"scores": False},
+    "baseline": {"baseline": True},
+}
+
+
+def audited(sizes=SIZES, secure=False, intended_use=None, **options):
+    record = audit(federation(sizes, **options), secure=secure)
+    record["card"] = make_card(record, None, intended_use)
+    return record
+
+
+def page_of(record):
+    return render(audit_page(record))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("secure", [False, True])
+def test_every_kind_of_audit_has_a_page_and_a_table(kind, secure, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    record = audited(secure=secure, **KINDS[kind])
+    text = page_of(record)
+    assert "nan" not in re.sub(r"<[^>]*>", "", text).lower().split()
+    assert ("Silos</h2>" in text) != secure
+    assert ("Calibration</h2>" in text) == (kind != "no scores")
+    assert ("Beside other</h2>" in text) == (kind == "baseline")
+    print_audit(record)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "four-fifths" in printed.lower()
+
+
+def test_a_page_needs_nothing_from_elsewhere_and_has_no_id_twice():
+    text = page_of(audited())
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:)""", text)
+    ids = re.findall(r' id="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_names_are_escaped():
+    names = (f"F x {HOSTILE}", "F x W", f"M x {HOSTILE}", "M x W")
+    record = audited(names=names, intended_use=HOSTILE)
+    assert HOSTILE not in page_of(record)
+    assert HOSTILE not in as_markdown(HOSTILE, record["card"])
+
+
+def test_hidden_groups_alone_still_have_a_page():
+    record = audited([[9, 8, 7, 9]])
+    assert headline(record).startswith("Not estimable")
+    assert "Not estimable" in page_of(record)
+
+
+def test_a_card_says_what_is_not_stated():
+    assert make_card(audited(), None, None)["Intended use"] == [NOT_STATED]
+    assert make_card(audited(), None, "for tests")["Intended use"] == ["for tests"]
