@@ -97,6 +97,24 @@ def test_a_baseline_is_another_run_on_the_same_rows(fedfb, write):
     refused(fedfb("audit", "runs/one", "--baseline", "runs/other"), "not about the same rows")
 
 
+def test_a_baseline_may_be_what_predict_has_printed(fedfb, write):
+    silo_files(write)
+    fedfb("run", "--data", "silos/*.csv", *OWN, "--out", "runs/own")
+    silo_files(lambda content, name: write(content, name.replace("silos", "new")))
+    write(fedfb("predict", "runs/own", "new/north.csv").out, "predicted.csv")
+    compared = ("audit", "runs/own", "--baseline", "predicted.csv")
+    said = fedfb(*compared, "--data", "new/north.csv", "--json").json
+    assert said["comparison"]["accuracy"]["value"] == 0
+    refused(fedfb(*compared, "--data", "new/*.csv"), "has 60 rows, and 180 are audited")
+    refused(fedfb(*compared), "Name the rows")
+
+
+def test_a_model_cannot_be_the_baseline_of_a_scores_file(fedfb, write, run):
+    write(scores())
+    run()
+    refused(fedfb(*SCORED, "--baseline", "runs/mine"), "needs features")
+
+
 def test_other_columns_can_be_audited_on_named_files(fedfb, write):
     silo_files(write, extra=",x")
     fedfb("run", "--data", "silos/*.csv", *OWN, "--out", "runs/own")

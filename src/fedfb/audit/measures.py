@@ -11,8 +11,7 @@ from fedfb.notions.disparity import (
     Estimate,
     enough,
     four_fifths_interval,
-    rate_bands,
-    rate_disparity,
+    rate_estimate,
 )
 from fedfb.notions.intervals import half_widths, wilson
 from fedfb.shapes import Array, Float
@@ -104,13 +103,11 @@ def disparity(
     ``between_groups`` is the largest rate less the least, over blocks the larger one: what
     fairlearn calls a difference.
     """
-    estimate = rate_disparity(positives, rows, minimum, drawn_mix)
+    estimate, bands = rate_estimate(positives, rows, minimum, drawn_mix)
     record = estimate_record(estimate, [names[place] for place in estimate.not_estimable])
-    if estimate.value is None:
+    if bands is None:
         return {**record, "between_groups": None, "gaps": []}
-    estimable = enough(rows, minimum)
-    bands = rate_bands(positives, rows, estimable, drawn_mix)
-    where = np.argwhere(estimable).tolist()
+    where = np.argwhere(enough(rows, minimum)).tolist()
     halves = half_widths(bands).tolist()
     gaps = [
         {

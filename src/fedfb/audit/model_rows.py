@@ -15,6 +15,7 @@ from fedfb.audit.files import (
     under_each_other,
 )
 from fedfb.audit.rows import SiloRows, Subject, deal
+from fedfb.audit.scores_file import decisions_in
 from fedfb.core import Examples
 from fedfb.data import RawRows, encode_file, groups_in, load
 from fedfb.data.check import labels
@@ -97,6 +98,13 @@ def decide(model: SavedModel, examples: Examples) -> tuple[Array, Array]:
 
 
 def _other_decisions(folder: Path, choice: Choice, rows: Rows) -> Array:
+    if folder.is_file():
+        if rows.said == TEST_ROWS:
+            raise ConfigError(
+                f"{folder} cannot tell which of its rows are the run's own test rows. Name the "
+                "rows that it is about, in its order, with --data."
+            )
+        return decisions_in(folder, len(rows.examples.y))
     model = load_model(folder, run=choice.setting)
     # The groups that are compared are those of the first model, whatever this one was trained with.
     theirs = read_rows(folder, model, choice._replace(seed=None))

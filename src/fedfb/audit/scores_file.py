@@ -23,6 +23,8 @@ from fedfb.data.table import parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
 
+DEFAULT_THRESHOLD = 0.5
+
 
 class Columns(NamedTuple):
     """Which columns of a file say what; of ``score`` and ``decision`` one is needed at least."""
@@ -32,7 +34,7 @@ class Columns(NamedTuple):
     sensitive: tuple[str, ...]
     score: str | None = None
     decision: str | None = None
-    threshold: float = 0.5
+    threshold: float = DEFAULT_THRESHOLD
     silo: str | None = None
 
 
@@ -50,6 +52,11 @@ class Scored(NamedTuple):
 
 def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) -> Subject:
     """Read files of scores, one for each silo; a baseline has the same rows in the same order."""
+    if baseline is not None and Path(baseline).is_dir():
+        raise ConfigError(
+            f"the baseline {baseline} is a folder, and a model needs features, which a scores file "
+            "does not have. Give its scores on these rows as a file."
+        )
     scored = read_scores(pattern, columns)
     other = None if baseline is None else read_scores(baseline, columns)
     if other is not None:
@@ -109,6 +116,19 @@ def read_scores(pattern: str, columns: Columns) -> Scored:
         decision = (score >= columns.threshold).astype(np.float64)
     owner = owner_of(paths, tables, columns.silo)
     return Scored(table.source, y, groups.group_of(table), groups, owner, score, decision)
+
+
+def decisions_in(path: Path, rows: int) -> Float[Array, " n"]:
+    """Read decisions as ``fedfb predict`` prints them: a column decision, or a column score."""
+    cells = read_cells(path)
+    if len(cells.lines) != rows:
+        raise DataError(
+            f"the baseline {path} has {len(cells.lines)} rows, and {rows} are audited. Give the "
+            "same rows in the same order."
+        )
+    if "decision" in cells.columns:
+        return _numbers(cells, "decision", _is_chance)
+    return (_numbers(cells, "score", _is_chance) >= DEFAULT_THRESHOLD).astype(np.float64)
 
 
 def refuse_other_rows(scored: Scored, other: Scored) -> None:

@@ -243,6 +243,9 @@ def exposed(
     of_silo = silo[None, :] == np.unique(silo)[:, None]
     by_silo = of_silo * (part.astype(np.float64) - (column == last))
     equations = np.concatenate([by_group, by_silo[by_silo.any(axis=1)]])
-    _, weights, directions = np.linalg.svd(equations, full_matrices=False)
-    reached = (directions[weights > 1e-9] ** 2).sum(axis=0)
+    # Directions of the equations' space: of their small Gram matrix, as unknowns may be many.
+    weights, vectors = np.linalg.eigh(equations @ equations.T)
+    kept = weights > 1e-9
+    directions = (vectors[:, kept] / np.sqrt(weights[kept])).T @ equations
+    reached = (directions**2).sum(axis=0)
     return [(int(i), int(a)) for i, a in unknown[reached > 1 - 1e-9]]

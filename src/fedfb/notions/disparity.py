@@ -84,16 +84,26 @@ def rate_disparity(
     >>> rate_disparity(np.array([[16.0, 48.0]]), np.array([[64.0, 64.0]]), minimum=10).gaps
     (-0.25, 0.25)
     """
+    return rate_estimate(positives, rows, minimum, drawn_mix)[0]
+
+
+def rate_estimate(
+    positives: Float[Array, "b a"],
+    rows: Float[Array, "b a"],
+    minimum: int,
+    drawn_mix: bool = False,
+) -> tuple[Estimate, Bands | None]:
+    """Return :func:`rate_disparity` and the bands of its estimable gaps, if there are any."""
     blocks, groups = rows.shape
     if groups == 1:
-        return Estimate(0.0, 0.0, 0.0, (0.0,) * blocks, ())
+        return Estimate(0.0, 0.0, 0.0, (0.0,) * blocks, ()), None
     estimable = enough(rows, minimum)
     complete = estimable.all(axis=0)
     left_out = tuple(np.flatnonzero(~complete).tolist())
     if complete.sum() < 2:
-        return not_estimable(blocks * groups, left_out)
+        return not_estimable(blocks * groups, left_out), None
     bands = rate_bands(positives, rows, estimable, drawn_mix)
-    return estimated(bands, spread(bands.gap, estimable.ravel()), left_out)
+    return estimated(bands, spread(bands.gap, estimable.ravel()), left_out), bands
 
 
 def rate_bands(

@@ -95,7 +95,7 @@ def _whose(found: Record) -> str:
     points = f"{100 * abs(worst['gap']):.1f} points"
     side = "less" if worst["gap"] < 0 else "more"
     return (
-        f"{worst['group']} gets favourable decisions {points} {side} often than all"
+        f"Group {worst['group']} gets favourable decisions {points} {side} often than all"
         f"{AMONG[worst['label']]}"
     )
 
