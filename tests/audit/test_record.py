@@ -196,6 +196,11 @@ def test_at_parity_the_interval_holds_0_and_a_drawn_mix_makes_it_no_shorter(draw
     assert drawn[1] >= given[1]
 
 
+def test_a_silo_of_one_row_has_no_loss_to_compare():
+    found = audit(federation([[40, 40, 40, 40], [40, 40, 40, 40], [1, 0, 0, 0]]), minimum=1)
+    assert found["notions"]["client_parity"]["left_out"] == ["silo 2"]
+
+
 def test_one_group_or_no_favourable_label_is_refused():
     rows = SiloRows(np.array([0, 1]), np.zeros(2, int), np.ones(2))
     with pytest.raises(DataError, match="one group"):

@@ -138,8 +138,8 @@ def texts(subject, **options):
 
 
 def numbers_in(text):
-    """Every number that a text holds, outside coordinates of drawings."""
-    plain = re.sub(r"<(svg|style|script).*?</\1>", " ", text, flags=re.DOTALL)
+    """Every number that a text holds, also the words in pictures, but not their coordinates."""
+    plain = re.sub(r"<(style|script).*?</\1>", " ", text, flags=re.DOTALL)
     plain = re.sub(r"<[^>]*>", " ", plain).replace(",", "")
     return {float(found) for found in re.findall(r"\d*\.?\d+(?:e-?\d+)?", plain)}
 

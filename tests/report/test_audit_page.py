@@ -11,6 +11,7 @@ from fedfb.report.audit.page import audit_page
 from fedfb.report.audit.terminal import print_audit
 from fedfb.report.audit.words import headline
 from fedfb.report.page.render import render
+from report.browser import CHROMIUM, MISSING, browser
 
 HOSTILE = '<script>alert("x")</script>'
 SIZES = [[60, 90, 40, 80], [120, 30, 70, 50], [45, 60, 55, 200]]
@@ -70,3 +71,23 @@ def test_hidden_groups_alone_still_have_a_page():
 def test_a_card_says_what_is_not_stated():
     assert make_card(audited(), None, None)["Intended use"] == [NOT_STATED]
     assert make_card(audited(), None, "for tests")["Intended use"] == ["for tests"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+def test_a_browser_complains_of_nothing_and_the_page_fits(tmp_path):
+    path = tmp_path / "audit.html"
+    path.write_text(page_of(audited(baseline=True)), encoding="utf-8")
+    with browser(tmp_path / "profile") as tab:
+        for width in (1280, 390):
+            tab.open(path, width, dark=width == 390)
+            assert tab.complaints() == []
+            assert tab.requests() == [path.as_uri()]
+            assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            shown = (
+                "[...document.querySelectorAll('.plot')].filter((p) => p.getClientRects().length)"
+            )
+            assert tab.evaluate(f"{shown}.length") == 2
+            assert tab.evaluate(f"{shown}[0].querySelectorAll('.point').length") == 12
+            tab.evaluate(f"{shown}[0].querySelector('[tabindex=\"0\"]').focus()")
+            said = tab.evaluate(f"{shown}[0].querySelector('.tip').textContent")
+            assert said.startswith("F x B, favourable decisions: .")

@@ -23,7 +23,7 @@ from fedfb.audit.suppress import Published, SiloShown, publish, publish_silos
 from fedfb.audit.tables import Tables, read_tables, silo_answers, summed
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
-from fedfb.notions.disparity import MINIMUM_ROWS, client_parity
+from fedfb.notions.disparity import MINIMUM_ROWS, client_parity, enough
 from fedfb.notions.intervals import mean_variance
 from fedfb.shapes import Array, Float
 
@@ -156,8 +156,10 @@ def mean_loss(sums: Float[Array, " 3"] | None) -> float | None:
 
 def losses_compared(silos: Sequence[Record]) -> tuple[Record, Record | None]:
     """Return client parity, the range of the silos' mean losses, and what chance would show."""
-    known = [silo for silo in silos if silo["loss"] is not None]
-    left_out = [silo["name"] for silo in silos if silo["loss"] is None]
+    # Of one row a loss has no variance.
+    known = [s for s in silos if s["losses"] is not None and enough(s["losses"][0], 2)]
+    names = [silo["name"] for silo in known]
+    left_out = [silo["name"] for silo in silos if silo["name"] not in names]
     nothing = {"value": None, "interval": None, "left_out": left_out, "gaps": []}
     if len(known) < 2:
         return nothing, None

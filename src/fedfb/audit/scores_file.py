@@ -68,7 +68,7 @@ def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) 
     paths = paths_of(pattern)
     about = {
         "kind": "scores",
-        "name": Path(pattern).name,
+        "name": Path(pattern).name if len(paths) == 1 else pattern,
         "notion": None,
         "data": pattern,
         "label": columns.label,
@@ -76,7 +76,7 @@ def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) 
         "rows": "all rows of the file" if len(paths) == 1 else "all rows of the files",
         "decided_by": decided_by(columns),
         "baseline": None if baseline is None else Path(baseline).name,
-        "hashes": {path.name: digest(path) for path in paths},
+        "hashes": {str(path): digest(path) for path in paths},
     }
     return Subject(deal(*scored.owner, rows), scored.groups.names, columns.sensitive, about)
 

@@ -1,10 +1,11 @@
 """An audit as one page: headline, disparities, groups, silos, calibration, baseline, model card."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedfb.report.audit import words
 from fedfb.report.audit.pictures import calibration_picture, rates_picture
+from fedfb.report.audit.silos import group_table, silo_section
 from fedfb.report.numbers import number
 from fedfb.report.page.content import Figure, Fold, Page, Section, Table
 from fedfb.report.page.headline import MEANS
@@ -12,7 +13,6 @@ from fedfb.report.tables import NAMES
 
 Record = Mapping[str, Any]
 
-ALONE = "Intervals are of 95%, each for its rate alone."
 CHANCE = (
     "Chance: what a classifier that favours as many rows, but does not see groups, would show at "
     "these sizes (for silos: if all had the same mean loss). As large: how often it would be as "
@@ -31,7 +31,7 @@ def audit_page(record: Record) -> Page:
     sections = [
         _disparities(record),
         _groups(record),
-        *_silos(record),
+        *silo_section(record),
         *_calibration(record),
         *_baseline(record),
         _hidden(record),
@@ -128,10 +128,9 @@ def _gap_tables(notions: Mapping[str, Record]) -> Iterator[Table]:
 
 def _groups(record: Record) -> Section:
     picture = rates_picture(record)
-    shown = [_group_table("Groups", [*record["groups"], record["overall"]], record)]
+    shown = [group_table("Groups", [*record["groups"], record["overall"]])]
     shown += [
-        _group_table(f"By {one['attribute']}", one["groups"], record)
-        for one in record["by_attribute"]
+        group_table(f"By {one['attribute']}", one["groups"]) for one in record["by_attribute"]
     ]
     told = [
         f"By {one['attribute']} alone: {NAMES['demographic_parity']} "
@@ -140,83 +139,6 @@ def _groups(record: Record) -> Section:
     ]
     pictures = (picture,) if picture else ()
     return Section("groups", "Groups", tuple(told), pictures, tuple(shown))
-
-
-def _group_table(
-    caption: str, groups: Sequence[Record], record: Record, note: str = ALONE
-) -> Table:
-    rows = tuple(
-        (
-            str(group["name"]),
-            words.rows_cell(group, record),
-            *(_rate(group, key) for key in words.RATE_COLUMNS),
-        )
-        for group in groups
-    )
-    return Table(caption, ("group", "rows", *words.RATE_COLUMNS.values()), rows, note)
-
-
-def _rate(group: Record, key: str) -> str:
-    """Write a rate; of the base rate, which is nobody's doing, without its interval."""
-    if key == "base_rate":
-        return number(group[key]["value"] if group[key] else None)
-    return words.with_ends(group[key], "-")
-
-
-def _silos(record: Record) -> Iterator[Section]:
-    if not record["silos"]:
-        return
-    changes = {one["name"]: one["notions"] for one in record["contributions"] or []}
-    rows = []
-    for silo in record["silos"]:
-        own = [number(silo["notions"][notion]["value"]) for notion in _by_group(record)]
-        rows.append(
-            (
-                silo["name"],
-                words.silo_rows(silo, record),
-                words.with_ends(silo["accuracy"], "-"),
-                number(silo["loss"]),
-                *own,
-            )
-        )
-    names = [NAMES[notion] for notion in _by_group(record)]
-    shown = [
-        Table(
-            "Each silo's own rows",
-            ("silo", "rows", "accuracy", "loss", *names),
-            tuple(rows),
-            "Rows are those of groups that are shown by label.",
-        )
-    ]
-    if changes:
-        cells = tuple(
-            (name, *(_left_out(found[notion]) for notion in _by_group(record)))
-            for name, found in changes.items()
-        )
-        shown.append(
-            Table(
-                "The disparity of all without a silo, and what the silo adds to it",
-                ("left out", *names),
-                cells,
-                "A plus: the federation would be fairer without the silo. Only rows that are shown "
-                "are left out.",
-            )
-        )
-    folds = tuple(
-        Fold(f"Groups of {silo['name']}", (_group_table(silo["name"], silo["groups"], record),))
-        for silo in record["silos"]
-    )
-    yield Section("silos", "Silos", tables=tuple(shown), folds=folds)
-
-
-def _by_group(record: Record) -> list[str]:
-    return [notion for notion in record["notions"] if notion != "client_parity"]
-
-
-def _left_out(found: Record) -> str:
-    if found["without"] is None:
-        return "-"
-    return f"{number(found['without'])} ({words.signed(found['change'])})"
 
 
 def _calibration(record: Record) -> Iterator[Section]:

@@ -23,11 +23,11 @@ def print_audit(record: Record) -> None:
     console.print(words.headline(record) + "\n")
     console.print(_disparities(record))
     console.print("chance: mean and 95% quantile of a classifier that does not see groups\n")
-    console.print(_groups("Groups", record["groups"], record, record["overall"]))
+    console.print(_groups("Groups", record["groups"], record["overall"]))
     console.print("\n" + words.four_fifths_sentence(record))
     for one in record["by_attribute"]:
         console.print()
-        console.print(_groups(f"By {one['attribute']}", one["groups"], record))
+        console.print(_groups(f"By {one['attribute']}", one["groups"]))
     if record["silos"]:
         console.print()
         console.print(_silos(record))
@@ -59,13 +59,11 @@ def _disparities(record: Record) -> Table:
     return table
 
 
-def _groups(
-    title: str, groups: Sequence[Record], record: Record, overall: Record | None = None
-) -> Table:
+def _groups(title: str, groups: Sequence[Record], overall: Record | None = None) -> Table:
     table = make_table(title, "", "rows", *words.RATE_COLUMNS.values())
     for group in [*groups, *([overall] if overall else [])]:
         cells = [number(group[key]["value"]) if group[key] else "-" for key in words.RATE_COLUMNS]
-        table.add_row(group["name"], words.rows_cell(group, record), *cells)
+        table.add_row(group["name"], words.rows_cell(group), *cells)
     return table
 
 
@@ -78,7 +76,7 @@ def _silos(record: Record) -> Table:
         change = changes.get(silo["name"], {}).get("notions", {}).get(notion, {}).get("change")
         table.add_row(
             silo["name"],
-            words.silo_rows(silo, record),
+            words.rows_cell(silo),
             number(silo["accuracy"]["value"]) if silo["accuracy"] else "-",
             number(silo["loss"]),
             number(silo["notions"][notion]["value"]),

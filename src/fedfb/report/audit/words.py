@@ -24,11 +24,6 @@ AMONG = {
 }
 
 
-def hidden_word(record: Record) -> str:
-    """Return what stands for the rows of a hidden group."""
-    return f"< {record['minimum']}"
-
-
 def with_ends(found: Record | None, hidden: str = "hidden") -> str:
     """Write a figure with its interval.
 
@@ -139,15 +134,12 @@ def count(value: int | None, hidden: str) -> str:
     return hidden if value is None else f"{value:,}"
 
 
-def rows_cell(group: Record, record: Record) -> str:
-    """Write how many rows a group has: a number, 'none', or that it is hidden."""
-    if group["n"] is None and group.get("none"):
-        return "none"
-    return count(group["n"], hidden_word(record))
+def rows_cell(part: Record) -> str:
+    """Write how many rows a group or silo has: a number, 'none', or that it is hidden.
 
+    Whether a hidden cell is small, or hides another one, is not told.
 
-def silo_rows(silo: Record, record: Record) -> str:
-    """Write how many rows a silo has, in groups that are shown by label."""
-    if silo["n"] is None:
-        return "hidden"
-    return count(silo["n"], hidden_word(record))
+    >>> rows_cell({"n": None, "none": True}), rows_cell({"n": None}), rows_cell({"n": 12})
+    ('none', 'hidden', '12')
+    """
+    return count(part["n"], "none" if part.get("none") else "hidden")
