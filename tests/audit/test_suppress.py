@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from audited import federation, pooled
 from fedfb.audit.measures import group_records, rates
 from fedfb.audit.record import audit, hidden_groups
-from fedfb.audit.suppress import publish, publish_silos
+from fedfb.audit.suppress import hide, publish, publish_silos
 from fedfb.audit.tables import read_tables, silo_answers, summed
 from fedfb.data.statistics import add_in_clear
 from fedfb.report.audit.card import as_markdown, make_card
@@ -127,6 +127,29 @@ def test_no_small_cell_follows_from_what_is_shown(data, silos, groups, seed):
                 wanted = np.zeros((2, len(subject.silos), groups))
                 wanted[label, :, group] = 1
                 assert not follows(known, wanted.ravel())
+
+
+def test_a_cell_that_only_all_totals_together_tell_is_found():
+    # Every silo and group hides two cells at least, yet the cell (1, 2) follows: the hidden cells
+    # of silos 0 and 1 less those of groups 0 and 1.
+    small = np.zeros((4, 4), bool)
+    small[:2, :2] = small[2:, 2:] = small[1, 2] = True
+    counts = np.where(small, 6.0, 50.0)[None]
+    every = np.ones(4, bool)
+    shown, totals = hide(counts, every, every, MINIMUM)
+    assert not shown[small].any()
+    known = [np.eye(16)[np.ravel_multi_index(cell, (4, 4))] for cell in np.argwhere(shown)]
+    known += [np.repeat(np.eye(4)[silo], 4) for silo in np.flatnonzero(totals)]
+    known += [np.tile(np.eye(4)[group], 4) for group in range(4)]
+    for cell in np.argwhere(small):
+        wanted = np.eye(16)[np.ravel_multi_index(cell, (4, 4))]
+        assert not follows(np.array(known), wanted), cell
+
+
+def test_cells_that_hide_each_other_are_as_many_as_the_minimum_together():
+    counts = np.array([[[4.0, 90.0], [3.0, 80.0], [70.0, 60.0], [50.0, 40.0]]])
+    shown, _ = hide(counts, np.ones(2, bool), np.ones(2, bool), MINIMUM)
+    assert counts[0, ~shown[:, 0], 0].sum() >= MINIMUM
 
 
 def texts(subject, **options):

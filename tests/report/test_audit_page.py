@@ -13,6 +13,7 @@ from fedfb.report.audit.words import headline
 from fedfb.report.page.render import render
 from report.browser import CHROMIUM, MISSING, browser
 
+PLOTS = "[...document.querySelectorAll('.plot')].filter((p) => p.getClientRects().length)"
 HOSTILE = '<script>alert("x")</script>'
 SIZES = [[60, 90, 40, 80], [120, 30, 70, 50], [45, 60, 55, 200]]
 KINDS = {
@@ -83,11 +84,8 @@ def test_a_browser_complains_of_nothing_and_the_page_fits(tmp_path):
             assert tab.complaints() == []
             assert tab.requests() == [path.as_uri()]
             assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-            shown = (
-                "[...document.querySelectorAll('.plot')].filter((p) => p.getClientRects().length)"
-            )
-            assert tab.evaluate(f"{shown}.length") == 2
-            assert tab.evaluate(f"{shown}[0].querySelectorAll('.point').length") == 12
-            tab.evaluate(f"{shown}[0].querySelector('[tabindex=\"0\"]').focus()")
-            said = tab.evaluate(f"{shown}[0].querySelector('.tip').textContent")
+            assert tab.evaluate(f"{PLOTS}.length") == 2
+            assert tab.evaluate(f"{PLOTS}[0].querySelectorAll('.point').length") == 12
+            tab.evaluate(f"{PLOTS}[0].querySelector('[tabindex=\"0\"]').focus()")
+            said = tab.evaluate(f"{PLOTS}[0].querySelector('.tip').textContent")
             assert said.startswith("F x B, favourable decisions: .")
