@@ -16,7 +16,7 @@ ABOUT = {
     "baseline": "other",
     "hashes": {},
 }
-GROUPS = ("F x B", "F x W", "M x B", "M x W")
+GROUPS = ("sex=F, race=B", "sex=F, race=W", "sex=M, race=B", "sex=M, race=W")
 
 
 def silo(rng, sizes, scores=True, baseline=False):

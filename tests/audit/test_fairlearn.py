@@ -17,6 +17,7 @@ from sklearn.metrics import accuracy_score
 
 from audited import federation, pooled
 from fedfb.audit.record import audit
+from fedfb.data.groups import values_of
 
 SIZES = [[60, 90, 40, 80], [120, 30, 70, 50], [45, 60, 55, 200]]
 DIFFERENCES = {
@@ -94,7 +95,7 @@ def test_every_silo_is_measured_on_its_own_rows(case):
 @pytest.mark.parametrize("place", [0, 1], ids=["sex", "race"])
 def test_attributes_alone(case, place):
     subject, record, rows = case
-    names = [name.split(" x ")[place] for name in subject.groups]
+    names = [values_of(("sex", "race"), name)[place] for name in subject.groups]
     found = record["by_attribute"][place]
     same_rates(found["groups"], rows, names)
     for notion, difference in DIFFERENCES.items():

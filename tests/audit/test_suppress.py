@@ -173,7 +173,7 @@ def test_the_counts_and_rates_of_a_hidden_group_are_nowhere(secure):
     sizes = [[301, 211, 3, 407], [173, 307, 2, 149], [233, 127, 2, 191]]
     subject = federation(sizes, seed=5)
     record, *written = texts(subject, secure=secure)
-    assert record["hidden"]["groups"] == ["M x B"]
+    assert record["hidden"]["groups"] == ["sex=M, race=B"]
     small = [7, sum(map(sum, sizes)), *(sum(row) for row in sizes)]
     rows = pooled(subject)
     own = rows.group == 2
@@ -185,7 +185,7 @@ def test_the_counts_and_rates_of_a_hidden_group_are_nowhere(secure):
             assert number not in found, number
         for rate in rates + everyone:
             assert all(abs(rate - one) > 1e-9 for one in found)
-    assert all("M x B" in text for text in written)  # it is named, as hidden
+    assert all("sex=M, race=B" in text for text in written)  # it is named, as hidden
 
 
 def test_a_small_cell_of_a_silo_is_nowhere_and_so_is_the_difference_to_the_total():

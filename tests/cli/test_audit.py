@@ -137,7 +137,7 @@ def test_a_scores_file_is_audited_by_score_or_decision(fedfb, write):
     assert decided["calibration"] is None
     assert decided["silo_names"] == ["rows"]
     said = fedfb(*SCORED)
-    assert "F x B" in said.out
+    assert "sex=F, race=B" in said.out
     assert re.search(r"By sex.*By race", said.out, re.DOTALL)
 
 

@@ -57,7 +57,7 @@ def test_a_page_needs_nothing_from_elsewhere_and_has_no_id_twice():
 
 
 def test_names_are_escaped():
-    names = (f"F x {HOSTILE}", "F x W", f"M x {HOSTILE}", "M x W")
+    names = (f"sex=F, race={HOSTILE}", "sex=F, race=W", f"sex=M, race={HOSTILE}", "sex=M, race=W")
     record = audited(names=names, intended_use=HOSTILE)
     assert HOSTILE not in page_of(record)
     assert HOSTILE not in as_markdown(HOSTILE, record["card"])
@@ -88,4 +88,4 @@ def test_a_browser_complains_of_nothing_and_the_page_fits(tmp_path):
             assert tab.evaluate(f"{PLOTS}[0].querySelectorAll('.point').length") == 12
             tab.evaluate(f"{PLOTS}[0].querySelector('[tabindex=\"0\"]').focus()")
             said = tab.evaluate(f"{PLOTS}[0].querySelector('.tip').textContent")
-            assert said.startswith("F x B, favourable decisions: .")
+            assert said.startswith("sex=F, race=B, favourable decisions: .")

@@ -1,28 +1,16 @@
 """The files of an audit: who owns which row, and what cannot be used."""
 
-import glob
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
+from fedfb.data.files import names_of
 from fedfb.data.partition import Clients, by_column
 from fedfb.data.read import Cells
 from fedfb.data.table import Table, concat
 from fedfb.errors import DataError
-
-
-def paths_of(pattern: str) -> list[Path]:
-    """Find the files of a pattern, sorted by silo."""
-    literal = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
-    paths = [Path(path) for path in literal if Path(path).is_file()]
-    if not paths:
-        raise DataError(
-            f"no file matches {pattern!r}, as seen from {str(Path.cwd())!r}. Expected the path "
-            "of a CSV file, or a pattern such as 'silos/*.csv' in quotes."
-        )
-    return sorted(paths, key=lambda path: (path.stem, str(path)))
 
 
 def as_text(cells: Cells) -> Table:
@@ -42,9 +30,8 @@ def owner_of(paths: Sequence[Path], tables: Sequence[Table], column: str | None)
         whose = under_each_other(tables, (column,))
         refuse_missing(whose, column)
         return by_column(whose.text(column))
-    stems = [path.stem for path in paths]
-    names = tuple(stems if len(set(stems)) == len(stems) else map(str, paths))
-    return Clients(np.repeat(np.arange(len(paths)), [len(t) for t in tables]), names)
+    sizes = [len(table) for table in tables]
+    return Clients(np.repeat(np.arange(len(paths)), sizes), names_of(list(paths)))
 
 
 def refuse_absent(table: Table, label: str, positive: str) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.audit.rows import values_of
 from fedfb.audit.suppress import Published
+from fedfb.data.groups import values_of
 from fedfb.notions.disparity import (
     Estimate,
     enough,
@@ -164,8 +164,8 @@ def by_attribute(
 
     Empty where groups are not crossed, or their names do not tell the values.
     """
-    values = values_of(names, attributes)
-    if len(attributes) < 2 or values is None:
+    values = [known for name in names if (known := values_of(attributes, name)) is not None]
+    if len(attributes) < 2 or len(values) < len(names):
         return []
     found = []
     for place, attribute in enumerate(attributes):

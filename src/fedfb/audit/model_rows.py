@@ -10,7 +10,6 @@ from fedfb.audit.files import (
     as_text,
     digest,
     owner_of,
-    paths_of,
     refuse_absent,
     under_each_other,
 )
@@ -19,8 +18,10 @@ from fedfb.audit.scores_file import decisions_in
 from fedfb.core import Examples
 from fedfb.data import RawRows, encode_file, groups_in, load
 from fedfb.data.check import labels
+from fedfb.data.derive import derive
+from fedfb.data.files import paths_of
+from fedfb.data.files import read_rows as read_file
 from fedfb.data.partition import Clients
-from fedfb.data.read import read_cells
 from fedfb.data.request import BUILT_IN
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
@@ -158,9 +159,12 @@ def read_files(
 ) -> Rows:
     """Read files with label, groups and features; a silo is a file, or a value of a column."""
     paths = paths_of(choice.data or "")
-    tables = [as_text(read_cells(path)) for path in paths]
+    tables = [as_text(read_file(path)) for path in paths]
     label, positive = choice.label or model.encoder.label, choice.positive or model.encoder.positive
     table = under_each_other(tables, (label, *choice.sensitive))
+    if choice.label is None and choice.positive is None:
+        rules = [rule for rule in model.encoder.derived if rule.target == label]
+        table = derive(table, rules)
     y = labels(table, label, positive)
     refuse_absent(table, label, positive)
     usual = experiment.client_column

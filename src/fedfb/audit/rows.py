@@ -8,9 +8,6 @@ import numpy as np
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float, Int
 
-CROSSED = " x "
-"""What stands between the values of crossed attributes in a group's name."""
-
 
 class SiloRows(NamedTuple):
     """One silo's rows. A decision is the chance of a favourable one: 0 or 1 unless randomised.
@@ -87,14 +84,3 @@ def deal(owner: Int[Array, " n"], names: Sequence[str], rows: SiloRows) -> dict[
             y, group, decision = (part[own] for part in rows[:3])
             found[name] = SiloRows(y, group, decision, score, baseline)
     return found
-
-
-def values_of(groups: Sequence[str], attributes: Sequence[str]) -> list[tuple[str, ...]] | None:
-    """Return every group's value of each attribute; None where the names do not tell.
-
-    >>> values_of(["F x B", "M x W"], ["sex", "race"])
-    [('F', 'B'), ('M', 'W')]
-    >>> values_of(["F x B", "others"], ["sex", "race"])
-    """
-    found = [tuple(name.split(CROSSED)) for name in groups]
-    return found if all(len(values) == len(attributes) for values in found) else None

@@ -10,15 +10,15 @@ from fedfb.audit.files import (
     as_text,
     digest,
     owner_of,
-    paths_of,
     refuse_absent,
     under_each_other,
 )
 from fedfb.audit.rows import SiloRows, Subject, deal
 from fedfb.data.check import labels
+from fedfb.data.files import paths_of, read_rows
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients
-from fedfb.data.read import Cells, read_cells
+from fedfb.data.read import Cells
 from fedfb.data.table import parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
@@ -101,7 +101,7 @@ def read_scores(pattern: str, columns: Columns) -> Scored:
     if not 0 <= columns.threshold <= 1:
         raise ConfigError(f"--threshold is {columns.threshold:g}, expected 0 to 1.")
     paths = paths_of(pattern)
-    files = [read_cells(path) for path in paths]
+    files = [read_rows(path) for path in paths]
     tables = [as_text(file) for file in files]
     table = under_each_other(tables, (columns.label, *columns.sensitive))
     y = labels(table, columns.label, columns.positive)
@@ -120,7 +120,7 @@ def read_scores(pattern: str, columns: Columns) -> Scored:
 
 def decisions_in(path: Path, rows: int) -> Float[Array, " n"]:
     """Read decisions as ``fedfb predict`` prints them: a column decision, or a column score."""
-    cells = read_cells(path)
+    cells = read_rows(path)
     if len(cells.lines) != rows:
         raise DataError(
             f"the baseline {path} has {len(cells.lines)} rows, and {rows} are audited. Give the "

@@ -1,5 +1,6 @@
 """Who belongs to which group: the sensitive columns, crossed."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,3 +88,16 @@ def group_name(columns: tuple[str, ...], values: tuple[str, ...]) -> str:
     if len(columns) == 1:
         return values[0]
     return ", ".join(f"{name}={value}" for name, value in zip(columns, values, strict=True))
+
+
+def values_of(columns: Sequence[str], name: str) -> tuple[str, ...] | None:
+    """Return the values of which a group's name was made; None where it does not tell.
+
+    >>> values_of(("sex", "race"), "sex=F, race=Black"), values_of(("sex", "race"), "others")
+    (('F', 'Black'), None)
+    """
+    if len(columns) == 1:
+        return (name,)
+    pattern = ", ".join(f"{re.escape(column)}=(.*)" for column in columns)
+    found = re.fullmatch(pattern, name, re.DOTALL)
+    return None if found is None else found.groups()

@@ -34,7 +34,7 @@ def reproduction_page(targets: Sequence[Target]) -> Page:
             Figure("CPU time", f"{sum(one['cpu_seconds'] for one in targets) / 60:.0f} min"),
         ),
         sections=tuple(_section(one) for one in targets),
-        footer=digest,
+        footer=f"Made by fedfb from what fedfb reproduce left behind. Results {digest}.",
     )
 
 
