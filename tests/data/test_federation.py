@@ -53,6 +53,12 @@ def test_one_group_only_is_allowed_with_a_note(make_federation, small_table):
     assert ONE_GROUP in make_federation(table=table).notes
 
 
+def test_features_that_memory_cannot_hold_are_refused(make_federation, monkeypatch):
+    monkeypatch.setattr("fedfb.data.check.MOST_NUMBERS", 40)
+    with pytest.raises(DataError, match=r"10 rows of 5 features .* Column 'job' alone makes 3"):
+        make_federation()
+
+
 def test_one_class_only_is_refused(make_federation):
     with pytest.raises(DataError, match="none of the 8 training rows have y = 'maybe'"):
         make_federation(positive="maybe")

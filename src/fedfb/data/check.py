@@ -1,10 +1,16 @@
 """What is checked, once, where a table becomes a federation."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from fedfb.data.columns import Column
 from fedfb.data.table import Table
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float, Int
+
+MOST_NUMBERS = 10**9
+"""So many numbers a table may become, 8 GB of them."""
 
 
 def labels(table: Table, label: str, positive: str) -> Int[Array, " n"]:
@@ -38,6 +44,18 @@ def refuse_empty_clients(client: Int[Array, " t"], names: tuple[str, ...]) -> No
                 f"client {name!r} has no training rows (rows per client: {counts.tolist()}). "
                 "Give it rows, or choose a partition with fewer clients."
             )
+
+
+def refuse_vast(table: Table, columns: Sequence[Column]) -> None:
+    """Refuse features that would not fit into memory, and name the column that makes most."""
+    made = {column.name: len(column.feature_names) for column in columns}
+    if sum(made.values()) * len(table) > MOST_NUMBERS:
+        most = max(made, key=lambda name: made[name])
+        raise DataError(
+            f"{table.source}: {len(table)} rows of {sum(made.values())} features are more than "
+            f"{MOST_NUMBERS:g} numbers, the most that are held. Column {most!r} alone makes "
+            f"{made[most]} features: merge its values, or leave it out (--ignore)."
+        )
 
 
 def refuse_infinite(x: Float[Array, "n d"], names: tuple[str, ...], table: Table) -> None:

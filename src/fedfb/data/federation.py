@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedfb.core import ClientData, Examples, generator
-from fedfb.data.check import labels, refuse_empty_clients, refuse_infinite, refuse_one_class
+from fedfb.data.check import (
+    labels,
+    refuse_empty_clients,
+    refuse_infinite,
+    refuse_one_class,
+    refuse_vast,
+)
 from fedfb.data.derive import Derived
 from fedfb.data.encode import Encoder, fit_encoder
 from fedfb.data.fit_silos import Silos
@@ -83,6 +89,7 @@ def federate(
         derived=derived,
         silos=None if add is None else Silos(client[train], client_names, add, declared or {}),
     )
+    refuse_vast(table, encoder.columns)
     x = encoder.encode(table, group)
     refuse_infinite(x, encoder.feature_names, table)
     said = (
