@@ -73,7 +73,7 @@ def joined(rows: Float[Array, " b"], minimum: int) -> list[int]:
     edges, since = [0], 0.0
     for place, count in enumerate(rows.tolist()):
         since += count
-        if enough(np.array(since), minimum):
+        if enough(np.array([since]), minimum).all():
             edges.append(place + 1)
             since = 0.0
     # What is left at the end belongs to the last run.

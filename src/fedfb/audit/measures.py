@@ -41,8 +41,8 @@ def rate(positives: float, rows: float) -> Record | None:
     """
     if rows < 0.5:
         return None
-    low, high = wilson(np.array(positives), np.array(rows))
-    return {"value": float(positives / rows), "interval": [float(low), float(high)]}
+    low, high = wilson(np.array([float(positives)]), np.array([float(rows)]))
+    return {"value": float(positives / rows), "interval": [float(low[0]), float(high[0])]}
 
 
 def rates(name: str, shown: Published, groups: Array) -> Record:

@@ -157,7 +157,7 @@ def mean_loss(sums: Float[Array, " 3"] | None) -> float | None:
 def losses_compared(silos: Sequence[Record]) -> tuple[Record, Record | None]:
     """Return client parity, the range of the silos' mean losses, and what chance would show."""
     # Of one row a loss has no variance.
-    known = [s for s in silos if s["losses"] is not None and enough(s["losses"][0], 2)]
+    known = [s for s in silos if s["losses"] is not None and enough(s["losses"][:1], 2).all()]
     names = [silo["name"] for silo in known]
     left_out = [silo["name"] for silo in silos if silo["name"] not in names]
     nothing = {"value": None, "interval": None, "left_out": left_out, "gaps": []}
