@@ -73,7 +73,7 @@ def _redrawn(
     shares = np.where(there[:, :, None], shares, 0.25)
     shares = shares / shares.sum(axis=2, keepdims=True)
     drawn = rng.multinomial(sizes.astype(np.int64), shares, size=(DRAWS, *rows.shape))
-    again = np.moveaxis(drawn.reshape(DRAWS, *rows.shape, 2, 2), 2, 4)
+    again = np.moveaxis(drawn.reshape(DRAWS, *rows.shape, 2, 2), 2, 4).astype(np.float64)
     total = np.where(there, sizes, 0).sum(axis=1)[None, :, None]
     sides = []
     for k in _positives(again):
