@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedfb.errors import DisclosureError as DisclosureError
     from fedfb.errors import DivergenceError as DivergenceError
     from fedfb.errors import FedFBError as FedFBError
+    from fedfb.estimator import FedFBClassifier as FedFBClassifier
     from fedfb.experiments.compare import compare as compare
     from fedfb.experiments.outcome import Outcome as Outcome
     from fedfb.experiments.outcome import run as run
@@ -41,6 +42,7 @@ _HOME = {
     "Examples": "core",
     "Experiment": "experiments.spec",
     "FedFBError": "errors",
+    "FedFBClassifier": "estimator",
     "Federation": "data.federation",
     "Outcome": "experiments.outcome",
     "compare": "experiments.compare",

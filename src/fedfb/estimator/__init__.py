@@ -1,0 +1,80 @@
+"""fedfb's methods as scikit-learn classifiers.
+
+Rows, their groups (``sensitive_features``) and their owners (``client``) are handed to ``fit``.
+There is one class for every method that ends in a model for all clients; Ditto, whose clients have
+models of their own, belongs to the command line.
+"""
+
+from fedfb.estimator.classifier import FederatedClassifier
+
+
+class FedFBClassifier(FederatedClassifier, method="fedfb"): ...
+
+
+class FedAvgClassifier(FederatedClassifier, method="fedavg"): ...
+
+
+class FedProxClassifier(FederatedClassifier, method="fedprox"): ...
+
+
+class CFLClassifier(FederatedClassifier, method="cfl"): ...
+
+
+class FedFBSumsClassifier(FederatedClassifier, method="fedfb-sums"): ...
+
+
+class FedFBThresholdsClassifier(FederatedClassifier, method="fedfb-thresholds", by_group=True): ...
+
+
+class LFTEnsembleClassifier(FederatedClassifier, method="lft-ensemble"): ...
+
+
+class LFTFedAvgClassifier(FederatedClassifier, method="lft-fedavg"): ...
+
+
+class FairFedClassifier(FederatedClassifier, method="fairfed"): ...
+
+
+class ReweighingClassifier(FederatedClassifier, method="reweighing"): ...
+
+
+class HardtClassifier(FederatedClassifier, method="hardt", by_group=True): ...
+
+
+class FairBatchClassifier(FederatedClassifier, method="fairbatch"): ...
+
+
+class ZafarClassifier(FederatedClassifier, method="zafar"): ...
+
+
+class AgnosticFairClassifier(FederatedClassifier, method="agnosticfair"): ...
+
+
+class FPFLClassifier(FederatedClassifier, method="fpfl"): ...
+
+
+class FedFairClassifier(FederatedClassifier, method="fedfair"): ...
+
+
+class FCFLClassifier(FederatedClassifier, method="fcfl"): ...
+
+
+class FairFLClassifier(FederatedClassifier, method="fairfl"): ...
+
+
+class QFFLClassifier(FederatedClassifier, method="q-ffl"): ...
+
+
+class GIFAIRClassifier(FederatedClassifier, method="gifair"): ...
+
+
+class AFLClassifier(FederatedClassifier, method="afl"): ...
+
+
+class TERMClassifier(FederatedClassifier, method="term"): ...
+
+
+CLASSIFIERS = tuple(FederatedClassifier.__subclasses__())
+"""All of them, the one of the paper first."""
+
+__all__ = ["CLASSIFIERS", "FederatedClassifier", *(one.__name__ for one in CLASSIFIERS)]

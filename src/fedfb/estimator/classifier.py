@@ -1,0 +1,270 @@
+"""A federated method as a scikit-learn classifier: the same engine as the command line."""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from fedfb.algorithms import find_method
+from fedfb.core import Examples, Prediction
+from fedfb.data.table import Table
+from fedfb.errors import ConfigError
+from fedfb.estimator.reporting import judged, write_page
+from fedfb.estimator.rows import SOURCE, client_names, feature_table, is_frame, same_columns
+from fedfb.estimator.training import make_experiment, make_federation
+from fedfb.experiments.outcome import run
+from fedfb.experiments.rule import NOBODY, rule_of
+from fedfb.notions import long_name
+from fedfb.shapes import Array, Float, Int
+
+PLAIN = (
+    "{name}: no sensitive_features were given, so there are no groups to treat alike, and training "
+    "is plain."
+)
+NO_TARGET = "requires y to be passed, but the target y is None."
+BINARY_ONLY = "Only binary classification is supported. The type of the target is {kind}."
+ONE_CLASS = "{name} needs rows of two classes, and y has one class only: {label!r}."
+"""The last three are scikit-learn's sentences, which its checks look for."""
+
+
+class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """One model for all clients, trained by one of fedfb's methods.
+
+    Parameters are the settings of ``fedfb run`` with the same meaning; ``settings`` takes those
+    that are not listed, ``knobs`` the method's own, by name. Four differ:
+
+    - ``sensitive_at_prediction`` is off, so that ``predict(X)`` needs no more than X;
+    - ``notion`` is by default the first one that the method knows, mostly demographic parity;
+    - ``positive`` is the favourable label, by default the second of ``classes_``;
+    - ``random_state`` is the seed.
+
+    Fitted, it has ``classes_``, ``history_`` (one record a round), ``groups_``, ``clients_``, and
+    as plain values all that decides: ``encoder_`` and ``rule_``.
+    """
+
+    algorithm: ClassVar[str]
+    by_group: ClassVar[bool] = False
+
+    def __init_subclass__(cls, method: str | None = None, by_group: bool = False) -> None:
+        """Name the method of a class, and whether groups have thresholds of their own in it.
+
+        Then deciding always needs the group.
+        """
+        super().__init_subclass__()
+        if method is None:
+            return
+        about = find_method(method)
+        cls.algorithm, cls.by_group = method, by_group
+        cls.__doc__ = f"{about.name}: {about.summary} ({about.paper}).\n\n{cls.__base__.__doc__}"
+
+    def __init__(
+        self,
+        *,
+        notion: str | None = None,
+        target: float | None = None,
+        model: str = "logistic",
+        hidden: tuple[int, ...] = (4,),
+        variant: str | None = None,
+        knobs: Mapping[str, float] | None = None,
+        lr: float | None = None,
+        rounds: int | None = None,
+        local_epochs: int = 30,
+        batch: int = 128,
+        sensitive_at_prediction: bool = False,
+        positive: Any = None,
+        random_state: int = 0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.notion = notion
+        self.target = target
+        self.model = model
+        self.hidden = hidden
+        self.variant = variant
+        self.knobs = knobs
+        self.lr = lr
+        self.rounds = rounds
+        self.local_epochs = local_epochs
+        self.batch = batch
+        self.sensitive_at_prediction = sensitive_at_prediction
+        self.positive = positive
+        self.random_state = random_state
+        self.settings = settings
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, client: Any = None) -> Self:
+        """Train on rows of which ``client`` names the owner and ``sensitive_features`` the group.
+
+        Without clients all rows belong to one; without sensitive features there is nothing to be
+        fair about, and training is plain.
+        """
+        table = self._table(X, reset=True)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} {NO_TARGET}")
+        label = column_or_1d(y, warn=True)
+        assert_all_finite(label, input_name="y")
+        check_consistent_length(X, label, sensitive_features, client)
+        self._learn_classes(label)
+        if sensitive_features is None and self._compares_groups:
+            warnings.warn(PLAIN.format(name=type(self).__name__), stacklevel=2)
+        experiment = make_experiment(self, groups_given=sensitive_features is not None)
+        federation = make_federation(
+            table, label, str(self.positive_), sensitive_features, client, experiment
+        )
+        seed = experiment.seeds[0]
+        outcome = run(experiment, federations={seed: federation}, jobs=1)
+        self.encoder_, self.groups_ = federation.encoder, list(federation.group_names)
+        self.clients_ = list(federation.client_names)
+        inputs = len(federation.feature_names)
+        self.rule_ = rule_of(outcome.experiment, outcome.fitted[0], inputs)
+        self.report_ = outcome.report
+        self.history_ = outcome.report["runs"][0]["rounds"]
+        return self
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
+        """Return the label of every row; where decisions are randomised, a coin is thrown.
+
+        The coin follows ``random_state`` and the place of the row, so that asking twice gives the
+        same answer.
+        """
+        chance = self.decide(X, sensitive_features=sensitive_features)
+        coin = np.random.default_rng(self.random_state).random(len(chance))
+        favourable = coin < chance
+        return np.where(favourable, self.positive_, self._other)
+
+    def decide(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
+        """Return the chance that a row is decided favourably, 0 or 1 unless decisions are mixed."""
+        return self._prediction(X, sensitive_features).decision[0]
+
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, "n 2"]:
+        """Return the probability of each of ``classes_``; decisions may have other thresholds."""
+        favourable = self._prediction(X, sensitive_features).score[0]
+        columns = (1 - favourable, favourable)
+        return np.stack(columns if self._positive_is_last else columns[::-1], axis=1)
+
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
+        """Return the log odds of the second of ``classes_``."""
+        x, group = self._encoded(X, sensitive_features)
+        if len(self.rule_.members) == 1:
+            odds = self.rule_.logits(x)[0]
+        else:
+            score = self.rule_.decide(x, group).score[0]
+            odds = np.log(score) - np.log1p(-score)
+        return odds if self._positive_is_last else -odds
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """Return the accuracy, of randomised decisions the expected one."""
+        chance = self.decide(X, sensitive_features=sensitive_features)
+        favourable = np.asarray(y) == self.positive_
+        right = np.where(favourable, chance, 1 - chance)
+        return float(np.average(right, weights=sample_weight))
+
+    def report(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        client: Any = None,
+        to: str | Path | None = None,
+    ) -> dict[str, Any] | Path:
+        """Return what ``fedfb run --json`` prints, for these rows; without any, for training rows.
+
+        With ``to`` it is written as a page to look at, and the path is returned.
+        """
+        check_is_fitted(self)
+        found = self.report_
+        if X is not None:
+            rows = self._examples(X, y, sensitive_features, client)
+            found = judged(found, rows, self.groups_, self.clients_)
+        return found if to is None else write_page(found, self.encoder_, Path(to))
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what the classifier takes: two classes, missing values, no sparse matrices."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = True
+        return tags
+
+    @property
+    def _compares_groups(self) -> bool:
+        method = find_method(self.algorithm)
+        return method.fair and long_name(self.notion or method.notions[0]) != "client_parity"
+
+    @property
+    def _positive_is_last(self) -> bool:
+        return bool(self.positive_ == self.classes_[1])
+
+    @property
+    def _other(self) -> Any:
+        return self.classes_[0] if self._positive_is_last else self.classes_[1]
+
+    def _table(self, X: Any, reset: bool) -> Table:
+        """Return features as a table, with the checks that scikit-learn asks for."""
+        if is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if not len(X):
+                raise ValueError("Found array with 0 sample(s), while a minimum of 1 is required.")
+            return feature_table(X)
+        checked = validate_data(
+            self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan"
+        )
+        return feature_table(check_array(checked, dtype=float, ensure_all_finite="allow-nan"))
+
+    def _learn_classes(self, label: Array) -> None:
+        check_classification_targets(label)
+        kind = type_of_target(label, input_name="y", raise_unknown=True)
+        if kind != "binary":
+            raise ValueError(BINARY_ONLY.format(kind=kind))
+        self.classes_ = np.unique(label)
+        if len(self.classes_) < 2:
+            [only] = self.classes_.tolist()
+            raise ValueError(ONE_CLASS.format(name=type(self).__name__, label=only))
+        self.positive_ = self.classes_[1] if self.positive is None else self.positive
+        if self.positive_ not in self.classes_:
+            raise ConfigError(
+                f"positive={self.positive!r} is not one of the labels, which are "
+                f"{self.classes_.tolist()}. Name the favourable one of them."
+            )
+
+    def _encoded(self, X: Any, sensitive: Any) -> tuple[Float[Array, "n d"], Int[Array, " n"]]:
+        check_is_fitted(self)
+        table = self._table(X, reset=False)
+        needed = self.encoder_.sensitive_at_prediction or self.rule_.needs_group
+        group = np.zeros(len(table), np.int64)
+        if needed and len(self.groups_) > 1:
+            group = self._group_numbers(sensitive, len(table))
+        return self.encoder_.encode(table, group), group
+
+    def _group_numbers(self, sensitive: Any, rows: int) -> Int[Array, " n"]:
+        if sensitive is None:
+            raise ValueError(
+                f"{type(self).__name__} decides by the group of a row: give sensitive_features "
+                "here as in fit."
+            )
+        columns = same_columns(sensitive, self.encoder_.groups.columns)
+        check_consistent_length(np.empty(rows), *columns.values())
+        return self.encoder_.groups.group_of(Table(columns, SOURCE))
+
+    def _prediction(self, X: Any, sensitive: Any) -> Prediction:
+        x, group = self._encoded(X, sensitive)
+        return self.rule_.decide(x, group)
+
+    def _examples(self, X: Any, y: Any, sensitive: Any, client: Any) -> tuple[Prediction, Examples]:
+        """Return rows to judge the classifier on, with its decisions."""
+        x, group = self._encoded(X, sensitive)
+        if sensitive is not None:
+            group = self._group_numbers(sensitive, len(x))
+        label = (np.asarray(y) == self.positive_).astype(np.int64)
+        check_consistent_length(x, label, client)
+        owner = np.full(len(x), NOBODY)
+        if client is not None:
+            number = {name: i for i, name in enumerate(self.clients_)}
+            owner = np.array([number.get(name, NOBODY) for name in client_names(client)])
+        return self.rule_.decide(x, group), Examples(x, label, group, owner)

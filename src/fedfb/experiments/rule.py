@@ -1,0 +1,132 @@
+"""How a trained model decides, as plain arrays: what estimators keep and what is handed over."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfb.algorithms.lft_ensemble import VARIANTS, Mixing, mixed
+from fedfb.algorithms.thresholds import bin_of
+from fedfb.core import Arrays, Examples, Prediction
+from fedfb.engine import choose_engine
+from fedfb.errors import ConfigError
+from fedfb.experiments.fit import Fitted
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.spec import Experiment
+from fedfb.models import Network, make_model
+from fedfb.shapes import Array, Float, Int
+
+NOBODY = -1
+"""The client of rows that belong to none."""
+
+PROBES = 64
+"""Random rows on which a rule is compared with the method's own decisions."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    r"""One or more networks and what is made of their scores.
+
+    .. math:: s=\frac{\sum_m w_m\,\sigma(z_m)}{\sum_m w_m},\qquad
+              P(\hat y=1)=\begin{cases}C_{a,\lfloor sK\rfloor}&\text{with thresholds by group}\\
+              \text{the mixture of the members' decisions}&\text{else}\end{cases}
+
+    One model is a mixture of one. ``chance`` is :math:`C`, by group and bin of the score.
+    """
+
+    network: Network
+    precision: str
+    members: Float[Array, "m p"]
+    weights: Float[Array, " m"]
+    mixing: Mixing = "randomised"
+    chance: Float[Array, "a k"] | None = None
+
+    def logits(self, x: Float[Array, "n d"]) -> Float[Array, "m n"]:
+        """Return every member's logit of every row."""
+        engine = choose_engine("auto", self.network, np.dtype(self.precision))
+        return engine.logits(self.members, x)
+
+    def decide(self, x: Float[Array, "n d"], group: Int[Array, " n"]) -> Prediction:
+        """Score and decide rows; the group matters only where thresholds differ by it."""
+        with np.errstate(all="ignore"):
+            found = mixed(self.logits(x)[:, None], self.weights, self.mixing)
+        if self.chance is None:
+            return found
+        return Prediction(found.score, self.chance[group, bin_of(found.score, self.bins)])
+
+    @property
+    def bins(self) -> int:
+        """The number of bins of the scores; 0 without thresholds."""
+        return 0 if self.chance is None else self.chance.shape[1]
+
+    @property
+    def needs_group(self) -> bool:
+        """Tell whether deciding needs the group of a row."""
+        return self.chance is not None
+
+
+def rule_of(
+    experiment: Experiment, fitted: Fitted, inputs: int, run: int = 0, client: int = NOBODY
+) -> Rule:
+    """Return how one run of a fitted method decides, as a client where it has a model of its own.
+
+    The rule is compared with the method's own decisions on random rows: a method whose decisions
+    are not of this form, such as one from a plugin, is refused.
+    """
+    experiment = resolve(experiment)
+    state, memories, _ = fitted.trained
+    members, weights = _members(fitted, run, memories.get(client, {}))
+    rule = Rule(
+        make_model(experiment.model, inputs, experiment.hidden),
+        experiment.precision,
+        members,
+        weights,
+        _mixing(experiment),
+        state.chance[run] if "chance" in state._fields else None,
+    )
+    _refuse_other_decisions(rule, fitted, run, client, experiment.algorithm)
+    return rule
+
+
+def _members(
+    fitted: Fitted, run: int, memory: Arrays
+) -> tuple[Float[Array, "m p"], Float[Array, " m"]]:
+    """Return the parameters of the networks that decide, and their weights."""
+    state = fitted.trained.state
+    one = np.ones(1)
+    if "members" in state._fields:
+        return state.members[run], state.weights
+    if "personal" in memory:
+        return memory["personal"][run][None], one
+    if "best" in state._fields and np.isfinite(state.distance[run]):
+        return state.best[run][None], one
+    params = fitted.algorithm.params(state)
+    if params is None:
+        raise ConfigError(
+            f"{fitted.algorithm.name} has no model that all rows are decided by, so there is none "
+            "to hand over. Train with a method of one common model (fedfb list)."
+        )
+    return params[run][None], one
+
+
+def _mixing(experiment: Experiment) -> Mixing:
+    """Return how members are mixed; for one model it does not matter."""
+    of_members = experiment.algorithm == "lft-ensemble"
+    return VARIANTS[str(experiment.variant)] if of_members else "randomised"
+
+
+def _refuse_other_decisions(
+    rule: Rule, fitted: Fitted, run: int, client: int, algorithm: str
+) -> None:
+    """Refuse a rule that does not decide random rows as its method does."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(PROBES, rule.network.inputs))
+    groups = 1 if rule.chance is None else len(rule.chance)
+    group, nothing = np.arange(PROBES) % groups, np.zeros(PROBES, np.int64)
+    score, decision = fitted.predict(Examples(x, nothing, group, np.full(PROBES, client)))
+    found = rule.decide(x, group)
+    same = np.array_equal(found.decision[0], decision[run])
+    if not same or not np.allclose(found.score[0], score[run], rtol=0, atol=1e-9):
+        raise ConfigError(
+            f"{algorithm} decides in a way of its own, not by a common network with thresholds, so "
+            "its model cannot be taken out. Use fedfb predict on the folder of its run."
+        )
