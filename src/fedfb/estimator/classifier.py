@@ -51,6 +51,13 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     algorithm: ClassVar[str]
     by_group: ClassVar[bool] = False
 
+    # Where scikit-learn hands groups and owners through (metadata routing), they are wanted.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True, "client": True}
+    __metadata_request__predict: ClassVar = {"sensitive_features": True}
+    __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
+    __metadata_request__decision_function: ClassVar = {"sensitive_features": True}
+    __metadata_request__score: ClassVar = {"sensitive_features": True}
+
     def __init_subclass__(cls, method: str | None = None, by_group: bool = False) -> None:
         """Name the method of a class, and whether groups have thresholds of their own in it.
 
