@@ -22,8 +22,9 @@ COMMANDS = (
     "reproduce",
     "frontier",
     "report",
-    "schema",
     "audit",
+    "export",
+    "schema",
 )
 
 

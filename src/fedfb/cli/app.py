@@ -13,6 +13,7 @@ from fedfb.cli import (
     comparing,
     demo,
     explaining,
+    exporting,
     frontier,
     predicting,
     reporting,
@@ -44,7 +45,7 @@ app.command(name="list", cls=Sections)(with_plugins(catalogue.show))
 app.command(cls=Sections)(checking.check)
 app.command(cls=Sections)(achieving.achievable)
 app.command(cls=Sections)(reproducing.reproduce)
-for command in (frontier.frontier, reporting.report, auditing.audit):
+for command in (frontier.frontier, reporting.report, auditing.audit, exporting.export):
     app.command(cls=Sections)(with_plugins(command))
 app.add_typer(schemas.app, name="schema")
 

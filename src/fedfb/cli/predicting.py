@@ -1,11 +1,14 @@
 """``fedfb predict``: decide new rows with a trained model."""
 
 import csv
-import sys
+import io
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from fedfb.cli.outfile import refuse_taken
+from fedfb.cli.progress import talk
 
 
 def predict(
@@ -27,6 +30,10 @@ def predict(
         str | None,
         typer.Option(help="Whose rows these are, where clients have models of their own."),
     ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write (default: print).")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is there already.")
+    ] = False,
 ) -> None:
     """Print score and decision of every row of a file, as CSV.
 
@@ -34,14 +41,23 @@ def predict(
     trained on, as raw as these were. The score is P(favourable); the decision is 1 where it is at
     least one half (where decisions are randomised, the chance of 1).
 
-    Example: fedfb predict runs/adult rows.csv > decisions.csv
+    Example: fedfb predict runs/adult rows.csv --out decisions.csv
     """
     from fedfb.data import encode_file
-    from fedfb.experiments.store import load_model
+    from fedfb.experiments.store import load_model, write_whole, writing_to
 
+    if out is not None:
+        refuse_taken(out, force)
     model = load_model(folder, seed, setting)
     prediction = model.predict(encode_file(model.encoder, rows), client)
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["score", "decision"])
     for score, decision in zip(prediction.score[0], prediction.decision[0], strict=True):
         writer.writerow([f"{score:.6f}", f"{decision:g}"])
+    if out is None:
+        typer.echo(lines.getvalue(), nl=False)
+        return
+    with writing_to(out.parent):
+        write_whole(out, lines.getvalue())
+    talk(f"Score and decision of {len(prediction.score[0])} rows are in {out}.")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fedfb.cli.outfile import refuse_taken
 from fedfb.cli.progress import talk
-from fedfb.errors import ConfigError
 
 PAGE = "report.html"
 
@@ -39,17 +39,8 @@ def report(
     check_tools()
     path = folder / PAGE if out is None else out
     found = read_folder(folder)
-    _refuse(path, force)
+    refuse_taken(path, force)
     page = make_page(found)
     with writing_to(path.parent):
         write_whole(path, render(page))
     talk(f"The page is in {path}.")
-
-
-def _refuse(path: Path, force: bool) -> None:
-    if path.is_dir():
-        raise ConfigError(f"--out {path} is a folder. Give the name of a file.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--out {path}: there is no folder {path.parent}. Make it first.")
-    if path.exists() and not force:
-        raise ConfigError(f"{path} is there already. Give --out FILE, or write over it: --force.")

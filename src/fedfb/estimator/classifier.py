@@ -9,10 +9,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedfb.algorithms import find_method
 from fedfb.core import Examples, Prediction
+from fedfb.data.derive import derive
+from fedfb.data.reading import reading
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator.reporting import judged, write_page
@@ -120,7 +122,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(PLAIN.format(name=type(self).__name__), stacklevel=2)
         experiment = make_experiment(self, groups_given=sensitive_features is not None)
         federation = make_federation(
-            table, label, str(self.positive_), sensitive_features, client, experiment
+            table, label, self.positive_, sensitive_features, client, experiment
         )
         seed = experiment.seeds[0]
         outcome = run(experiment, federations={seed: federation}, jobs=1)
@@ -218,11 +220,11 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, reset=reset, skip_check_array=True)
             if not len(X):
                 raise ValueError("Found array with 0 sample(s), while a minimum of 1 is required.")
-            return feature_table(X)
+            return feature_table(X, training=reset)
         checked = validate_data(
             self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan"
         )
-        return feature_table(check_array(checked, dtype=float, ensure_all_finite="allow-nan"))
+        return feature_table(checked, training=reset)
 
     def _learn_classes(self, label: Array) -> None:
         check_classification_targets(label)
@@ -247,6 +249,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         group = np.zeros(len(table), np.int64)
         if needed and len(self.groups_) > 1:
             group = self._group_numbers(sensitive, len(table))
+        table = derive(table, reading(self.encoder_, group=False).rules)
         return self.encoder_.encode(table, group), group
 
     def _group_numbers(self, sensitive: Any, rows: int) -> Int[Array, " n"]:
@@ -255,9 +258,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} decides by the group of a row: give sensitive_features "
                 "here as in fit."
             )
-        columns = same_columns(sensitive, self.encoder_.groups.columns)
+        needed = reading(self.encoder_, features=False)
+        columns = same_columns(sensitive, tuple(needed.columns))
         check_consistent_length(np.empty(rows), *columns.values())
-        return self.encoder_.groups.group_of(Table(columns, SOURCE))
+        return self.encoder_.groups.group_of(derive(Table(columns, SOURCE), needed.rules))
 
     def _prediction(self, X: Any, sensitive: Any) -> Prediction:
         x, group = self._encoded(X, sensitive)

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.data.read import MISSING
+from fedfb.data.read import check_names, typed
 from fedfb.data.table import Table
+from fedfb.data.values import clean_names, columns_of
 from fedfb.errors import DataError
 from fedfb.shapes import Array
 
@@ -19,67 +20,58 @@ def is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and hasattr(data, "__getitem__")
 
 
-def feature_table(X: Any) -> Table:
-    """Return features as a table; the columns of an array are called x0, x1, ..."""
-    if is_frame(X):
-        return Table({str(name): cells_of(X[name]) for name in X.columns}, SOURCE)
-    return Table({f"x{number}": cells_of(column) for number, column in enumerate(X.T)}, SOURCE)
+def feature_table(X: Any, training: bool) -> Table:
+    """Return features as a table; the columns of an array are called x0, x1, ...
 
-
-def cells_of(column: Any) -> Array:
-    """Return a column as tables hold it: numbers with NaN, or text with '' where missing.
-
-    >>> cells_of([1, None, 2.5])
-    array([1. , nan, 2.5])
-    >>> cells_of(["a ", "?", None, True]).tolist()
-    ['a', '', '', 'True']
+    Columns of text take the way of files: in training all their cells together decide whether they
+    hold numbers, later the encoder knows.
     """
+    if not is_frame(X):
+        columns = {f"x{number}": column for number, column in enumerate(X.T)}
+        return Table({name: column.astype(np.float64) for name, column in columns.items()}, SOURCE)
+    names = clean_names(X.columns)
+    check_names(SOURCE, names)
+    found = {name: _numbers(X[given]) for name, given in zip(names, X.columns, strict=True)}
+    text = {n: X[given] for n, given in zip(names, X.columns, strict=True) if found[n] is None}
+    if text:
+        cells = columns_of(SOURCE, text)
+        table = typed([cells])[0].columns if training else _as_text(cells.columns)
+        found |= table
+    return Table({name: column for name, column in found.items() if column is not None}, SOURCE)
+
+
+def _numbers(column: Any) -> Array | None:
+    """Return a column of numbers as tables hold it; None for any other: no text is needed here."""
     values = np.asarray(column)
-    if values.dtype.kind in "fiu":
-        return values.astype(np.float64)
-    cells = values.tolist()
-    missing = [_is_missing(cell) for cell in cells]
-    pairs = list(zip(cells, missing, strict=True))
-    if not all(missing) and all(gone or _is_number(cell) for cell, gone in pairs):
-        return np.array([np.nan if gone else float(cell) for cell, gone in pairs])
-    return np.array(["" if gone else str(cell).strip() for cell, gone in pairs], object)
+    return values.astype(np.float64) if values.dtype.kind in "fiu" else None
 
 
-def _is_missing(cell: Any) -> bool:
-    if isinstance(cell, str):
-        return cell.strip() in MISSING
-    # pandas has an NA of its own, which refuses to be compared.
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or bool(cell != cell)
+def _as_text(columns: dict[str, list[str]]) -> dict[str, Array]:
+    return {name: np.array(cells, object) for name, cells in columns.items()}
 
 
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, int | float) and not isinstance(cell, bool)
-
-
-def sensitive_columns(given: Any, taken: Sequence[str]) -> dict[str, Array]:
+def sensitive_columns(given: Any, taken: Sequence[str] = ()) -> dict[str, Array]:
     """Return sensitive features by name, as text; names that features have get a word in front.
 
-    >>> {name: cells.tolist() for name, cells in sensitive_columns([0, 1], ()).items()}
+    >>> {name: cells.tolist() for name, cells in sensitive_columns([0, 1]).items()}
     {'sensitive_feature': ['0', '1']}
     """
-    named = _named(given)
-    table = Table({(f"sensitive {n}" if n in taken else n): c for n, c in named.items()}, SOURCE)
-    return {name: table.text(name) for name in table.columns}
+    found = _as_text(columns_of(SOURCE, given if is_frame(given) else _named(given)).columns)
+    return {f"sensitive {n}" if n in taken else n: cells for n, cells in found.items()}
 
 
-def _named(given: Any) -> dict[str, Array]:
-    if is_frame(given):
-        return {str(name): cells_of(given[name]) for name in given.columns}
+def _named(given: Any) -> dict[str, Any]:
     values = np.asarray(given)
-    if values.ndim == 1 or values.shape[1] == 1:
-        name = getattr(given, "name", None) or "sensitive_feature"
-        return {str(name): cells_of(given if values.ndim == 1 else values[:, 0])}
-    return {f"sensitive_feature_{i}": cells_of(column) for i, column in enumerate(values.T)}
+    if values.ndim == 1:
+        return {getattr(given, "name", None) or "sensitive_feature": given}
+    if values.shape[1] == 1:
+        return {"sensitive_feature": values[:, 0]}
+    return {f"sensitive_feature_{i}": column for i, column in enumerate(values.T)}
 
 
 def same_columns(given: Any, names: Sequence[str]) -> dict[str, Array]:
     """Return sensitive features under the names they had in training, by name or else by place."""
-    found = sensitive_columns(given, ())
+    found = sensitive_columns(given)
     called = {name.removeprefix("sensitive "): name for name in names}
     if set(found) == set(called):
         return {called[name]: cells for name, cells in found.items()}
@@ -93,7 +85,7 @@ def same_columns(given: Any, names: Sequence[str]) -> dict[str, Array]:
 
 def client_names(given: Any) -> Array:
     """Return the client of every row as text; every row needs one."""
-    names = Table({"client": cells_of(given)}, SOURCE).text("client")
+    names = _as_text(columns_of(SOURCE, {"client": given}).columns)["client"]
     missing = int((names == "").sum())
     if missing:
         raise DataError(

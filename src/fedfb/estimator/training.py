@@ -8,6 +8,7 @@ from fedfb.algorithms import find_method
 from fedfb.data.federation import Federation, federate
 from fedfb.data.partition import by_column
 from fedfb.data.table import Table
+from fedfb.data.values import as_text
 from fedfb.errors import ConfigError
 from fedfb.estimator.rows import SOURCE, client_names, sensitive_columns
 from fedfb.experiments.secure import make_add
@@ -49,10 +50,20 @@ def make_experiment(estimator: Any, groups_given: bool) -> Experiment:
     return Experiment(**{**values, **(estimator.settings or {})})
 
 
+def parameters_of(experiment: Experiment) -> dict[str, Any]:
+    """Return the parameters of an estimator that stands for an experiment of one setting."""
+    same = ("notion", "model", "hidden", "variant", "rounds", "local_epochs", "batch")
+    return {
+        **{name: getattr(experiment, name) for name in same},
+        "sensitive_at_prediction": experiment.sensitive_at_prediction,
+        "random_state": experiment.seeds[0],
+    }
+
+
 def make_federation(
     table: Table,
     label: Array,
-    positive: str,
+    positive: Any,
     sensitive: Any,
     client: Any,
     experiment: Experiment,
@@ -63,14 +74,14 @@ def make_federation(
     if sensitive is not None:
         groups = sensitive_columns(sensitive, features)
     name = _free("label", (*features, *groups))
-    words = np.array([str(value) for value in label.tolist()], object)
+    words = np.array([as_text(value) for value in label.tolist()], object)
     owner = np.full(len(rows), EVERYBODY, object) if client is None else client_names(client)
     owners = by_column(owner)
     return federate(
         SOURCE,
         Table({**table.columns, **groups, name: words}, SOURCE),
         label=name,
-        positive=positive,
+        positive=as_text(positive) or "",
         sensitive=tuple(groups),
         features=features,
         train=rows,

@@ -1,0 +1,101 @@
+"""``fedfb export``: a trained model for those who do not have fedfb."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from fedfb.cli.outfile import refuse_taken
+from fedfb.cli.progress import talk
+from fedfb.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedfb.export.handover import HandOver
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
+    to: Annotated[
+        Literal["onnx", "skops", "json"],
+        typer.Option(help="What to write (json: coefficients; default onnx).", show_default=False),
+    ] = "onnx",
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write (default: model.onnx in the folder).")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The model of this seed (default: the run's first)."),
+    ] = None,
+    setting: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Which setting of a grid, from 0 (default 0).", show_default=False
+        ),
+    ] = 0,
+    client: Annotated[
+        str | None,
+        typer.Option(help="Whose model, where clients have models of their own."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is there already.")
+    ] = False,
+) -> None:
+    """Write a trained model as one file that runs without fedfb.
+
+    FOLDER is the --out folder of a finished run. Preprocessing and thresholds by group are inside:
+    raw columns go in, score and decision come out. Before it is written, the file decides 200
+    made-up rows and is compared with the model.
+
+    Example: fedfb export runs/adult --to onnx --out adult.onnx
+    """
+    from fedfb.experiments.store import write_whole, writing_to
+    from fedfb.export.handover import take_over
+
+    hand = take_over(folder, seed, setting, client)
+    path = folder / f"model.{to}" if out is None else out
+    refuse_taken(path, force)
+    content, told = {"onnx": _onnx, "skops": _skops, "json": _json}[to](hand)
+    with writing_to(path.parent):
+        write_whole(path, content)
+    talk(f"The model is in {path}. {told}")
+
+
+def _onnx(hand: "HandOver") -> tuple[bytes, str]:
+    from importlib.util import find_spec
+
+    _refuse_without("onnx")
+    from fedfb.export.comparing import made_up_rows, refuse_difference
+    from fedfb.export.to_onnx import onnx_model, run_onnx
+
+    content = onnx_model(hand).SerializeToString()
+    if find_spec("onnxruntime") is None:
+        return content, "It was not checked: onnxruntime is not installed."
+    rows = made_up_rows(hand)
+    refuse_difference(hand, rows, run_onnx(content, rows), "ONNX file")
+    return content, f"onnxruntime decides {len(rows)} made-up rows as fedfb does."
+
+
+def _skops(hand: "HandOver") -> tuple[bytes, str]:
+    _refuse_without("skops")
+    from fedfb.export.comparing import made_up_rows, refuse_difference
+    from fedfb.export.to_skops import run_skops, skops_file
+
+    content, types = skops_file(hand)
+    rows = made_up_rows(hand)
+    refuse_difference(hand, rows, run_skops(content, types, hand, rows), "skops file")
+    return content, f"Whoever reads it trusts these types: {', '.join(types)}."
+
+
+def _json(hand: "HandOver") -> tuple[bytes, str]:
+    from fedfb.export.coefficients import coefficients
+
+    text = json.dumps(coefficients(hand), indent=1, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode(), "docs/hand-over.md says how to read it."
+
+
+def _refuse_without(package: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        raise ConfigError(f"--to {package} needs {package}: pip install 'fedfb[export]'.")

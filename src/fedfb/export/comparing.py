@@ -1,0 +1,112 @@
+"""Raw rows to compare an exported model with ours on: made up, since no rows are kept."""
+
+import re
+
+import numpy as np
+
+from fedfb.core import Prediction
+from fedfb.data.columns import NumberColumn
+from fedfb.data.derive import Bins, derive
+from fedfb.data.groups import Groups, groups_in
+from fedfb.data.table import Table
+from fedfb.engine import sigmoid
+from fedfb.errors import ConfigError, DataError
+from fedfb.export.handover import HandOver
+from fedfb.shapes import Array, Bool
+
+TOLERANCE = 1e-6
+"""How far scores may be from ours: our engine adds up in float32."""
+
+ROWS, DRAWS = 200, 2000
+UNSEEN = "a value nobody has seen"
+
+
+def made_up_rows(hand: HandOver) -> Table:
+    """Draw raw rows: numbers around their mean, every category, unseen ones, and missing cells.
+
+    Where groups matter, rows that belong to none are left out: ours refuses them.
+    """
+    rng = np.random.default_rng(0)
+    columns = hand.reading.columns
+    cells = {name: _cells(hand, name, number, rng) for name, number in columns.items()}
+    table = Table(cells, "rows made up to compare")
+    kept = [row for row in range(DRAWS) if not hand.needs_group or _in_a_group(hand, table, row)]
+    return table.take(np.array(kept[:ROWS], int))
+
+
+def _cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) -> Array:
+    if not number:
+        return rng.choice(np.array([*_words(hand, name), "", UNSEEN], object), DRAWS)
+    for column in hand.encoder.columns:
+        if isinstance(column, NumberColumn) and column.name == name:
+            values = rng.normal(column.mean, 2 * column.sd, DRAWS)
+            return np.where(rng.random(DRAWS) < 0.1, np.nan, values)
+    edges = next(r.edges for r in hand.reading.rules if isinstance(r, Bins) and r.source == name)
+    wide = edges[-1] - edges[0] + 1.0
+    return np.round(rng.uniform(edges[0] - wide, edges[-1] + wide, DRAWS))
+
+
+def _words(hand: HandOver, name: str) -> list[str]:
+    """Return all text that is known to occur in a raw column, or in what rules make of it."""
+    makes = {rule.target for rule in hand.reading.rules if rule.source == name} | {name}
+    found: set[str] = set()
+    for column in hand.encoder.columns:
+        if column.name in makes and not isinstance(column, NumberColumn):
+            found.update(column.categories)
+    for rule in hand.reading.rules:
+        if rule.source == name and not isinstance(rule, Bins):
+            found.update(rule.values)
+    groups = hand.encoder.groups
+    for place, column_name in enumerate(groups.columns):
+        if hand.needs_group and column_name in makes:
+            found.update(cells[place] for cells in cells_of_groups(groups))
+    return sorted(found)
+
+
+def between_values(columns: tuple[str, ...]) -> list[str]:
+    """Return what stands before, between and after the values of columns in a group's name."""
+    marks = [f"\0{place}\0" for place in range(len(columns))]
+    table = Table({n: np.array([m], object) for n, m in zip(columns, marks, strict=True)})
+    [name] = groups_in(table, columns).names
+    return re.split("\0\\d+\0", name)
+
+
+def cells_of_groups(groups: Groups) -> list[tuple[str, ...]]:
+    """Return the values of the sensitive columns that make each group, read off its name."""
+    pattern = "(.*)".join(map(re.escape, between_values(groups.columns)))
+    matches = [re.fullmatch(pattern, name, re.DOTALL) for name in groups.names]
+    return [match.groups() for match in matches if match]
+
+
+def _in_a_group(hand: HandOver, table: Table, row: int) -> bool:
+    try:
+        hand.encoder.groups.group_of(derive(table.take(np.array([row])), hand.reading.rules))
+    except DataError:
+        return False
+    return True
+
+
+def refuse_difference(hand: HandOver, table: Table, found: Prediction, what: str) -> None:
+    """Refuse an exported model that scores or decides rows otherwise than ours.
+
+    Where rounding decides, a decision may differ.
+    """
+    ours = hand.decide(table)
+    far = float(np.max(np.abs(ours.score - found.score), initial=0.0))
+    differ = np.abs(ours.decision - found.decision)[0] > TOLERANCE
+    wrong = int((differ & ~on_an_edge(hand, table)).sum())
+    if not far <= TOLERANCE or wrong:
+        raise ConfigError(
+            f"the {what} does not decide as the model does: scores are off by up to {far:g}, and "
+            f"{wrong} of {len(table)} decisions differ. Nothing was written; please report this."
+        )
+
+
+def on_an_edge(hand: HandOver, table: Table) -> Bool[Array, " n"]:
+    """Tell which rows lie so near to where decisions change that rounding decides."""
+    bins = hand.rule.bins or 2
+    place = bins * sigmoid(hand.rule.logits(hand.encode(table).x))
+    place = np.vstack([place, bins * hand.decide(table).score])
+    edge = np.round(place)
+    near = np.abs(place - edge) < 10 * TOLERANCE * bins
+    return np.any(near & (edge > 0) & (edge < bins), axis=0)

@@ -1,0 +1,115 @@
+"""What is handed over: how raw rows become numbers, how these are decided, and where it is from."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedfb import __version__
+from fedfb.core import Arrays, Prediction
+from fedfb.data.derive import derive
+from fedfb.data.encode import Encoder, RawRows
+from fedfb.data.reading import Reading, reading
+from fedfb.data.table import Table
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.experiments.rule import NOBODY, Rule, rule_of
+from fedfb.experiments.spec import Experiment, from_values, read_toml
+from fedfb.experiments.store import EXPERIMENT, RESULT, SavedModel, load_model
+from fedfb.notions import long_name
+
+
+class HandOver(NamedTuple):
+    """A model apart from the folder of its run.
+
+    ``about`` is told to whoever receives it, ``report`` is the run's, of this model alone.
+    """
+
+    encoder: Encoder
+    rule: Rule
+    experiment: Experiment
+    about: dict[str, str]
+    report: dict[str, Any]
+
+    @property
+    def needs_group(self) -> bool:
+        """Tell whether deciding a row takes its group."""
+        return self.encoder.sensitive_at_prediction or self.rule.needs_group
+
+    @property
+    def reading(self) -> Reading:
+        """What deciding reads of raw rows."""
+        return reading(self.encoder, group=self.needs_group)
+
+    def encode(self, table: Table) -> RawRows:
+        """Return raw rows as numbers; the group of all is 0 where it does not matter."""
+        table = derive(table, self.reading.rules)
+        group = np.zeros(len(table), np.int64)
+        if self.needs_group:
+            group = self.encoder.groups.group_of(table)
+        return RawRows(self.encoder.encode(table, group), group)
+
+    def decide(self, table: Table) -> Prediction:
+        """Score and decide raw rows."""
+        x, group = self.encode(table)
+        return self.rule.decide(x, np.zeros(len(x), np.int64) if group is None else group)
+
+
+def take_over(
+    folder: Path, seed: int | None = None, setting: int = 0, client: str | None = None
+) -> HandOver:
+    """Take a model out of a run's folder; where every client has its own, that of one."""
+    saved = load_model(folder, seed, setting)
+    experiment = from_values(read_toml(folder / EXPERIMENT))
+    number = _number_of(client, saved.clients, saved.fitted.trained.memories)
+    inputs = len(saved.encoder.feature_names)
+    return HandOver(
+        saved.encoder,
+        rule_of(experiment, saved.fitted, inputs, saved.run, number),
+        experiment,
+        _about(saved, experiment, client),
+        _report(folder, saved),
+    )
+
+
+def _number_of(client: str | None, clients: tuple[str, ...], memories: Mapping[int, Arrays]) -> int:
+    """Return the number of the client whose model is meant; nobody's is that of all."""
+    personal = any("personal" in memory for memory in memories.values())
+    if client is None and personal:
+        raise ConfigError(
+            "every client has a model of its own here, and one can be handed over. Say whose: "
+            f"--client, one of {', '.join(clients)}."
+        )
+    if client is None:
+        return NOBODY
+    if client not in clients:
+        raise ConfigError(unknown_name("client", client, clients))
+    if not personal:
+        raise ConfigError(
+            f"--client {client}: there is one model for all clients here. Leave --client out."
+        )
+    return clients.index(client)
+
+
+def _about(saved: SavedModel, experiment: Experiment, client: str | None) -> dict[str, str]:
+    groups = saved.encoder.groups
+    return {
+        "made by": f"fedfb {__version__}",
+        "algorithm": experiment.algorithm,
+        "notion": long_name(experiment.notion),
+        "label": saved.encoder.label,
+        "positive": saved.encoder.positive,
+        "sensitive columns": ", ".join(groups.columns),
+        "groups": "; ".join(groups.names),
+        "group given to the model": "yes" if saved.encoder.sensitive_at_prediction else "no",
+        "seed": str(saved.fitted.seed),
+        "experiment": experiment.hash,
+        **({} if client is None else {"client": client}),
+    }
+
+
+def _report(folder: Path, saved: SavedModel) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    own = [run for run in report["runs"] if run["seed"] == saved.fitted.seed]
+    return {**report, "runs": own[saved.run : saved.run + 1]}

@@ -1,0 +1,170 @@
+r"""A model as ONNX, from raw columns to decisions: standardising, one-hot, network, thresholds.
+
+Numbers are float64 throughout but for the features, which our engine rounds to its own precision:
+so do we. A group that training rows did not have is looked up beyond the end of a table, which
+runtimes refuse.
+"""
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from fedfb.core import Prediction
+from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, NumberColumn
+from fedfb.data.derive import Bins, Keep
+from fedfb.data.read import MISSING
+from fedfb.data.table import Table
+from fedfb.errors import ConfigError
+from fedfb.experiments.rule import Rule
+from fedfb.export.comparing import between_values
+from fedfb.export.graph import Graph
+from fedfb.export.handover import HandOver
+from fedfb.shapes import Array, Float
+
+HALF, ZERO = np.float64(0.5), np.float64(0.0)
+
+
+def onnx_model(hand: HandOver) -> Any:
+    """Return the ONNX model: raw columns in, ``score`` and ``decision`` out."""
+    graph = Graph()
+    raw = hand.reading.columns
+    cells = {name: _input(graph, name, number) for name, number in raw.items()}
+    for rule in hand.reading.rules:
+        cells[rule.target] = _derived(graph, rule, cells[rule.source])
+    parts = [part for column in hand.encoder.columns for part in _encoded(graph, column, cells)]
+    group = _group(graph, hand, cells) if hand.needs_group else None
+    if hand.encoder.sensitive_at_prediction and group is not None:
+        eye = graph.constant(np.eye(len(hand.encoder.groups.names)))
+        parts.append(graph.node("Gather", eye, group))
+    x = graph.node("Concat", *parts, axis=1)
+    if hand.rule.precision == "float32":
+        x = graph.cast(graph.cast(x, TensorProto.FLOAT), TensorProto.DOUBLE)
+    score, decision = _decided(graph, hand.rule, x)
+    if hand.rule.chance is not None and group is not None:
+        decision = _cut(graph, hand.rule, score, group)
+    taken = set(raw)
+    outputs = {_free("score", taken): score, _free("decision", taken): decision}
+    return graph.model(outputs, hand.about)
+
+
+def _input(graph: Graph, name: str, number: bool) -> str:
+    """Add a raw column; all ways to write that a value is missing become ''."""
+    given = graph.input(name, number)
+    if number:
+        return given
+    missing = graph.cast(graph.number_of(given, dict.fromkeys(MISSING, 1), 0), TensorProto.BOOL)
+    return graph.node("Where", missing, graph.constant(""), given)
+
+
+def _derived(graph: Graph, rule: Any, source: str) -> str:
+    """Add the column that a rule makes of another."""
+    if isinstance(rule, Bins):
+        above = graph.node("Greater", graph.column(source), graph.constant([list(rule.edges)]))
+        counted = graph.cast(above, TensorProto.INT64)
+        place = graph.node("ReduceSum", counted, graph.constant(np.array([1])), keepdims=0)
+        named = graph.node("Gather", graph.constant(rule.names), place)
+        missing = graph.node("IsNaN", source)
+        return graph.node("Where", missing, graph.constant(""), named)
+    if isinstance(rule, Keep):
+        kept = ["", *rule.values]
+        place = graph.number_of(source, {w: i for i, w in enumerate(kept)}, default=len(kept))
+        return graph.node("Gather", graph.constant([*kept, rule.other]), place)
+    raise ConfigError(
+        f"column {rule.target!r} is made by a rule ({type(rule).__name__}) that has no counterpart "
+        "in ONNX. Use fedfb predict, or export --to skops."
+    )
+
+
+def _encoded(graph: Graph, column: Any, cells: dict[str, str]) -> list[str]:
+    """Add a feature's columns as the encoder has them, matrices of float64."""
+    given = cells[column.name]
+    if isinstance(column, NumberColumn):
+        missing = graph.node("IsNaN", given)
+        apart = graph.node("Sub", given, graph.constant(np.float64(column.mean)))
+        scaled = graph.node("Div", apart, graph.constant(np.float64(column.sd)))
+        filled = graph.node("Where", missing, graph.constant(ZERO), scaled)
+        flags = [graph.cast(missing, TensorProto.DOUBLE)] if column.indicator else []
+        return [graph.column(part) for part in (filled, *flags)]
+    if isinstance(column, CategoryColumn):
+        places = {category: place for place, category in enumerate(column.categories)}
+        if MISSING_CATEGORY in places:
+            places[""] = places[MISSING_CATEGORY]
+        place = graph.column(graph.number_of(given, places, default=-1))
+        hot = graph.node("Equal", place, graph.constant([range(len(column.categories))]))
+        return [graph.cast(hot, TensorProto.DOUBLE)]
+    raise ConfigError(
+        f"column {column.name!r} is encoded in a way ({type(column).__name__}) that has no "
+        "counterpart in ONNX. Use fedfb predict, or export --to skops."
+    )
+
+
+def _group(graph: Graph, hand: HandOver, cells: dict[str, str]) -> str:
+    """Add the number of each row's group."""
+    groups = hand.encoder.groups
+    before, *after = between_values(groups.columns)
+    joined = cells[groups.columns[0]]
+    if before:
+        joined = graph.node("StringConcat", graph.constant(before), joined)
+    for name, words in zip(groups.columns[1:], after, strict=False):
+        joined = graph.node("StringConcat", joined, graph.constant(words))
+        joined = graph.node("StringConcat", joined, cells[name])
+    places = {name: place for place, name in enumerate(groups.names)}
+    return graph.number_of(joined, places, default=len(groups.names))
+
+
+def _decided(graph: Graph, rule: Rule, x: str) -> tuple[str, str]:
+    """Add score and decision of the networks: those of the one, or a mixture."""
+    share = rule.weights / rule.weights.sum()
+    scores, votes = [], []
+    for member, weight in zip(rule.members, share, strict=True):
+        logit = _logit(graph, rule, member, x)
+        yes = graph.cast(
+            graph.node("GreaterOrEqual", logit, graph.constant(ZERO)), TensorProto.DOUBLE
+        )
+        weighed = graph.constant(np.float64(weight))
+        scores.append(graph.node("Mul", graph.node("Sigmoid", logit), weighed))
+        votes.append(graph.node("Mul", yes, weighed))
+    score, vote = graph.node("Sum", *scores), graph.node("Sum", *votes)
+    if rule.mixing == "randomised":
+        return score, vote
+    most = score if rule.mixing == "soft" else vote
+    passed = graph.node("GreaterOrEqual", most, graph.constant(HALF))
+    return score, graph.cast(passed, TensorProto.DOUBLE)
+
+
+def _logit(graph: Graph, rule: Rule, member: Float[Array, " p"], x: str) -> str:
+    layers = rule.network.split(member[None].astype(np.float64))
+    for number, (weight, bias) in enumerate(layers, start=1):
+        product = graph.node("MatMul", x, graph.constant(weight[0]))
+        x = graph.node("Add", product, graph.constant(bias[0]))
+        x = graph.node("Relu", x) if number < len(layers) else x
+    return graph.node("Squeeze", x, graph.constant(np.array([1])))
+
+
+def _cut(graph: Graph, rule: Rule, score: str, group: str) -> str:
+    """Add P(decide 1) by group and bin of the score, as a table that is looked up."""
+    bins = rule.bins
+    scaled = graph.node("Mul", score, graph.constant(np.float64(bins)))
+    place = graph.node(
+        "Min", graph.cast(scaled, TensorProto.INT64), graph.constant(np.int64(bins - 1))
+    )
+    first = graph.node("Mul", group, graph.constant(np.int64(bins)))
+    table = graph.constant(np.asarray(rule.chance, np.float64).ravel())
+    return graph.node("Gather", table, graph.node("Add", first, place))
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return the name of an output, longer where a column has it."""
+    return name if name not in taken else _free(f"{name}_", taken)
+
+
+def run_onnx(content: bytes, table: Table) -> Prediction:
+    """Score and decide raw rows with onnxruntime."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    score, decision = session.run(
+        None, {i.name: table.column(i.name) for i in session.get_inputs()}
+    )
+    return Prediction(score[None], decision[None])
