@@ -52,6 +52,7 @@ def _feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
         return {
             "column": column.name,
             "kind": "number",
+            "clip": None if column.low is None else [column.low, column.high],
             "mean": column.mean,
             "sd": column.sd,
             "coefficient": next(values),

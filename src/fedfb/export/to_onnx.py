@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from fedfb.core import Prediction
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, NumberColumn
-from fedfb.data.derive import Bins, Keep
+from fedfb.data.derive import Bins, Keep, Merge
 from fedfb.data.read import MISSING
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
@@ -70,6 +70,12 @@ def _derived(graph: Graph, rule: Any, source: str) -> str:
         kept = ["", *rule.values]
         place = graph.number_of(source, {w: i for i, w in enumerate(kept)}, default=len(kept))
         return graph.node("Gather", graph.constant([*kept, rule.other]), place)
+    if isinstance(rule, Merge):
+        renamed = dict(zip(rule.values, range(len(rule.values)), strict=True))
+        place = graph.number_of(source, renamed, default=len(rule.values))
+        named = graph.node("Gather", graph.constant([*rule.names, ""]), place)
+        other = graph.node("Equal", place, graph.constant(np.int64(len(rule.values))))
+        return graph.node("Where", other, source, named)
     raise ConfigError(
         f"column {rule.target!r} is made by a rule ({type(rule).__name__}) that has no counterpart "
         "in ONNX. Use fedfb predict, or export --to skops."
@@ -81,6 +87,9 @@ def _encoded(graph: Graph, column: Any, cells: dict[str, str]) -> list[str]:
     given = cells[column.name]
     if isinstance(column, NumberColumn):
         missing = graph.node("IsNaN", given)
+        if column.low is not None and column.high is not None:
+            ends = [graph.constant(np.float64(end)) for end in (column.low, column.high)]
+            given = graph.node("Clip", given, *ends)
         apart = graph.node("Sub", given, graph.constant(np.float64(column.mean)))
         scaled = graph.node("Div", apart, graph.constant(np.float64(column.sd)))
         filled = graph.node("Where", missing, graph.constant(ZERO), scaled)
