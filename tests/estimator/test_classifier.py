@@ -140,7 +140,9 @@ def test_several_sensitive_columns_are_crossed_whatever_their_order(loans):
     both = loans[["sex", "branch"]]
     model = FedFBThresholdsClassifier(**SMALL)
     model.fit(loans[["income", "age"]], loans["repaid"], sensitive_features=both)
-    assert model.groups_ == [f"{sex} x {b}" for sex in "fm" for b in ("east", "north", "west")]
+    assert model.groups_ == [
+        f"sex={sex}, branch={branch}" for sex in "fm" for branch in ("east", "north", "west")
+    ]
     chance = model.decide(loans[["income", "age"]], sensitive_features=both)
     swapped = model.decide(loans[["income", "age"]], sensitive_features=both[["branch", "sex"]])
     by_place = model.decide(loans[["income", "age"]], sensitive_features=both.to_numpy())
@@ -199,6 +201,8 @@ def test_what_cannot_be_done_is_told(loans):
         FedFBClassifier(positive="maybe").fit(X, y, sensitive_features=groups)
     with pytest.raises(DataError, match="the client is missing in 1 of"):
         FedFBClassifier().fit(X, y, sensitive_features=groups, client=[None, *groups[1:]])
+    with pytest.raises(DataError, match="'number' looks like an identifier"):
+        FedFBClassifier().fit(X.assign(number=range(len(X))), y, sensitive_features=groups)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         FedFBClassifier().fit(X, y, sensitive_features=groups[1:])
     by_group = FedFBThresholdsClassifier(**SMALL).fit(X, y, sensitive_features=groups)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.data.read import check_names, typed
+from fedfb.data.suspects import suspicion
 from fedfb.data.table import Table
 from fedfb.data.values import clean_names, columns_of
 from fedfb.errors import DataError
@@ -35,9 +36,20 @@ def feature_table(X: Any, training: bool) -> Table:
     text = {n: X[given] for n, given in zip(names, X.columns, strict=True) if found[n] is None}
     if text:
         cells = columns_of(SOURCE, text)
-        table = typed([cells])[0].columns if training else _as_text(cells.columns)
-        found |= table
-    return Table({name: column for name, column in found.items() if column is not None}, SOURCE)
+        found |= typed([cells])[0].columns if training else _as_text(cells.columns)
+    table = Table({name: cells for name, cells in found.items() if cells is not None}, SOURCE)
+    if training:
+        _refuse_suspects(table)
+    return table
+
+
+def _refuse_suspects(table: Table) -> None:
+    """Refuse columns that are no features, as for files: identifiers, dates, free text."""
+    for name, cells in table.columns.items():
+        measured = cells.dtype.kind == "f" and bool(np.any(cells % 1 > 0))
+        found = None if measured else suspicion(name, [table.text(name).tolist()])
+        if found:
+            raise DataError(f"{SOURCE}: column {name!r} {found}. Leave it out of X.")
 
 
 def _numbers(column: Any) -> Array | None:

@@ -6,7 +6,9 @@ from typing import Any
 from fedfb.algorithms.fedfb_thresholds import thresholds
 from fedfb.data.columns import NumberColumn
 from fedfb.data.derive import rule_to_dict
+from fedfb.data.reading import reading
 from fedfb.errors import ConfigError
+from fedfb.export.comparing import cells_of_groups
 from fedfb.export.handover import HandOver
 
 FORMAT = "fedfb coefficients 1"
@@ -30,20 +32,41 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
     values = iter(weight[0, :, 0].tolist())
     encoder = hand.encoder
     features = [_feature(column, values) for column in encoder.columns]
-    given = encoder.sensitive_at_prediction
     return {
         "format": FORMAT,
         "about": hand.about,
         "intercept": float(bias[0, 0]),
         "features": features,
-        "groups": {
-            "columns": list(encoder.groups.columns),
-            "names": list(encoder.groups.names),
-            "coefficients": dict(zip(encoder.groups.names, values, strict=True)) if given else {},
-        },
-        "derived": [rule_to_dict(rule) for rule in hand.reading.rules],
-        "thresholds": _thresholds(hand),
+        "sensitive": list(encoder.groups.columns),
+        "rules": [rule_to_dict(rule) for rule in reading(encoder, features=False).rules],
+        "groups": _groups(hand, values),
     }
+
+
+def _groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
+    """Describe every group: the sensitive columns' values, its coefficient and its thresholds.
+
+    From ``score`` on, a ``share`` of rows is decided positively; the shares of all thresholds that
+    a row reaches add up to its chance.
+    """
+    groups, chance = hand.encoder.groups, hand.rule.chance
+    half = [{"score": 0.5, "share": 1.0}]
+    return [
+        {
+            "name": name,
+            "values": list(cells),
+            "coefficient": next(values) if hand.encoder.sensitive_at_prediction else 0.0,
+            "thresholds": half if chance is None else _reachable(thresholds(chance[number])),
+        }
+        for number, (name, cells) in enumerate(
+            zip(groups.names, cells_of_groups(groups), strict=True)
+        )
+    ]
+
+
+def _reachable(found: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Leave out the threshold that nobody reaches: it stands for rows that are never let in."""
+    return [threshold for threshold in found if threshold["score"] < 1]
 
 
 def _feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
@@ -60,17 +83,6 @@ def _feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
         }
     categories = {category: next(values) for category in column.categories}
     return {"column": column.name, "kind": "category", "coefficients": categories}
-
-
-def _thresholds(hand: HandOver) -> dict[str, list[dict[str, float]]]:
-    """Return every group's thresholds: from ``score`` on a ``share`` of rows is decided positively.
-
-    Shares add up; those of all thresholds that a score reaches are the chance of a 1.
-    """
-    names = hand.encoder.groups.names
-    if hand.rule.chance is None:
-        return {name: [{"score": 0.5, "share": 1.0}] for name in names}
-    return {n: thresholds(row) for n, row in zip(names, hand.rule.chance, strict=True)}
 
 
 def _in_words(hand: HandOver) -> str:

@@ -108,5 +108,5 @@ def on_an_edge(hand: HandOver, table: Table) -> Bool[Array, " n"]:
     place = bins * sigmoid(hand.rule.logits(hand.encode(table).x))
     place = np.vstack([place, bins * hand.decide(table).score])
     edge = np.round(place)
-    near = np.abs(place - edge) < 10 * TOLERANCE * bins
+    near = np.abs(place - edge) <= TOLERANCE * bins
     return np.any(near & (edge > 0) & (edge < bins), axis=0)

@@ -1,0 +1,171 @@
+"""The ONNX file decides raw rows as fedfb does: preprocessing and thresholds inside."""
+
+import os
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from export.own_rows import SETTINGS, write_rows
+from fedfb.data import encode_file
+from fedfb.data.columns import NumberColumn
+from fedfb.data.derive import Bins
+from fedfb.data.read import read_cells
+from fedfb.data.table import Table
+from fedfb.errors import ConfigError
+from fedfb.experiments.store import load_model
+from fedfb.export.comparing import made_up_rows, on_an_edge
+from fedfb.export.handover import take_over
+from fedfb.export.to_onnx import onnx_model, run_onnx
+
+METHODS = [
+    {"algorithm": "fedfb"},
+    {"algorithm": "fedfb", "model": "mlp", "hidden": (7, 3)},
+    {"algorithm": "fedfb-thresholds", "variant": "mixed", "notion": "eod"},
+    {"algorithm": "hardt", "model": "mlp", "notion": "eo"},
+    {"algorithm": "lft-ensemble", "variant": "randomised"},
+    {"algorithm": "lft-ensemble", "variant": "soft", "model": "mlp"},
+    {"algorithm": "lft-ensemble", "variant": "vote", "precision": "float64"},
+    {"algorithm": "lft-fedavg", "sensitive_at_prediction": False},
+]
+
+
+def named(settings):
+    return "-".join(str(value) for value in settings.values())
+
+
+def assert_same(hand, table):
+    """Scores to 1e-6; decisions, but for rows where rounding decides."""
+    found, ours = run_onnx(onnx_model(hand).SerializeToString(), table), hand.decide(table)
+    np.testing.assert_allclose(found.score, ours.score, rtol=0, atol=1e-6)
+    clear = ~on_an_edge(hand, table)
+    assert clear.mean() > 0.98
+    np.testing.assert_allclose(found.decision[:, clear], ours.decision[:, clear], rtol=0, atol=1e-6)
+
+
+def typed_as_read(hand, path):
+    """The rows of a file as whoever has only numpy would read them."""
+    cells = read_cells(path).columns
+    columns = {
+        name: np.array([float(cell or "nan") for cell in cells[name]])
+        if number
+        else np.array(cells[name], object)
+        for name, number in hand.reading.columns.items()
+    }
+    return Table(columns, "new rows")
+
+
+@pytest.mark.parametrize("settings", METHODS, ids=named)
+def test_own_rows_with_gaps_unseen_values_and_crossed_groups(trained, tmp_path, settings):
+    write_rows(tmp_path / "rows.csv")
+    new = write_rows(tmp_path / "new.csv", seed=1, unseen=True)
+    _, folder = trained(data=str(tmp_path / "rows.csv"), **SETTINGS, **settings)
+    hand = take_over(folder)
+    assert_same(hand, typed_as_read(hand, new))
+    assert_same(hand, made_up_rows(hand))
+
+
+def test_what_is_compared_is_what_fedfb_predict_gives(trained, tmp_path):
+    write_rows(tmp_path / "rows.csv")
+    new = write_rows(tmp_path / "new.csv", seed=1, unseen=True)
+    _, folder = trained(data=str(tmp_path / "rows.csv"), algorithm="hardt", **SETTINGS)
+    hand, saved = take_over(folder), load_model(folder)
+    given = saved.predict(encode_file(saved.encoder, new))
+    ours = hand.decide(typed_as_read(hand, new))
+    np.testing.assert_array_equal(ours.score, given.score)
+    np.testing.assert_array_equal(ours.decision, given.decision)
+
+
+def raw_rows(outcome, folder, rows=3000):
+    """The test rows of a built-in data set, back from numbers to raw cells."""
+    hand, federation = take_over(folder), outcome.federation
+    x = federation.test.x[:rows]
+    cells, place = {}, 0
+    for column in hand.encoder.columns:
+        width = len(column.feature_names)
+        part = x[:, place : place + width]
+        place += width
+        if isinstance(column, NumberColumn):
+            values = part[:, 0] * column.sd + column.mean
+            cells[column.name] = np.where(part[:, -1] == 1, np.nan, values) if width > 1 else values
+        else:
+            words = np.array([*column.categories, "unseen"], object)
+            cells[column.name] = words[np.where(part.any(axis=1), part.argmax(axis=1), width)]
+    names = [federation.group_names[number] for number in federation.test.group[:rows]]
+    for rule in hand.reading.rules:
+        if isinstance(rule, Bins):
+            inside = dict(zip(rule.names, (*rule.edges, rule.edges[-1] + 1), strict=True))
+            cells[rule.source] = np.array([inside[name] for name in names])
+    for position, column in enumerate(hand.encoder.groups.columns):
+        if column in hand.reading.columns:
+            parts = [name.split(", ")[position].split("=")[-1] for name in names]
+            cells[column] = np.array(parts, object)
+    return hand, Table({name: cells[name] for name in hand.reading.columns}, "test rows")
+
+
+@pytest.mark.parametrize(
+    ("data", "algorithm"),
+    [
+        ("synthetic", "fedfb"),
+        ("synthetic", "fedfb-thresholds"),
+        ("compas", "fedfb"),
+        ("compas", "fedfb-thresholds"),
+        ("bank", "fedfb-thresholds"),
+        ("adult", "fedfb"),
+    ],
+)
+def test_the_test_set_is_decided_as_in_the_run(trained, data, algorithm):
+    if data != "synthetic" and not os.environ.get("FEDFB_DATA"):
+        pytest.skip("FEDFB_DATA does not name a folder with the published files")
+    small = {"local_epochs": 1} if data in ("bank", "adult") else {}
+    outcome, folder = trained(data=data, algorithm=algorithm, lr=(0.01,), **small)
+    hand, table = raw_rows(outcome, folder)
+    assert_same(hand, table)
+    run = outcome.fitted[0].predict(outcome.federation.test)
+    found = run_onnx(onnx_model(hand).SerializeToString(), table)
+    rows = len(table)
+    np.testing.assert_allclose(found.score[0], run.score[0, :rows], rtol=0, atol=1e-6)
+
+
+def test_a_group_that_training_did_not_have_is_refused(trained, tmp_path):
+    write_rows(tmp_path / "rows.csv")
+    _, folder = trained(data=str(tmp_path / "rows.csv"), **SETTINGS)
+    hand = take_over(folder)
+    rows = made_up_rows(hand)
+    strange = rows.with_column("sex", np.full(len(rows), "x", object))
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument):
+        run_onnx(onnx_model(hand).SerializeToString(), strange)
+
+
+def test_the_file_says_what_it_is(trained):
+    _, folder = trained(rows=200, test_rows=100)
+    props = {p.key: p.value for p in onnx_model(take_over(folder)).metadata_props}
+    assert props["algorithm"] == "fedfb"
+    assert props["positive"] == "1"
+    assert props["groups"] == "0; 1"
+
+
+def test_outputs_make_way_for_a_column_of_their_name(trained, tmp_path):
+    path = write_rows(tmp_path / "rows.csv")
+    path.write_text(path.read_text().replace("years at job", "score", 1))
+    _, folder = trained(data=str(path), **SETTINGS)
+    content = onnx_model(take_over(folder)).SerializeToString()
+    outputs = [o.name for o in onnxruntime.InferenceSession(content).get_outputs()]
+    assert outputs == ["score_", "decision"]
+
+
+def test_a_personal_model_is_one_client_s(trained):
+    outcome, folder = trained(algorithm="ditto", notion="cp", rows=200, test_rows=100)
+    with pytest.raises(ConfigError, match="every client has a model of its own"):
+        take_over(folder)
+    with pytest.raises(ConfigError, match="unknown client 'nobody'"):
+        take_over(folder, client="nobody")
+    hand = take_over(folder, client=outcome.federation.client_names[1])
+    assert_same(hand, made_up_rows(hand))
+    test = outcome.federation.test
+    mine = np.flatnonzero(test.client == 1)
+    own = hand.rule.decide(test.x[mine], test.group[mine]).score[0]
+    np.testing.assert_array_equal(own, outcome.fitted[0].predict(test).score[0, mine])
+    _, common = trained(rows=200, test_rows=100)
+    with pytest.raises(ConfigError, match="one model for all clients"):
+        take_over(common, client=outcome.federation.client_names[1])
