@@ -23,12 +23,14 @@ from fedfb.notions import long_name
 class HandOver(NamedTuple):
     """A model apart from the folder of its run.
 
-    ``about`` is told to whoever receives it, ``report`` is the run's, of this model alone.
+    ``about`` is told to whoever receives it, ``report`` is the run's, of this model alone (of none,
+    if it is the one that fairness is compared with).
     """
 
     encoder: Encoder
     rule: Rule
     experiment: Experiment
+    clients: tuple[str, ...]
     about: dict[str, str]
     report: dict[str, Any]
 
@@ -68,6 +70,7 @@ def take_over(
         saved.encoder,
         rule_of(experiment, saved.fitted, inputs, saved.run, number),
         experiment,
+        saved.clients,
         _about(saved, experiment, client),
         _report(folder, saved),
     )

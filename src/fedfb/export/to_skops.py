@@ -25,8 +25,9 @@ def classifier(hand: HandOver) -> FederatedClassifier:
     model.classes_, model.positive_ = np.array([0, 1]), 1
     model.encoder_, model.rule_ = hand.encoder, hand.rule
     model.groups_ = list(hand.encoder.groups.names)
-    model.clients_ = [client["name"] for client in hand.report["runs"][0]["clients"]]
-    model.report_, model.history_ = hand.report, hand.report["runs"][0]["rounds"]
+    model.clients_ = list(hand.clients)
+    model.report_ = hand.report
+    model.history_ = [row for run in hand.report["runs"] for row in run["rounds"]]
     return model
 
 

@@ -1,0 +1,93 @@
+"""``fedfb export``: one file that decides as the run does, and nothing written over."""
+
+import json
+
+import onnxruntime
+import pytest
+
+from cli.asking import OWN, refused, silo
+
+
+@pytest.fixture
+def kept(fedfb, write):
+    """A small run on one's own rows, in the folder 'kept'."""
+    write(silo(80))
+
+    def run(*flags):
+        said = fedfb("run", "--data", "rows.csv", *OWN, "--local-epochs", 2, *flags, "--out=kept")
+        assert said.code == 0, said.err
+
+    return run
+
+
+def test_onnx_is_checked_and_written_into_the_folder(fedfb, kept, tmp_path):
+    kept("--model", "mlp")
+    said = fedfb("export", "kept")
+    assert (said.code, said.out) == (0, "")
+    assert "onnxruntime decides 200 made-up rows as fedfb does" in said.err
+    session = onnxruntime.InferenceSession(tmp_path / "kept/model.onnx")
+    assert [(i.name, i.type) for i in session.get_inputs()] == [
+        ("age", "tensor(double)"),
+        ("sex", "tensor(string)"),
+    ]
+    assert [output.name for output in session.get_outputs()] == ["score", "decision"]
+
+
+def test_skops_names_the_types_to_trust(fedfb, kept, tmp_path):
+    kept()
+    said = fedfb("export", "kept", "--to", "skops", "--out", "model.skops")
+    assert said.code == 0, said.err
+    assert "fedfb.estimator.FedFBClassifier" in said.err
+    assert b"pickle" not in (tmp_path / "model.skops").read_bytes()
+
+
+def test_json_is_plain(fedfb, kept, tmp_path):
+    kept("--algorithm", "hardt")
+    assert fedfb("export", "kept", "--to", "json", "--out", "model.json").code == 0
+    model = json.loads((tmp_path / "model.json").read_text())
+    assert model["format"] == "fedfb coefficients 1"
+    assert [(one["column"], one["kind"]) for one in model["features"]] == [("age", "number")]
+    assert [group["name"] for group in model["groups"]] == ["F", "M"]
+    for group in model["groups"]:
+        assert 0 <= sum(step["share"] for step in group["thresholds"]) <= 1 + 1e-9
+
+
+def test_nothing_is_written_over_unless_asked(fedfb, kept, write, tmp_path):
+    kept()
+    path = write("precious", "model.onnx")
+    refused(fedfb("export", "kept", "--out", path), "is there already", "--force")
+    assert path.read_text() == "precious"
+    assert fedfb("export", "kept", "--out", path, "--force").code == 0
+    refused(fedfb("export", "kept", "--out", tmp_path), "is a folder")
+    refused(fedfb("export", "kept", "--out", "absent/model.onnx"), "there is no folder absent")
+
+
+def test_what_cannot_be_handed_over_is_told(fedfb, kept):
+    kept("--model", "mlp")
+    refused(fedfb("export", "kept", "--to", "json"), "a network with hidden layers of 4")
+    refused(fedfb("export", "nowhere"), "nowhere holds no finished run")
+    refused(fedfb("export", "kept", "--seed", 9), "no model of seed 9")
+    refused(fedfb("export", "kept", "--setting", 5), "settings, counted from 0")
+    refused(fedfb("export", "kept", "--client", "rows"), "one model for all clients")
+    refused(fedfb("export", "kept", "--client", "who"), "unknown client 'who'")
+    assert fedfb("export", "kept", "--to", "pickle").code == 2
+
+
+def test_a_personal_model_needs_a_name_and_has_no_classifier(fedfb, kept):
+    kept("--algorithm", "ditto", "--notion", "cp")
+    refused(fedfb("export", "kept"), "every client has a model of its own", "rows")
+    assert fedfb("export", "kept", "--client", "rows").code == 0
+    refused(
+        fedfb("export", "kept", "--client", "rows", "--to", "skops"),
+        "ditto has no classifier",
+    )
+
+
+def test_decisions_go_to_a_file_that_is_not_there_yet(fedfb, kept, tmp_path):
+    kept()
+    printed = fedfb("predict", "kept", "rows.csv").out
+    said = fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv")
+    assert (said.code, said.out) == (0, "")
+    assert (tmp_path / "decisions.csv").read_text() == printed
+    refused(fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv"), "is there already")
+    assert fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv", "--force").code == 0

@@ -1,0 +1,48 @@
+"""The worked examples run, and show what they say."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def printed(name: str, *arguments: str, **environment: str) -> str:
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    environment = {**os.environ, **environment}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment
+    ).stdout
+
+
+def numbers(text: str, row: str) -> list[float]:
+    line = next(line for line in text.splitlines() if line.startswith(row))
+    return [float(number) for number in re.findall(r"[+-]?\d*\.\d+", line)]
+
+
+def test_hospitals_that_are_fair_to_their_own_patients_are_not_fair_together():
+    shown = printed("hospitals.py")
+    history = {name: numbers(shown, f"  {name}")[0] for name in ("clinic", "county", "university")}
+    assert history["clinic"] < -0.1
+    assert history["university"] > 0.05  # they disagree on who is disfavoured
+    gaps = {name: numbers(shown, name)[1] for name in ("LFT+FedAvg", "LFT+Ensemble", "FedFB ")}
+    assert gaps["LFT+FedAvg"] < -0.15
+    assert gaps["LFT+Ensemble"] < -0.15
+    assert abs(gaps["FedFB "]) < 0.05
+
+
+@pytest.mark.skipif(not os.environ.get("FEDFB_DATA"), reason="FEDFB_DATA is not set")
+def test_the_bank_consortium_trades_little_accuracy_for_a_small_gap():
+    shown = printed("bank_consortium.py", "--quick")
+    plain, fair = numbers(shown, "fedavg"), numbers(shown, "fedfb-thresholds")
+    assert fair[1] < plain[1] / 4
+    assert fair[0] > plain[0] - 0.02
+    assert "Branches: cellular, telephone, unknown." in shown
+
+
+def test_without_the_data_the_bank_consortium_says_so():
+    assert printed("bank_consortium.py", FEDFB_DATA="").startswith("Skipped: FEDFB_DATA")
