@@ -4,7 +4,6 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedfb.estimator import (
-    FedAvgClassifier,
     FedFBClassifier,
     FedFBThresholdsClassifier,
     LFTEnsembleClassifier,
@@ -13,12 +12,10 @@ from fedfb.estimator import (
 SMALL = {"rounds": 3, "local_epochs": 10}
 CHECKED = [
     FedFBClassifier(**SMALL),
-    FedFBClassifier(**SMALL, model="mlp", lr=0.02),
-    FedAvgClassifier(**SMALL, lr=0.05),
     FedFBThresholdsClassifier(**SMALL, lr=0.05),
     LFTEnsembleClassifier(**SMALL, lr=0.05),
 ]
-"""A logistic model, a network, no fairness, thresholds by group, and a mixture of models."""
+"""One model, thresholds by group, and a mixture of models."""
 
 BY_GROUP = {
     "check_classifiers_train": "scores are cut at thresholds that are chosen, by group, for the "

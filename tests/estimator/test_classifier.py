@@ -206,8 +206,13 @@ def test_what_cannot_be_done_is_told(loans):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         FedFBClassifier().fit(X, y, sensitive_features=groups[1:])
     by_group = FedFBThresholdsClassifier(**SMALL).fit(X, y, sensitive_features=groups)
-    with pytest.raises(ValueError, match="decides by the group of a row"):
+    with pytest.raises(ValueError, match="needs to know the group of every row"):
         by_group.predict(X)
+    plain = FedAvgClassifier(**SMALL).fit(X, y, sensitive_features=groups)
+    with pytest.raises(ValueError, match="needs to know the group of every row"):
+        plain.report(X, y)  # deciding does not need the groups, judging does
+    with pytest.raises(DataError, match="'income' is not finite"):
+        plain.predict(X.assign(income=np.inf))
     with pytest.raises(DataError, match="group 'x'"):
         by_group.predict(X, sensitive_features=["x", *groups[1:]])
     with pytest.raises(DataError, match="sensitive_features has 2 columns"):

@@ -3,20 +3,20 @@
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedfb.algorithms import find_method
 from fedfb.core import Examples, Prediction
+from fedfb.data.check import refuse_infinite
 from fedfb.data.derive import derive
 from fedfb.data.reading import reading
 from fedfb.data.table import Table
-from fedfb.errors import ConfigError
+from fedfb.estimator.labels import checked_labels, favourable_label
 from fedfb.estimator.reporting import judged, write_page
 from fedfb.estimator.rows import SOURCE, client_names, feature_table, is_frame, same_columns
 from fedfb.estimator.training import make_experiment, make_federation
@@ -29,10 +29,6 @@ PLAIN = (
     "{name}: no sensitive_features were given, so there are no groups to treat alike, and training "
     "is plain."
 )
-NO_TARGET = "requires y to be passed, but the target y is None."
-BINARY_ONLY = "Only binary classification is supported. The type of the target is {kind}."
-ONE_CLASS = "{name} needs rows of two classes, and y has one class only: {label!r}."
-"""The last three are scikit-learn's sentences, which its checks look for."""
 
 
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -105,19 +101,19 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.settings = settings
 
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, client: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, client: Any = None
+    ) -> "FederatedClassifier":
         """Train on rows of which ``client`` names the owner and ``sensitive_features`` the group.
 
         Without clients all rows belong to one; without sensitive features there is nothing to be
         fair about, and training is plain.
         """
         table = self._table(X, reset=True)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} {NO_TARGET}")
-        label = column_or_1d(y, warn=True)
-        assert_all_finite(label, input_name="y")
+        label = checked_labels(y, type(self).__name__)
         check_consistent_length(X, label, sensitive_features, client)
-        self._learn_classes(label)
+        self.classes_ = np.unique(label)
+        self.positive_ = favourable_label(self.classes_, self.positive)
         if sensitive_features is None and self._compares_groups:
             warnings.warn(PLAIN.format(name=type(self).__name__), stacklevel=2)
         experiment = make_experiment(self, groups_given=sensitive_features is not None)
@@ -226,37 +222,25 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return feature_table(checked, training=reset)
 
-    def _learn_classes(self, label: Array) -> None:
-        check_classification_targets(label)
-        kind = type_of_target(label, input_name="y", raise_unknown=True)
-        if kind != "binary":
-            raise ValueError(BINARY_ONLY.format(kind=kind))
-        self.classes_ = np.unique(label)
-        if len(self.classes_) < 2:
-            [only] = self.classes_.tolist()
-            raise ValueError(ONE_CLASS.format(name=type(self).__name__, label=only))
-        self.positive_ = self.classes_[1] if self.positive is None else self.positive
-        if self.positive_ not in self.classes_:
-            raise ConfigError(
-                f"positive={self.positive!r} is not one of the labels, which are "
-                f"{self.classes_.tolist()}. Name the favourable one of them."
-            )
-
     def _encoded(self, X: Any, sensitive: Any) -> tuple[Float[Array, "n d"], Int[Array, " n"]]:
         check_is_fitted(self)
         table = self._table(X, reset=False)
         needed = self.encoder_.sensitive_at_prediction or self.rule_.needs_group
         group = np.zeros(len(table), np.int64)
-        if needed and len(self.groups_) > 1:
+        if needed:
             group = self._group_numbers(sensitive, len(table))
         table = derive(table, reading(self.encoder_, group=False).rules)
-        return self.encoder_.encode(table, group), group
+        x = self.encoder_.encode(table, group)
+        refuse_infinite(x, self.encoder_.feature_names, table)
+        return x, group
 
     def _group_numbers(self, sensitive: Any, rows: int) -> Int[Array, " n"]:
+        if len(self.groups_) == 1:
+            return np.zeros(rows, np.int64)
         if sensitive is None:
             raise ValueError(
-                f"{type(self).__name__} decides by the group of a row: give sensitive_features "
-                "here as in fit."
+                f"{type(self).__name__} needs to know the group of every row here: give "
+                "sensitive_features as in fit."
             )
         needed = reading(self.encoder_, features=False)
         columns = same_columns(sensitive, tuple(needed.columns))
@@ -269,9 +253,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _examples(self, X: Any, y: Any, sensitive: Any, client: Any) -> tuple[Prediction, Examples]:
         """Return rows to judge the classifier on, with its decisions."""
-        x, group = self._encoded(X, sensitive)
-        if sensitive is not None:
-            group = self._group_numbers(sensitive, len(x))
+        x, _ = self._encoded(X, sensitive)
+        group = self._group_numbers(sensitive, len(x))
         label = (np.asarray(y) == self.positive_).astype(np.int64)
         check_consistent_length(x, label, client)
         owner = np.full(len(x), NOBODY)

@@ -7,12 +7,14 @@ import numpy as np
 from fedfb.core import Prediction
 from fedfb.data.columns import NumberColumn
 from fedfb.data.derive import Bins, derive
+from fedfb.data.encode import Encoder
 from fedfb.data.groups import Groups, groups_in
+from fedfb.data.reading import reading
 from fedfb.data.table import Table
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError, DataError
 from fedfb.export.handover import HandOver
-from fedfb.shapes import Array, Bool
+from fedfb.shapes import Array, Bool, Int
 
 TOLERANCE = 1e-6
 """How far scores may be from ours: our engine adds up in float32."""
@@ -30,8 +32,8 @@ def made_up_rows(hand: HandOver) -> Table:
     columns = hand.reading.columns
     cells = {name: _cells(hand, name, number, rng) for name, number in columns.items()}
     table = Table(cells, "rows made up to compare")
-    kept = [row for row in range(DRAWS) if not hand.needs_group or _in_a_group(hand, table, row)]
-    return table.take(np.array(kept[:ROWS], int))
+    kept = _in_groups(hand.encoder, table) if hand.needs_group else np.arange(DRAWS)
+    return table.take(kept[:ROWS])
 
 
 def _cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) -> Array:
@@ -78,9 +80,22 @@ def cells_of_groups(groups: Groups) -> list[tuple[str, ...]]:
     return [match.groups() for match in matches if match]
 
 
-def _in_a_group(hand: HandOver, table: Table, row: int) -> bool:
+def _in_groups(encoder: Encoder, table: Table) -> Int[Array, " m"]:
+    """Return the rows that belong to a group; whoever has the same cells does so alike."""
+    needed = reading(encoder, features=False)
+    cells = list(zip(*(table.text(name) for name in needed.columns), strict=True))
+    belongs: dict[tuple[str, ...], bool] = {}
+    for row, key in enumerate(cells):
+        if key not in belongs:
+            belongs[key] = _is_known(
+                encoder.groups, derive(table.take(np.array([row])), needed.rules)
+            )
+    return np.flatnonzero([belongs[key] for key in cells])
+
+
+def _is_known(groups: Groups, row: Table) -> bool:
     try:
-        hand.encoder.groups.group_of(derive(table.take(np.array([row])), hand.reading.rules))
+        groups.group_of(row)
     except DataError:
         return False
     return True
