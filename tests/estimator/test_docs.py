@@ -12,7 +12,7 @@ DOC = (Path(__file__).parents[2] / "docs" / "estimator.md").read_text(encoding="
 
 def test_the_code_runs_as_written():
     blocks = re.findall(r"<!-- run -->\n```python\n(.*?)```", DOC, re.DOTALL)
-    assert len(blocks) == DOC.count("```python") == 2
+    assert len(blocks) == DOC.count("```python") == 3
     names: dict[str, object] = {}
     with sklearn.config_context():  # the second block switches routing on
         for block in blocks:
@@ -21,6 +21,7 @@ def test_the_code_runs_as_written():
     gap = names["model"].report()["runs"][0]["disparity"]["demographic_parity"]
     assert names["model"].score(names["X"], names["y"]) > 0.6
     assert gap < 0.1
+    assert len(names["content"]) > 1000
 
 
 def test_every_class_is_listed():

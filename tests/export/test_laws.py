@@ -12,10 +12,10 @@ from fedfb.data.read import MISSING
 from fedfb.data.table import Table
 from fedfb.experiments.rule import Rule
 from fedfb.experiments.spec import Experiment
+from fedfb.export.classifiers import run_skops, skops_file
 from fedfb.export.comparing import UNSEEN, made_up_rows, on_an_edge
 from fedfb.export.handover import HandOver
 from fedfb.export.to_onnx import onnx_model, run_onnx
-from fedfb.export.to_skops import run_skops, skops_file
 from fedfb.models import Network
 
 # As cells are once they are read: no spaces around, none of the words for a missing value.

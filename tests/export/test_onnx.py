@@ -13,7 +13,9 @@ from fedfb.data.derive import Bins
 from fedfb.data.read import read_cells
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
+from fedfb.estimator import FedFBThresholdsClassifier
 from fedfb.experiments.store import load_model
+from fedfb.export.classifiers import of_classifier
 from fedfb.export.comparing import made_up_rows, on_an_edge
 from fedfb.export.handover import take_over
 from fedfb.export.to_onnx import onnx_model, run_onnx
@@ -169,3 +171,18 @@ def test_a_personal_model_is_one_client_s(trained):
     _, common = trained(rows=200, test_rows=100)
     with pytest.raises(ConfigError, match="one model for all clients"):
         take_over(common, client=outcome.federation.client_names[1])
+
+
+def test_a_classifier_fitted_in_python_is_handed_over_too(loans):
+    model = FedFBThresholdsClassifier(rounds=2, local_epochs=2, variant="mixed", notion="eod")
+    X, groups = loans[["income", "job", "age"]], loans["sex"]
+    model.fit(X, loans["repaid"], sensitive_features=groups, client=loans["branch"])
+    hand = of_classifier(model)
+    assert_same(hand, made_up_rows(hand))
+    income, age = (X[name].to_numpy(float) for name in ("income", "age"))
+    text = {"job": X["job"].fillna("").to_numpy(object), "sex": groups.to_numpy(object)}
+    table = Table({"income": income, "age": age, **text}, "loans")
+    found = run_onnx(onnx_model(hand).SerializeToString(), table)
+    np.testing.assert_allclose(
+        found.score[0], model.predict_proba(X, sensitive_features=groups)[:, 1], rtol=0, atol=1e-6
+    )

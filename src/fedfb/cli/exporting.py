@@ -78,8 +78,8 @@ def _onnx(hand: "HandOver") -> tuple[bytes, str]:
 
 def _skops(hand: "HandOver") -> tuple[bytes, str]:
     _refuse_without("skops")
+    from fedfb.export.classifiers import run_skops, skops_file
     from fedfb.export.comparing import made_up_rows, refuse_difference
-    from fedfb.export.to_skops import run_skops, skops_file
 
     content, types = skops_file(hand)
     rows = made_up_rows(hand)

@@ -71,7 +71,7 @@ def take_over(
         rule_of(experiment, saved.fitted, inputs, saved.run, number),
         experiment,
         saved.clients,
-        _about(saved, experiment, client),
+        about(saved.encoder, experiment, saved.fitted.seed, client),
         _report(folder, saved),
     )
 
@@ -95,18 +95,20 @@ def _number_of(client: str | None, clients: tuple[str, ...], memories: Mapping[i
     return clients.index(client)
 
 
-def _about(saved: SavedModel, experiment: Experiment, client: str | None) -> dict[str, str]:
-    groups = saved.encoder.groups
+def about(
+    encoder: Encoder, experiment: Experiment, seed: int, client: str | None = None
+) -> dict[str, str]:
+    """Say what a model is, in words that travel with it."""
     return {
         "made by": f"fedfb {__version__}",
         "algorithm": experiment.algorithm,
         "notion": long_name(experiment.notion),
-        "label": saved.encoder.label,
-        "positive": saved.encoder.positive,
-        "sensitive columns": ", ".join(groups.columns),
-        "groups": "; ".join(groups.names),
-        "group given to the model": "yes" if saved.encoder.sensitive_at_prediction else "no",
-        "seed": str(saved.fitted.seed),
+        "label": encoder.label,
+        "positive": encoder.positive,
+        "sensitive columns": ", ".join(encoder.groups.columns),
+        "groups": "; ".join(encoder.groups.names),
+        "group given to the model": "yes" if encoder.sensitive_at_prediction else "no",
+        "seed": str(seed),
         "experiment": experiment.hash,
         **({} if client is None else {"client": client}),
     }

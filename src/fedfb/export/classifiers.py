@@ -1,4 +1,7 @@
-"""A model as a scikit-learn classifier in a skops file, which is read without running code."""
+"""Models and scikit-learn classifiers: one as the other, and in skops files.
+
+A skops file is read without running code.
+"""
 
 import numpy as np
 
@@ -8,7 +11,8 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import CLASSIFIERS, FederatedClassifier
 from fedfb.estimator.training import parameters_of
-from fedfb.export.handover import HandOver
+from fedfb.experiments.spec import from_values
+from fedfb.export.handover import HandOver, about
 
 
 def classifier(hand: HandOver) -> FederatedClassifier:
@@ -29,6 +33,15 @@ def classifier(hand: HandOver) -> FederatedClassifier:
     model.report_ = hand.report
     model.history_ = [row for run in hand.report["runs"] for row in run["rounds"]]
     return model
+
+
+def of_classifier(model: FederatedClassifier) -> HandOver:
+    """Return what a fitted classifier hands over: ``onnx_model(of_classifier(model))``."""
+    settings = {k: v for k, v in model.report_["settings"].items() if v is not None and v != []}
+    experiment = from_values(settings)
+    words = about(model.encoder_, experiment, experiment.seeds[0])
+    clients = tuple(model.clients_)
+    return HandOver(model.encoder_, model.rule_, experiment, clients, words, model.report_)
 
 
 def skops_file(hand: HandOver) -> tuple[bytes, list[str]]:
