@@ -112,6 +112,7 @@ def save(outcome: Outcome, folder: Path) -> None:
         "inputs": len(outcome.federation.feature_names),
         "clients": list(outcome.federation.client_names),
         "settings": [dict(setting) for setting in outcome.fitted[0].settings],
+        "asked": len(outcome.report["summaries"]),  # the model without fairness comes after these
         "encoder": outcome.federation.encoder.to_dict(),
     }
     with writing_to(folder):
@@ -216,11 +217,10 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
         ) from None
     if wanted not in trained:
         raise ConfigError(f"{folder} has no model of seed {wanted}; it has {list(models)}.")
-    settings = tuple(shape["settings"])
-    if not 0 <= run < len(settings):
-        raise ConfigError(
-            f"{folder} has {len(settings)} settings, counted from 0; {run} is not one of them."
-        )
+    settings, asked = tuple(shape["settings"]), shape["asked"]
+    if not 0 <= run < asked:
+        many = "setting" if asked == 1 else "settings"
+        raise ConfigError(f"{folder} has {asked} {many}, counted from 0; {run} is not one of them.")
     fitted = Fitted(wanted, settings, algorithm, trained[wanted])
     return SavedModel(fitted, run, encoder, clients)
 
