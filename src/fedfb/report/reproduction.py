@@ -28,7 +28,7 @@ causes of differences is shown below each table, by runs that switch one cause e
 (the first client's missing weight), **bound** (every group bounded by the first one's share),
 **selection** (the setting, or what is averaged, taken by test figures), **split** (a slip in the
 shares of a client), **rule** (Algorithm 2's step in place of the solved outer problem); derivations
-are in [errata.md](errata.md).
+and 25 seeds of the released code are in [errata.md](errata.md).
 
 """
 
