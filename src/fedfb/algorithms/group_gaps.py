@@ -83,18 +83,9 @@ def group_gradients(
     row_weights: Float[Array, "r n"] | None = None,
 ) -> Float[Array, "r a p"]:
     """Return the gradient of the statistic, summed over the (weighted) rows of each group."""
-    signs = np.array(statistic.signs, dtype=float)[:, None]
-    parts = [
-        engine.gradient(
-            params,
-            data,
-            np.repeat((signs * group)[None], len(params), axis=0),
-            statistic.loss,
-            row_weights,
-        )
-        for group in np.eye(data.groups)
-    ]
-    return np.stack(parts, axis=1)
+    signs = np.array(statistic.signs, dtype=float)
+    by_cell = engine.cell_gradients(params, data, statistic.loss, row_weights)
+    return np.einsum("y,ryap->rap", signs, by_cell)
 
 
 def mean_loss_gradient(total: Arrays) -> Float[Array, "r p"]:

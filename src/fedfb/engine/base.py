@@ -86,9 +86,13 @@ class Engine(Protocol):
         """
 
     def cell_gradients(
-        self, params: Float[Array, "r p"], data: ClientData, surrogate: RowLoss = "ce"
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        surrogate: RowLoss = "ce",
+        row_weights: Float[Array, "r n"] | None = None,
     ) -> Float[Array, "r 2 a p"]:
-        """Return the gradient of the loss summed over the rows of each cell."""
+        """Return the gradient of the loss summed over the rows of each cell, in one pass."""
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
         """Return the logit of every row."""

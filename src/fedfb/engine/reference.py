@@ -106,12 +106,17 @@ class NumpyEngine:
         return total
 
     def cell_gradients(
-        self, params: Float[Array, "r p"], data: ClientData, surrogate: RowLoss = "ce"
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        surrogate: RowLoss = "ce",
+        row_weights: Float[Array, "r n"] | None = None,
     ) -> Float[Array, "r 2 a p"]:
         cells = np.eye(2 * data.groups).reshape(-1, 1, 2, data.groups)
         runs = (len(params), 2, data.groups)
         parts = [
-            self.gradient(params, data, np.broadcast_to(cell, runs), surrogate) for cell in cells
+            self.gradient(params, data, np.broadcast_to(cell, runs), surrogate, row_weights)
+            for cell in cells
         ]
         return np.stack(parts, axis=1).reshape(*runs, -1)
 

@@ -88,15 +88,19 @@ class NativeEngine:
         row_weights: Float[Array, "r n"] | None = None,
     ) -> Float[Array, "r p"]:
         work = self._differentiating(params, data, cell_weights, surrogate)
-        if row_weights is not None:
-            work.give(row_weights=np.ascontiguousarray(row_weights, np.float64))
+        self._weigh_rows(work, row_weights)
         return self._gradient(work, None, len(data.y), surrogate)
 
     def cell_gradients(
-        self, params: Float[Array, "r p"], data: ClientData, surrogate: RowLoss = "ce"
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        surrogate: RowLoss = "ce",
+        row_weights: Float[Array, "r n"] | None = None,
     ) -> Float[Array, "r 2 a p"]:
         weights = np.ones((len(params), 2, data.groups))
         work = self._differentiating(params, data, weights, surrogate)
+        self._weigh_rows(work, row_weights)
         parts, cell = [], data.cell
         for number in range(2 * data.groups):
             rows = np.flatnonzero(cell == number)
@@ -139,6 +143,10 @@ class NativeEngine:
         give_gradient(work)
         work.weigh_cells(cell_weights)
         return work
+
+    def _weigh_rows(self, work: Work, row_weights: Float[Array, "r n"] | None) -> None:
+        if row_weights is not None:
+            work.give(row_weights=np.ascontiguousarray(row_weights, np.float64))
 
     def _train_epoch(self, work: Work, order: Array) -> None:
         work.kernel.train_epoch(byref(work.job), order.ctypes.data, len(order))
