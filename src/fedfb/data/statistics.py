@@ -42,7 +42,32 @@ class Spread(NamedTuple):
     missing: Int[Array, " k"]
 
 
+Answers = Callable[[str, Arrays], Arrays]
+"""The sum of what all silos answer to a question: its name, and what they are told."""
+
+
 def spread_of(silos: Mapping[str, Table], columns: Sequence[str], add: AddUp) -> Spread:
+    """Return the spread of numeric columns over silos that lie in this process."""
+    values = {name: column_values(table, columns) for name, table in silos.items()}
+
+    def answers(question: str, told: Arrays) -> Arrays:
+        return add(question, told, {name: answer(question, told, x) for name, x in values.items()})
+
+    return spread_by(columns, answers)
+
+
+def column_values(table: Table, columns: Sequence[str]) -> Float[Array, "n k"]:
+    """Return numeric columns side by side."""
+    return np.stack([table.numbers(column) for column in columns], axis=1)
+
+
+def answer(question: str, told: Arrays, x: Float[Array, "n k"]) -> Arrays:
+    """Return what one silo says of its columns."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return ANSWERS[question](x, **told)
+
+
+def spread_by(columns: Sequence[str], answers: Answers) -> Spread:
     r"""Return the spread of numeric columns over all silos, from sums.
 
     .. math:: m_0=\frac1n\sum_jx_j,\quad s_0=\frac1n\sum_j|x_j-m_0|,\quad
@@ -53,22 +78,16 @@ def spread_of(silos: Mapping[str, Table], columns: Sequence[str], add: AddUp) ->
     large means, all the more in fixed point: :math:`z_j` is of the order of 1 in every column, and
     an error of :math:`m_0` is mended by the last sum.
     """
-    values = {
-        name: np.stack([table.numbers(column) for column in columns], axis=1)
-        for name, table in silos.items()
-    }
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        first = add("column sums", {}, {name: _sums(x) for name, x in values.items()})
+        first = answers("column sums", {})
         n = np.maximum(first["present"], 1)
         told: Arrays = {"mean": first["sums"] / n}
-        apart = {name: _distances(x, **told) for name, x in values.items()}
-        total = add("column distances", told, apart)["distances"]
+        total = answers("column distances", told)["distances"]
         _refuse_lost(columns, total, first["varies"])
         # A mean distance of numbers near the end of the float range may vanish, their sum does not.
         scale = np.where(total / n > 0, total / n, np.where(total > 0, total, 1.0))
         told = {**told, "scale": scale}
-        squared = {name: _squares(x, **told) for name, x in values.items()}
-        last = add("column squares", told, squared)
+        last = answers("column squares", told)
         offset, squares = last["offsets"] / n, last["squares"] / n
         variance = np.maximum(squares - offset**2, 0.0)
         constant = (first["varies"] == 0) & ~(variance > NEGLIGIBLE * squares)
@@ -96,6 +115,14 @@ def _distances(x: Float[Array, "n k"], mean: Float[Array, " k"]) -> Arrays:
 def _squares(x: Float[Array, "n k"], mean: Float[Array, " k"], scale: Float[Array, " k"]) -> Arrays:
     z = (x - mean) / scale
     return {"offsets": np.nansum(z, axis=0), "squares": np.nansum(z**2, axis=0)}
+
+
+ANSWERS: Mapping[str, Callable[..., Arrays]] = {
+    "column sums": _sums,
+    "column distances": _distances,
+    "column squares": _squares,
+}
+"""What a silo says of its columns, by question: its rows, and what it was told."""
 
 
 def _refuse_lost(

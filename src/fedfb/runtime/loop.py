@@ -12,7 +12,7 @@ from fedfb.runtime.archive import RoundRecord, Trained, as_arrays, from_arrays
 from fedfb.runtime.boundary import Carry
 from fedfb.runtime.dropout import leavings
 from fedfb.runtime.ledger import NOTHING_DONE, Ledger
-from fedfb.runtime.local import make_ask, participants
+from fedfb.runtime.local import Memories, make_ask, participants
 from fedfb.shapes import Array, Float
 
 SETUP = 0
@@ -33,12 +33,20 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Saving:
-    """Where a run's checkpoint lies, whose it is, what does the arithmetic, and the ledger."""
+    """Where a run's checkpoint lies, whose it is, what does the arithmetic, and the ledger.
+
+    ``always``: after every round, whatever it costs; others may be waiting for it.
+    """
 
     path: Path
     owner: str
     instructions: str = ""
     ledger: Ledger | None = None
+    always: bool = False
+
+
+Asking = Callable[[int], Ask]
+"""The ask of every round, by its number; the set-up's is round 0."""
 
 
 def train(
@@ -61,34 +69,61 @@ def train(
     In every round a share of the clients, drawn anew, is asked; of these a share (``dropout``)
     falls silent in the middle of it. The set-up asks all, and all answer.
     """
-    restored = _restored(algorithm, saving)
-    if saving and saving.ledger:
-        saving.ledger.begin(len(restored.history) if restored else NOTHING_DONE)
-    trained = restored or _started(algorithm, clients, params, seed, carry)
-    state, memories, history = trained
-    save = _saver(saving)
-    for number in range(len(history) + 1, rounds + 1):
+    memories = {client.id: algorithm.memory(params) for client in clients}
+
+    def asking(number: int) -> Ask:
+        if number == SETUP:
+            return make_ask(clients, memories, seed, SETUP, carry=carry)
         asked = participants(clients, participation, seed, number)
         ids = [client.id for client in asked]
         leaving = leavings(ids, dropout, seed, number, len(algorithm.tasks))
-        ask = make_ask(asked, memories, seed, number, threads, leaving=leaving, carry=carry)
+        return make_ask(asked, memories, seed, number, threads, leaving=leaving, carry=carry)
+
+    return conduct(
+        algorithm,
+        params,
+        asking,
+        memories,
+        seed=seed,
+        rounds=rounds,
+        watch=watch,
+        saving=saving,
+        on_round=on_round,
+    )
+
+
+def conduct(
+    algorithm: Algorithm,
+    params: Float[Array, "r p"],
+    asking: Asking,
+    memories: Memories,
+    *,
+    seed: int,
+    rounds: int,
+    watch: ClientTask,
+    saving: Saving | None = None,
+    on_round: Callable[[Progress], None] = lambda progress: None,
+) -> Trained:
+    """Run an algorithm's set-up and rounds, whoever answers, from a checkpoint where there is one.
+
+    ``memories`` is what ``asking`` keeps of the clients, and up to date, from question to question.
+    """
+    restored = _restored(algorithm, saving)
+    if saving and saving.ledger:
+        saving.ledger.begin(len(restored.history) if restored else NOTHING_DONE)
+    if restored:
+        memories.clear()
+        memories.update(restored.memories)
+    state = restored.state if restored else algorithm.setup(params, asking(SETUP))
+    history = restored.history if restored else []
+    save = _saver(saving)
+    for number in range(len(history) + 1, rounds + 1):
+        ask = asking(number)
         state, info = algorithm.round(state, ask)
         history.append(_look(algorithm, state, info, ask, watch))
         save(Trained(state, memories, history), number == rounds)
         on_round(Progress(seed, number, rounds, history[-1]))
     return Trained(state, memories, history)
-
-
-def _started(
-    algorithm: Algorithm,
-    clients: Sequence[ClientData],
-    params: Float[Array, "r p"],
-    seed: int,
-    carry: Carry | None,
-) -> Trained:
-    memories = {client.id: algorithm.memory(params) for client in clients}
-    state = algorithm.setup(params, make_ask(clients, memories, seed, SETUP, carry=carry))
-    return Trained(state, memories, [])
 
 
 def _restored(algorithm: Algorithm, saving: Saving | None) -> Trained | None:
@@ -109,7 +144,9 @@ def _saver(saving: Saving | None) -> Callable[[Trained, bool], None]:
     def save(trained: Trained, final: bool) -> None:
         nonlocal last, cost
         start = monotonic()
-        if saving is None or not (final or (start - last) * SAVING_SHARE >= cost):
+        if saving is None:
+            return
+        if not (final or saving.always or (start - last) * SAVING_SHARE >= cost):
             return
         checkpoint.save(saving.path, as_arrays(trained), saving.owner, saving.instructions)
         last = monotonic()

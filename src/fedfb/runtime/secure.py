@@ -5,7 +5,7 @@ needs the package cryptography, so it is imported only where sums are to be secu
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -23,7 +23,7 @@ from fedfb.secure import (
     Member,
     Plan,
     Roster,
-    Summed,
+    Sent,
     accept,
     change_roster,
     decode,
@@ -77,7 +77,7 @@ def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None =
         summed = sum_in_process(session, server_key, there, vectors, silent)
         members.update(summed.members)
         if record is not None:
-            record(_entries(question, like, summed))
+            record(sum_entries(question, like, summed.sent, summed.total.survivors))
         vector, survivors = summed.total
         return joined(task, like, decode(session.schema, len(survivors), vector))
 
@@ -117,16 +117,19 @@ def refuse_too_few(clients: int, participation: float, dropout: float) -> None:
         )
 
 
-def _entries(question: Question, like: Arrays, summed: Summed) -> list[Entry]:
+def sum_entries(
+    question: Question, like: Arrays, sent: Iterable[Sent], survivors: Iterable[int]
+) -> list[Entry]:
+    """Return what to write down of the messages of one secure sum."""
     up, down = defaultdict[int, dict[str, int]](dict), defaultdict[int, dict[str, int]](dict)
     for id in question.asked:
         down[id]["broadcast"] = broadcast_bytes(question)
-    for kind, sender, recipient, size in summed.sent:
+    for kind, sender, recipient, size in sent:
         messages = down[recipient] if sender == SERVER else up[sender]
         messages[kind.words] = size
-    survivors = set(summed.total.survivors)
-    masked = {id: messages for id, messages in up.items() if id in survivors}
-    lost = {id: messages for id, messages in up.items() if id not in survivors}
+    within = set(survivors)
+    masked = {id: messages for id, messages in up.items() if id in within}
+    lost = {id: messages for id, messages in up.items() if id not in within}
     return [
         *entries(question, "down", "public", question.broadcast, down),
         *entries(question, "up", "masked", like, masked),
