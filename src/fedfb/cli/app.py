@@ -15,11 +15,14 @@ from fedfb.cli import (
     explaining,
     exporting,
     frontier,
+    joining,
     predicting,
     reporting,
     reproducing,
     running,
     schemas,
+    serving,
+    study,
 )
 from fedfb.cli.plugins import with_plugins
 from fedfb.cli.sections import Sections
@@ -48,6 +51,10 @@ app.command(cls=Sections)(reproducing.reproduce)
 for command in (frontier.frontier, reporting.report, auditing.audit, exporting.export):
     app.command(cls=Sections)(with_plugins(command))
 app.add_typer(schemas.app, name="schema")
+
+app.add_typer(study.study, name="study")
+for command in (serving.serve, joining.join, serving.status, serving.fetch):
+    app.command(cls=Sections)(command)
 
 
 @app.callback()

@@ -155,11 +155,19 @@ def _split(client: Int[Array, " n"], split_seed: int) -> tuple[Int[Array, " t"],
     train, test = [], []
     for number in range(int(client.max()) + 1):
         rows = np.flatnonzero(client == number)
-        order = generator((split_seed, 12, number)).permutation(rows)
-        cut = 7 * len(rows) // 10
-        train.append(order[:cut])
-        test.append(order[cut:])
+        kept, held = split_client(len(rows), number, split_seed)
+        train.append(rows[kept])
+        test.append(rows[held])
     return np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
+
+
+def split_client(
+    rows: int, number: int, split_seed: int
+) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
+    """Split one client's rows 7:3, in the order of rows: by the seed and its number only."""
+    order = generator((split_seed, 12, number)).permutation(rows)
+    cut = 7 * rows // 10
+    return np.sort(order[:cut]), np.sort(order[cut:])
 
 
 def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> None:

@@ -77,7 +77,8 @@ def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None =
         summed = sum_in_process(session, server_key, there, vectors, silent)
         members.update(summed.members)
         if record is not None:
-            record(sum_entries(question, like, summed.sent, summed.total.survivors))
+            told = broadcast_bytes(question)
+            record(sum_entries(question, like, told, summed.sent, summed.total.survivors))
         vector, survivors = summed.total
         return joined(task, like, decode(session.schema, len(survivors), vector))
 
@@ -118,12 +119,15 @@ def refuse_too_few(clients: int, participation: float, dropout: float) -> None:
 
 
 def sum_entries(
-    question: Question, like: Arrays, sent: Iterable[Sent], survivors: Iterable[int]
+    question: Question, like: Arrays, told: int, sent: Iterable[Sent], survivors: Iterable[int]
 ) -> list[Entry]:
-    """Return what to write down of the messages of one secure sum."""
+    """Return what to write down of the messages of one secure sum.
+
+    ``told`` are the bytes of what the server sends along with its invitation.
+    """
     up, down = defaultdict[int, dict[str, int]](dict), defaultdict[int, dict[str, int]](dict)
     for id in question.asked:
-        down[id]["broadcast"] = broadcast_bytes(question)
+        down[id]["broadcast"] = told
     for kind, sender, recipient, size in sent:
         messages = down[recipient] if sender == SERVER else up[sender]
         messages[kind.words] = size

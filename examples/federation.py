@@ -1,0 +1,146 @@
+"""A whole federation on this machine: a coordinator and four silos, each a process of its own.
+
+TLS and node authentication are on, sums are secure, rows are drawn and written as CSV. At the end
+stand the result, its distance to the same run in one process, and the ledger.
+
+    python examples/federation.py --rounds 5
+"""
+
+import argparse
+import csv
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+SILOS = ("east", "north", "south", "west")
+FEDFB = (sys.executable, "-m", "fedfb")
+
+
+def write_silos(folder: Path, rows: int = 400, seed: int = 0) -> Path:
+    """Write a file for each silo: four groups (sex and region), unlike in the four silos."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, silo in enumerate(SILOS):
+        rng = np.random.default_rng((seed, number))
+        sex = np.where(rng.random(rows) < 0.3 + 0.1 * number, "F", "M")
+        region = np.where(rng.random(rows) < 0.7 - 0.1 * number, "rural", "urban")
+        ward = rng.choice(["acute", "day", "maternity"], rows)
+        age = np.round(rng.normal(50 + 5 * (region == "rural"), 15, rows), 1)
+        pulse = np.round(rng.normal(75 + 6 * (sex == "F"), 12, rows), 1)
+        logit = 0.06 * (age - 50) + 0.05 * (pulse - 75) + 0.8 * (ward == "acute") - 0.4
+        logit += 0.7 * (sex == "M") - 0.5 * (region == "rural")
+        urgent = np.where(rng.random(rows) < 1 / (1 + np.exp(-logit)), "yes", "no")
+        with (folder / f"{silo}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["age", "pulse", "ward", "sex", "region", "urgent"])
+            columns = (age.tolist(), pulse.tolist(), ward, sex, region, urgent)
+            writer.writerows(zip(*columns, strict=True))
+    return folder
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def init(folder: Path, silos: Path, settings: list[str], **options: str | float) -> Path:
+    """Make the study; return its file."""
+    given = {"address": f"127.0.0.1:{free_port()}", "timeout": 60, "wait": 60, **options}
+    flags = [text for name, value in given.items() for text in (f"--{name}", str(value))]
+    data = ["--label", "urgent", "--positive", "yes", "--sensitive", "sex,region"]
+    command = [*FEDFB, "study", "init", str(folder), "--like", f"{silos}/*.csv", *data]
+    names = ["--silos", ",".join(SILOS)]
+    subprocess.run([*command, *names, *flags, *settings], check=True, capture_output=True)
+    return folder / "study.toml"
+
+
+def serve(study: Path) -> "subprocess.Popen[str]":
+    """Start the coordinator."""
+    return _start([*FEDFB, "serve", str(study)], study.parent / "coordinator.out")
+
+
+def join(study: Path, silo: str, silos: Path) -> "subprocess.Popen[str]":
+    """Start a silo."""
+    bundle = study.parent / "bundles" / f"{silo}.bundle"
+    command = [*FEDFB, "join", str(bundle), "--data", str(silos / f"{silo}.csv"), "--yes"]
+    return _start(command, study.parent / f"{silo}.out")
+
+
+def _start(command: list[str], out: Path) -> "subprocess.Popen[str]":
+    with out.open("a", encoding="utf-8") as file:
+        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True)
+
+
+def in_one_process(study: Path, silos: Path):
+    """Run the same experiment with --secure in this process; return its final state."""
+    from fedfb.experiments.outcome import run
+    from fedfb.flower.study import read_study
+
+    planned = read_study(study)
+    experiment = replace(
+        planned.experiment,
+        data=f"{silos}/*.csv",
+        label=planned.schema.label,
+        positive=planned.schema.positive,
+        sensitive=planned.schema.sensitive,
+    )
+    return run(experiment)
+
+
+def final_state(study: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of the coordinator's model."""
+    with np.load(study.parent / "run" / "models.npz", allow_pickle=False) as found:
+        return {name.partition("/state/")[2]: found[name] for name in found}
+
+
+def distance(study: Path, silos: Path) -> dict[str, float]:
+    """Return how far the final state is from the one in one process, array by array."""
+    alone = in_one_process(study, silos).fitted[0].trained.state._asdict()
+    there = final_state(study)
+    return {
+        name: float(np.max(np.abs(np.asarray(value, float) - there[name]), initial=0.0))
+        for name, value in alone.items()
+    }
+
+
+def main() -> None:
+    """Run the federation, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", default="5")
+    parser.add_argument("--algorithm", default="fedfb")
+    parser.add_argument("--local-epochs", default="10")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        silos = write_silos(Path(temporary) / "silos")
+        settings = ["--algorithm", given.algorithm, "--notion", "dp", "--rounds", given.rounds]
+        settings += ["--local-epochs", given.local_epochs, "--lr", "0.02"]
+        study = init(Path(temporary) / "triage", silos, settings)
+        start = time.monotonic()
+        processes = [serve(study), *(join(study, silo, silos) for silo in SILOS)]
+        try:
+            code = processes[0].wait()
+        finally:
+            for process in processes:
+                try:
+                    process.wait(timeout=10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+        print((study.parent / "coordinator.out").read_text())
+        if code:
+            sys.exit(code)
+        print(f"{time.monotonic() - start:.1f} s, five processes and four workers.")
+        print("Distance to the run in one process (--secure), by array of the state:")
+        for name, far in distance(study, silos).items():
+            print(f"  {name:10} {far:g}{'  (the same bits)' if far == 0 else ''}")
+        subprocess.run([*FEDFB, "ledger", str(study.parent / "run")], check=True)
+
+
+if __name__ == "__main__":
+    main()

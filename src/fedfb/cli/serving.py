@@ -1,0 +1,86 @@
+"""``fedfb serve``, ``status`` and ``fetch``: the coordinator's commands."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedfb.cli.progress import talk
+from fedfb.errors import ConfigError
+
+StudyFile = Annotated[Path, typer.Argument(help="The study.toml that fedfb study init wrote.")]
+
+
+def serve(
+    file: StudyFile,
+) -> None:
+    """Coordinate a study: wait for its silos, train, and send them the model.
+
+    FILE is the study.toml that fedfb study init wrote. A study that was stopped goes on where it
+    was: run the same command again.
+
+    Example: fedfb serve triage/study.toml
+    """
+    require_flower()
+    from fedfb.flower.bundle import read_office
+    from fedfb.flower.coordinator import serve
+    from fedfb.flower.places import RUN
+    from fedfb.report.federation import report_lines
+
+    study, office = read_office(file)
+    talk(f"Serving {study.name} on {study.address}, TLS and node authentication on. Silos join by")
+    talk("  fedfb join SILO.bundle --data THEIR.csv")
+    talk(f"with their bundle of {', '.join(study.silos)}. Ctrl-C stops; the same command goes on.")
+    report = serve(study, office, file.parent, talk)
+    typer.echo("\n".join(report_lines(report)))
+    talk(f"Model, report and ledger are in {file.parent / RUN}; fedfb fetch copies them.")
+
+
+def status(
+    file: StudyFile,
+) -> None:
+    """Show how far a study is, and which silos are there.
+
+    FILE is the study.toml on the coordinator's machine.
+
+    Example: fedfb status triage/study.toml
+    """
+    from fedfb.flower.events import EVENTS, read_events
+    from fedfb.flower.places import RUN
+    from fedfb.flower.study import read_study
+    from fedfb.report.federation import status_lines
+
+    study = read_study(file)
+    events = read_events(file.parent / RUN / EVENTS)
+    typer.echo("\n".join(status_lines(study.name, study.silos, events)))
+
+
+def fetch(
+    source: Annotated[Path, typer.Argument(help="A study.toml, or a silo's bundle.")],
+    to: Annotated[Path, typer.Option(help="A new folder for the files.")],
+) -> None:
+    """Copy a finished study's model and report, and on the coordinator's machine the ledger.
+
+    SOURCE is the study.toml (coordinator) or the bundle (silo). fedfb predict and fedfb ledger read
+    the folder that --to names.
+
+    Example: fedfb fetch triage/study.toml --to result
+    """
+    from fedfb.flower.places import RUN, state_of
+    from fedfb.flower.results import fetch
+
+    folder = source.parent / RUN if source.suffix == ".toml" else state_of(source)
+    found = fetch(folder, to)
+    talk(f"{to} holds {', '.join(found)}.")
+
+
+def require_flower() -> None:
+    """Refuse early where Flower is not installed."""
+    from importlib.util import find_spec
+
+    for package in ("flwr", "cryptography"):
+        if find_spec(package) is None:
+            raise ConfigError(
+                f"a study needs the package {package}, which is not installed. Install fedfb with "
+                "its extra: pip install 'fedfb[flower]'."
+            )

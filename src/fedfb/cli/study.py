@@ -1,0 +1,121 @@
+"""``fedfb study``: make a study, and keys for a silo."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedfb.cli.options import experiment_options, read_names
+from fedfb.cli.progress import talk
+from fedfb.cli.sections import Sections
+from fedfb.errors import ConfigError
+from fedfb.experiments.spec import Experiment
+
+study = typer.Typer(
+    help="Make a study: many silos, one model, no row leaves.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@experiment_options(
+    "data", "client_column", "test", "partition", "clients", "groups", "heterogeneity", "q",
+    "rows", "test_rows", "resplit", "cost", "dropout", "secure", "tune", "accuracy_floor",
+)  # fmt: skip
+def init(
+    experiment: Experiment,
+    folder: Annotated[Path, typer.Argument(help="A new folder for the study.")],
+    like: Annotated[
+        str, typer.Option(help="A file, or several ('*.csv'), with the columns that silos have.")
+    ],
+    silos: Annotated[str, typer.Option(help="The silos' names, separated by commas.")],
+    address: Annotated[
+        str, typer.Option(help="Where silos reach the coordinator: host:port.")
+    ] = "127.0.0.1:9443",
+    name: Annotated[str | None, typer.Option(help="The study's name (default: FOLDER's).")] = None,
+    least: Annotated[
+        int | None,
+        typer.Option(help="Silos that must answer, or it stops (default: over two thirds)."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that one message may take.")] = 600.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for silos.")] = 3600.0,
+    keys: Annotated[
+        str, typer.Option(help="Public keys (*.pub) of silos that made their own.")
+    ] = "",
+    single: Annotated[
+        bool,
+        typer.Option("--single", help="Allow methods that see every silo's own value."),
+    ] = False,
+) -> None:
+    """Make a study: its file, certificates and keys, and a bundle for each silo.
+
+    FOLDER then holds study.toml to read and edit, secrets/ for the coordinator and bundles/, one
+    for each silo: give each to its silo and to nobody else. Columns, categories and groups are read
+    off the files given by --like, and are known to all.
+
+    Example: fedfb study init triage --like template.csv --label urgent
+    --positive yes --sensitive sex,region --silos east,north,south,west
+    """
+    import glob
+
+    from fedfb.flower.bundle import create, read_public_keys
+    from fedfb.flower.schema import schema_of
+    from fedfb.flower.study import make_study
+    from fedfb.flower.trial import check_study
+
+    if not (experiment.label and experiment.positive and experiment.sensitive):
+        raise ConfigError(
+            "a study needs --label (the column to predict), --positive (its favourable value) and "
+            "--sensitive (the columns that form the groups)."
+        )
+    schema = schema_of(
+        sorted(glob.glob(like)) or [like],
+        experiment.label,
+        experiment.positive,
+        experiment.sensitive,
+    )
+    made = make_study(
+        name or folder.resolve().name,
+        address,
+        tuple(read_names(silos, "--silos")),
+        schema,
+        experiment,
+        least=least,
+        timeout_s=timeout,
+        wait_s=wait,
+        single=single,
+    )
+    check_study(made)
+    known = dict(read_public_keys(Path(path)) for path in keys.split(",") if path)
+    create(made, folder, known)
+    talk(
+        f"{folder} holds the study. Read study.toml, give every silo its bundle in "
+        f"{folder / 'bundles'}, keep {folder / 'secrets'} to yourself, then: "
+        f"fedfb serve {folder / 'study.toml'}"
+    )
+
+
+study.command(cls=Sections)(init)
+
+
+@study.command(cls=Sections)
+def key(
+    silo: Annotated[str, typer.Argument(help="The silo's name in the study.")],
+    out: Annotated[Path, typer.Option(help="The folder for both files.")] = Path(),
+) -> None:
+    """Make a silo's own keys, so that nobody else ever holds them.
+
+    Writes SILO.key, which stays here, and SILO.pub, which the coordinator is given for fedfb study
+    init --keys. The silo then joins with --key SILO.key.
+
+    Example: fedfb study key north
+    """
+    from fedfb.experiments.store import writing_to
+    from fedfb.flower.bundle import write_secret
+    from fedfb.flower.keys import make_silo_keys
+
+    made = make_silo_keys()
+    with writing_to(out):
+        write_secret(out / f"{silo}.key", made._asdict())
+        write_secret(out / f"{silo}.pub", {"silo": silo, **made.public._asdict()})
+    talk(f"{out / silo}.key stays here. Give {out / silo}.pub to the coordinator.")

@@ -1,0 +1,268 @@
+"""``ask`` over Flower's grid: the same questions as in one process, put to silos elsewhere.
+
+Sums are secure: the coordinator takes the server's turns, every silo its own, and what comes out is
+the sum over those who uploaded. Who falls silent stays away for the rest of the round and is asked
+again in the next. A sum that too few take part in stays masked, and the question is put again to
+those who are there, under fresh keys; nothing that was answered is ever asked again.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from fedfb.core import Arrays, Ask, ClientTask, generator
+from fedfb.errors import FedFBError
+from fedfb.flower.bundle import Office
+from fedfb.flower.journal import Answered, Journal
+from fedfb.flower.post import Post
+from fedfb.flower.wire import pack_arrays, unpack_arrays
+from fedfb.runtime.boundary import Question, entries, reduce_uploads
+from fedfb.runtime.ledger import Ledger
+from fedfb.runtime.local import PARTICIPANTS, Memories, number_taking_part
+from fedfb.runtime.secure import plan_for, sum_entries
+from fedfb.runtime.uploads import joined, parts_of
+from fedfb.secure import (
+    SERVER,
+    Kind,
+    Party,
+    SecureError,
+    Sent,
+    ThresholdError,
+    Total,
+    advance,
+    decode,
+    make_roster,
+    make_session,
+    new_run,
+    open_sum,
+    public_key,
+    receive,
+    unmask,
+    write_roster,
+)
+
+TURNS = (Kind.KEYS, Kind.SHARES, Kind.MASKED, Kind.CONFIRMATION, Kind.REVEAL)
+LOOK_S = 0.2
+"""How often the coordinator looks who is there, while it waits."""
+
+
+class TooFewError(FedFBError):
+    """Fewer silos are there than the study needs."""
+
+
+@dataclass
+class Keys:
+    """The keys of the present run of secure sums: new ones after a sum that failed."""
+
+    run: bytes = field(default_factory=new_run)
+    parties: dict[int, Party] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """What all questions of one phase have in common.
+
+    ``like`` gives an answer of the same shapes as the silos', from the task and what is told. The
+    coordinator's ``memories`` of a silo are the place of its last answer that counted.
+    """
+
+    post: Post
+    office: Office
+    keys: Keys
+    phase: str
+    spread: str
+    ledger: Ledger
+    journals: Callable[[int], Journal]
+    like: Callable[[ClientTask, Arrays], Arrays]
+    memories: Memories
+
+    def ask_of(self, round: int) -> Ask:
+        """Return the ask of one round: put to those drawn for it who are there."""
+        journal, numbers, there = self.journals(round), count(), list[int]()
+        journal.forget_earlier()
+        saved = dict(self.memories)
+
+        def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
+            number = next(numbers)
+            answered = journal.find(number)
+            if answered is None:
+                answered = self._insist(round, number, task, broadcast, there, saved)
+                journal.write(number, answered)
+            for id in answered.counted:
+                self.memories[id] = {"place": np.array([round, number])}
+            return answered.total
+
+        return ask
+
+    def _insist(
+        self,
+        round: int,
+        number: int,
+        task: ClientTask,
+        broadcast: Arrays,
+        there: list[int],
+        saved: Memories,
+    ) -> Answered:
+        """Put a question until enough silos answer it; ``there`` are those still in this round."""
+        post, where = self.post, f"round {round}, {task.name}"
+        while True:
+            if not there:
+                there[:] = self.assemble(round, where)
+            question = Question(round, number, task, broadcast, tuple(there), {})
+            put = self._masked if task.reduce == "sum" else self._gathered
+            try:
+                answered, left = put(question, saved, where)
+            except ThresholdError as error:
+                self.keys.run, self.keys.parties = new_run(), {}
+                there.clear()
+                post.log.write("repeated", f"{where}: {error} The question is put again.")
+                continue
+            gone = set(there) - left
+            there[:] = sorted(left)
+            text = f"{where}: {post.names(answered.counted)} answered"
+            post.log.write(
+                "answered",
+                text,
+                round=round,
+                question=number,
+                task=task.name,
+                asked=list(question.asked),
+                counted=list(answered.counted),
+                gone=sorted(gone),
+            )
+            return answered
+
+    def assemble(self, round: int, where: str) -> list[int]:
+        """Wait until enough of the silos drawn for a round are there and have keys.
+
+        In the set-up all are asked, so it waits for all of them, and goes on with as many as the
+        study needs when the time is over.
+        """
+        study, post = self.post.study, self.post
+        drawn = drawn_for(round, len(study.silos), study.experiment.participation, study.seed)
+        least = min(study.least, len(drawn))
+        end, waiting = time.monotonic() + study.wait_s, False
+        while True:
+            self._greet([id for id in post.present() if id in drawn], where)
+            there = [id for id in drawn if id in self.keys.parties and id in post.present()]
+            over = time.monotonic() > end
+            if len(there) >= (least if round or over else len(drawn)):
+                return there
+            if over:
+                raise TooFewError(
+                    f"{where}: {len(there)} of the {len(drawn)} silos asked are there "
+                    f"({post.names(there)}), and at least {least} must be. Waited for "
+                    f"{study.wait_s:g} s. Nothing is lost: fedfb serve goes on from here."
+                )
+            if not waiting:
+                lacking = post.names(set(drawn) - set(there))
+                post.log.write("waiting", f"{where}: waiting for {lacking}")
+                waiting = True
+            time.sleep(LOOK_S)
+
+    def _greet(self, present: Sequence[int], where: str) -> None:
+        """Ask silos for their keys of this run: those who are new, or have failed since."""
+        new = [id for id in present if id not in self.keys.parties or id in self.post.failed]
+        if not new:
+            return
+        hello = {"study": self.post.study.digest, "run": self.keys.run, "spread": self.spread}
+        for id in new:
+            self.post.failed.pop(id, None)
+            self.keys.parties.pop(id, None)
+        for id, said in self.post.exchange("hello", dict.fromkeys(new, hello), where).items():
+            self.keys.parties[id] = Party(id, said["link"], said["identity"])
+            name = self.post.study.silos[id]
+            self.post.log.write("joined", f"{name} is there", silo=name)
+
+    def _told(self, question: Question, saved: Memories) -> dict[int, dict[str, Any]]:
+        common = {
+            "phase": self.phase,
+            "round": question.round,
+            "question": question.number,
+            "task": question.task.name,
+            "broadcast": pack_arrays(question.broadcast),
+            "run": self.keys.run,
+        }
+        return {
+            id: {**common, "after": _place(self.memories, id), "saved": _place(saved, id)}
+            for id in question.asked
+        }
+
+    def _masked(self, question: Question, saved: Memories, where: str) -> tuple[Answered, set[int]]:
+        """Carry a question by one secure sum; return also who was there to its end."""
+        task, told = question.task, self._told(question, saved)
+        like = self.like(task, question.broadcast)
+        roster = make_roster(
+            self.keys.run,
+            public_key(self.office.link),
+            [self.keys.parties[id] for id in question.asked],
+            plan_for(len(question.asked), 0),
+        )
+        parts = parts_of(task, like, len(question.asked))
+        session = make_session(roster, question.round, question.number, parts)
+        server, outgoing = open_sum(session, self.office.link)
+        listed, sent, left = write_roster(roster), list[Sent](), set(question.asked)
+        for kind in TURNS:
+            sent += [Sent(Kind(kind - 1), SERVER, id, len(m)) for id, m in outgoing.items()]
+            if kind is Kind.KEYS:
+                first = {
+                    id: {**told[id], "roster": listed, "invitation": message}
+                    for id, message in outgoing.items()
+                }
+                replies = self.post.exchange("begin", first, where)
+            else:
+                turn = {id: {"frame": message} for id, message in outgoing.items()}
+                replies = self.post.exchange("turn", turn, where)
+            for id, said in replies.items():
+                try:
+                    server = receive(server, said["frame"])
+                except SecureError as error:
+                    self.post.log.write("refused", f"{where}: {error}", silo=id)
+                    continue
+                sent.append(Sent(kind, id, SERVER, len(said["frame"])))
+            left &= set(server.arrived)
+            server, outgoing = advance(server)
+        total: Total = unmask(server)
+        broadcast = len(told[question.asked[0]]["broadcast"]) + len(listed)
+        self.ledger.write(sum_entries(question, like, broadcast, sent, total.survivors))
+        answer = joined(task, like, decode(session.schema, len(total.survivors), total.vector))
+        return Answered(answer, total.survivors), left
+
+    def _gathered(
+        self, question: Question, saved: Memories, where: str
+    ) -> tuple[Answered, set[int]]:
+        """Carry a question whose answers are needed one by one, in clear."""
+        told = self._told(question, saved)
+        replies = self.post.exchange("single", told, where)
+        if len(replies) < self.post.study.least:
+            raise ThresholdError(f"{len(replies)} silos answered.")
+        in_order = sorted(replies)
+        uploads = [unpack_arrays(replies[id]["upload"]) for id in in_order]
+        down = {id: {"broadcast": len(content["broadcast"])} for id, content in told.items()}
+        up = {id: {"upload": len(replies[id]["upload"])} for id in in_order}
+        self.ledger.write(
+            [
+                *entries(question, "down", "public", question.broadcast, down),
+                *entries(question, "up", "single", uploads[0], up),
+            ]
+        )
+        return Answered(reduce_uploads(question.task, uploads), tuple(in_order)), set(in_order)
+
+
+def drawn_for(round: int, silos: int, participation: float, seed: int) -> list[int]:
+    """Draw who is asked in a round, as :func:`fedfb.runtime.participants` does; all in round 0."""
+    if not round:
+        return list(range(silos))
+    number = number_taking_part(silos, participation)
+    drawn = generator((seed, round, PARTICIPANTS)).choice(silos, number, replace=False)
+    return [int(id) for id in np.sort(drawn)]
+
+
+def _place(memories: Mapping[int, Arrays], id: int) -> str:
+    """Write the place of a silo's last answer that counted: round-question, '' before any."""
+    place = memories.get(id, {}).get("place")
+    return "" if place is None else "-".join(str(number) for number in place.tolist())

@@ -1,0 +1,241 @@
+"""A silo's side: it answers questions on its own rows, and its turns of secure sums.
+
+It runs in a process of its own that stays warm between messages and never talks to a network. What
+it keeps for itself from question to question (LFT, Ditto) lies on its disk.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfb.core import Arrays, ClientData, ClientTask, Examples
+from fedfb.data.check import labels
+from fedfb.data.encode import Encoder
+from fedfb.data.own import split_client
+from fedfb.data.statistics import Spread, answer, column_values
+from fedfb.data.table import Table
+from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError
+from fedfb.experiments.secure import WIDEST
+from fedfb.flower.bundle import Bundle
+from fedfb.flower.memory import recall, remember
+from fedfb.flower.results import keep_result
+from fedfb.flower.schema import read_rows
+from fedfb.flower.study import Study
+from fedfb.flower.trial import Trial, make_trial
+from fedfb.flower.wire import pack_arrays, pack_values, unpack_arrays, unpack_values
+from fedfb.runtime.local import refuse_non_finite
+from fedfb.runtime.uploads import encoded, parts_of
+from fedfb.secure import (
+    ClientState,
+    Kind,
+    Member,
+    PartyKeys,
+    RangeError,
+    Ring,
+    SecureError,
+    accept,
+    change_roster,
+    confirm,
+    join,
+    make_party_keys,
+    make_schema,
+    mask,
+    read_roster,
+    reveal,
+    share,
+)
+
+Content = Mapping[str, Any]
+"""What a message carries: texts, numbers and bytes by name."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A silo's rows as the model reads them."""
+
+    encoder: Encoder
+    data: ClientData
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class Silo:
+    """All that a silo's process holds. ``run`` is the run of secure sums that its keys are for."""
+
+    bundle: Bundle
+    folder: Path
+    train: Table
+    test: Table
+    prepared: Prepared | None = None
+    told: str = ""
+    run: bytes = b""
+    keys: PartyKeys | None = field(repr=False, default=None)
+    member: Member | None = field(repr=False, default=None)
+    state: ClientState | None = field(repr=False, default=None)
+    vector: Ring | None = field(repr=False, default=None)
+
+
+def open_silo(bundle: Bundle, path: str | Path, folder: Path) -> Silo:
+    """Read a silo's file, refuse what does not fit the study, and split its rows 7:3."""
+    study = bundle.study
+    table = read_rows(study.schema, path)
+    labels(table, study.schema.label, study.schema.positive)
+    if len(table) < 2:
+        raise DataError(f"{path} has {len(table)} rows, and at least 2 are needed. Add rows.")
+    split = study.experiment.split_seed or 0
+    train, test = split_client(len(table), bundle.id, split)
+    return Silo(bundle, folder, table.take(train), table.take(test))
+
+
+def handle(silo: Silo, action: str, content: Content) -> tuple[Silo, dict[str, Any]]:
+    """Answer one message: return the silo as it is afterwards, and what to send.
+
+    What the owner of the rows or the coordinator must mend stops the study, with its message; any
+    other failure is the transport's to tell, and the silo counts as silent.
+    """
+    try:
+        return HANDLERS[action](silo, content)
+    except (RangeError, DataError, ConfigError, DisclosureError) as error:
+        return silo, {"stop": f"{silo.bundle.silo}: {error}"}
+    except SecureError as error:
+        return silo, {"silent": str(error)}
+    except FedFBError as error:
+        return silo, {"stop": f"{silo.bundle.silo}: {error}"}
+
+
+def _hello(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
+    """Draw keys for a run of secure sums and learn the spread of columns, where it is known."""
+    study = silo.bundle.study
+    if content["study"] != study.digest:
+        raise ConfigError(
+            "its bundle is of another study than the coordinator runs, or of an earlier form of "
+            "it. Get the bundle anew."
+        )
+    run: bytes = content["run"]
+    if silo.keys is None or run != silo.run:
+        identity = bytes.fromhex(silo.bundle.keys.identity)
+        keys = make_party_keys(silo.bundle.id, identity)
+        silo = replace(silo, run=run, keys=keys, member=None, state=None, vector=None)
+    if content["spread"] and content["spread"] != silo.told:
+        silo = replace(silo, prepared=prepare(silo, content["spread"]), told=content["spread"])
+    assert silo.keys is not None
+    party = silo.keys.party
+    return silo, {"link": party.link, "identity": party.identity}
+
+
+def prepare(silo: Silo, spread: str) -> Prepared:
+    """Encode the silo's rows with what was learnt of all columns."""
+    study, values = silo.bundle.study, unpack_values(spread)
+    found = Spread(*(np.array(values[name]) for name in Spread._fields))
+    encoder = study.schema.encoder(found, study.experiment.sensitive_at_prediction)
+    x, y, group = encoded_rows(study, encoder, silo.train)
+    data = ClientData(silo.bundle.id, x, y, group, len(encoder.groups.names))
+    tx, ty, tgroup = encoded_rows(study, encoder, silo.test)
+    test = Examples(tx, ty, tgroup, np.full(len(ty), silo.bundle.id, np.int64))
+    return Prepared(encoder, data, make_trial(study, encoder, test))
+
+
+def encoded_rows(study: Study, encoder: Encoder, table: Table) -> tuple[Any, Any, Any]:
+    """Return features, labels and groups of rows."""
+    group = encoder.groups.group_of(table)
+    x = encoder.encode(table, group).astype(study.experiment.precision)
+    return x, labels(table, study.schema.label, study.schema.positive), group
+
+
+def _begin(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
+    """Answer a question under masks: work it out, and send keys for its sum."""
+    if silo.keys is None or content["run"] != silo.run:
+        return silo, {"silent": "it was started anew and has no keys for this run"}
+    roster = read_roster(content["roster"])
+    if silo.member is None:
+        member = accept(silo.keys, roster, silo.bundle.server, silo.bundle.pins)
+    else:
+        same = silo.member.roster == roster
+        member = silo.member if same else change_roster(silo.member, roster)
+    task, upload = _answer(silo, content)
+    schema = make_schema(parts_of(task, upload, len(roster.parties)), len(roster.parties))
+    vector = encoded(schema, task, upload, f"round {content['round']}: {silo.bundle.silo!r}")
+    member, state, message = join(member, content["invitation"], schema)
+    return replace(silo, member=member, state=state, vector=vector), {"frame": message}
+
+
+def _turn(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
+    """Take the next turn of the sum that is under way; the state is used once."""
+    state, message = silo.state, content["frame"]
+    if state is None or silo.vector is None:
+        return silo, {"silent": "it was started anew in the middle of this sum"}
+    if state.awaits is Kind.SHARE_LIST:
+        after, reply = mask(state, message, silo.vector)
+    else:
+        step: Callable[..., tuple[ClientState, bytes]] = STEPS[state.awaits]
+        after, reply = step(state, message)
+    return replace(silo, state=after), {"frame": reply}
+
+
+STEPS = {
+    Kind.KEY_LIST: share,
+    Kind.SURVIVORS: confirm,
+    Kind.CONFIRMATION_LIST: reveal,
+    None: reveal,  # which refuses: the answer has been given
+}
+
+
+def _single(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
+    """Answer a question whose answers the coordinator sees one by one, if the study allows it."""
+    tasks = silo.prepared.trial.tasks if silo.prepared else {}
+    asked = tasks.get(content["task"])
+    if asked is None or asked.reduce == "sum" or not silo.bundle.study.single:
+        raise DisclosureError(
+            f"the coordinator asks for this silo's own answer to {content['task']!r}, and the "
+            "study does not allow it."
+        )
+    _, upload = _answer(silo, content)
+    return silo, {"upload": pack_arrays(upload)}
+
+
+def _answer(silo: Silo, content: Content) -> tuple[ClientTask, Arrays]:
+    told = unpack_arrays(content["broadcast"])
+    if content["phase"] == "data":
+        schema = silo.bundle.study.schema
+        upload = answer(content["task"], told, column_values(silo.train, schema.numeric))
+        return column_task(content["task"], upload), upload
+    if silo.prepared is None:
+        raise ConfigError("it was asked to train before the columns were summed up.")
+    trial, data = silo.prepared.trial, silo.prepared.data
+    task, place = trial.tasks[content["task"]], (content["round"], content["question"])
+    memory = recall(silo.folder, content["after"], trial.algorithm.memory(trial.start))
+    key = (silo.bundle.study.seed, *place, data.id)
+    with np.errstate(all="ignore"):
+        upload, kept = task.run(told, data, memory, key)
+    refuse_non_finite(upload, content["round"], data.id)
+    remember(silo.folder, place, kept, content["saved"])
+    return task, upload
+
+
+def column_task(question: str, like: Arrays) -> ClientTask:
+    """Return the question about columns as a task, with the bounds that its sums have."""
+    bounds = {name: WIDEST for name, value in like.items() if value.dtype.kind == "f"}
+
+    def run(*_: object) -> tuple[Arrays, Arrays]:
+        raise NotImplementedError("columns are answered for before there are features.")
+
+    return ClientTask(question, "sum", run, bounds=bounds)
+
+
+def _finish(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
+    """Keep the model and the report."""
+    keep_result(silo.folder, unpack_values(content["texts"]), content["model"])
+    return silo, {"done": pack_values({"silo": silo.bundle.silo})}
+
+
+HANDLERS: Mapping[str, Callable[[Silo, Content], tuple[Silo, dict[str, Any]]]] = {
+    "hello": _hello,
+    "begin": _begin,
+    "turn": _turn,
+    "single": _single,
+    "finish": _finish,
+}
+"""What a silo does with a message, by its action."""

@@ -1,0 +1,200 @@
+"""A study: who takes part, what is trained on which columns, and when to wait or to stop."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedfb.algorithms import find_method
+from fedfb.errors import ConfigError, DisclosureError, unknown_name
+from fedfb.experiments.resolve import picks_rate, resolve
+from fedfb.experiments.spec import Experiment, from_values
+from fedfb.flower.schema import Schema, schema_from_values, schema_to_values
+from fedfb.runtime.secure import plan_for
+
+OF_THE_DATA = ("data", "label", "positive", "sensitive", "client_column", "test", "partition")
+"""Settings of an experiment that a study's schema and silos take the place of."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """All that coordinator and silos agree upon. The id of a silo is its place among the names.
+
+    ``least`` silos must answer, or the run stops; ``timeout_s`` is how long one message may take,
+    ``wait_s`` how long to wait for silos. ``single`` allows questions whose answers the coordinator
+    sees one by one; all others are secure sums.
+    """
+
+    name: str
+    address: str
+    silos: tuple[str, ...]
+    least: int
+    timeout_s: float
+    wait_s: float
+    single: bool
+    schema: Schema
+    experiment: Experiment
+
+    @property
+    def digest(self) -> str:
+        """A short name of all that a result depends on: who works on another study is refused."""
+        content = {
+            "silos": self.silos,
+            "single": self.single,
+            "schema": schema_to_values(self.schema),
+            "experiment": self.experiment.hash,
+            "seed": self.seed,
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def seed(self) -> int:
+        """The one seed of the run."""
+        return self.experiment.seeds[0]
+
+    @property
+    def host(self) -> str:
+        """The coordinator's name or number, as silos reach it."""
+        return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The coordinator's port."""
+        return int(self.address.rpartition(":")[2])
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        host, _, port = self.address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigError(f"the address is {self.address!r}, expected host:port.")
+        if self.silos != tuple(sorted(set(self.silos))):
+            raise ConfigError(f"silos are different names in order, got {list(self.silos)}.")
+        fewest = plan_for(len(self.silos), 0).fewest
+        if not fewest <= self.least <= len(self.silos):
+            raise ConfigError(
+                f"least is {self.least}: of {len(self.silos)} silos at least {fewest} must answer, "
+                "or a coordinator could take a secure sum apart; at most all of them."
+            )
+        if self.timeout_s <= 0 or self.wait_s <= 0:
+            raise ConfigError("timeout_s and wait_s are seconds, more than 0.")
+
+
+def make_study(
+    name: str,
+    address: str,
+    silos: tuple[str, ...],
+    schema: Schema,
+    experiment: Experiment,
+    *,
+    least: int | None = None,
+    timeout_s: float = 600.0,
+    wait_s: float = 3600.0,
+    single: bool = False,
+) -> Study:
+    """Return a study with everything that its method decides filled in.
+
+    A learning rate that would be chosen on validation rows is the method's usual one: these rows
+    lie with the silos.
+    """
+    method = find_method(experiment.algorithm)
+    if method.is_pooled(experiment.variant or method.variants[0]):
+        raise ConfigError(
+            f"{method.name} trains on all rows in one place, and here no row leaves its owner. "
+            "Choose another method (fedfb list)."
+        )
+    if experiment.tune or experiment.cost is not None:
+        raise ConfigError(
+            "a study trains with given settings: --tune and --cost choose them on validation rows, "
+            "which lie with the silos. Give --lr, --target or --alpha."
+        )
+    if picks_rate(experiment):
+        experiment = replace(experiment, lr=(method.learning_rate,))
+    # Of the data only the schema counts; seeds beyond the first are other studies.
+    usual = Experiment()
+    blank: dict[str, Any] = {field: getattr(usual, field) for field in OF_THE_DATA}
+    blank["data"] = "silos/*.csv"
+    settled = replace(resolve(experiment), secure=True, seeds=experiment.seeds[:1], **blank)
+    in_order = tuple(sorted(silos))
+    if least is None:
+        least = plan_for(len(in_order), 0).fewest
+    return Study(name, address, in_order, least, timeout_s, wait_s, single, schema, settled)
+
+
+def refuse_single(study: Study, tasks: Mapping[str, str]) -> None:
+    """Refuse a method that needs single values where the study does not allow them."""
+    single = sorted(name for name, reduce in tasks.items() if reduce == "gather")
+    if single and not study.single:
+        raise DisclosureError(
+            f"{study.experiment.algorithm} needs every silo's own answer to "
+            f"{' and '.join(map(repr, single))}, and this study allows sums only. Choose a method "
+            "whose server sees sums (fedfb list --algorithms), or allow it for all to see: "
+            "fedfb study init --single."
+        )
+
+
+def study_to_toml(study: Study) -> str:
+    """Write a study; reading it back gives an equal one."""
+    own = ("name", "address", "silos", "least", "timeout_s", "wait_s", "single")
+    usual = asdict(Experiment())
+    settings = {k: v for k, v in asdict(study.experiment).items() if v != usual[k]}
+    schema = schema_to_values(study.schema)
+    columns = schema.pop("columns")
+    return "\n".join(
+        [
+            *_lines({name: getattr(study, name) for name in own}),
+            "\n[experiment]  # the settings of fedfb run",
+            *_lines(settings),
+            "\n[schema]",
+            *_lines(schema),
+            "\n[schema.columns]  # number, or the categories",
+            *_lines(columns),
+            "",
+        ]
+    )
+
+
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    # JSON's spelling is TOML's too, but for one character.
+    return [
+        f"{_key(name)} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+        for name, value in values.items()
+        if value is not None
+    ]
+
+
+def _key(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else json.dumps(name)
+
+
+def read_study(path: Path) -> Study:
+    """Read a study's file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}. Expected a study.toml as fedfb study init "
+            "writes it."
+        ) from None
+    return study_from_toml(text, str(path))
+
+
+def study_from_toml(text: str, where: str) -> Study:
+    """Read a study from its text."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not valid TOML: {error}.") from None
+    experiment = from_values(values.pop("experiment", {}))
+    schema = schema_from_values(values.pop("schema", {}), where)
+    known = ("name", "address", "silos", "least", "timeout_s", "wait_s", "single")
+    for name in values:
+        if name not in known:
+            raise ConfigError(f"{where}: {unknown_name('setting of a study', name, known)}")
+    missing = [name for name in known if name not in values]
+    if missing:
+        raise ConfigError(f"{where} lacks {' and '.join(missing)}. Make it by fedfb study init.")
+    silos = tuple(map(str, values.pop("silos")))
+    return Study(silos=silos, schema=schema, experiment=experiment, **values)
