@@ -28,7 +28,6 @@ from flwr.proto.fleet_pb2 import (
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import (
-    ConfirmMessageReceivedRequest,
     ObjectTree,
     PullObjectRequest,
     PushObjectRequest,
@@ -131,9 +130,6 @@ def _pull(client: FleetHttpClient, node: Node) -> Message | None:
             contents[part.object_id] = _object(client, node, run, part.object_id)
     except WithdrawnError:
         return None
-    client.ConfirmMessageReceived(
-        ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=tree.object_id)
-    )
     message = inflate_object_from_contents(tree.object_id, contents)
     assert isinstance(message, Message)
     message.metadata.__dict__["_message_id"] = tree.object_id
