@@ -23,8 +23,8 @@ def serve(
     """
     require_flower()
     from fedfb.flower.bundle import read_office
-    from fedfb.flower.coordinator import serve
     from fedfb.flower.places import RUN
+    from fedfb.flower.serving import serve
     from fedfb.report.federation import report_lines
 
     study, office = read_office(file)

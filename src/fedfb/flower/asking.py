@@ -18,7 +18,7 @@ from fedfb.core import Arrays, Ask, ClientTask, generator
 from fedfb.errors import FedFBError
 from fedfb.flower.bundle import Office
 from fedfb.flower.journal import Answered, Journal
-from fedfb.flower.post import Post
+from fedfb.flower.mail import Mail, names
 from fedfb.flower.wire import pack_arrays, unpack_arrays
 from fedfb.runtime.boundary import Question, entries, reduce_uploads
 from fedfb.runtime.ledger import Ledger
@@ -70,7 +70,7 @@ class Inquiry:
     coordinator's ``memories`` of a silo are the place of its last answer that counted.
     """
 
-    post: Post
+    mail: Mail
     office: Office
     keys: Keys
     phase: str
@@ -80,17 +80,21 @@ class Inquiry:
     like: Callable[[ClientTask, Arrays], Arrays]
     memories: Memories
 
-    def ask_of(self, round: int) -> Ask:
-        """Return the ask of one round: put to those drawn for it who are there."""
+    def ask_of(self, round: int, everybody: bool = False) -> Ask:
+        """Return the ask of one round: put to those drawn for it who are there, or to all."""
+        study = self.mail.study
+        share = 1.0 if everybody else study.experiment.participation
+        drawn = drawn_for(round, len(study.silos), share, study.seed)
         journal, numbers, there = self.journals(round), count(), list[int]()
-        journal.forget_earlier()
+        if round > 1:  # the first checkpoint is that of round 1
+            journal.forget_earlier()
         saved = dict(self.memories)
 
         def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
             number = next(numbers)
             answered = journal.find(number)
             if answered is None:
-                answered = self._insist(round, number, task, broadcast, there, saved)
+                answered = self._insist(drawn, round, number, task, broadcast, there, saved)
                 journal.write(number, answered)
             for id in answered.counted:
                 self.memories[id] = {"place": np.array([round, number])}
@@ -100,6 +104,7 @@ class Inquiry:
 
     def _insist(
         self,
+        drawn: Sequence[int],
         round: int,
         number: int,
         task: ClientTask,
@@ -108,10 +113,10 @@ class Inquiry:
         saved: Memories,
     ) -> Answered:
         """Put a question until enough silos answer it; ``there`` are those still in this round."""
-        post, where = self.post, f"round {round}, {task.name}"
+        mail, where = self.mail, f"round {round}, {task.name}"
         while True:
             if not there:
-                there[:] = self.assemble(round, where)
+                there[:] = self.assemble(drawn, where, for_all=not round)
             question = Question(round, number, task, broadcast, tuple(there), {})
             put = self._masked if task.reduce == "sum" else self._gathered
             try:
@@ -119,12 +124,12 @@ class Inquiry:
             except ThresholdError as error:
                 self.keys.run, self.keys.parties = new_run(), {}
                 there.clear()
-                post.log.write("repeated", f"{where}: {error} The question is put again.")
+                mail.log.write("repeated", f"{where}: {error} The question is put again.")
                 continue
             gone = set(there) - left
             there[:] = sorted(left)
-            text = f"{where}: {post.names(answered.counted)} answered"
-            post.log.write(
+            text = f"{where}: {names(mail.study, answered.counted)} answered"
+            mail.log.write(
                 "answered",
                 text,
                 round=round,
@@ -136,47 +141,46 @@ class Inquiry:
             )
             return answered
 
-    def assemble(self, round: int, where: str) -> list[int]:
+    def assemble(self, drawn: Sequence[int], where: str, for_all: bool) -> list[int]:
         """Wait until enough of the silos drawn for a round are there and have keys.
 
-        In the set-up all are asked, so it waits for all of them, and goes on with as many as the
-        study needs when the time is over.
+        ``for_all``: wait for all of them, and go on with as many as the study needs when the time
+        is over.
         """
-        study, post = self.post.study, self.post
-        drawn = drawn_for(round, len(study.silos), study.experiment.participation, study.seed)
+        study, mail = self.mail.study, self.mail
         least = min(study.least, len(drawn))
         end, waiting = time.monotonic() + study.wait_s, False
         while True:
-            self._greet([id for id in post.present() if id in drawn], where)
-            there = [id for id in drawn if id in self.keys.parties and id in post.present()]
+            self._greet([id for id in mail.present() if id in drawn], where)
+            there = [id for id in drawn if id in self.keys.parties and id in mail.present()]
             over = time.monotonic() > end
-            if len(there) >= (least if round or over else len(drawn)):
+            if len(there) >= (len(drawn) if for_all and not over else least):
                 return there
             if over:
                 raise TooFewError(
                     f"{where}: {len(there)} of the {len(drawn)} silos asked are there "
-                    f"({post.names(there)}), and at least {least} must be. Waited for "
+                    f"({names(mail.study, there)}), and at least {least} must be. Waited for "
                     f"{study.wait_s:g} s. Nothing is lost: fedfb serve goes on from here."
                 )
             if not waiting:
-                lacking = post.names(set(drawn) - set(there))
-                post.log.write("waiting", f"{where}: waiting for {lacking}")
+                lacking = names(mail.study, set(drawn) - set(there))
+                mail.log.write("waiting", f"{where}: waiting for {lacking}")
                 waiting = True
             time.sleep(LOOK_S)
 
     def _greet(self, present: Sequence[int], where: str) -> None:
         """Ask silos for their keys of this run: those who are new, or have failed since."""
-        new = [id for id in present if id not in self.keys.parties or id in self.post.failed]
+        new = [id for id in present if id not in self.keys.parties or id in self.mail.failed]
         if not new:
             return
-        hello = {"study": self.post.study.digest, "run": self.keys.run, "spread": self.spread}
+        hello = {"study": self.mail.study.digest, "run": self.keys.run, "spread": self.spread}
         for id in new:
-            self.post.failed.pop(id, None)
+            self.mail.failed.pop(id, None)
             self.keys.parties.pop(id, None)
-        for id, said in self.post.exchange("hello", dict.fromkeys(new, hello), where).items():
+        for id, said in self.mail.exchange("hello", dict.fromkeys(new, hello), where).items():
             self.keys.parties[id] = Party(id, said["link"], said["identity"])
-            name = self.post.study.silos[id]
-            self.post.log.write("joined", f"{name} is there", silo=name)
+            name = self.mail.study.silos[id]
+            self.mail.log.write("joined", f"{name} is there", silo=name)
 
     def _told(self, question: Question, saved: Memories) -> dict[int, dict[str, Any]]:
         common = {
@@ -213,15 +217,15 @@ class Inquiry:
                     id: {**told[id], "roster": listed, "invitation": message}
                     for id, message in outgoing.items()
                 }
-                replies = self.post.exchange("begin", first, where)
+                replies = self.mail.exchange("begin", first, where)
             else:
                 turn = {id: {"frame": message} for id, message in outgoing.items()}
-                replies = self.post.exchange("turn", turn, where)
+                replies = self.mail.exchange("turn", turn, where)
             for id, said in replies.items():
                 try:
                     server = receive(server, said["frame"])
                 except SecureError as error:
-                    self.post.log.write("refused", f"{where}: {error}", silo=id)
+                    self.mail.log.write("refused", f"{where}: {error}", silo=id)
                     continue
                 sent.append(Sent(kind, id, SERVER, len(said["frame"])))
             left &= set(server.arrived)
@@ -237,8 +241,8 @@ class Inquiry:
     ) -> tuple[Answered, set[int]]:
         """Carry a question whose answers are needed one by one, in clear."""
         told = self._told(question, saved)
-        replies = self.post.exchange("single", told, where)
-        if len(replies) < self.post.study.least:
+        replies = self.mail.exchange("single", told, where)
+        if len(replies) < self.mail.study.least:
             raise ThresholdError(f"{len(replies)} silos answered.")
         in_order = sorted(replies)
         uploads = [unpack_arrays(replies[id]["upload"]) for id in in_order]
@@ -254,7 +258,11 @@ class Inquiry:
 
 
 def drawn_for(round: int, silos: int, participation: float, seed: int) -> list[int]:
-    """Draw who is asked in a round, as :func:`fedfb.runtime.participants` does; all in round 0."""
+    """Draw who is asked in a round, as :func:`fedfb.runtime.participants` does; all in round 0.
+
+    >>> drawn_for(0, 4, 0.5, seed=0), len(drawn_for(1, 4, 0.5, seed=0))
+    ([0, 1, 2, 3], 2)
+    """
     if not round:
         return list(range(silos))
     number = number_taking_part(silos, participation)

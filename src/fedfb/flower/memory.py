@@ -1,6 +1,6 @@
 """What a silo keeps for itself from question to question, on its disk.
 
-A file for each question after which it kept something. The coordinator says after which of its
+A file for each question that it answered. The coordinator says after which of its
 answers a question comes (the last one that counted), so that a question which is repeated, or an
 answer that was lost, finds the memory as it was.
 """
@@ -21,7 +21,7 @@ OWNER = "memory"
 
 def recall(folder: Path, after: str, initial: Arrays) -> Arrays:
     """Return the memory as it was after a question, written round-question; '' is the beginning."""
-    if not initial or not after:
+    if not after:
         return initial
     arrays = checkpoint.load(_path(folder, _place(after)), OWNER)
     if arrays is None:
@@ -33,9 +33,10 @@ def recall(folder: Path, after: str, initial: Arrays) -> Arrays:
 
 
 def remember(folder: Path, place: Place, memory: Arrays, saved: str) -> None:
-    """Keep the memory after a question, and drop what comes before a place that is safe."""
-    if not memory:
-        return
+    """Keep the memory after a question, and drop what comes before a place that is safe.
+
+    Also an empty one: a method may begin to keep something only later.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save(_path(folder, place), {k: np.asarray(v) for k, v in memory.items()}, OWNER)
     if saved:

@@ -1,28 +1,27 @@
-"""Messages to silos and their replies: who answers in time, and what is noted of who does not."""
+"""Mail by Flower's grid: every message is answered, or its silo noted as silent, in time."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from fedfb.errors import FedFBError
 from fedfb.flower.events import Log
 from fedfb.flower.link import Link
+from fedfb.flower.mail import heed, note_silence
 from fedfb.flower.study import Study
 
 RECORD = "fedfb"
 """The name of the one record that a message carries."""
 
-
-class StoppedBySiloError(FedFBError):
-    """A silo refuses to go on, and says why."""
+GRACE_S = 60.0
+"""How long after its time-out Flower keeps a message; the coordinator drops it before."""
 
 
 @dataclass(frozen=True)
 class Post:
-    """The way to the silos of a study. ``failed`` is when a silo last left a message unanswered."""
+    """The way to the silos by the nodes of a running SuperLink."""
 
     study: Study
     link: Link
@@ -30,7 +29,7 @@ class Post:
     failed: dict[int, float] = field(default_factory=dict)
 
     def present(self) -> list[int]:
-        """Return the silos whose nodes are there, and were heard of since they last failed."""
+        """Return the silos whose nodes are online, and were heard of since they last failed."""
         heard = {id: self.link.heard(name) for id, name in enumerate(self.study.silos)}
         return [id for id, when in heard.items() if when > self.failed.get(id, 0.0)]
 
@@ -48,7 +47,7 @@ class Post:
                 RecordDict({RECORD: ConfigRecord(dict(content))}),
                 self.link.nodes[self.study.silos[id]],
                 f"query.{action}",
-                ttl=timeout + 60,
+                ttl=timeout + GRACE_S,
                 group_id=where,
             )
             for id, content in contents.items()
@@ -57,34 +56,20 @@ class Post:
         by_message = {reply.metadata.reply_to_message_id: reply for reply in replies}
         found: dict[int, dict[str, Any]] = {}
         for id, message in messages.items():
-            reply = by_message.get(message.metadata.message_id)
-            said = self._read(id, reply, where)
+            said = self._read(id, by_message.get(message.metadata.message_id), where)
             if said is not None:
                 found[id] = said
         return found
 
     def _read(self, id: int, reply: Message | None, where: str) -> dict[str, Any] | None:
-        """Return what a silo said; None, and a note of it, where it is silent."""
         if reply is None:
-            self.failed[id] = time.time()
-            self._note(id, f"did not answer within {self.study.timeout_s:g} s", where)
+            late = f"did not answer within {self.study.timeout_s:g} s"
+            note_silence(self, id, late, where, failed=time.time())
             return None
-        said: dict[str, Any] = {} if reply.has_error() else dict(reply.content[RECORD])
-        if "stop" in said:
-            self.log.write("stopped by silo", f"{where}: {said['stop']}")
-            raise StoppedBySiloError(f"{where}: {said['stop']}")
-        if reply.has_error() or "silent" in said:
-            # Its node has told so itself: it is there, and may be asked again.
-            self.failed[id] = 0.0
-            why = said.get("silent") or f"failed: {reply.error.reason}"
-            self._note(id, str(why), where)
+        if reply.has_error():
+            own = reply.metadata.src_node_id == self.link.nodes[self.study.silos[id]]
+            note_silence(
+                self, id, reply.error.reason or "failed", where, 0.0 if own else time.time()
+            )
             return None
-        return said
-
-    def _note(self, id: int, why: str, where: str) -> None:
-        name = self.study.silos[id]
-        self.log.write("silent", f"{where}: {name} {why}", silo=name, why=why)
-
-    def names(self, ids: Iterable[int]) -> str:
-        """Return the names of silos for a sentence."""
-        return ", ".join(self.study.silos[id] for id in sorted(ids)) or "nobody"
+        return heed(self, id, reply.content[RECORD], where)

@@ -1,0 +1,65 @@
+"""Messages to silos and their replies: what the coordinator needs of whatever carries them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from fedfb.errors import FedFBError
+from fedfb.flower.events import Log
+from fedfb.flower.study import Study
+
+
+class StoppedBySiloError(FedFBError):
+    """A silo refuses to go on, and says why."""
+
+
+class Mail(Protocol):
+    """The way to the silos of a study, by their ids.
+
+    ``failed`` is when a silo last left a message unanswered, in seconds since the epoch; 0 where it
+    told so itself, and may be asked again.
+    """
+
+    @property
+    def study(self) -> Study: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def failed(self) -> dict[int, float]: ...
+
+    def present(self) -> list[int]:
+        """Return the silos who are there, and were heard of since they last failed."""
+        ...
+
+    def exchange(
+        self, action: str, contents: Mapping[int, Mapping[str, Any]], where: str
+    ) -> dict[int, dict[str, Any]]:
+        """Send each silo its message and return the answers, by silo, that come in time."""
+        ...
+
+
+def heed(mail: Mail, id: int, said: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """Return what a silo said; None, and a note of it, where it says that it cannot answer.
+
+    A silo that refuses to go on stops the study.
+    """
+    if "stop" in said:
+        mail.log.write("stopped by silo", f"{where}: {said['stop']}")
+        raise StoppedBySiloError(f"{where}: {said['stop']}")
+    if "silent" in said:
+        note_silence(mail, id, str(said["silent"]), where, failed=0.0)
+        return None
+    return dict(said)
+
+
+def note_silence(mail: Mail, id: int, why: str, where: str, failed: float) -> None:
+    """Note that a silo has left a message unanswered, and when."""
+    name = mail.study.silos[id]
+    mail.failed[id] = failed
+    mail.log.write("silent", f"{where}: {name}: {why}", silo=name, why=why)
+
+
+def names(study: Study, ids: Iterable[int]) -> str:
+    """Return the names of silos for a sentence."""
+    return ", ".join(study.silos[id] for id in sorted(ids)) or "nobody"
