@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import Arrays, ClientTask
+from fedfb.data.encode import Encoder
 from fedfb.data.statistics import Spread, answer, spread_by
 from fedfb.experiments.spec import to_toml
 from fedfb.experiments.store import CHECKPOINTS, EXPERIMENT, LEDGER, write_whole
@@ -21,7 +22,7 @@ from fedfb.flower.study import Study
 from fedfb.flower.trial import TEST, Trial, make_trial, told_state
 from fedfb.flower.wire import pack_values
 from fedfb.runtime import Ledger, Saving, Trained
-from fedfb.runtime.ledger import NOTHING_DONE, read_ledger, settle
+from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle
 from fedfb.runtime.local import Memories
 from fedfb.runtime.loop import SETUP, Progress, conduct
 
@@ -71,8 +72,8 @@ def run_study(mail: Mail, office: Office, kept: Path) -> None:
     ask = asking.ask_of(rounds + 1, everybody=True)
     confusion = ask(trial.tasks[TEST], told_state(trained))["confusion"]
     report = make_report(study, trial.settings, confusion, trained.history)
+    _send_home(mail, keys, kept, trial, encoder, trained, report, ledger)
     settle(kept / LEDGER)
-    _send_home(mail, keys, kept, trial, encoder, trained, report)
 
 
 def _columns(mail: Mail, office: Office, kept: Path) -> Spread:
@@ -125,14 +126,25 @@ def _round_done(log: Log, progress: Progress) -> None:
 
 
 def _send_home(
-    mail: Mail, keys: Keys, kept: Path, trial: Trial, encoder: Any, trained: Trained, report: Any
+    mail: Mail,
+    keys: Keys,
+    kept: Path,
+    trial: Trial,
+    encoder: Encoder,
+    trained: Trained,
+    report: dict[str, Any],
+    ledger: Ledger,
 ) -> None:
     """Keep the result, and give it to every silo that is there."""
     study = mail.study
-    texts = result_files(study, encoder, trial.settings, report)
-    model = model_bytes(study, told_state(trained))
+    texts, state = result_files(study, encoder, trial.settings, report), told_state(trained)
+    model = model_bytes(study, state)
     keep_result(kept, texts, model)
     content = {"texts": pack_values(texts), "model": model}
     there = [id for id in mail.present() if id in keys.parties]
     got = mail.exchange("finish", dict.fromkeys(there, content), "the end")
+    place = (len(trained.history) + 1, 1, "model")
+    parts = {name: np.shape(value) for name, value in state.items()}
+    sizes = {"model": len(model), "report": len(content["texts"])}
+    ledger.write([Entry(*place, "down", "public", parts, sizes, there)])
     mail.log.write("finished", f"finished; {names(study, got)} have the model", got=sorted(got))

@@ -97,6 +97,8 @@ def superlink(study: Study, office: Office, secrets: Path) -> Iterator[Link]:
         ssl_keyfile=str(key),
         timeout_keep_alive=120,
         timeout_graceful_shutdown=2,
+        lifespan="off",
+        ws="none",
     )
     server, over = uvicorn.Server(config), threading.Event()
     serving = threading.Thread(target=server.run, args=([listening],), daemon=True)

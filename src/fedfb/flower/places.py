@@ -9,3 +9,11 @@ RUN = "run"
 def state_of(bundle: Path) -> Path:
     """Return the folder beside a silo's bundle in which it keeps what is its own."""
     return bundle.with_name(bundle.name + ".state")
+
+
+def no_room(folder: Path, error: OSError) -> str:
+    """Say that a folder cannot be written to: a full disk, or one that may not be used."""
+    return (
+        f"cannot write to {folder}: {error.strerror}. Make room there, or let it be written to; "
+        "then run the same command again: it goes on where it was."
+    )

@@ -8,13 +8,13 @@ from typing import Any
 from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from fedfb.errors import FedFBError
-from fedfb.experiments.store import RESULT, writing_to
+from fedfb.errors import ConfigError, FedFBError
+from fedfb.experiments.store import RESULT
 from fedfb.flower.bundle import SECRETS, Office
 from fedfb.flower.coordinator import open_folder, run_study
 from fedfb.flower.events import EVENTS, Log
 from fedfb.flower.link import Link, superlink
-from fedfb.flower.places import RUN
+from fedfb.flower.places import RUN, no_room
 from fedfb.flower.post import Post
 from fedfb.flower.study import Study
 
@@ -24,7 +24,7 @@ def serve(
 ) -> dict[str, Any]:
     """Run a study to its end, from where an earlier run of it stopped; return the report."""
     kept = folder / RUN
-    with writing_to(kept):
+    try:
         open_folder(study, kept)
         log = Log(kept / EVENTS, tell)
         with superlink(study, office, folder / SECRETS) as link:
@@ -35,6 +35,8 @@ def serve(
             except FedFBError as error:
                 log.write("stopped", f"stopped: {error}")
                 raise
+    except OSError as error:
+        raise ConfigError(no_room(kept, error)) from None
     found: dict[str, Any] = json.loads((kept / RESULT).read_text(encoding="utf-8"))
     return found
 

@@ -21,6 +21,7 @@ from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError
 from fedfb.experiments.secure import WIDEST
 from fedfb.flower.bundle import Bundle
 from fedfb.flower.memory import recall, remember
+from fedfb.flower.places import no_room
 from fedfb.flower.results import keep_result
 from fedfb.flower.schema import read_rows
 from fedfb.flower.study import Study
@@ -104,6 +105,8 @@ def handle(silo: Silo, action: str, content: Content) -> tuple[Silo, dict[str, A
         return silo, {"silent": str(error)}
     except FedFBError as error:
         return silo, {"stop": f"{silo.bundle.silo}: {error}"}
+    except OSError as error:
+        return silo, {"stop": f"{silo.bundle.silo}: {no_room(silo.folder, error)}"}
 
 
 def _hello(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
