@@ -1,11 +1,12 @@
 # make        set up a private environment and run the main job on built-in data
+# make federation   a coordinator and four silos as processes on this machine
 # make test   run the tests            make check   tests, lint, types, import directions
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 
-.PHONY: all demo test lint check readme bench lock clean
+.PHONY: all demo federation test lint check readme bench lock clean
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
@@ -24,6 +25,10 @@ $(VENV)/.dev: $(BIN)/fedfb requirements-dev.txt
 
 demo: $(BIN)/fedfb
 	@$(BIN)/fedfb demo
+
+# A coordinator and four silos as processes on this machine: docs/deploy.md.
+federation: $(VENV)/.dev
+	@$(BIN)/python examples/federation.py
 
 # Parts are tested with every annotated shape checked at every call, whole methods without. So is the
 # theory: it takes whole numbers where it says float, which the checks would refuse.

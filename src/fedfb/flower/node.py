@@ -51,7 +51,7 @@ from fedfb.flower.worker import DiedError, Worker
 BEAT_S = 10.0
 """Seconds between two signs of life; Flower takes no fewer. Two missed, and a node is offline."""
 
-QUICK_S, SLOW_S = 0.01, 1.0
+QUICK_S, SLOW_S = 0.02, 1.0
 """How soon the node looks for the next message, right after one and after a long silence."""
 
 ACTIONS = ("hello", "begin", "turn", "single", "finish")
@@ -98,7 +98,7 @@ def _serve(bundle: Bundle, client: FleetHttpClient, node: Node, app: ClientApp, 
             message = _pull(client, node)
             if message is None:  # none, or one that was withdrawn
                 time.sleep(pause)
-                pause = min(pause * 1.25, SLOW_S)
+                pause = min(pause * 1.5, SLOW_S)
                 continue
             pause = QUICK_S
             reply = _answered(app, message, context, tell)

@@ -1,0 +1,128 @@
+"""Seconds per round of a federation on loopback, and what they are spent on.
+
+A coordinator and four silos as processes, TLS and node authentication on, secure sums; then the
+same messages handed over in one process, and the same run without messages. CPU of a round is that
+of a long run less that of a short one, so that starting up is not in it.
+
+    python benchmarks/federation.py
+"""
+
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests")]
+
+import federation  # noqa: E402
+
+SHORT, LONG = 2, 6
+SETTINGS = ["--algorithm", "fedfb", "--notion", "dp", "--local-epochs", "10", "--lr", "0.02"]
+
+
+def cpu(who):
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def federated(folder, rounds):
+    """Run with the coordinator in this process; return seconds per round and CPU of both sides."""
+    from fedfb.flower.bundle import read_office
+    from fedfb.flower.serving import serve
+
+    silos = federation.write_silos(folder / "silos")
+    study = federation.init(folder / "study", silos, [*SETTINGS, "--rounds", str(rounds)])
+    planned, office = read_office(study)
+    before = cpu(resource.RUSAGE_SELF), cpu(resource.RUSAGE_CHILDREN)
+    processes = [federation.join(study, silo, silos) for silo in federation.SILOS]
+    serve(planned, office, study.parent, lambda text: None)
+    for process in processes:
+        process.wait()
+    used = cpu(resource.RUSAGE_SELF) - before[0], cpu(resource.RUSAGE_CHILDREN) - before[1]
+    lines = (study.parent / "run" / "events.jsonl").read_text().splitlines()
+    ends = [
+        datetime.fromisoformat(event["time"])
+        for event in map(json.loads, lines)
+        if event["event"] == "round"
+    ]
+    apart = [(b - a).total_seconds() for a, b in pairwise(ends)]
+    return statistics.median(apart), used
+
+
+def by_hand(folder):
+    """Return seconds per round of the same code, all parties in this process, no network."""
+    from fedfb.experiments.spec import Experiment
+    from flower.by_hand import make, run_by_hand
+
+    took = []
+    for rounds in (SHORT, LONG):
+        experiment = Experiment(rounds=rounds, local_epochs=10, lr=(0.02,))
+        study, silos = make(folder / str(rounds), experiment, rows=400)
+        start = time.perf_counter()
+        run_by_hand(study, silos)
+        took.append(time.perf_counter() - start)
+        alone = [0.0, 0.0]
+        for secure in (0, 1):
+            from dataclasses import replace
+
+            from fedfb.experiments.outcome import run
+
+            plain = replace(experiment, data=f"{silos}/*.csv", label="urgent", positive="yes",
+                            sensitive=("sex", "region"), secure=bool(secure))  # fmt: skip
+            start = time.perf_counter()
+            run(plain)
+            alone[secure] = time.perf_counter() - start
+        took += alone
+    each = LONG - SHORT
+    return [(late - early) / each for early, late in zip(took[:3], took[3:], strict=True)]
+
+
+def request_seconds(folder):
+    """Return the time of one request to the coordinator that finds no message."""
+    from flwr.proto.fleet_pb2 import PullMessagesRequest
+
+    from fedfb.flower.bundle import read_bundle, read_office
+    from fedfb.flower.link import superlink
+    from fedfb.flower.node import _activated, _client
+
+    silos = federation.write_silos(folder / "silos")
+    study = federation.init(folder / "study", silos, [*SETTINGS, "--rounds", "1"])
+    planned, office = read_office(study)
+    bundle = read_bundle(study.parent / "bundles" / "east.bundle")
+    with superlink(planned, office, study.parent / "secrets"), _client(bundle) as client:
+        node = _activated(bundle, client, folder, lambda text: None)
+        request, took = PullMessagesRequest(node=node), []
+        for _ in range(200):
+            start = time.perf_counter()
+            client.PullMessages(request)
+            took.append(time.perf_counter() - start)
+    return statistics.median(took)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        _, early = federated(folder / "short", SHORT)
+        wall, late = federated(folder / "long", LONG)
+        coordinator, silos = ((b - a) / (LONG - SHORT) for a, b in zip(early, late, strict=True))
+        handed, plain, masked = by_hand(folder / "hand")
+        request = request_seconds(folder / "request")
+    print("FedFB, four silos of 280 training rows, three questions of five turns a round")
+    print(f"  a round on loopback, wall             {wall:8.3f} s")
+    print(f"    CPU of the coordinator              {coordinator:8.3f} s")
+    print(f"    CPU of the four silos together      {silos:8.3f} s")
+    print(f"  the same messages handed over         {handed:8.3f} s   (all parties, one core)")
+    print(f"  in one process, --secure              {masked:8.3f} s")
+    print(f"  in one process                        {plain:8.3f} s")
+    print(f"  one request that finds no message     {1000 * request:8.2f} ms")
+    print("  requests that carry a round: 15 turns x 4 silos x 8 = 480; with polls more")
+
+
+if __name__ == "__main__":
+    main()
