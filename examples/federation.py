@@ -8,6 +8,7 @@ stand the result, its distance to the same run in one process, and the ledger.
 
 import argparse
 import csv
+import random
 import socket
 import subprocess
 import sys
@@ -44,10 +45,12 @@ def write_silos(folder: Path, rows: int = 400, seed: int = 0) -> Path:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on, and none that outgoing connections are given."""
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise OSError("no free port")
 
 
 def init(folder: Path, silos: Path, settings: list[str], **options: str | float) -> Path:

@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -252,10 +252,10 @@ def _beating(client: FleetHttpClient, node: Node) -> Iterator[None]:
     def beat() -> None:
         request = SendNodeHeartbeatRequest(node=node, heartbeat_interval=BEAT_S)
         while not over.wait(BEAT_S * 0.5):
-            try:
+            # A sign of life that is lost is followed by the next; a lost connection is noticed by
+            # whoever fetches messages, who then opens another.
+            with suppress(httpx.HTTPError, RuntimeError):
                 client.SendNodeHeartbeat(request)
-            except (httpx.HTTPError, RuntimeError):
-                return  # the node itself finds out, and connects again
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
