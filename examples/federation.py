@@ -119,7 +119,11 @@ def main() -> None:
     parser.add_argument("--rounds", default="5")
     parser.add_argument("--algorithm", default="fedfb")
     parser.add_argument("--local-epochs", default="10")
+    parser.add_argument("--write", type=Path, help="only write the silos' files, into this folder")
     given = parser.parse_args()
+    if given.write:
+        write_silos(given.write)
+        return
     with tempfile.TemporaryDirectory() as temporary:
         silos = write_silos(Path(temporary) / "silos")
         settings = ["--algorithm", given.algorithm, "--notion", "dp", "--rounds", given.rounds]

@@ -25,6 +25,11 @@ COMMANDS = (
     "audit",
     "export",
     "schema",
+    "serve",
+    "join",
+    "status",
+    "fetch",
+    "study",
 )
 
 

@@ -7,11 +7,12 @@ import typer
 
 from fedfb.cli.progress import talk
 from fedfb.cli.serving import require_flower
+from fedfb.errors import ConfigError
 
 
 def join(
     bundle: Annotated[Path, typer.Argument(help="The silo's bundle.")],
-    data: Annotated[Path, typer.Option(help="The silo's own rows, a CSV file.")],
+    data: Annotated[Path | None, typer.Option(help="The silo's own rows, a CSV file.")] = None,
     key: Annotated[
         Path | None, typer.Option(help="The silo's own keys, if it made them (fedfb study key).")
     ] = None,
@@ -34,6 +35,8 @@ def join(
     from fedfb.flower.places import state_of
     from fedfb.flower.worker import Worker
 
+    if data is None:
+        raise ConfigError("fedfb join needs the silo's own rows: --data FILE.csv.")
     own = read_bundle(bundle, key)
     folder = state or state_of(bundle)
     worker = Worker(own, data, folder)

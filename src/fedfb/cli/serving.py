@@ -14,7 +14,7 @@ StudyFile = Annotated[Path, typer.Argument(help="The study.toml that fedfb study
 def serve(
     file: StudyFile,
 ) -> None:
-    """Coordinate a study: wait for its silos, train, and send them the model.
+    """Coordinate a study: silos join, train, and get the model.
 
     FILE is the study.toml that fedfb study init wrote. A study that was stopped goes on where it
     was: run the same command again.
@@ -57,18 +57,20 @@ def status(
 
 def fetch(
     source: Annotated[Path, typer.Argument(help="A study.toml, or a silo's bundle.")],
-    to: Annotated[Path, typer.Option(help="A new folder for the files.")],
+    to: Annotated[Path | None, typer.Option(help="A new folder for the files.")] = None,
 ) -> None:
-    """Copy a finished study's model and report, and on the coordinator's machine the ledger.
+    """Copy a finished study's model, report and ledger.
 
-    SOURCE is the study.toml (coordinator) or the bundle (silo). fedfb predict and fedfb ledger read
-    the folder that --to names.
+    SOURCE is the study.toml (coordinator) or the bundle (silo, which has no ledger). fedfb predict
+    and fedfb ledger read the folder that --to names.
 
     Example: fedfb fetch triage/study.toml --to result
     """
     from fedfb.flower.places import RUN, state_of
     from fedfb.flower.results import fetch
 
+    if to is None:
+        raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
     folder = source.parent / RUN if source.suffix == ".toml" else state_of(source)
     found = fetch(folder, to)
     talk(f"{to} holds {', '.join(found)}.")

@@ -12,7 +12,8 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 
 study = typer.Typer(
-    help="Make a study: many silos, one model, no row leaves.",
+    help="Make a study: many silos, one model, no row leaves.\n\n"
+    "Example: fedfb study init triage --like template.csv --silos a,b,c ...",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -27,18 +28,27 @@ def init(
     folder: Annotated[Path, typer.Argument(help="A new folder for the study.")],
     like: Annotated[
         str, typer.Option(help="A file, or several ('*.csv'), with the columns that silos have.")
-    ],
-    silos: Annotated[str, typer.Option(help="The silos' names, separated by commas.")],
+    ] = "",
+    silos: Annotated[str, typer.Option(help="The silos' names, separated by commas.")] = "",
     address: Annotated[
-        str, typer.Option(help="Where silos reach the coordinator: host:port.")
+        str,
+        typer.Option(
+            help="Where silos reach the coordinator (default 127.0.0.1:9443).", show_default=False
+        ),
     ] = "127.0.0.1:9443",
     name: Annotated[str | None, typer.Option(help="The study's name (default: FOLDER's).")] = None,
     least: Annotated[
         int | None,
         typer.Option(help="Silos that must answer, or it stops (default: over two thirds)."),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that one message may take.")] = 600.0,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for silos.")] = 3600.0,
+    timeout: Annotated[
+        float,
+        typer.Option(help="Seconds that one message may take (default 600).", show_default=False),
+    ] = 600.0,
+    wait: Annotated[
+        float,
+        typer.Option(help="Seconds to wait for silos (default 3600).", show_default=False),
+    ] = 3600.0,
     keys: Annotated[
         str, typer.Option(help="Public keys (*.pub) of silos that made their own.")
     ] = "",
@@ -47,11 +57,11 @@ def init(
         typer.Option("--single", help="Allow methods that see every silo's own value."),
     ] = False,
 ) -> None:
-    """Make a study: its file, certificates and keys, and a bundle for each silo.
+    """Make a study: its file, certificates, keys, and silos' bundles.
 
-    FOLDER then holds study.toml to read and edit, secrets/ for the coordinator and bundles/, one
-    for each silo: give each to its silo and to nobody else. Columns, categories and groups are read
-    off the files given by --like, and are known to all.
+    FOLDER then holds study.toml to read, secrets/ for the coordinator and bundles/, one for each
+    silo: give each to its silo and to nobody else. Columns, categories and groups are read off the
+    files given by --like, and are known to all. Another study is made anew.
 
     Example: fedfb study init triage --like template.csv --label urgent
     --positive yes --sensitive sex,region --silos east,north,south,west
@@ -63,10 +73,11 @@ def init(
     from fedfb.flower.study import make_study
     from fedfb.flower.trial import check_study
 
-    if not (experiment.label and experiment.positive and experiment.sensitive):
+    if not (like and silos and experiment.label and experiment.positive and experiment.sensitive):
         raise ConfigError(
-            "a study needs --label (the column to predict), --positive (its favourable value) and "
-            "--sensitive (the columns that form the groups)."
+            "a study needs --silos (their names), --like (a file with the columns that they have), "
+            "--label (the column to predict), --positive (its favourable value) and --sensitive "
+            "(the columns that form the groups)."
         )
     schema = schema_of(
         sorted(glob.glob(like)) or [like],
