@@ -1,0 +1,108 @@
+"""Points on the way to many silos: requests a coordinator serves, and rounds on a share of clients.
+
+python benchmarks/scale.py
+"""
+
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests")]
+
+SECONDS = 4.0
+
+
+def requests_per_second(folder, nodes):
+    """Return how many requests of so many nodes a coordinator in this process answers."""
+    import federation
+    from flwr.proto.fleet_pb2 import PullMessagesRequest
+
+    from fedfb.flower.bundle import read_bundle, read_office
+    from fedfb.flower.link import superlink
+    from fedfb.flower.node import _activated, _client
+
+    silos = federation.write_silos(folder / "silos")
+    study = federation.init(folder / "study", silos, ["--rounds", "1", "--lr", "0.02"])
+    planned, office = read_office(study)
+    bundles = [
+        read_bundle(study.parent / "bundles" / f"{silo}.bundle") for silo in federation.SILOS
+    ]
+
+    def poll(number):
+        bundle, asked = bundles[number % 4], 0
+        with _client(bundle) as client:
+            if number < 4:
+                at = folder / str(number)
+                at.mkdir()
+                known[number % 4] = _activated(bundle, client, at, lambda text: None)
+            while len(known) < min(4, nodes):
+                time.sleep(0.01)
+            request, end = PullMessagesRequest(node=known[number % 4]), time.monotonic() + SECONDS
+            while time.monotonic() < end:
+                client.PullMessages(request)
+                asked += 1
+        return asked
+
+    known = {}
+    before = time.process_time()
+    with superlink(planned, office, study.parent / "secrets"), ThreadPoolExecutor(nodes) as pool:
+        total = sum(pool.map(poll, range(nodes)))
+    return total / SECONDS, (time.process_time() - before) / total
+
+
+def many_clients(number, rows=20_000):
+    """Deal the synthetic rows to many clients, at random."""
+    from fedfb.core import ClientData
+    from fedfb.data import load
+    from fedfb.data.request import DataRequest
+
+    drawn = load(DataRequest("synthetic", rows=rows, test_rows=10_000), split_seed=0)
+    x, y, group = (
+        np.concatenate([getattr(client, part) for client in drawn.clients])
+        for part in ("x", "y", "group")
+    )
+    whose = np.random.default_rng(0).permutation(len(y)) % number
+    clients = tuple(
+        ClientData(id, x[whose == id], y[whose == id], group[whose == id], 2)
+        for id in range(number)
+    )
+    test = drawn.test._replace(client=np.full(len(drawn.test.y), -1))
+    names = tuple(f"c{id}" for id in range(number))
+    return replace(drawn, clients=clients, client_names=names, test=test)
+
+
+def sampled(share, secure, clients=1000, rounds=20):
+    """Return accuracy, disparity and seconds per round of FedFB on a share of the clients."""
+    from fedfb.experiments.outcome import run
+    from fedfb.experiments.spec import Experiment
+
+    experiment = Experiment(
+        rounds=rounds, local_epochs=5, lr=(0.02,), alpha=(0.5,), participation=share, secure=secure
+    )
+    start = time.perf_counter()
+    [record] = run(experiment, federations={0: many_clients(clients)}).report["runs"]
+    took = (time.perf_counter() - start) / rounds
+    return record["accuracy"], record["disparity"]["demographic_parity"], took
+
+
+def main():
+    print("nodes  requests/s  CPU a request, ms (node and coordinator)")
+    for nodes in (1, 4, 16, 64):
+        with tempfile.TemporaryDirectory() as temporary:
+            rate, cpu = requests_per_second(Path(temporary), nodes)
+        print(f"{nodes:5}  {rate:10.0f}  {1000 * cpu:8.1f}")
+    print("share  asked  secure  accuracy  disparity  s/round")
+    for share, secure in ((0.01, False), (0.05, False), (0.2, False), (1.0, False), (0.05, True)):
+        accuracy, disparity, took = sampled(share, secure)
+        asked = round(1000 * share)
+        print(f"{share:5}  {asked:5}  {secure!s:6}  {accuracy:.3f}  {disparity:.3f}  {took:.3f}")
+
+
+if __name__ == "__main__":
+    main()
