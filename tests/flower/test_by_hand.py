@@ -180,3 +180,11 @@ def test_silos_keep_the_model_and_can_predict(tmp_path):
     one, other = load_model(here), load_model(there)
     rows = encode_file(one.encoder, silos / "north.csv")
     np.testing.assert_array_equal(one.predict(rows).score, other.predict(rows).score)
+
+
+def test_a_silo_takes_no_part_in_a_sum_over_fewer_than_the_study_says(tmp_path):
+    """The coordinator's copy of the study says 3, the silos' say 4."""
+    study, silos = make(tmp_path, replace(QUICK, algorithm="fedavg"), least=4)
+    study.write_text(study.read_text().replace("least = 4", "least = 3"))
+    with pytest.raises(StoppedBySiloError, match=r"over 3 silos, .* none over fewer than 4"):
+        run_by_hand(study, silos)

@@ -19,11 +19,12 @@ from fedfb.errors import FedFBError
 from fedfb.flower.bundle import Office
 from fedfb.flower.journal import Answered, Journal
 from fedfb.flower.mail import Mail, names
+from fedfb.flower.study import plan_of
 from fedfb.flower.wire import pack_arrays, unpack_arrays
 from fedfb.runtime.boundary import Question, entries, reduce_uploads
 from fedfb.runtime.ledger import Ledger
 from fedfb.runtime.local import PARTICIPANTS, Memories, number_taking_part
-from fedfb.runtime.secure import plan_for, sum_entries
+from fedfb.runtime.secure import sum_entries
 from fedfb.runtime.uploads import joined, parts_of
 from fedfb.secure import (
     SERVER,
@@ -115,7 +116,7 @@ class Inquiry:
         """Put a question until enough silos answer it; ``there`` are those still in this round."""
         mail, where = self.mail, f"round {round}, {task.name}"
         while True:
-            if not there:
+            if len(there) < mail.study.fewest:
                 there[:] = self.assemble(drawn, where, for_all=not round)
             question = Question(round, number, task, broadcast, tuple(there), {})
             put = self._masked if task.reduce == "sum" else self._gathered
@@ -148,7 +149,7 @@ class Inquiry:
         is over.
         """
         study, mail = self.mail.study, self.mail
-        least = min(study.least, len(drawn))
+        least = study.fewest
         end, waiting = time.monotonic() + study.wait_s, False
         while True:
             self._greet([id for id in mail.present() if id in drawn], where)
@@ -204,7 +205,7 @@ class Inquiry:
             self.keys.run,
             public_key(self.office.link),
             [self.keys.parties[id] for id in question.asked],
-            plan_for(len(question.asked), 0),
+            plan_of(self.mail.study, len(question.asked)),
         )
         parts = parts_of(task, like, len(question.asked))
         session = make_session(roster, question.round, question.number, parts)
@@ -242,7 +243,7 @@ class Inquiry:
         """Carry a question whose answers are needed one by one, in clear."""
         told = self._told(question, saved)
         replies = self.mail.exchange("single", told, where)
-        if len(replies) < self.mail.study.least:
+        if len(replies) < self.mail.study.fewest:
             raise ThresholdError(f"{len(replies)} silos answered.")
         in_order = sorted(replies)
         uploads = [unpack_arrays(replies[id]["upload"]) for id in in_order]

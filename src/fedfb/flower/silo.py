@@ -153,6 +153,11 @@ def _begin(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
     if silo.keys is None or content["run"] != silo.run:
         return silo, {"silent": "it was started anew and has no keys for this run"}
     roster = read_roster(content["roster"])
+    if roster.plan.fewest < silo.bundle.study.fewest:
+        raise DisclosureError(
+            f"the coordinator wants a sum over {roster.plan.fewest} silos, and the study allows "
+            f"none over fewer than {silo.bundle.study.fewest}."
+        )
     if silo.member is None:
         member = accept(silo.keys, roster, silo.bundle.server, silo.bundle.pins)
     else:

@@ -13,7 +13,10 @@ from fedfb.errors import ConfigError, DisclosureError, unknown_name
 from fedfb.experiments.resolve import picks_rate, resolve
 from fedfb.experiments.spec import Experiment, from_values
 from fedfb.flower.schema import Schema, schema_from_values, schema_to_values
+from fedfb.runtime.local import number_taking_part
 from fedfb.runtime.secure import plan_for
+from fedfb.secure import Plan
+from fedfb.secure.graph import FEWEST
 
 OF_THE_DATA = ("data", "label", "positive", "sensitive", "client_column", "test", "partition")
 """Settings of an experiment that a study's schema and silos take the place of."""
@@ -51,6 +54,12 @@ class Study:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
+    def fewest(self) -> int:
+        """The fewest silos that a sum may be over: ``least``, or all whom a round asks."""
+        asked = number_taking_part(len(self.silos), self.experiment.participation)
+        return min(self.least, asked)
+
+    @property
     def seed(self) -> int:
         """The one seed of the run."""
         return self.experiment.seeds[0]
@@ -77,6 +86,11 @@ class Study:
             raise ConfigError(
                 f"least is {self.least}: of {len(self.silos)} silos at least {fewest} must answer, "
                 "or a coordinator could take a secure sum apart; at most all of them."
+            )
+        if self.fewest < FEWEST:
+            raise ConfigError(
+                f"a round asks {self.fewest} silos, and a secure sum needs at least {FEWEST}. Add "
+                "silos, or raise --participation."
             )
         if self.timeout_s <= 0 or self.wait_s <= 0:
             raise ConfigError("timeout_s and wait_s are seconds, more than 0.")
@@ -123,6 +137,13 @@ def make_study(
     return Study(name, address, in_order, least, timeout_s, wait_s, single, schema, settled)
 
 
+def plan_of(study: Study, asked: int) -> Plan:
+    """Return the thresholds of a sum, never over fewer silos than the study says."""
+    plan = plan_for(asked, 0)
+    fewest = max(plan.fewest, study.fewest)
+    return plan._replace(fewest=fewest, dropouts=min(plan.dropouts, asked - fewest))
+
+
 def refuse_single(study: Study, tasks: Mapping[str, str]) -> None:
     """Refuse a method that needs single values where the study does not allow them."""
     single = sorted(name for name, reduce in tasks.items() if reduce == "gather")
@@ -166,7 +187,8 @@ def _lines(values: Mapping[str, Any]) -> list[str]:
 
 
 def _key(name: str) -> str:
-    return name if name.isidentifier() and name.isascii() else json.dumps(name)
+    plain = name.isidentifier() and name.isascii()
+    return name if plain else json.dumps(name, ensure_ascii=False)
 
 
 def read_study(path: Path) -> Study:
