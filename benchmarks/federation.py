@@ -88,15 +88,15 @@ def request_seconds(folder):
     from flwr.proto.fleet_pb2 import PullMessagesRequest
 
     from fedfb.flower.bundle import read_bundle, read_office
+    from fedfb.flower.fleet import activated, fleet_client
     from fedfb.flower.link import superlink
-    from fedfb.flower.node import _activated, _client
 
     silos = federation.write_silos(folder / "silos")
     study = federation.init(folder / "study", silos, [*SETTINGS, "--rounds", "1"])
     planned, office = read_office(study)
     bundle = read_bundle(study.parent / "bundles" / "east.bundle")
-    with superlink(planned, office, study.parent / "secrets"), _client(bundle) as client:
-        node = _activated(bundle, client, folder, lambda text: None)
+    with superlink(planned, office, study.parent / "secrets"), fleet_client(bundle) as client:
+        node = activated(bundle, client, folder, lambda text: None)
         request, took = PullMessagesRequest(node=node), []
         for _ in range(200):
             start = time.perf_counter()

@@ -24,8 +24,8 @@ def requests_per_second(folder, nodes):
     from flwr.proto.fleet_pb2 import PullMessagesRequest
 
     from fedfb.flower.bundle import read_bundle, read_office
+    from fedfb.flower.fleet import activated, fleet_client
     from fedfb.flower.link import superlink
-    from fedfb.flower.node import _activated, _client
 
     silos = federation.write_silos(folder / "silos")
     study = federation.init(folder / "study", silos, ["--rounds", "1", "--lr", "0.02"])
@@ -36,11 +36,11 @@ def requests_per_second(folder, nodes):
 
     def poll(number):
         bundle, asked = bundles[number % 4], 0
-        with _client(bundle) as client:
+        with fleet_client(bundle) as client:
             if number < 4:
                 at = folder / str(number)
                 at.mkdir()
-                known[number % 4] = _activated(bundle, client, at, lambda text: None)
+                known[number % 4] = activated(bundle, client, at, lambda text: None)
             while len(known) < min(4, nodes):
                 time.sleep(0.01)
             request, end = PullMessagesRequest(node=known[number % 4]), time.monotonic() + SECONDS

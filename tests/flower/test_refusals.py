@@ -36,11 +36,11 @@ def served(tmp_path):
 
 
 def joined(bundle, address, folder):
-    from fedfb.flower.node import _activated, _client
+    from fedfb.flower.fleet import activated, fleet_client
 
     there = replace(bundle, study=replace(bundle.study, address=address))
-    with _client(there) as client:
-        return _activated(there, client, folder, lambda text: None)
+    with fleet_client(there) as client:
+        return activated(there, client, folder, lambda text: None)
 
 
 def bundle_of(study, silo="north"):

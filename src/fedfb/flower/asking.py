@@ -20,6 +20,7 @@ from fedfb.flower.bundle import Office
 from fedfb.flower.journal import Answered, Journal
 from fedfb.flower.mail import Mail, names
 from fedfb.flower.study import plan_of
+from fedfb.flower.summing import sum_by_mail
 from fedfb.flower.wire import pack_arrays, unpack_arrays
 from fedfb.runtime.boundary import Question, entries, reduce_uploads
 from fedfb.runtime.ledger import Ledger
@@ -27,26 +28,16 @@ from fedfb.runtime.local import PARTICIPANTS, Memories, number_taking_part
 from fedfb.runtime.secure import sum_entries
 from fedfb.runtime.uploads import joined, parts_of
 from fedfb.secure import (
-    SERVER,
-    Kind,
     Party,
-    SecureError,
-    Sent,
     ThresholdError,
-    Total,
-    advance,
     decode,
     make_roster,
     make_session,
     new_run,
-    open_sum,
     public_key,
-    receive,
-    unmask,
     write_roster,
 )
 
-TURNS = (Kind.KEYS, Kind.SHARES, Kind.MASKED, Kind.CONFIRMATION, Kind.REVEAL)
 LOOK_S = 0.2
 """How often the coordinator looks who is there, while it waits."""
 
@@ -209,29 +200,9 @@ class Inquiry:
         )
         parts = parts_of(task, like, len(question.asked))
         session = make_session(roster, question.round, question.number, parts)
-        server, outgoing = open_sum(session, self.office.link)
-        listed, sent, left = write_roster(roster), list[Sent](), set(question.asked)
-        for kind in TURNS:
-            sent += [Sent(Kind(kind - 1), SERVER, id, len(m)) for id, m in outgoing.items()]
-            if kind is Kind.KEYS:
-                first = {
-                    id: {**told[id], "roster": listed, "invitation": message}
-                    for id, message in outgoing.items()
-                }
-                replies = self.mail.exchange("begin", first, where)
-            else:
-                turn = {id: {"frame": message} for id, message in outgoing.items()}
-                replies = self.mail.exchange("turn", turn, where)
-            for id, said in replies.items():
-                try:
-                    server = receive(server, said["frame"])
-                except SecureError as error:
-                    self.mail.log.write("refused", f"{where}: {error}", silo=id)
-                    continue
-                sent.append(Sent(kind, id, SERVER, len(said["frame"])))
-            left &= set(server.arrived)
-            server, outgoing = advance(server)
-        total: Total = unmask(server)
+        listed = write_roster(roster)
+        begin = {id: {**content, "roster": listed} for id, content in told.items()}
+        total, sent, left = sum_by_mail(self.mail, session, self.office.link, begin, where)
         broadcast = len(told[question.asked[0]]["broadcast"]) + len(listed)
         self.ledger.write(sum_entries(question, like, broadcast, sent, total.survivors))
         answer = joined(task, like, decode(session.schema, len(total.survivors), total.vector))

@@ -9,7 +9,7 @@ installed.
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,6 @@ from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
-from flwr.app import Message, RecordDict
-from flwr.app.message import remove_content_from_message
 from flwr.common.constant import (
     HEARTBEAT_PATIENCE,
     NOOP_ACCOUNT_NAME,
@@ -26,15 +24,8 @@ from flwr.common.constant import (
     SUPERLINK_NODE_ID,
 )
 from flwr.server.superlink.linkstate import LinkState
-from flwr.serverapp import Grid
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, TaskType
 from flwr.supercore.error import http_error_translator
-from flwr.supercore.inflatable.inflatable_object import (
-    get_all_nested_objects,
-    get_object_tree,
-    iterate_object_tree,
-)
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.protobuf.translation import ProtobufTranslationMiddleware
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
@@ -49,10 +40,8 @@ from starlette.middleware.base import BaseHTTPMiddleware
 
 from fedfb.errors import ConfigError
 from fedfb.flower.bundle import Office
+from fedfb.flower.grid import LinkGrid
 from fedfb.flower.study import Study
-
-CONTENT_S = 10.0
-"""How long the parts of a reply may come after it was announced."""
 
 BEAT_S = 10.0
 """How often the coordinator tells Flower that its run is alive."""
@@ -63,7 +52,7 @@ class Link:
     """A running SuperLink: its state, its run, and the node of every silo."""
 
     state: LinkState
-    grid: "LinkGrid"
+    grid: LinkGrid
     nodes: Mapping[str, int]
 
     def heard(self, silo: str) -> float:
@@ -174,93 +163,3 @@ def fleet_app() -> FastAPI:
     app.state.enable_supernode_auth = True  # nodes cannot register themselves
     app.include_router(fleet_router)
     return app
-
-
-class LinkGrid(Grid):
-    """Flower's grid over the state of a SuperLink in this process; it goes through no network."""
-
-    def __init__(self, state: LinkState, run: Run) -> None:
-        self.state = state
-        self.set_run(run)
-
-    def set_run(self, run: Run) -> None:
-        self._run = run
-
-    @property
-    def run(self) -> Run:
-        return self._run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
-
-    def get_node_ids(self) -> Iterable[int]:
-        return self.state.get_nodes(self._run.run_id)
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Put messages where nodes find them; return their ids."""
-        ids, run = [], self._run.run_id
-        for message in messages:
-            session = self.state.start_session(run)
-            message.metadata.__dict__["_message_id"] = message.object_id
-            bare, tree = remove_content_from_message(message), get_object_tree(message)
-            stored, missing = self.state.store_message_and_object_tree(bare, tree, session)
-            objects = get_all_nested_objects(message)
-            for name in missing:
-                self.state.store_object(run, session, name, objects[name].deflate())
-            ids.append(message.metadata.message_id if stored else "")
-        return ids
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that are there; one of the SuperLink itself tells of an error."""
-        store, found = self.state.object_store, []
-        for reply in self.state.get_message_res(set(message_ids), self._run.run_id):
-            if reply.has_error():
-                found.append(reply)
-                continue
-            id = reply.metadata.message_id
-            names = [tree.object_id for tree in iterate_object_tree(store.get_object_tree(id))]
-            contents = {name: self._content(name) for name in names}
-            if not all(contents.values()):
-                continue
-            store.delete(id)
-            message = cast(Message, inflate_object_from_contents(id, contents))
-            message.metadata.__dict__["_message_id"] = id
-            found.append(message)
-        self.state.delete_messages({reply.metadata.reply_to_message_id for reply in found})
-        return found
-
-    def _content(self, name: str) -> bytes:
-        # A reply is announced before its parts arrive; of a node that dies in between none come.
-        end = time.monotonic() + CONTENT_S
-        while time.monotonic() < end:
-            content = self.state.get_object(self._run.run_id, name)
-            if content:
-                return content
-            time.sleep(0.01)
-        return b""
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        """Send messages and return the replies that come in time."""
-        sent, replies = set(self.push_messages(messages)) - {""}, list[Message]()
-        waiting = set(sent)
-        end, pause = None if timeout is None else time.monotonic() + timeout, 0.005
-        while waiting and (end is None or time.monotonic() < end):
-            came = list(self.pull_messages(waiting))
-            replies += came
-            waiting -= {reply.metadata.reply_to_message_id for reply in came}
-            time.sleep(pause)
-            pause = min(pause * 1.3, 0.1)
-        # What comes later finds no message that it answers, and is refused.
-        self.state.delete_messages(waiting)
-        for id in sent:
-            self.state.object_store.delete(id)
-        return replies

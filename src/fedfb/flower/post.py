@@ -11,9 +11,7 @@ from fedfb.flower.events import Log
 from fedfb.flower.link import Link
 from fedfb.flower.mail import heed, note_silence
 from fedfb.flower.study import Study
-
-RECORD = "fedfb"
-"""The name of the one record that a message carries."""
+from fedfb.flower.wire import RECORD
 
 GRACE_S = 60.0
 """How long after its time-out Flower keeps a message; the coordinator drops it before."""

@@ -8,6 +8,9 @@ import numpy as np
 
 from fedfb.core import Arrays
 
+RECORD = "fedfb"
+"""The name of the one record that a message of Flower carries."""
+
 
 def pack_arrays(arrays: Arrays) -> bytes:
     """Write named arrays.
