@@ -24,11 +24,11 @@ COMMANDS = (
     "report",
     "audit",
     "export",
-    "schema",
     "serve",
     "join",
     "status",
     "fetch",
+    "schema",
     "study",
 )
 

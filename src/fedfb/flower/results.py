@@ -78,6 +78,7 @@ def result_files(
         "inputs": len(encoder.feature_names),
         "clients": list(study.silos),
         "settings": [dict(setting) for setting in settings],
+        "asked": len(settings),
         "encoder": encoder.to_dict(),
     }
     return {
