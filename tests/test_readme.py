@@ -41,9 +41,14 @@ def test_the_commands_for_own_data_work_as_written(tmp_path):
     for name, rows in (("north", 90), ("south", 120), ("west", 80)):
         (tmp_path / "silos" / f"{name}.csv").write_text(silo(rows))
     section = README.split("## Your own data")[1]
-    run, predict = re.search(r"```sh\n(.*?)```", section, re.DOTALL).group(1).splitlines()
-    fedfb(*shlex.split(run)[1:], *SMALL, cwd=tmp_path)
-    decisions = fedfb(*shlex.split(predict)[1:], cwd=tmp_path).splitlines()
+    lines = re.search(r"```sh\n(.*?)```", section, re.DOTALL).group(1).splitlines()
+    run, report, audit, predict = (shlex.split(line, comments=True)[1:] for line in lines)
+    fedfb(*run, *SMALL, cwd=tmp_path)
+    fedfb(*report, cwd=tmp_path)
+    assert "<main" in (tmp_path / "runs/mine/report.html").read_text(encoding="utf-8")
+    fedfb(*audit, cwd=tmp_path)
+    assert (tmp_path / "audits/mine/model-card.md").exists()
+    decisions = fedfb(*predict, cwd=tmp_path).splitlines()
     assert len(decisions) == 1 + 90
 
 
