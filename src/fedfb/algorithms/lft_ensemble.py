@@ -53,8 +53,9 @@ def lft_ensemble(
 
     .. math:: \min_{f_i} P(\hat y\ne y\mid i)\quad\text{s.t. the groups of client i are alike,}
 
-    by ten times the solver's epochs of local FairBatch (see :func:`train_fairbatch`), all from one
-    start. The mixture of the members' decisions :math:`d_i(x)=1[p_i(x)\ge\tfrac12]` decides
+    by ten times the solver's epochs of local FairBatch (see
+    :func:`~fedfb.algorithms.local_fairbatch.train_fairbatch`), all from one start. The mixture
+    of the members' decisions :math:`d_i(x)=1[p_i(x)\ge\tfrac12]` decides
 
     .. math:: P(\hat y=1\mid x)=\begin{cases}\frac1I\sum_i d_i(x) & \texttt{randomised}\\
               1[\frac1I\sum_i p_i(x)\ge\frac12] & \texttt{soft}\\

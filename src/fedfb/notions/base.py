@@ -7,7 +7,7 @@ import numpy as np
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 Surrogate = Literal["zero_one", "prob", "ce"]
-"""The loss that stands in the unfairness signal: 0-1 loss, |y - p|, or cross-entropy."""
+"""The loss that stands in the unfairness signal: 0-1 loss, ``|y - p|``, or cross-entropy."""
 
 
 @runtime_checkable

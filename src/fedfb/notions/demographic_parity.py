@@ -66,7 +66,7 @@ class DemographicParity:
         r"""Return :math:`(1-R^2)\,q_a(1-q_a)`, q the share of positive labels.
 
         A rate falls by the mean of p(1-p); that is the variance q(1-q) of the label less the part
-        :math:`R^2` of it that a calibrated score explains, here taken as :data:`EXPLAINED`.
+        :math:`R^2` of it that a calibrated score explains, here taken as ``EXPLAINED``.
         """
         q = ratio(counts[1], counts.sum(axis=0), empty=0.5)
         return (1.0 - EXPLAINED) * q * (1.0 - q)
