@@ -1,12 +1,13 @@
 # make        set up a private environment and run the main job on built-in data
 # make federation   a coordinator and four silos as processes on this machine
 # make test   run the tests            make check   tests, lint, types, import directions
+# make docs   build the documentation site in build/docs
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 
-.PHONY: all demo federation test lint check readme bench lock clean
+.PHONY: all demo federation test lint check readme docs bench lock clean
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
@@ -46,6 +47,11 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 check: lint test
+
+# Whatever is missing or points nowhere is an error.
+docs: $(VENV)/.dev
+	$(BIN)/python -m sphinx -E -W --keep-going -n -q -b html docs build/docs
+	@echo "build/docs/index.html" >&2
 
 # The README's table and picture, as the main job makes them.
 readme: $(BIN)/fedfb

@@ -1,0 +1,57 @@
+"""Every command with its arguments and options, read off the command line itself."""
+
+import re
+from collections.abc import Iterator
+
+import click
+import typer
+
+from fedfb.cli.app import app
+from fedfb.cli.sections import OWN
+
+
+def commands() -> str:
+    return "\n\n".join(
+        told(click.Context(command, info_name=path))
+        for path, command in every_command("fedfb", typer.main.get_command(app))
+    )
+
+
+def every_command(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from every_command(f"{path} {name}", below)
+
+
+def told(ctx: click.Context) -> str:
+    command = ctx.command
+    usage = command.get_usage(ctx).removeprefix("Usage: ")
+    parts = [f"## {ctx.info_name}", f"```text\n{usage}\n```", description(command.help or "")]
+    parts.append(f"```{{program}} {ctx.info_name}\n```")
+    sections: dict[str, list[str]] = {}
+    for parameter in command.get_params(ctx):
+        record = parameter.get_help_record(ctx)
+        if record is None:
+            continue
+        kind = "Arguments" if parameter.param_type_name == "argument" else OWN
+        section = getattr(parameter, "rich_help_panel", None) or kind
+        sections.setdefault(section, []).append(described(*record))
+    for section, rows in sections.items():
+        parts += [f"```{{rubric}} {section}\n```", *rows]
+    return "\n\n".join(parts)
+
+
+def description(text: str) -> str:
+    """Return the help of a command as Markdown, its example as a line to type."""
+    before, example, line = text.partition("Example: ")
+    words = "\n\n".join(plain(part) for part in before.strip().split("\n\n"))
+    return f"{words}\n\n```sh\n{' '.join(line.split())}\n```" if example else words
+
+
+def described(flags: str, words: str) -> str:
+    return f"```{{option}} {flags}\n{plain(words)}\n```"
+
+
+def plain(words: str) -> str:
+    """Return words in which no sign has a meaning to Markdown."""
+    return re.sub(r"([\\`*_<>\[\]#|{}$])", r"\\\1", " ".join(words.split()))
