@@ -42,10 +42,11 @@ def told(ctx: click.Context) -> str:
 
 
 def description(text: str) -> str:
-    """Return the help of a command as Markdown, its example as a line to type."""
-    before, example, line = text.partition("Example: ")
-    words = "\n\n".join(plain(part) for part in before.strip().split("\n\n"))
-    return f"{words}\n\n```sh\n{' '.join(line.split())}\n```" if example else words
+    """Return the help of a command as Markdown, its examples as lines to type."""
+    before, *examples = text.split("Example: ")
+    words = [plain(part) for part in before.strip().split("\n\n")]
+    lines = "\n".join(" ".join(example.split()) for example in examples)
+    return "\n\n".join([*words, f"```sh\n{lines}\n```"] if examples else words)
 
 
 def described(flags: str, words: str) -> str:
