@@ -12,27 +12,29 @@ from fedfb.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TYPED = re.compile(r"^fedfb [a-z].*$", re.MULTILINE)
+TYPED = re.compile(r"^ *(fedfb [a-z].*)$", re.MULTILINE)
 
 
 def typed(text):
     """Return the commands in a page's blocks of code; what leaves something out is not one."""
     blocks = [block for block in MarkdownIt().parse(text) if block.type in ("fence", "code_block")]
-    lines = [line for block in blocks for line in TYPED.findall(block.content)]
+    whole = [re.sub(r"\\\n\s*", "", block.content) for block in blocks]
+    lines = [line for block in whole for line in TYPED.findall(block)]
     return [line for line in lines if "..." not in line]
 
 
 def examples():
     for page in PAGES:
         for line in typed(page.read_text(encoding="utf-8")):
-            for part in re.split(r" && | \| | > ", line):
+            for part in re.split(r" && | \| | > | &$", line):
                 if part.startswith("fedfb "):
                     yield pytest.param(part, id=f"{page.name}: {' '.join(part.split())}"[:90])
 
 
 def help_examples(command, path=("fedfb",)):
     for number, line in enumerate((command.help or "").split("Example: ")[1:]):
-        yield pytest.param(" ".join(line.split()), id=f"{' '.join(path)} {number}")
+        if "..." not in line:
+            yield pytest.param(" ".join(line.split()), id=f"{' '.join(path)} {number}")
     for name, below in getattr(command, "commands", {}).items():
         yield from help_examples(below, (*path, name))
 
