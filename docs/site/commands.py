@@ -50,6 +50,8 @@ def description(text: str) -> str:
 
 
 def described(flags: str, words: str) -> str:
+    # That an argument is required is seen by its name, which stands without brackets.
+    words = re.sub(r"\s*\\?\[required\]", "", words)
     return f"```{{option}} {flags}\n{plain(words)}\n```"
 
 

@@ -8,19 +8,29 @@ from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util import logging
 
-# Commands that the converter lacks, by what comes to the same: brackets stretch by themselves.
+# What the converter does not know, or reads otherwise than TeX, by what comes to the same.
 SYNONYMS = (
-    (r"\\[bB]ig[lr]?(?![a-zA-Z])", ""),
+    (r"\\[bB]ig[lr]?(?![a-zA-Z])", ""),  # brackets stretch by themselves
     (r"\\textstyle(?![a-zA-Z])", ""),
     (r"\\dots(?![a-zA-Z])", r"\\ldots "),
+    (r"\\setminus(?![a-zA-Z])", r"\\backslash "),  # the same sign, in more fonts
+    (r"\\operatorname\*", r"\\operatorname"),
     (r"\\texttt(?![a-zA-Z])", r"\\text"),
+    # An index belongs to the letter with its accent, and not below it.
+    (r"(\\(?:bar|hat|tilde))\s*(\\[a-zA-Z]+|[a-zA-Z])", r"{\1{\2}{}}"),
+    # One digit is an argument, not the whole number: 1/2 is \frac12.
+    (r"(\\[dt]?frac)\s*(\d)", r"\1{\2}"),
+    (r"(\\[dt]?frac\{[^{}]*\}|\\[dt]?frac\s*\\[a-zA-Z]+)\s*(\d)", r"\1{\2}"),
+    (r"([\^_]|\\sqrt)(\d)(?=\d)", r"\1{\2}"),
 )
 
 
 def mathml(tex: str, as_block: bool) -> str:
     for pattern, replacement in SYNONYMS:
         tex = re.sub(pattern, replacement, tex)
-    return tex2mathml(tex.strip(), as_block=as_block)
+    written = tex2mathml(tex.strip(), as_block=as_block)
+    # A norm is not as high as a fraction beside it; an underscore in words is one.
+    return re.sub(r"<mo[^>]*>‖", '<mo stretchy="false">‖', written).replace("\\_", "_")
 
 
 def visit(translator: Any, node: nodes.Element) -> None:

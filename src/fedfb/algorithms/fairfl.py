@@ -66,7 +66,7 @@ def fairfl(
     its own policy, :math:`\theta_i\leftarrow\theta_i+\eta_\pi(R-b)(u_i-\pi_i)o_i`.
 
     :math:`F_a=0` where nothing is positive; groups without rows are left out, and a single one has
-    :math:`DI=0`. Policies begin at :math:`\pi_i=\sigma(` ``start`` :math:`)`. Should nobody want to
+    :math:`DI=0`. Policies begin at :math:`\pi_i=\sigma(\texttt{start})`. Should nobody want to
     take part, all do: to find the most willing would show the server single :math:`\pi_i`. Those
     who stay away send zeros of weight 0, so the server sees sums and the number of participants.
     """
