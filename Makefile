@@ -49,7 +49,6 @@ lint: $(VENV)/.dev
 check: lint test
 
 # Whatever is missing or points nowhere is an error.
-.PHONY: docs
 docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -E -W --keep-going -n -q -b html docs build/docs
 	@echo "build/docs/index.html" >&2
