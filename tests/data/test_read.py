@@ -1,3 +1,5 @@
+from unicodedata import normalize
+
 import numpy as np
 import pandas
 import pytest
@@ -119,4 +121,5 @@ def test_what_pandas_writes_is_read_back(tmp_path_factory, rows):
     frame.to_csv(path, index=False)
     table = read_csv(path, ",")
     assert table.columns["n"].tolist() == frame["n"].tolist()
-    assert table.columns["t"].tolist() == frame["t"].tolist()
+    # One letter may be written in several ways: all are read as one.
+    assert table.columns["t"].tolist() == [normalize("NFC", text) for text in frame["t"]]

@@ -1,7 +1,7 @@
 """Messages to silos and their replies: what the coordinator needs of whatever carries them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from fedfb.errors import FedFBError
 from fedfb.flower.events import Log
@@ -12,6 +12,7 @@ class StoppedBySiloError(FedFBError):
     """A silo refuses to go on, and says why."""
 
 
+@runtime_checkable  # so that annotated shapes can be checked
 class Mail(Protocol):
     """The way to the silos of a study, by their ids.
 
