@@ -67,7 +67,7 @@ def test_what_cannot_be_handed_over_is_told(fedfb, kept):
     refused(fedfb("export", "kept", "--to", "json"), "a network with hidden layers of 4")
     refused(fedfb("export", "nowhere"), "nowhere holds no finished run")
     refused(fedfb("export", "kept", "--seed", 9), "no model of seed 9")
-    refused(fedfb("export", "kept", "--setting", 5), "settings, counted from 0")
+    refused(fedfb("export", "kept", "--setting", 5), "setting, counted from 0")
     refused(fedfb("export", "kept", "--client", "rows"), "one model for all clients")
     refused(fedfb("export", "kept", "--client", "who"), "unknown client 'who'")
     assert fedfb("export", "kept", "--to", "pickle").code == 2

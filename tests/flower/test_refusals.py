@@ -104,7 +104,7 @@ def test_only_the_fleet_routes_exist():
     [
         (("age,", "years,"), ["unknown column 'age'", "schema"]),
         (("acute", "intensive"), ["line", "'intensive' is none of the schema's values"]),
-        (("F,rural", "X,rural"), ["group 'X x rural'"]),
+        (("F,rural", "X,rural"), ["group 'sex=X, region=rural'"]),
         (("pulse,ward", "pulse,ward"), []),
     ],
 )
