@@ -31,7 +31,6 @@ def reproduction_page(targets: Sequence[Target]) -> Page:
                 Figure(verdict, str(sum(one["verdict"] == verdict for one in explained)))
                 for verdict in ("explained", "explained in part", "unexplained")
             ),
-            Figure("CPU time", f"{sum(one['cpu_seconds'] for one in targets) / 60:.0f} min"),
         ),
         sections=tuple(_section(one) for one in targets),
         footer=f"Made by fedfb from what fedfb reproduce left behind. Results {digest}.",
@@ -84,7 +83,7 @@ def _beside(target: Target) -> Table:
         "Accuracy / disparity, mean ± spread over seeds",
         ("", "private", "fair", *heads),
         tuple(rows),
-        "A star: better than printed on both axes.",
+        " ".join(["A star: better than printed on both axes.", *_not_run(target)]),
     )
 
 
@@ -94,10 +93,19 @@ def _pair(cell: Target | None) -> tuple[str, str]:
     paper = cell["published"]
     beside = "-" if paper is None else _both(paper)
     if not cell["points"]:
-        return str(cell["failed"]), beside
+        return "-", beside
     [point] = cell["points"]
     star = " *" if paper is not None and better(point, paper) else ""
     return _both(point) + star, beside
+
+
+def _not_run(target: Target) -> list[str]:
+    """Say which cells have no figure, and why."""
+    return [
+        f"{cell['row']}, {cell['column']}: {cell['failed']}."
+        for cell in target["cells"]
+        if not cell["points"]
+    ]
 
 
 def _both(figures: Target) -> str:
