@@ -11,7 +11,7 @@ from typing import Any
 
 import fedfb
 from fedfb.algorithms import find_method
-from fedfb.data import load
+from fedfb.data import Federation, load
 from fedfb.errors import FedFBError
 from fedfb.experiments.differences import differs, explain
 from fedfb.experiments.evaluation import Record, summarise
@@ -173,7 +173,7 @@ def _cell(experiment: Experiment, selection: str | None, jobs: int | None) -> Re
         "points": [SELECTIONS[selection](report)] if selection else list(_points(report)),
         "chosen": (report["tuning"] or {}).get("chosen") or _picked(report["picked"]),
         "constant": report["runs"][0]["majority_accuracy"],
-        "reveals": _reveals(experiment),
+        "reveals": _reveals(experiment, rows[experiment.seeds[0]]),
         "experiment": plain(asdict(resolve(experiment))),
         "cpu_seconds": time.process_time() - start,
     }
@@ -196,9 +196,10 @@ def _picked(picked: Sequence[Record]) -> Record:
     return {knob: [one["chosen"][knob] for one in picked] for knob in knobs}
 
 
-def _reveals(experiment: Experiment) -> Record:
+def _reveals(experiment: Experiment, rows: Federation) -> Record:
     """Return what a round exchanges: questions, bytes of one client, sums or single values."""
-    explained, method = explain_method(experiment), find_method(experiment.algorithm)
+    size = (len(rows.group_names), len(rows.clients), len(rows.feature_names))
+    explained, method = explain_method(experiment, *size), find_method(experiment.algorithm)
     return {
         "pooled": method.is_pooled(experiment.variant or method.variants[0]),
         "fair": method.fair,
