@@ -24,6 +24,13 @@ $(VENV)/.dev: $(BIN)/fedfb requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
+# The default build of torch is 3 GB, so only a CPU build, where one is at hand, is added by itself.
+TORCH := 2.13.0
+$(VENV)/.torch: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)+cpu 2>/dev/null \
+	  || echo "No CPU build of torch $(TORCH) is at hand: tests of torch models are skipped." >&2
+	@touch $@
+
 demo: $(BIN)/fedfb
 	@$(BIN)/fedfb demo
 
@@ -36,7 +43,7 @@ federation: $(VENV)/.dev
 PARTS  := tests/data tests/engine tests/notions tests/parity
 THEORY := src/fedfb/theory
 
-test: $(VENV)/.dev
+test: $(VENV)/.torch
 	FEDFB_CHECK_SHAPES=1 $(BIN)/python -m pytest -n $(JOBS) -q $(PARTS) src --ignore=$(THEORY)
 	$(BIN)/python -m pytest -n $(JOBS) -q tests $(THEORY) $(PARTS:%=--ignore=%)
 
@@ -72,7 +79,7 @@ lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --extra privacy --extra report -c constraints.in build.in pyproject.toml -o requirements.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --all-extras -c constraints.in build.in pyproject.toml -o requirements-dev.txt
+	  $(addprefix --extra ,dev docs export flower parquet privacy report) -c constraints.in build.in pyproject.toml -o requirements-dev.txt
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv build src/fedfb/engine/native/_kernel*.so src/fedfb.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
