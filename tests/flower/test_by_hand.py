@@ -171,7 +171,7 @@ def test_what_diverges_stops_the_run_and_names_the_silo(tmp_path):
 
 
 def test_silos_keep_the_model_and_can_predict(tmp_path):
-    from fedfb.data.encode import encode_file
+    from fedfb.data import encode_file
     from fedfb.experiments.store import load_model
 
     study, silos = make(tmp_path, replace(QUICK, algorithm="fedavg"))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedfb.data.encode import Encoder as Encoder
     from fedfb.data.encode import RawRows as RawRows
-    from fedfb.data.encode import encode_file as encode_file
     from fedfb.data.encode import fit_encoder as fit_encoder
     from fedfb.data.federation import Federation as Federation
     from fedfb.data.federation import astype as astype
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from fedfb.data.own import load_own as load_own
     from fedfb.data.partition import by_shares as by_shares
     from fedfb.data.partition import parse_partition as parse_partition
+    from fedfb.data.raw import encode_file as encode_file
     from fedfb.data.read import read_csv as read_csv
     from fedfb.data.read import read_csvs as read_csvs
     from fedfb.data.request import BUILT_IN as BUILT_IN
@@ -44,7 +44,7 @@ _HOME = {
     "by_shares": "partition",
     "check_request": "request",
     "concat": "table",
-    "encode_file": "encode",
+    "encode_file": "raw",
     "federate": "federation",
     "federation_from_frames": "frames",
     "fit_encoder": "encode",

@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import Derived, derive, rule_from_dict, rule_to_dict
-from fedfb.data.files import read_rows
-from fedfb.data.fit_silos import Silos, fit_columns
 from fedfb.data.groups import Groups
 from fedfb.data.table import Table
 from fedfb.errors import DataError
@@ -99,32 +96,15 @@ def fit_encoder(
     positive: str,
     sensitive_at_prediction: bool,
     derived: tuple[Derived, ...] = (),
-    silos: Silos | None = None,
+    columns: tuple[Column, ...] | None = None,
 ) -> Encoder:
     """Learn means, categories and groups from a table that holds training rows only.
 
-    Of rows in ``silos`` only sums are taken; without any, the table is one that all may read.
+    ``columns`` were learnt without the table being read, where its rows lie with several owners.
     """
-    if silos is None:
+    if columns is None:
         columns = tuple(fit_column(table, name) for name in features)
-    else:
-        columns = fit_columns(table, features, silos)
     return Encoder(columns, groups, label, positive, sensitive_at_prediction, derived)
-
-
-def encode_file(encoder: Encoder, path: str | Path, separator: str | None = None) -> RawRows:
-    """Encode a file of raw rows as in training; it needs no label, other columns are ignored."""
-    cells = read_rows(path, separator)
-    # Text throughout: which columns are numbers was decided in training, not by these few rows.
-    columns = {name: np.array(column, object) for name, column in cells.columns.items()}
-    table = Table(columns, cells.source)
-    needed = {rule.target: rule.source for rule in encoder.derived}
-    sensitive = {needed.get(name, name) for name in encoder.groups.columns}
-    if not encoder.sensitive_at_prediction and not sensitive <= set(columns):
-        return RawRows(encoder.encode(table), None)
-    table = encoder.prepare(table)
-    group = encoder.groups.group_of(table)
-    return RawRows(encoder.encode(table, group), group)
 
 
 def _column(values: Mapping[str, Any]) -> Column:

@@ -1,6 +1,6 @@
 """A federation: clients with their rows, the test rows, and how both were made from a table."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,19 +14,22 @@ from fedfb.data.check import (
     refuse_one_class,
     refuse_vast,
 )
+from fedfb.data.columns import Column
 from fedfb.data.derive import Derived
 from fedfb.data.encode import Encoder, fit_encoder
-from fedfb.data.fit_silos import Silos
 from fedfb.data.groups import groups_in
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
-from fedfb.data.schema import ColumnSchema
-from fedfb.data.statistics import AddUp
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Int
 
 if TYPE_CHECKING:  # numpy.typing takes longer to import than the rest of this file
     from numpy.typing import DTypeLike
+
+LearnFromSilos = Callable[
+    [Table, tuple[str, ...], Int[Array, " t"], tuple[str, ...]], tuple[Column, ...]
+]
+"""Learns columns, by name, from training rows, the client of each, and the clients' names."""
 
 ONE_GROUP = "only one group: group fairness is void, every fair method returns plain FedAvg"
 
@@ -64,14 +67,13 @@ def federate(
     derived: tuple[Derived, ...] = (),
     group_order: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
-    add: AddUp | None = None,
-    declared: Mapping[str, ColumnSchema] | None = None,
+    learn: LearnFromSilos | None = None,
 ) -> Federation:
     """Encode a table (the encoder learns from training rows only) and give every client its rows.
 
     ``train`` and ``test`` are row numbers; ``client`` is the client of every row, -1 for none. With
-    ``add`` the encoder learns from sums over the clients, and by what is ``declared`` of features;
-    without, the table is a published one.
+    ``learn`` the encoder learns from rows that lie with the clients; without, the table is a
+    published one.
     """
     training = table.take(train)
     y = labels(table, label, positive)
@@ -87,7 +89,7 @@ def federate(
         positive=positive,
         sensitive_at_prediction=sensitive_at_prediction,
         derived=derived,
-        silos=None if add is None else Silos(client[train], client_names, add, declared or {}),
+        columns=learn and learn(training, features, client[train], client_names),
     )
     refuse_vast(table, encoder.columns)
     x = encoder.encode(table, group)

@@ -14,6 +14,7 @@ from fedfb.data.columns import (
     NumberColumn,
     fit_column,
 )
+from fedfb.data.federation import LearnFromSilos
 from fedfb.data.quantiles import quantiles_of
 from fedfb.data.schema import ColumnSchema
 from fedfb.data.statistics import AddUp, Spread, spread_of
@@ -39,6 +40,17 @@ class Silos(NamedTuple):
     owners: tuple[str, ...]
     add: AddUp
     declared: Mapping[str, ColumnSchema] = {}
+
+
+def by_sums(add: AddUp, declared: Mapping[str, ColumnSchema] | None = None) -> LearnFromSilos:
+    """Return a way to learn columns from sums over the clients, and by what is declared of them."""
+
+    def learn(
+        table: Table, names: tuple[str, ...], client: Int[Array, " n"], owners: tuple[str, ...]
+    ) -> tuple[Column, ...]:
+        return fit_columns(table, names, Silos(client, owners, add, declared or {}))
+
+    return learn
 
 
 def fit_columns(table: Table, names: Sequence[str], silos: Silos) -> tuple[Column, ...]:

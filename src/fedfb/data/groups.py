@@ -76,7 +76,8 @@ def _crossed(table: Table, columns: tuple[str, ...]) -> list[str]:
                 f"{len(table)} rows. Fill it in (a value such as 'unknown' makes them a group of "
                 "their own) or remove these rows."
             )
-    return [group_name(columns, cells) for cells in zip(*values, strict=True)]
+    named = {cells: group_name(columns, cells) for cells in set(zip(*values, strict=True))}
+    return [named[cells] for cells in zip(*values, strict=True)]
 
 
 def group_name(columns: tuple[str, ...], values: tuple[str, ...]) -> str:

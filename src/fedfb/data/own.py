@@ -10,6 +10,7 @@ from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
 from fedfb.data.federation import Federation, federate
 from fedfb.data.files import names_of, paths_of, read_rows
+from fedfb.data.fit_silos import by_sums
 from fedfb.data.groups import Groups, group_order, groups_in
 from fedfb.data.misfits import tables_of
 from fedfb.data.partition import Clients, Partition, assign, parse_partition
@@ -111,8 +112,7 @@ def federate_cells(
         derived=schema.derived,
         group_order=order,
         notes=(*type_notes(schema), *_label_note(table, label, positive)),
-        add=add,
-        declared={column.name: column for column in features},
+        learn=by_sums(add, {column.name: column for column in features}),
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedfb.algorithms import find_method
 from fedfb.data.federation import Federation, federate
+from fedfb.data.fit_silos import by_sums
 from fedfb.data.partition import by_column
 from fedfb.data.table import Table
 from fedfb.data.values import as_text
@@ -90,7 +91,7 @@ def make_federation(
         client_names=owners.names,
         sensitive_at_prediction=experiment.sensitive_at_prediction,
         notes=(ON_TRAINING_ROWS,),
-        add=make_add(experiment, None, experiment.seeds[0]),
+        learn=by_sums(make_add(experiment, None, experiment.seeds[0])),
     )
 
 

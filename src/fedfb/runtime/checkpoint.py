@@ -4,7 +4,6 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -45,6 +44,8 @@ def load(path: Path, owner: str, instructions: str = "") -> Arrays | None:
     """
     if not path.exists():
         return None
+    from zipfile import BadZipFile  # costs more to load than the rest of this file
+
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
             arrays = dict(saved)
