@@ -1,5 +1,7 @@
 """Thresholds from summed histograms: as fair as asked, as few mistakes as bins allow."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -172,12 +174,17 @@ def test_it_needs_the_group_and_one_number_of_bins():
         run_experiment(several)
 
 
-@pytest.mark.parametrize("notion", ["dp", "eo", "eod"])
-@pytest.mark.parametrize("algorithm", ["fedfb", "cfl", "fedfb-thresholds"])
+@pytest.mark.parametrize(
+    ("algorithm", "notion"),
+    [
+        *product(("fedfb", "cfl", "fedfb-thresholds"), ("dp", "eo", "eod")),
+        *product(("fedfb", "cfl", "fedfb-sums"), ("cp",)),
+    ],
+)
 def test_only_sums_are_used(algorithm, notion):
     explained = explain(Experiment(algorithm=algorithm, notion=notion), groups=4)
     assert explained.sums_only
-    assert {one.when for one in explained.exchanges} >= {"set-up", "round"}
+    assert "round" in {one.when for one in explained.exchanges}
 
 
 def test_the_report_tells_what_thresholds_did_and_what_fairness_cost():

@@ -125,7 +125,7 @@ def test_the_columns_of_an_interrupted_run_are_asked_again_and_stand_once(three_
     ("flags", "words"),
     [
         (("--algorithm", "cfl"), "nothing is summed there"),
-        (("--notion", "cp"), "--algorithm fedfb-sums"),
+        (("--notion", "cp", "--target", 0.05), "fedfb without a target"),
         (("--algorithm", "afl", "--notion", "cp"), "'roll call' and 'losses'"),
         (("--clients", 2), "at least 3 clients in every round, and 2 of 2 take part"),
         (("--participation", 0.5), "raise --participation"),

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.algorithms.fedfb_search import fedfb_by_sums
 from fedfb.algorithms.method import ALL_NOTIONS, Knob, Method, Problem
+from fedfb.algorithms.nearest_round import choice, chosen, take_nearer
 from fedfb.algorithms.outer import (
     Outer,
     at_a_bound,
@@ -40,9 +42,6 @@ from fedfb.engine import Engine
 from fedfb.errors import ConfigError
 from fedfb.notions import Notion, Surrogate, symmetric
 from fedfb.shapes import Array, Bool, Float, Int, Num
-
-NEAR = 0.005
-"""Of the rounds that come this near to the target the last is taken: it is trained best."""
 
 
 class State(NamedTuple):
@@ -120,25 +119,16 @@ def fedfb(
         gap, measured = measured_gaps(notion, signal, there, s.counts)
         free = unmoved(notion, s.lam, s.counts)
         far = distance(outer, notion, gap, free)
-        # The first round is FedAvg's, or has not learnt anything yet: no row, no gap.
-        nearer = (far <= np.maximum(s.distance, NEAR)) & (s.t > outer.period)
         lam, seen = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
-        return s._replace(
-            lam=lam,
-            seen=seen,
-            best=np.where(nearer[:, None], measured_at, s.best),
-            best_round=np.where(nearer, s.t, s.best_round),
-            distance=np.where(nearer, far, s.distance),
-        )
+        s = s._replace(lam=lam, seen=seen)
+        found: State = take_nearer(s, measured_at, far, outer.period)
+        return found
 
     def tell(s: State) -> list[dict[str, Any]]:
         bound = at_a_bound(notion, s.lam, s.counts)
         return [
-            {
-                **({"chosen_round": int(number), "off_target": float(far)} if number else {}),
-                "at_bound": _groups_of(stuck),
-            }
-            for number, far, stuck in zip(s.best_round, s.distance, bound, strict=True)
+            {**one, "at_bound": _groups_of(stuck)}
+            for one, stuck in zip(choice(s), bound, strict=True)
         ]
 
     algorithm = global_model(
@@ -159,11 +149,6 @@ def fedfb(
 def _groups_of(bound: Bool[Array, "*l"]) -> list[int]:
     """Return the groups (or clients) of which any weight is at a bound."""
     return np.flatnonzero(bound.reshape(-1, bound.shape[-1]).any(axis=0)).tolist()
-
-
-def chosen(s: State) -> Float[Array, "r p"]:
-    """Return the model of the chosen round; the last where no round was measured."""
-    return np.where(np.isfinite(s.distance)[:, None], s.best, s.params)
 
 
 def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExchange:
@@ -216,7 +201,17 @@ def from_settings(problem: Problem) -> Algorithm:
     )
     if rule == "solve":
         notion = symmetric(notion)
+        if notion.reduce == "gather" and _sums_suffice(outer):
+            return fedfb_by_sums(problem.engine, problem.solver, outer.surrogate, outer.period)
     return fedfb(problem.engine, problem.solver, notion, outer, options["scaling"])
+
+
+def _sums_suffice(outer: Outer) -> bool:
+    """Tell whether clients can be made alike without their losses being seen.
+
+    A target is for the largest gap, and codes of few bits are read one by one.
+    """
+    return outer.timing == "post" and not outer.bits and not np.any(outer.target)
 
 
 def _usual_surrogate(notion: Notion, rule: str) -> Surrogate:

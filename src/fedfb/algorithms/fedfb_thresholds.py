@@ -11,6 +11,7 @@ import numpy as np
 from fedfb.algorithms import fedfb
 from fedfb.algorithms.fedavg import fedavg
 from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.nearest_round import chosen
 from fedfb.algorithms.tasks import count_task
 from fedfb.algorithms.thresholds import (
     Compared,
@@ -188,7 +189,7 @@ def _make(problem: Problem) -> Algorithm:
     if problem.variant.startswith("combined"):
         # Weights go all the way to parity: thresholds then have little to move.
         within = problem._replace(options={**problem.options, "outer": "solve"})
-        base, model = fedfb.from_settings(within), fedfb.chosen
+        base, model = fedfb.from_settings(within), chosen
     found = with_thresholds(base, model, problem.engine, problem.notion, cutting)
     return found._replace(name="fedfb-thresholds")
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedfb.algorithms.root_search import FARTHEST, compared, gaps, look, meet
+from fedfb.algorithms.root_search import FARTHEST, by_line, compared, gaps, look, mean_of, meet
 from fedfb.notions import Notion, Surrogate
 from fedfb.notions.base import decay, normalised
 from fedfb.shapes import Array, Bool, Float, Num
@@ -69,7 +69,8 @@ def solve(
     omega = np.where(weighed, lam / np.where(weighed, start, 1.0), 1.0)
     theta = notion.shift(omega)
     guess, there = notion.answer(counts), there & weighed
-    seen = look(seen, theta, gap, shares, guess, there)
+    value = gap + mean_of(by_line(seen, theta, guess), shares, there)
+    seen = look(seen, theta, value, guess, there)
     moved = notion.omega(meet(notion, seen, theta, shares, guess, there, outer.target))
     return np.where(weighed, start * moved, lam), seen
 

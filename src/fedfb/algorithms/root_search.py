@@ -39,6 +39,9 @@ behind their weights in the first rounds."""
 
 FADING_SLOPE = 0.8
 
+FAR_LEVEL = 10.0
+"""The level at which lines meet is sought between this and its negative."""
+
 
 class Seen(NamedTuple):
     r"""What the rounds so far say of every group: the last shift and value, and sums that fade.
@@ -92,19 +95,17 @@ def mean_of(
 def look(
     memory: Float[Array, "r k *l"],
     theta: Float[Array, "r *l"],
-    gap: Float[Array, "r *l"],
-    shares: Float[Array, "*l"],
+    value: Float[Array, "r *l"],
     guess: Float[Array, "*l"],
     there: Bool[Array, "*l"],
 ) -> Float[Array, "r k *l"]:
     """Add a round to what was seen, for the groups that were there.
 
-    Gaps are measured from the groups' mean, which moves as well: a group's value is its gap and
-    where the mean should be by the lines so far.
+    Gaps are measured from the groups' mean, which moves as well: a group's ``value`` is its gap and
+    where the mean should be by the lines so far, the mean of :func:`by_line`.
     """
     seen = Seen(*np.moveaxis(memory, 1, 0))
     level, slope = lines(memory, guess)
-    value = gap + mean_of(-slope * theta, shares, there)
     fading = FADING_LEVEL / (1.0 + ((value - level + slope * theta) / SURPRISE) ** 2)
     known = (seen.weight > 0) & there
     moved = np.where(known, theta - seen.theta, 0.0)
@@ -135,6 +136,29 @@ def lines(
     return seen.mean_value + slope * seen.mean_theta, slope
 
 
+def by_line(
+    memory: Float[Array, "r k *l"], theta: Float[Array, "r *l"], guess: Float[Array, "*l"]
+) -> Float[Array, "r *l"]:
+    r"""Return what the shift alone does to every group by its line, :math:`-s_a\theta_a`."""
+    return -lines(memory, guess)[1] * theta
+
+
+def towards(
+    memory: Float[Array, "r k *l"],
+    theta: Float[Array, "r *l"],
+    fall: Float[Array, "r *l"],
+    guess: Float[Array, "*l"],
+) -> Float[Array, "r *l"]:
+    """Return the shifts by which the groups' values fall so far, or as near as one move goes.
+
+    No shift moves by more than LONGEST_MOVE, at first LONGEST_FIRST.
+    """
+    spread = Seen(*np.moveaxis(memory, 1, 0)).spread
+    longest = np.where(spread > 0, LONGEST_MOVE, LONGEST_FIRST)
+    move = np.clip(fall / lines(memory, guess)[1] - theta, -longest, longest)
+    return np.clip(theta + move, -FARTHEST, FARTHEST)
+
+
 def meet(
     notion: Notion,
     memory: Float[Array, "r k *l"],
@@ -150,22 +174,17 @@ def meet(
 
     With a target all gaps shrink in the same proportion, until the disparity is the target:
     :math:`\theta_a=(b_a(1-\tau/\max_b|b_b|)-c)/s_a`, the levels taken from their
-    mean. No shift moves by more than LONGEST_MOVE, at first LONGEST_FIRST.
+    mean.
     """
-    level, slope = lines(memory, guess)
-    level = gaps(level, shares, there)
+    level = gaps(lines(memory, guess)[0], shares, there)
     largest = notion.disparity(level).reshape(-1, *(1 for _ in shares.shape))
     allowed = np.zeros_like(largest) + np.reshape(target, (-1, *(1 for _ in shares.shape)))
     aim = level * np.clip(1.0 - ratio(allowed, largest, 1.0), 0.0, 1.0)
 
-    spread = Seen(*np.moveaxis(memory, 1, 0)).spread
-    longest = np.where(spread > 0, LONGEST_MOVE, LONGEST_FIRST)
-
     def shifts(c: Float[Array, "..."]) -> Float[Array, "r *l"]:
-        move = np.clip((aim - c) / slope - theta, -longest, longest)
-        return np.where(there, np.clip(theta + move, -FARTHEST, FARTHEST), theta)
+        return np.where(there, towards(memory, theta, aim - c, guess), theta)
 
-    low = np.full((*level.shape[:-1], 1), -10.0)
+    low = np.full((*level.shape[:-1], 1), -FAR_LEVEL)
     high = -low
     for _ in range(60):  # bisection: the sum of the weights falls as c grows
         c = (low + high) / 2

@@ -90,5 +90,5 @@ def refuse_disclosure(method: Method, variant: str, algorithm: Algorithm) -> Non
         raise DisclosureError(
             f"{method.name} needs every client's own answer to {' and '.join(map(repr, single))}, "
             "and --secure lets the server see sums only. Choose a method whose server sees sums "
-            "(fedfb list --algorithms); for client parity: --algorithm fedfb-sums."
+            "(fedfb list --algorithms); for client parity: fedfb without a target, or fedfb-sums."
         )

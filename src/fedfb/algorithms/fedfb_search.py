@@ -1,0 +1,174 @@
+"""FedFB for client parity, its weights found without a step to choose and from sums alone.
+
+The search of :mod:`fedfb.algorithms.root_search` fits a line to every client. Each client can do
+that for itself; the level at which all lines meet follows from sums.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.algorithms.nearest_round import choice, chosen, take_nearer
+from fedfb.algorithms.root_search import (
+    FAR_LEVEL,
+    by_line,
+    lines,
+    look,
+    nothing_seen,
+    towards,
+)
+from fedfb.algorithms.tasks import average, equal_weights, global_model, predict_globally
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
+from fedfb.engine import Engine
+from fedfb.notions import Surrogate
+from fedfb.notions.client_parity import LOSS_ANSWER
+from fedfb.shapes import Array, Float, Int
+
+LEVELS = 257
+"""At so many levels the clients say what they would weigh; then at as many between two of these."""
+
+GUESS, NEVER = np.asarray(LOSS_ANSWER), np.asarray(0)
+
+
+class State(NamedTuple):
+    """The common model, the number of rounds, and the model of the round nearest to parity.
+
+    ``level`` is where the lines of those who took part in the last search meet. Shifts and lines
+    are with the clients.
+    """
+
+    params: Float[Array, "r p"]
+    t: int
+    level: Float[Array, " r"]
+    best: Float[Array, "r p"]
+    best_round: Int[Array, " r"]
+    distance: Float[Array, " r"]
+
+
+def fedfb_by_sums(
+    engine: Engine, solver: LocalSolver, surrogate: Surrogate = "ce", period: int = 1
+) -> Algorithm:
+    r"""Return FedFB for client parity with solved weights, of which the server sees only sums.
+
+    Client i weighs :math:`n_i\omega_i` in the average, :math:`\omega_i=e^{\theta_i}`, and keeps its
+    shift :math:`\theta_i` and its line :math:`L_i-\bar L\approx b_i-s_i\theta_i` to itself. Every
+    ``period`` rounds it adds to two sums,
+
+    .. math:: \bar L=\frac1n\sum_in_iL_i,\qquad \bar v=-\frac1n\sum_in_is_i\theta_i
+
+    sees :math:`L_i-\bar L+\bar v` as its line's next value, and says for many levels c at once what
+    it would weigh with the shift that brings it there, :math:`\theta_i(c)=(b_i-c)/s_i`. The server
+    takes the c that keeps the weights' sum, :math:`\sum_in_i\omega(\theta_i(c))=\sum_in_i`.
+
+    The same search as FedFB's for any notion, :func:`fedfb.algorithms.fedfb.fedfb`, up to the
+    grid's fineness. One thing differs: the round is chosen by the root mean square of the gaps,
+    :math:`\sqrt{\sum_in_i(L_i-\bar L)^2/n}`, a sum, where the largest gap would need every loss.
+    """
+
+    def moved(broadcast: Arrays, memory: Arrays) -> Arrays:
+        """Return the memory after the last search, if the client took part in it."""
+        if memory["searched"] != broadcast["searched"] or not memory["searched"]:
+            return memory
+        seen = memory["next"]
+        fall = lines(seen, GUESS)[0] - broadcast["level"]
+        theta = towards(seen, memory["theta"], fall, GUESS)
+        return {**memory, "theta": theta, "seen": seen, "searched": NEVER}
+
+    def train(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        memory = moved(broadcast, memory)
+        weights = equal_weights(broadcast, data)
+        trained = engine.train(broadcast["params"], data, weights, solver, key)
+        weight = np.exp(memory["theta"]) * len(data.y)
+        return {"weighted": trained * weight[:, None], "weight": weight}, memory
+
+    def tell_loss(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        rows = len(data.y)
+        loss = engine.loss_sums(broadcast["params"], data, surrogate).sum(axis=(1, 2)) / rows
+        upload = {
+            "rows": np.asarray(rows),
+            "loss": rows * loss,
+            "square": rows * loss**2,
+            "by_line": rows * by_line(memory["seen"], memory["theta"], GUESS),
+        }
+        return upload, {**memory, "loss": loss, "measured": broadcast["round"]}
+
+    def tell_weights(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        value = memory["loss"] - broadcast["mean_loss"] + broadcast["mean_by_line"]
+        here = np.asarray(memory["measured"] == broadcast["round"])
+        seen, theta = look(memory["seen"], memory["theta"], value, GUESS, here), memory["theta"]
+        level = lines(seen, GUESS)[0]
+        shifts = np.stack(
+            [towards(seen, theta, level - c, GUESS) for c in broadcast["levels"].T], axis=1
+        )
+        upload = {"weight": len(data.y) * np.exp(shifts), "rows": np.asarray(len(data.y))}
+        return upload, {**memory, "next": seen, "searched": broadcast["round"]}
+
+    fit = ClientTask("fit", "sum", train)
+    measure = ClientTask("measure", "sum", tell_loss)
+    search = ClientTask("search", "sum", tell_weights)
+
+    def setup(params: Float[Array, "r p"], ask: Ask) -> State:
+        nought, never = np.zeros(len(params)), np.zeros(len(params), dtype=int)
+        return State(params, 0, nought, params, never, nought + np.inf)
+
+    def round(s: State, ask: Ask) -> tuple[State, Info]:
+        searched = np.asarray(s.t - s.t % period)
+        total = ask(fit, {"params": s.params, "level": s.level, "searched": searched})
+        s = s._replace(params=average(total, s.params), t=s.t + 1)
+        if s.t % period:
+            return s, Info()
+        found = ask(measure, {"params": s.params, "round": np.asarray(s.t)})
+        means = {name: found[name] / found["rows"] for name in ("loss", "square", "by_line")}
+        gap = np.sqrt(np.maximum(means["square"] - means["loss"] ** 2, 0.0))
+        told = {"mean_loss": means["loss"], "mean_by_line": means["by_line"], "round": s.t}
+        s = s._replace(level=meeting({name: np.asarray(it) for name, it in told.items()}, ask))
+        return take_nearer(s, s.params, gap, period), Info(signal=gap[:, None])
+
+    def meeting(told: Arrays, ask: Ask) -> Float[Array, " r"]:
+        """Return the level that keeps the weights' sum, between two of a fine grid."""
+        high = np.full(len(told["mean_loss"]), FAR_LEVEL)
+        low = -high
+        for _ in range(2):
+            levels = np.linspace(low, high, LEVELS, axis=1)
+            found = ask(search, {**told, "levels": levels})
+            low, high, level = bracket(levels, found["weight"] / found["rows"])
+        return level
+
+    def memory(params: Float[Array, "r p"]) -> Arrays:
+        nought = np.zeros(len(params))
+        seen = nothing_seen(nought)
+        return {
+            "theta": nought,
+            "loss": nought,
+            "seen": seen,
+            "next": seen,
+            "measured": NEVER,
+            "searched": NEVER,
+        }
+
+    algorithm = global_model("fedfb", engine, (fit, measure, search), State, setup, round, memory)
+    return algorithm._replace(
+        predict=lambda s, _, examples: predict_globally(engine, chosen(s), examples), tell=choice
+    )
+
+
+def bracket(
+    levels: Float[Array, "r k"], weight: Float[Array, "r k"]
+) -> tuple[Float[Array, " r"], Float[Array, " r"], Float[Array, " r"]]:
+    """Return the two levels between which a falling weight passes 1, and where by their line.
+
+    >>> bracket(np.array([[0.0, 1.0, 2.0]]), np.array([[3.0, 2.0, 0.0]]))
+    (array([1.]), array([2.]), array([1.5]))
+    """
+    first = np.clip(np.sum(weight > 1.0, axis=1) - 1, 0, levels.shape[1] - 2)
+    run = np.arange(len(levels))
+    low, high = levels[run, first], levels[run, first + 1]
+    above, below = weight[run, first], weight[run, first + 1]
+    part = np.where(above > below, (above - 1.0) / np.where(above > below, above - below, 1.0), 0.0)
+    return low, high, low + np.clip(part, 0.0, 1.0) * (high - low)
