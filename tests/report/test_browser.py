@@ -15,10 +15,14 @@ from fedfb.report.page.folder import read_folder
 from fedfb.report.page.render import render
 from fedfb.report.page.sections import make_page
 from report.browser import CHROMIUM, MISSING, Tab, browser
+from report.reproduced import reproduced
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 
 TINY = Experiment(rows=300, test_rows=300, rounds=3, local_epochs=2, seeds=(0, 1))
+KINDS = {"run": 10, "comparison": 10, "frontier": 10, "reproduction": 3}
+"""Each kind of page, and how many rows its tables have at least."""
+
 SCATTER = "document.querySelector('.plot.wide')"
 
 
@@ -37,7 +41,8 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     (folder / "frontier").mkdir()
     found = frontier(TINY, ["fedavg", "fedfb"], quick=True)
     write_json(folder / "frontier" / FRONTIER, found)
-    return {kind: page(folder / kind) for kind in ("run", "comparison", "frontier")}
+    reproduced(folder / "reproduction")
+    return {kind: page(folder / kind) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +63,13 @@ def tip(tab: Tab) -> str | None:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("kind", ["run", "comparison", "frontier"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_page_asks_nobody_complains_of_nothing_and_fits(tab, pages, kind, width):
     tab.open(pages[kind], width, dark=width == 390)
     assert tab.complaints() == []
     assert tab.requests() == [pages[kind].as_uri()]
     assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert tab.evaluate("document.querySelectorAll('table tbody tr').length") > 10
+    assert tab.evaluate("document.querySelectorAll('table tbody tr').length") >= KINDS[kind]
     shown = "[...document.querySelectorAll('.plot')].filter((p) => p.getClientRects().length)"
     assert tab.evaluate(f"{shown}[0].classList.contains('{'wide' if width > 640 else 'narrow'}')")
     assert tab.evaluate(f"{shown}[0].querySelector('svg').getBoundingClientRect().height") > 200

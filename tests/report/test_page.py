@@ -1,6 +1,5 @@
 """The page as text: headline, tables, escaping, size."""
 
-import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -9,17 +8,15 @@ import pytest
 
 from fedfb.errors import DataError
 from fedfb.experiments.compared import compare_into
-from fedfb.experiments.differences import Cause
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run
-from fedfb.experiments.reproduction import reproduce
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.store import save
-from fedfb.experiments.targets import Line, Target
 from fedfb.report.page.folder import Found, Run, read_folder
 from fedfb.report.page.headline import frontier_headline, run_headline
 from fedfb.report.page.render import render
 from fedfb.report.page.sections import make_page
+from report.reproduced import reproduced
 
 TINY = Experiment(rows=300, test_rows=300, rounds=3, local_epochs=2, seeds=(0, 1))
 HOSTILE = '<script>alert("x")</script>'
@@ -168,20 +165,6 @@ def test_results_that_are_none_are_refused(tmp_path, content):
     (tmp_path / "result.json").write_text(content, encoding="latin-1")
     with pytest.raises(DataError, match=r"cannot be read|not as this version"):
         make_page(read_folder(tmp_path))
-
-
-def reproduced(folder):
-    """Reproduce two tiny targets, a table and curves, as the command does."""
-    rows = (
-        Line("FedFB, ours", {"algorithm": "fedfb"}, "fedfb", causes=(Cause("rule", "CFL", "CFL"),)),
-        Line("CFL", {"algorithm": "cfl", "target": [0.0, 0.2]}, "cfl"),
-    )
-    column = (Line("synthetic", {"data": "synthetic"}, "synthetic"),)
-    small = {"rows": 200, "test_rows": 100, "rounds": 2, "local_epochs": 1}
-    for name, kind, own in (("table1", "table", rows[:1]), ("figure-lr", "curves", rows)):
-        target = Target(name, f"A tiny {kind}", kind, "tab:dp_mlp", own, column, small)
-        found = reproduce(target, folder, quick=True)
-        (folder / f"{name}.json").write_text(json.dumps([found]))
 
 
 def test_a_reproduction_has_a_page(tmp_path):
