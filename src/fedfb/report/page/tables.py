@@ -10,7 +10,7 @@ from fedfb.errors import FedFBError
 from fedfb.experiments.explain import Explained
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
-from fedfb.notions.intervals import rate_variance
+from fedfb.notions.intervals import wilson
 from fedfb.report.exchanges import exchange_cells
 from fedfb.report.frontier import LEVELS, best_within, knob_in_words, pareto_points
 from fedfb.report.ledger import kind_rows
@@ -22,7 +22,6 @@ from fedfb.runtime.ledger import Account
 
 Report = Mapping[str, Any]
 
-CRITICAL = 1.96
 BY_ROWS = "Intervals are of 95% and speak of the test rows, averaged over seeds."
 OVER_SEEDS = "Intervals are of 95%, over seeds."
 
@@ -140,7 +139,7 @@ def _negatives(part: Report) -> float | None:
 def _rate(parts: Sequence[Report], key: str, rows_of: Callable[[Report], float | None]) -> str:
     """Write the mean of a rate, and the mean ends of its interval where its rows are known."""
     ends = [
-        rate_interval(part[key], rows)
+        _rate_interval(part[key], rows)
         for part in parts
         if part[key] is not None and (rows := rows_of(part))
     ]
@@ -151,16 +150,9 @@ def _rate(parts: Sequence[Report], key: str, rows_of: Callable[[Report], float |
     return f"{told} [{number(low)}, {number(high)}]"
 
 
-def rate_interval(rate: float, rows: float) -> tuple[float, float]:
-    """Return the 95% interval of a rate on so many rows.
-
-    >>> low, high = rate_interval(0.5, 96.0)
-    >>> round(low, 2), round(high, 2)
-    (0.4, 0.6)
-    """
-    variance = float(rate_variance(np.array([rate * rows]), np.array([rows]))[0])
-    half = CRITICAL * variance**0.5
-    return max(rate - half, 0.0), min(rate + half, 1.0)
+def _rate_interval(rate: float, rows: float) -> tuple[float, float]:
+    low, high = wilson(np.array([rate * rows]), np.array([rows]))
+    return float(low[0]), float(high[0])
 
 
 def _count(parts: Sequence[Report]) -> str:
