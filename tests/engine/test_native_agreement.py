@@ -18,7 +18,7 @@ from engine_cases import (
 )
 from fedfb.core import ClientData
 from fedfb.engine import NativeEngine, NumpyEngine, Rebalance, cell_counts
-from fedfb.engine.native.work import SPARSE_EPOCHS
+from fedfb.engine.native.work import SPARSE_PASSES
 from fedfb.errors import ConfigError
 from fedfb.models import Network
 from fedfb.notions import make_notion
@@ -46,7 +46,7 @@ def test_a_single_update_agrees(precision, instructions, drawn):
 @precisions
 @instruction_sets
 @same_cases
-@given(drawn=engine_cases(density=0.1, inputs=100, epochs=SPARSE_EPOCHS))
+@given(drawn=engine_cases(density=0.1, inputs=100, epochs=SPARSE_PASSES))
 def test_training_on_sparse_rows_agrees(precision, instructions, drawn):
     case = make_case(**drawn)
     assert_trains_alike(case, precision, instructions, PER_EPOCH[precision])

@@ -60,10 +60,22 @@ def test_sparse_rows_have_the_bits_of_dense_ones(
         hidden=hidden, inputs=100, density=0.1, rows=300, runs=runs, epochs=3, batch=50
     )
     engine = case.native(precision, instructions)
-    arguments = (case.params, case.data, case.weights, case.solver, (1,))
-    sparse = engine.train(*arguments)
-    monkeypatch.setattr(native_work, "SPARSE_SHARE", -1.0)
-    np.testing.assert_array_equal(engine.train(*arguments), sparse)
+    sparse = everything(case, engine)
+    assert native_work._KEPT[id(case.data.x), np.dtype(precision).char].sparse
+    monkeypatch.setattr(native_work, "SPARSE_PASSES", 10**9)
+    native_work._KEPT.clear()
+    for name, found in everything(case, engine).items():
+        np.testing.assert_array_equal(found, sparse[name], err_msg=name)
+
+
+def test_sparse_rows_are_kept_as_long_as_their_array():
+    case = make_case(inputs=100, density=0.1, epochs=30)
+    engine = NativeEngine(case.model)
+    before = len(native_work._KEPT)
+    engine.train(case.params, case.data, case.weights, case.solver, (1,))
+    assert len(native_work._KEPT) == before + 1
+    del case
+    assert len(native_work._KEPT) == before
 
 
 def test_rows_are_made_sparse_where_that_saves_memory():

@@ -12,7 +12,6 @@ from fedfb.engine.losses import RowLoss, slope
 from fedfb.engine.native.layout import unpack
 from fedfb.engine.native.library import KINDS, best_instructions, kernel
 from fedfb.engine.native.work import (
-    SPARSE_EPOCHS,
     Work,
     begin,
     give_gradient,
@@ -109,7 +108,7 @@ class NativeEngine:
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
         nobody = np.zeros(len(x), np.int64)
-        work = give_scratch(self._begin(params, ClientData(0, x, nobody, nobody, 1)))
+        work = self._passing(params, ClientData(0, x, nobody, nobody, 1))
         found = np.empty((len(params), len(x)))
         work.kernel.logits(byref(work.job), len(x), found.ctypes.data)
         return found
@@ -117,6 +116,11 @@ class NativeEngine:
     def _begin(self, params: Float[Array, "r p"], data: ClientData) -> Work:
         dtype = np.dtype(self.dtype)
         return begin(kernel(dtype.name, self.instructions), self.model, dtype, params, data)
+
+    def _passing(self, params: Float[Array, "r p"], data: ClientData) -> Work:
+        work = self._begin(params, data)
+        make_sparse(work, passes=1)
+        return give_scratch(work)
 
     def _training(
         self,
@@ -126,8 +130,7 @@ class NativeEngine:
         anchor: Float[Array, "r p"],
     ) -> Work:
         work = self._begin(params, data)
-        if solver.epochs >= SPARSE_EPOCHS:
-            make_sparse(work)
+        make_sparse(work, solver.epochs)
         give_solver(work, solver, anchor)
         return give_scratch(work)
 
@@ -139,7 +142,7 @@ class NativeEngine:
         surrogate: RowLoss,
     ) -> Work:
         slope(np.zeros(0), np.zeros(0), surrogate)  # refuses a loss that has none
-        work = give_scratch(self._begin(params, data))
+        work = self._passing(params, data)
         give_gradient(work)
         work.weigh_cells(cell_weights)
         return work
@@ -161,7 +164,7 @@ class NativeEngine:
         return unpack(total, self.model, work.layout)
 
     def _sums(self, params: Float[Array, "r p"], data: ClientData, kind: str) -> Array:
-        work = give_scratch(self._begin(params, data))
+        work = self._passing(params, data)
         sums = np.zeros((len(params), 2, data.groups))
         work.kernel.add_losses(byref(work.job), len(data.y), KINDS.index(kind), sums.ctypes.data)
         return sums

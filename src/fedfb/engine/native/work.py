@@ -1,5 +1,6 @@
 """One call's work: the job handed to the kernel, and the arrays behind it."""
 
+import weakref
 from ctypes import byref
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ SPARSE_SHARE, BYTES_BESIDE = 0.3, 36
 """Rows are made sparse where this share of the dense table holds them and all else that a row has:
 where it starts, its cell, its label and group, and its place in the order."""
 
-SPARSE_EPOCHS = 2
+SPARSE_PASSES = 2
 """Passes over the rows that pay for making them sparse."""
 
 SAMPLED_ROWS = 256
@@ -114,22 +115,54 @@ def give_solver(work: Work, solver: LocalSolver, anchor: Array) -> None:
         work.give(pulls=by_unit_and_run(solver.prox, *each), anchor=work.pack(anchor))
 
 
-def make_sparse(work: Work) -> None:
-    """Leave the zeros out of rows that are mostly zeros; the results are the same bits."""
-    x, kernel, job = work.behind["x"], work.kernel, byref(work.job)
+def make_sparse(work: Work, passes: int) -> None:
+    """Leave the zeros out of rows that are mostly zeros; the results are the same bits.
+
+    What is made of rows serves all that follows on the same array, which nobody writes into. It is
+    made when so many passes over it were asked for that they pay for it.
+    """
+    x = work.behind["x"]
+    key = id(x), work.dtype.char
+    kept = _KEPT.get(key)
+    if kept is None or kept.rows() is not x:
+        kept = _KEPT[key] = Kept(weakref.ref(x, lambda _: _KEPT.pop(key, None)))
+    kept.passes += passes
+    if kept.sparse is None and kept.passes >= SPARSE_PASSES:
+        kept.sparse = _without_zeros(work, x)
+    if kept.sparse:
+        work.give(**kept.sparse)
+
+
+@dataclass
+class Kept:
+    """How often an array of rows was passed over, and its rows without zeros.
+
+    None: not made yet; nothing: they are not worth it.
+    """
+
+    rows: "weakref.ref[Array]"
+    passes: int = 0
+    sparse: dict[str, Array] | None = None
+
+
+_KEPT: dict[tuple[int, str], Kept] = {}
+
+
+def _without_zeros(work: Work, x: Array) -> dict[str, Array]:
+    kernel, job = work.kernel, byref(work.job)
     entry = work.dtype.itemsize + np.dtype(np.uint16).itemsize
     room = SPARSE_SHARE * x.nbytes - BYTES_BESIDE * len(x)
     sample = x[:: max(1, len(x) // SAMPLED_ROWS)]
     expected = np.count_nonzero(sample) * len(x) / max(1, len(sample))
     if work.model.inputs > np.iinfo(np.uint16).max or entry * expected > room:
-        return
+        return {}
     starts = np.empty(len(x) + 1, np.int64)
     kernel.count_nonzero(job, len(x), starts.ctypes.data)
     if entry * starts[-1] > room:
-        return
+        return {}
     columns, values = np.empty(starts[-1] + 1, np.uint16), np.empty(starts[-1] + 1, work.dtype)
     kernel.compress(job, len(x), columns.ctypes.data, values.ctypes.data)
-    work.give(starts=starts, columns=columns, values=values)
+    return {"starts": starts, "columns": columns, "values": values}
 
 
 def _cells(data: ClientData) -> Int[Array, " n"]:
