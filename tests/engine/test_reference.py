@@ -16,18 +16,23 @@ from fedfb.engine import (
 from fedfb.engine.losses import loss
 from fedfb.engine.packed import pack, unpack
 from fedfb.errors import ConfigError
-from fedfb.models import Network
+from fedfb.models import Network, TorchModel
+from fedfb.models.own import name_of
 from fedfb.notions import make_notion
 
 HIDDEN = [(), (4,), (5, 3)]
 hidden_sizes = pytest.mark.parametrize("hidden", HIDDEN, ids=str)
 
 
-@pytest.fixture(params=["numpy", "native"])
+@pytest.fixture(params=["numpy", "native", "torch"])
 def make_engine(request):
-    """What is said of the reference holds for the native engine in double precision too."""
+    """What is said of the reference holds for all engines in double precision."""
 
     def make(features: int = 3, hidden=()):
+        if request.param == "torch":
+            nets = pytest.importorskip("torch_nets", reason="torch is not installed")
+            model = TorchModel(name_of(nets.OF_HIDDEN[tuple(hidden)]), features)
+            return choose_engine("auto", model, np.float64)
         return choose_engine(request.param, Network(features, tuple(hidden)), np.float64)
 
     return make
@@ -56,7 +61,7 @@ def naive_logits(params, x, model):
 def test_logits_are_those_of_a_plain_loop(make_engine, hidden):
     engine, data = make_engine(3, hidden), merge(make_clients(1))
     params = start(engine, runs=3)
-    expected = naive_logits(params, data.x, engine.model)
+    expected = naive_logits(params, data.x, Network(3, hidden))
     np.testing.assert_allclose(engine.logits(params, data.x), expected, atol=1e-12)
 
 

@@ -182,9 +182,9 @@ def fairbatch_algorithm(
 
 def _make(problem: Problem) -> Algorithm:
     engine, notion = problem.engine, problem.notion
-    if engine.model.hidden:
+    if engine.model != Network(engine.model.inputs):
         raise ConfigError(
-            "fairbatch trains its authors' linear classifier, and this model has hidden layers. "
+            "fairbatch trains its authors' linear classifier, and this model is another. "
             "Choose --model logistic, or cfl: the same rule by weights, for any model."
         )
     if not isinstance(notion, DemographicParity | EqualOpportunity | EqualizedOdds):

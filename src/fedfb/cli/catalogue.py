@@ -28,6 +28,7 @@ NOTIONS = {
 MODELS = {
     "logistic": "logistic regression",
     "mlp": "multilayer perceptron, --hidden sizes (default one layer of 4)",
+    "module:function": "a torch network of your own (docs/torch.md)",
 }
 
 

@@ -75,7 +75,8 @@ def _parameter(field: Field[Any]) -> inspect.Parameter:
 
 
 def _metavar(declared: Setting) -> str:
-    return "|".join(declared.choices) or METAVARS[declared.parse]
+    own = (declared.or_own,) if declared.or_own else ()
+    return "|".join((*declared.choices, *own)) or METAVARS[declared.parse]
 
 
 METAVARS: dict[Callable[[str], Any], str] = {

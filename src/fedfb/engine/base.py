@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine.losses import RowLoss
-from fedfb.models import Network
+from fedfb.models import Model
 from fedfb.notions import Notion, Surrogate
 from fedfb.shapes import Array, Float, Num
 
@@ -29,7 +29,7 @@ class Engine(Protocol):
     """
 
     @property
-    def model(self) -> Network: ...
+    def model(self) -> Model: ...
 
     @property
     def instructions(self) -> str:

@@ -9,7 +9,7 @@ from fedfb.engine.base import Engine
 from fedfb.engine.native import NativeEngine, is_built
 from fedfb.engine.reference import NumpyEngine
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.models import Network
+from fedfb.models import Model, TorchModel
 
 ENGINES = ("auto", "native", "numpy")
 
@@ -17,13 +17,29 @@ ENGINE_VARIABLE = "FEDFB_ENGINE"
 """Names the environment variable that says what ``auto`` means."""
 
 
-def choose_engine(name: str, model: Network, dtype: Any) -> Engine:
+def choose_engine(name: str, model: Model, dtype: Any) -> Engine:
     """Return the engine of a name; ``auto`` is the native one where it can be used.
 
+    A torch model has an engine of its own.
+
+    >>> from fedfb.models import Network
     >>> choose_engine("numpy", Network(2), "float64").instructions
     'numpy'
     """
+    if isinstance(model, TorchModel):
+        return _torch_engine(name, model, dtype)
     return NativeEngine(model, dtype) if is_native(name) else NumpyEngine(model, dtype)
+
+
+def _torch_engine(name: str, model: TorchModel, dtype: Any) -> Engine:
+    from fedfb.engine.torch_engine import TorchEngine
+
+    if name != "auto":
+        raise ConfigError(
+            f"--engine {name} trains --model logistic and mlp, and {model.name} is a torch model: "
+            "leave --engine out."
+        )
+    return TorchEngine(model, dtype)
 
 
 def is_native(name: str) -> bool:

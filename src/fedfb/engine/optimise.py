@@ -1,4 +1,4 @@
-"""A step of the local solver on packed parameters: SGD or Adam, weight decay, proximal term."""
+"""A step of the local solver on flat vectors: SGD or Adam, weight decay, proximal term."""
 
 from collections.abc import Callable
 
@@ -15,23 +15,39 @@ Step = Callable[[Packed, Packed], None]
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
+Move = Callable[[Array, Array], None]
+"""The same on flat vectors."""
+
+
 def make_optimiser(theta: Packed, solver: LocalSolver, model: Network, anchor: Packed) -> Step:
-    r"""Return the step of a solver; its state is new every round.
+    """Return the step of a solver on packed parameters; its state is new every round."""
+    dtype = theta.flat.dtype
+    move = make_move(solver, lambda by_run: _per_parameter(by_run, model, dtype), anchor.flat)
+    return lambda theta, gradient: move(theta.flat, gradient.flat)
+
+
+def make_move(
+    solver: LocalSolver,
+    per_parameter: Callable[[Float[Array, " r"]], Float[Array, " q"]],
+    anchor: Float[Array, " q"],
+) -> Move:
+    r"""Return the step of a solver on flat vectors; its state is new every round.
 
     The gradient is that of the objective plus, with the anchor :math:`w^t`,
-    :math:`\frac{wd}2\lVert w\rVert^2+\frac{prox}2\lVert w-w^t\rVert^2`.
+    :math:`\frac{wd}2\lVert w\rVert^2+\frac{prox}2\lVert w-w^t\rVert^2`. ``per_parameter`` repeats
+    what every run has of its own as the vectors are laid out.
     """
-    rate = _per_parameter(solver.learning_rate, model, theta.flat.dtype)
+    rate = per_parameter(solver.learning_rate)
     move = _sgd(rate) if solver.optimiser == "sgd" else _adam(rate)
-    pull = None if solver.prox is None else _per_parameter(solver.prox, model, theta.flat.dtype)
-    at = anchor.flat.copy()
+    pull = None if solver.prox is None else per_parameter(solver.prox)
+    at = anchor.copy()
 
-    def step(theta: Packed, gradient: Packed) -> None:
+    def step(value: Array, gradient: Array) -> None:
         if solver.weight_decay:
-            gradient.flat[:] += solver.weight_decay * theta.flat
+            gradient += solver.weight_decay * value
         if pull is not None:
-            gradient.flat[:] += pull * (theta.flat - at)
-        move(theta.flat, gradient.flat)
+            gradient += pull * (value - at)
+        move(value, gradient)
 
     return step
 
@@ -43,7 +59,7 @@ def _per_parameter(
     return pack(values, model).flat
 
 
-def _sgd(rate: Float[Array, " q"]) -> Callable[[Array, Array], None]:
+def _sgd(rate: Float[Array, " q"]) -> Move:
     def move(value: Array, gradient: Array) -> None:
         gradient *= rate
         value -= gradient
@@ -51,7 +67,7 @@ def _sgd(rate: Float[Array, " q"]) -> Callable[[Array, Array], None]:
     return move
 
 
-def _adam(rate: Float[Array, " q"]) -> Callable[[Array, Array], None]:
+def _adam(rate: Float[Array, " q"]) -> Move:
     r"""Return Adam's step with the constants taken out of the moments.
 
     This saves two passes over the moments. With

@@ -26,7 +26,7 @@ def published(experiment: Experiment) -> dict[str, Any] | None:
         return None
     if experiment.notion not in ("dp", "demographic_parity"):
         return None
-    return printed(TABLES[experiment.model], experiment.algorithm, experiment.data)
+    return printed(TABLES.get(experiment.model), experiment.algorithm, experiment.data)
 
 
 def printed(label: str | None, row: str, column: str) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ from fedfb.experiments.outcome import Outcome, fingerprint
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.store import versions, write_whole
 from fedfb.experiments.tune import Candidate, Choice
+from fedfb.models.own import is_own
 
 Key = Mapping[str, Any]
 """All that a record depends on, as JSON values."""
@@ -68,10 +69,12 @@ def key_of(experiment: Experiment, rows: str, seed: int) -> Key | None:
 
     The experiment is a resolved one, ``rows`` the name of its rows (:func:`rows_digest`).
 
-    A method from a user's own file may change without a change of its name. What is tuned is chosen
-    for all seeds together, so all of them belong to the key.
+    A method or model from a user's own file may change without a change of its name. What is tuned
+    is chosen for all seeds together, so all of them belong to the key.
     """
     if find_method(experiment.algorithm).make.__module__.partition(".")[0] != fedfb.__name__:
+        return None
+    if is_own(experiment.model):
         return None
     return {
         "experiment": experiment.hash,

@@ -12,7 +12,7 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.fit import Fitted
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
-from fedfb.models import Network, make_model
+from fedfb.models import Model, make_model
 from fedfb.shapes import Array, Float, Int
 
 NOBODY = -1
@@ -33,7 +33,7 @@ class Rule:
     One model is a mixture of one. ``chance`` is :math:`C`, by group and bin of the score.
     """
 
-    network: Network
+    network: Model
     precision: str
     members: Float[Array, "m p"]
     weights: Float[Array, " m"]

@@ -11,7 +11,10 @@ from fedfb.errors import ConfigError, unknown_name
 
 
 class Setting(NamedTuple):
-    """What a field of an experiment means and which values it takes."""
+    """What a field of an experiment means and which values it takes.
+
+    ``or_own`` is the form of values beside the choices, which have a colon: a user's own.
+    """
 
     help: str
     panel: str
@@ -21,6 +24,7 @@ class Setting(NamedTuple):
     high: float | None = None
     above: float | None = None
     flags: tuple[str, ...] = ()
+    or_own: str = ""
 
 
 def setting(default: Any, help: str, panel: str, parse: Callable[[str], Any], **more: Any) -> Any:
@@ -62,8 +66,10 @@ def _check_item(name: str, item: Any, declared: Setting) -> None:
         raise ConfigError(f"{flag_of(name)} must be {describe_range(declared)}, got {item!r}.")
     if isinstance(item, str) and not _is_unicode(item):
         raise ConfigError(f"{flag_of(name)}: {item!r} is not UTF-8. Rename it so that it is.")
-    if declared.choices and item not in declared.choices:
-        raise ConfigError(f"{flag_of(name)}: {unknown_name('value', item, declared.choices)}")
+    own = bool(declared.or_own) and ":" in item
+    if declared.choices and item not in declared.choices and not own:
+        more = f", or your own as {declared.or_own}" if declared.or_own else ""
+        raise ConfigError(f"{flag_of(name)}: {unknown_name('value', item, declared.choices)}{more}")
     outside = (
         (declared.low is not None and not item >= declared.low)
         or (declared.high is not None and not item <= declared.high)

@@ -101,10 +101,11 @@ class Experiment:
     notion: str = setting("dp", "dp, eo, eod, cp: what is to be equal", METHOD, s.text)
     model: str = setting(
         "logistic",
-        "Logistic regression, or a multilayer perceptron",
+        "Logistic regression, a multilayer perceptron, or what a function of yours builds in torch",
         METHOD,
         s.text,
         choices=("logistic", "mlp"),
+        or_own="MODULE:FUNCTION",
     )
     hidden: tuple[int, ...] = setting(
         (4,), "mlp: sizes of the hidden layers", METHOD, s.wholes, low=1
@@ -264,7 +265,11 @@ class Experiment:
     )
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
+        """Refuse values out of range; a function that builds a model is kept by its name."""
+        if callable(self.model):
+            from fedfb.models.own import name_of  # here: the command line has no need of it
+
+            object.__setattr__(self, "model", name_of(self.model))
         for declared in fields(self):
             s.check_value(declared.name, getattr(self, declared.name), s.setting_of(declared))
 

@@ -9,7 +9,8 @@ from fedfb.data.derive import rule_to_dict
 from fedfb.data.reading import reading
 from fedfb.errors import ConfigError
 from fedfb.export.comparing import cells_of_groups
-from fedfb.export.handover import HandOver
+from fedfb.export.handover import HandOver, layers_of
+from fedfb.models import Network
 
 FORMAT = "fedfb coefficients 1"
 
@@ -23,12 +24,13 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
     over numbers j, categories c with value :math:`v_c`, and the group a where the model reads it. A
     missing number adds ``if_missing``, a category that is not listed adds nothing.
     """
-    if len(hand.rule.members) > 1 or hand.rule.network.hidden:
+    network = layers_of(hand.rule)
+    if len(hand.rule.members) > 1 or network.hidden:
         raise ConfigError(
             f"coefficients are those of one logistic regression, and this model is "
-            f"{_in_words(hand)}. Export it --to onnx or --to skops."
+            f"{_in_words(hand, network)}. Export it --to onnx or --to skops."
         )
-    [(weight, bias)] = hand.rule.network.split(hand.rule.members)
+    [(weight, bias)] = network.split(hand.rule.members)
     values = iter(weight[0, :, 0].tolist())
     encoder = hand.encoder
     features = [_feature(column, values) for column in encoder.columns]
@@ -85,7 +87,7 @@ def _feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
     return {"column": column.name, "kind": "category", "coefficients": categories}
 
 
-def _in_words(hand: HandOver) -> str:
+def _in_words(hand: HandOver, network: Network) -> str:
     if len(hand.rule.members) > 1:
         return f"a mixture of {len(hand.rule.members)}"
-    return f"a network with hidden layers of {', '.join(map(str, hand.rule.network.hidden))}"
+    return f"a network with hidden layers of {', '.join(map(str, network.hidden))}"

@@ -17,6 +17,7 @@ from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.rule import NOBODY, Rule, rule_of
 from fedfb.experiments.spec import Experiment, from_values, read_toml
 from fedfb.experiments.store import EXPERIMENT, RESULT, SavedModel, load_model
+from fedfb.models import Network
 from fedfb.notions import long_name
 
 
@@ -73,6 +74,17 @@ def take_over(
         saved.clients,
         about(saved.encoder, experiment, saved.fitted.seed, client),
         _report(folder, saved),
+    )
+
+
+def layers_of(rule: Rule) -> Network:
+    """Return the network whose layers can be written down; a torch module's cannot."""
+    if isinstance(rule.network, Network):
+        return rule.network
+    raise ConfigError(
+        f"the model is built by {rule.network.name}, and fedfb cannot write a torch module down "
+        "layer by layer. Export it --to skops, for readers who have that function, or take the "
+        "trained module out and export it with torch (docs/torch.md)."
     )
 
 

@@ -19,7 +19,7 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.rule import Rule
 from fedfb.export.comparing import between_values
 from fedfb.export.graph import Graph
-from fedfb.export.handover import HandOver
+from fedfb.export.handover import HandOver, layers_of
 from fedfb.shapes import Array, Float
 
 HALF, ZERO = np.float64(0.5), np.float64(0.0)
@@ -143,7 +143,7 @@ def _decided(graph: Graph, rule: Rule, x: str) -> tuple[str, str]:
 
 
 def _logit(graph: Graph, rule: Rule, member: Float[Array, " p"], x: str) -> str:
-    layers = rule.network.split(member[None].astype(np.float64))
+    layers = layers_of(rule).split(member[None].astype(np.float64))
     for number, (weight, bias) in enumerate(layers, start=1):
         product = graph.node("MatMul", x, graph.constant(weight[0]))
         x = graph.node("Add", product, graph.constant(bias[0]))

@@ -9,11 +9,13 @@ from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
 from fedfb.data.encode import Encoder
 from fedfb.data.statistics import Spread
+from fedfb.errors import ConfigError
 from fedfb.experiments.evaluation import confusion_table
 from fedfb.experiments.explain import random_client
 from fedfb.experiments.fit import build, make_engine, training_notion
 from fedfb.experiments.resolve import Setting, given_grid
 from fedfb.flower.study import Study, refuse_single
+from fedfb.models.own import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
 from fedfb.shapes import Array, Float
 
@@ -39,6 +41,11 @@ def make_trial(study: Study, encoder: Encoder, test: Examples | None = None) -> 
     of an answer.
     """
     experiment = study.experiment
+    if is_own(experiment.model):
+        raise ConfigError(
+            f"--model {experiment.model}: a study trains logistic or mlp. A torch model is a "
+            "program, which every silo would run because a study names it."
+        )
     groups, inputs = len(encoder.groups.names), len(encoder.feature_names)
     notion = training_notion(experiment, groups, len(study.silos))
     engine = make_engine(experiment, inputs)

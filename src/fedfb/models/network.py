@@ -9,10 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from fedfb.core import generator
-from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float
-
-MODELS = ("logistic", "mlp")
 
 
 @dataclass(frozen=True)
@@ -61,19 +58,3 @@ class Network:
             layers.append((weight, params[:, middle : middle + fan_out]))
             start = middle + fan_out
         return layers
-
-
-def make_model(name: str, inputs: int, hidden: tuple[int, ...] = (4,)) -> Network:
-    """Return the model of that name for a number of features; ``hidden`` matters for ``mlp`` only.
-
-    >>> make_model("logistic", inputs=2).layers
-    ((2, 1),)
-    """
-    if name not in MODELS:
-        raise ConfigError(unknown_name("model", name, MODELS))
-    if name == "mlp" and (not hidden or min(hidden) < 1):
-        raise ConfigError(
-            f"an mlp needs hidden layers of at least one unit, got {hidden!r}. "
-            "Give sizes such as --hidden 16,8, or choose --model logistic."
-        )
-    return Network(inputs, hidden if name == "mlp" else ())

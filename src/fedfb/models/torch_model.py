@@ -1,0 +1,174 @@
+"""A torch network of a user's own as a model: flat parameter vectors, initial values, checks.
+
+Torch is imported when such a model is used, and never else.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from fedfb.core import Key, generator
+from fedfb.errors import ConfigError
+from fedfb.models.own import EXPECTED, find_factory
+from fedfb.shapes import Array, Float
+
+CONSTANT = 0
+"""The seed under which what is not trained is drawn, to be the same wherever it is built."""
+
+PROBES = 8
+"""Rows of zeros and ones on which a module is tried."""
+
+_ONE_AT_A_TIME = RLock()  # torch has one generator and one number of threads for a whole process
+
+
+@dataclass(frozen=True)
+class TorchModel:
+    """What ``module:function`` builds for a number of features.
+
+    The parameters of one run are one flat vector: those of the module that are trained
+    (``requires_grad``), in the order of ``named_parameters``, each row by row.
+    """
+
+    name: str
+    inputs: int
+
+    @cached_property
+    def size(self) -> int:
+        """The number of parameters that are trained."""
+        with alone():
+            return sum(value.numel() for _, value in trained_parameters(self.build(CONSTANT)))
+
+    def init(self, seed: int) -> Float[Array, " p"]:
+        """Return the module's own initial parameters, drawn by torch from a seed."""
+        with alone():
+            parts = [
+                value.detach().cpu().double().numpy().reshape(-1)
+                for _, value in trained_parameters(self.build(seed))
+            ]
+        return np.concatenate(parts)
+
+    def build(self, seed: int) -> Any:
+        """Return the module as its function builds it, its random values drawn from a seed."""
+        torch, factory = find_torch(), find_factory(self.name)
+        with alone((seed, 0)), _told(self, "stops while it is built"):
+            module = factory(self.inputs)
+        if not isinstance(module, torch.nn.Module):
+            kind = type(module).__name__
+            raise ConfigError(f"--model {self.name} returns a value of type {kind}. {EXPECTED}")
+        if not trained_parameters(module):
+            raise ConfigError(f"--model {self.name} has no parameters to train. {EXPECTED}")
+        return module
+
+    def checked(self, dtype: Any) -> Any:
+        """Return the module in a precision, after a look at how it answers."""
+        torch = find_torch()
+        with alone((CONSTANT, 0)):
+            module = self.build(CONSTANT).to(getattr(torch, np.dtype(dtype).name))
+            rows = generator((CONSTANT, 0)).integers(0, 2, (PROBES, self.inputs)).astype(dtype)
+            with torch.no_grad(), _told(self, f"cannot be used on rows of {self.inputs} features"):
+                _refuse_moving_buffers(module, torch.from_numpy(rows))
+                _refuse_mixing_rows(module, torch.from_numpy(rows))
+        return module
+
+    def module(self, params: Float[Array, " p"]) -> Any:
+        """Return the module with these parameters, ready to predict with torch alone."""
+        torch, module, start = find_torch(), self.build(CONSTANT), 0
+        with torch.no_grad():
+            for _, value in trained_parameters(module):
+                part = torch.from_numpy(params[start : start + value.numel()].copy())
+                value.copy_(part.reshape(value.shape))
+                start += value.numel()
+        return module.eval()
+
+
+def find_torch() -> Any:
+    """Return torch, or say how to install it."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ConfigError(
+            "a model of your own needs torch, which is not installed: pip install 'fedfb[torch]'. "
+            "Models that need none: --model logistic, --model mlp."
+        ) from None
+    return torch
+
+
+@contextmanager
+def alone(key: Key | None = None) -> Iterator[None]:
+    """Use torch on one thread, with a generator of its own; leave both as they were.
+
+    On one thread the bits of a run do not depend on how many cores a machine has. Without a key
+    random numbers are not expected, and the generator is left alone.
+    """
+    torch = find_torch()
+    with _ONE_AT_A_TIME:
+        threads, drawn = torch.get_num_threads(), torch.get_rng_state()
+        torch.set_num_threads(1)
+        if key is not None:
+            torch.default_generator.manual_seed(int(generator(key).integers(2**63)))
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_rng_state(drawn)
+
+
+def trained_parameters(module: Any) -> list[tuple[str, Any]]:
+    """Return the parameters that are trained, with their names."""
+    return [(name, value) for name, value in module.named_parameters() if value.requires_grad]
+
+
+def one_logit_each(answer: Any, rows: int) -> Any:
+    """Return a module's answer as one logit per row; refuse any other shape."""
+    shape = tuple(getattr(answer, "shape", ()))
+    if shape not in ((rows,), (rows, 1)):
+        raise ConfigError(
+            f"its answer to {rows} rows has the shape {shape}, expected ({rows},) or ({rows}, 1): "
+            "one logit per row, before any sigmoid"
+        )
+    return answer.reshape(rows)
+
+
+@contextmanager
+def _told(model: TorchModel, what: str) -> Iterator[None]:
+    """Turn whatever a user's module raises into a message that names it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"--model {model.name} {what}: {error}.") from None
+    except Exception as error:  # anybody's code: whatever it raises is told
+        kind = type(error).__name__
+        raise ConfigError(f"--model {model.name} {what}: {kind}: {error}") from error
+
+
+def _refuse_moving_buffers(module: Any, rows: Any) -> None:
+    """Refuse running statistics: they are no parameters, and their average means nothing here."""
+    before = {name: value.clone() for name, value in module.named_buffers()}
+    module.train()
+    one_logit_each(module(rows), len(rows))
+    for name, value in module.named_buffers():
+        if not value.equal(before[name]):
+            raise ConfigError(
+                f"its buffer {name!r} changes in training, as BatchNorm's running statistics do, "
+                "and is no parameter that clients could average. Take a layer without one, such "
+                "as LayerNorm or GroupNorm"
+            )
+
+
+def _refuse_mixing_rows(module: Any, rows: Any) -> None:
+    """Refuse a module whose logit of a row depends on the rows beside it."""
+    module.eval()
+    together, apart = module(rows).reshape(-1), [module(row[None]).reshape(()) for row in rows]
+    gap = max(abs(float(a) - float(b)) for a, b in zip(together, apart, strict=True))
+    if gap > 1e-3 * (1 + float(together.abs().max())):
+        raise ConfigError(
+            "its logit of a row depends on the rows beside it (or on chance), in eval mode too, so "
+            "a person would be decided by who else is asked about. Take that layer out"
+        )
