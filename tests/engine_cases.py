@@ -108,8 +108,8 @@ def assert_close(found, expected, tolerance, slack=lambda: 0.0, beside=0.0) -> N
         assert excess <= tolerance * largest, f"differs by {excess:.1e}, of {largest:.1e}"
 
 
-def assert_trains_alike(case, precision, instructions, tolerance, anchor=None) -> None:
-    """Compare training on both engines.
+def assert_trains_alike(case, precision, instructions, tolerance, anchor=None, engine=None) -> None:
+    """Compare training on the native engine, or the one given, and on the reference.
 
     A unit at its kink, or one of Adam's gradients that is 0 but for rounding, may go either way. So
     where they differ by more, the reference is asked how far it moves itself when its start is off
@@ -118,7 +118,8 @@ def assert_trains_alike(case, precision, instructions, tolerance, anchor=None) -
     rng, epsilon = np.random.default_rng(0), np.finfo(precision).eps
     arguments = (case.data, case.weights, case.solver, (1, 2), anchor)
     reference = case.reference()
-    found = case.native(precision, instructions).train(case.params, *arguments)
+    engine = engine or case.native(precision, instructions)
+    found = engine.train(case.params, *arguments)
     expected = reference.train(case.params, *arguments)
 
     def moved_by_a_rounding():

@@ -94,6 +94,16 @@ def batch_statistics(features):
     return nn.Sequential(nn.Linear(features, 4), norm, nn.Linear(4, 1))
 
 
+class Centred(nn.Linear):
+    """It compares a row with the others."""
+
+    def __init__(self, features):
+        super().__init__(features, 1)
+
+    def forward(self, x):
+        return super().forward(x - x.mean(dim=0))
+
+
 def two_logits(features):
     return nn.Linear(features, 2)
 
@@ -119,3 +129,7 @@ def like_the_mlp(features):
     module, start = Layers(features, 4), torch.from_numpy(Network(features, (4,)).init(0))
     nn.utils.vector_to_parameters(start.float(), module.parameters())
     return module
+
+
+def dropped_inputs(features):
+    return nn.Sequential(nn.Dropout(0.5), nn.Linear(features, 1))

@@ -33,7 +33,7 @@ class TorchEngine:
 
     Training is in train mode: what a module draws (dropout) belongs to the key, so every run of a
     grid drops the same units, and a run alone is the run in a grid up to rounding. Everything else,
-    gradients of sums too, is in eval mode.
+    gradients of sums too, is in eval mode; logits of a model have the same bits in any grid.
     """
 
     model: TorchModel
@@ -165,7 +165,7 @@ class TorchEngine:
     def _logits_by_chunk(
         self, params: Float[Array, "r p"], x: Float[Array, "n d"]
     ) -> Iterator[tuple[slice, Float[Array, "n r"]]]:
-        theta, passes = self._taken(params), self._passes
+        theta, passes = self._taken(params), self._passes.run_by_run()
         for rows in chunks(len(x)):
             with alone(), find_torch().no_grad():
                 passes.module.eval()

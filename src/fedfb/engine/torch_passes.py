@@ -41,6 +41,10 @@ class Passes(NamedTuple):
             logits.append(self._one_run(run, rows))
         return at, torch.stack(logits)
 
+    def run_by_run(self) -> "Passes":
+        """Return passes that take one run after the other, whose bits no grid changes."""
+        return self._replace(batched=False)
+
     def backward(self, at: Any, z: Any, error: Float[Array, "b r"]) -> Float[Array, "r p"]:
         """Return the gradient, given the derivative of the objective to each logit."""
         torch = find_torch()
@@ -74,7 +78,6 @@ def _can_be_batched(passes: Passes, inputs: int, dtype: np.dtype) -> bool:
     """Try two runs at once: modules that branch on values, or write into them, take one."""
     theta = np.random.default_rng(0).normal(size=(2, passes.size)).astype(dtype)
     x = np.random.default_rng(1).integers(0, 2, (3, inputs)).astype(dtype)
-    one_by_one = passes._replace(batched=False)
     try:
         for mode in (True, False):
             passes.module.train(mode)
@@ -83,7 +86,7 @@ def _can_be_batched(passes: Passes, inputs: int, dtype: np.dtype) -> bool:
                 at, z = passes.forward(theta, x)
                 passes.backward(at, z, np.ones((3, 2), dtype))
             with alone((0,)):
-                _, expected = one_by_one.forward(theta, x)
+                _, expected = passes.run_by_run().forward(theta, x)
             if not np.allclose(by_row(z), by_row(expected), rtol=1e-3, atol=1e-3):
                 return False
     except NOT_BATCHED:
