@@ -1,7 +1,7 @@
 """A federated method as a scikit-learn classifier: the same engine as the command line."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -73,7 +73,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         notion: str | None = None,
         target: float | None = None,
-        model: str = "logistic",
+        model: str | Callable[[int], Any] = "logistic",
         hidden: tuple[int, ...] = (4,),
         variant: str | None = None,
         knobs: Mapping[str, float] | None = None,
