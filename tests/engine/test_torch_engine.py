@@ -19,7 +19,7 @@ from engine_cases import (
 )
 from federations import make_clients, make_solver, merge
 from fedfb.engine import Rebalance, cell_counts, choose_engine
-from fedfb.engine.torch_engine import TorchEngine
+from fedfb.engine.torch_engine import TorchEngine, refuse_unknown
 from fedfb.errors import ConfigError
 from fedfb.models import TorchModel
 from fedfb.models.own import name_of
@@ -245,6 +245,13 @@ def test_what_cannot_be_trained_is_refused_in_words(factory, said):
 def test_parameters_of_another_module_are_refused():
     with pytest.raises(ConfigError, match="has 4 parameters for 3 features, and these are 5"):
         engine_of(nets.linear).logits(np.zeros((1, 5)), np.zeros((2, 3)))
+
+
+def test_training_in_a_way_it_does_not_have_is_refused_not_passed_over():
+    solver = make_solver()._asdict()
+    refuse_unknown(solver)
+    with pytest.raises(ConfigError, match=r"cannot be trained as asked \(private\)"):
+        refuse_unknown({**solver, "private": (1.0, {0: 2.0})})
 
 
 @pytest.mark.parametrize("engine", ["native", "numpy"])

@@ -156,7 +156,7 @@ def test_a_classifier_takes_a_function():
     np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
 
 
-@pytest.mark.parametrize("name", ["fedfb", "ditto", "lft-ensemble"])
+@pytest.mark.parametrize("name", ["fedfb", "ditto", "fpfl"])
 def test_methods_conform_on_the_torch_engine(name, monkeypatch):
     model = TorchModel("torch_nets:linear", running.FEATURES)
     engine = choose_engine("auto", model, np.float64)
