@@ -104,6 +104,19 @@ class Centred(nn.Linear):
         return super().forward(x - x.mean(dim=0))
 
 
+class Counting(nn.Linear):
+    """It counts large batches, of which there are none when it is tried."""
+
+    def __init__(self, features):
+        super().__init__(features, 1)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training and len(x) > 10:
+            self.seen += 1
+        return super().forward(x)
+
+
 def two_logits(features):
     return nn.Linear(features, 2)
 
@@ -114,6 +127,10 @@ def wrong_inputs(features):
 
 def untrained(features):
     return nn.Linear(features, 1).requires_grad_(False)
+
+
+def lazy(features):
+    return nn.LazyLinear(1)
 
 
 def no_module(features):

@@ -228,9 +228,10 @@ def test_a_client_without_rows_changes_nothing():
         (nets.batch_norm, "buffer '1.running_mean' changes in training"),
         (nets.batch_statistics, "ValueError: Expected more than 1 value per channel"),
         (nets.Centred, "depends on the rows beside it"),
-        (nets.two_logits, r"has the shape \(8, 2\), expected \(8,\) or \(8, 1\)"),
+        (nets.two_logits, r"answers 8 rows in the shape \(8, 2\), expected \(8,\) or \(8, 1\)"),
         (nets.wrong_inputs, "cannot be used on rows of 3 features: RuntimeError"),
         (nets.untrained, "has no parameters to train"),
+        (nets.lazy, "the parameter 'weight' has no shape"),
         (nets.no_module, "returns a value of type int. Expected module:function"),
         (nets.broken, "stops while it is built: KeyError: 'nothing here'"),
     ],
@@ -240,6 +241,12 @@ def test_what_cannot_be_trained_is_refused_in_words(factory, said):
     engine = engine_of(factory)
     with pytest.raises(ConfigError, match=said):
         engine.logits(np.zeros((1, 4)), np.zeros((2, 3)))
+
+
+def test_a_buffer_that_moves_only_now_and_then_is_found_in_training():
+    engine, data = engine_of(nets.Counting), merge(make_clients(4))
+    with pytest.raises(ConfigError, match="the buffer 'seen' changes in training"):
+        engine.train(start(engine), data, np.ones((2, 2, 2)), make_solver(runs=2), (1,))
 
 
 def test_parameters_of_another_module_are_refused():

@@ -20,7 +20,7 @@ from fedfb.engine.rows import add_by_cell, by_cell, cell_counts, chunks, epochs
 from fedfb.engine.torch_passes import Passes, by_row, make_passes
 from fedfb.errors import ConfigError
 from fedfb.models import TorchModel
-from fedfb.models.torch_model import alone, find_torch
+from fedfb.models.torch_model import alone, find_torch, refuse_moved
 from fedfb.shapes import Array, Float
 
 DROPPED = 15
@@ -165,6 +165,7 @@ class TorchEngine:
             at, z = passes.forward(theta, x[batch])
             error = slope(by_row(z), y[batch], "ce") * weights[cell[batch]] / len(batch)
             move(theta.reshape(-1), passes.backward(at, z, error).reshape(-1))
+        refuse_moved(self.model, passes.module, passes.buffers)
 
     def _logits_by_chunk(
         self, params: Float[Array, "r p"], x: Float[Array, "n d"]

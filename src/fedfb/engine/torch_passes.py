@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedfb.models import TorchModel
-from fedfb.models.torch_model import alone, find_torch, trained_parameters
+from fedfb.models.torch_model import alone, buffers_of, find_torch, trained_parameters
 from fedfb.shapes import Array, Float
 
 NOT_BATCHED = (
@@ -21,6 +21,7 @@ class Passes(NamedTuple):
 
     module: Any
     parts: tuple[tuple[str, tuple[int, ...]], ...]
+    buffers: dict[str, Any]
     batched: bool
 
     @property
@@ -70,7 +71,7 @@ def make_passes(model: TorchModel, dtype: Any) -> Passes:
     """Build a model's module, look at how it answers, and try it on two runs at once."""
     module = model.checked(dtype)
     parts = tuple((name, tuple(value.shape)) for name, value in trained_parameters(module))
-    passes = Passes(module, parts, batched=True)
+    passes = Passes(module, parts, buffers_of(module), batched=True)
     return passes._replace(batched=_can_be_batched(passes, model.inputs, np.dtype(dtype)))
 
 

@@ -60,6 +60,12 @@ class TorchModel:
         if not isinstance(module, torch.nn.Module):
             kind = type(module).__name__
             raise ConfigError(f"--model {self.name} returns a value of type {kind}. {EXPECTED}")
+        for name, value in module.named_parameters():
+            if torch.nn.parameter.is_lazy(value):
+                raise ConfigError(
+                    f"--model {self.name}: the parameter {name!r} has no shape before the first "
+                    "rows are seen. Take a layer that is told its number of inputs."
+                )
         if not trained_parameters(module):
             raise ConfigError(f"--model {self.name} has no parameters to train. {EXPECTED}")
         return module
@@ -71,8 +77,8 @@ class TorchModel:
             module = self.build(CONSTANT).to(getattr(torch, np.dtype(dtype).name))
             rows = generator((CONSTANT, 0)).integers(0, 2, (PROBES, self.inputs)).astype(dtype)
             with torch.no_grad(), _told(self, f"cannot be used on rows of {self.inputs} features"):
-                _refuse_moving_buffers(module, torch.from_numpy(rows))
-                _refuse_mixing_rows(module, torch.from_numpy(rows))
+                _refuse_other_answers(self, module, torch.from_numpy(rows))
+                _refuse_mixing_rows(self, module, torch.from_numpy(rows))
         return module
 
     def module(self, params: Float[Array, " p"]) -> Any:
@@ -125,50 +131,55 @@ def trained_parameters(module: Any) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in module.named_parameters() if value.requires_grad]
 
 
-def one_logit_each(answer: Any, rows: int) -> Any:
-    """Return a module's answer as one logit per row; refuse any other shape."""
-    shape = tuple(getattr(answer, "shape", ()))
-    if shape not in ((rows,), (rows, 1)):
-        raise ConfigError(
-            f"its answer to {rows} rows has the shape {shape}, expected ({rows},) or ({rows}, 1): "
-            "one logit per row, before any sigmoid"
-        )
-    return answer.reshape(rows)
-
-
 @contextmanager
 def _told(model: TorchModel, what: str) -> Iterator[None]:
     """Turn whatever a user's module raises into a message that names it."""
     try:
         yield
-    except ConfigError as error:
-        raise ConfigError(f"--model {model.name} {what}: {error}.") from None
+    except ConfigError:
+        raise
     except Exception as error:  # anybody's code: whatever it raises is told
         kind = type(error).__name__
         raise ConfigError(f"--model {model.name} {what}: {kind}: {error}") from error
 
 
-def _refuse_moving_buffers(module: Any, rows: Any) -> None:
+def buffers_of(module: Any) -> dict[str, Any]:
+    """Return a module's buffers as they are now."""
+    return {name: value.clone() for name, value in module.named_buffers()}
+
+
+def refuse_moved(model: TorchModel, module: Any, before: dict[str, Any]) -> None:
     """Refuse running statistics: they are no parameters, and their average means nothing here."""
-    before = {name: value.clone() for name, value in module.named_buffers()}
-    module.train()
-    one_logit_each(module(rows), len(rows))
     for name, value in module.named_buffers():
         if not value.equal(before[name]):
             raise ConfigError(
-                f"its buffer {name!r} changes in training, as BatchNorm's running statistics do, "
-                "and is no parameter that clients could average. Take a layer without one, such "
-                "as LayerNorm or GroupNorm"
+                f"--model {model.name}: the buffer {name!r} changes in training, as BatchNorm's "
+                "running statistics do, and is no parameter that clients could average. Take a "
+                "layer without one, such as LayerNorm or GroupNorm."
             )
 
 
-def _refuse_mixing_rows(module: Any, rows: Any) -> None:
+def _refuse_other_answers(model: TorchModel, module: Any, rows: Any) -> None:
+    """Refuse a module whose answer in train mode is of another shape, or moves a buffer."""
+    before = buffers_of(module)
+    module.train()
+    shape = tuple(getattr(module(rows), "shape", ()))
+    if shape not in ((len(rows),), (len(rows), 1)):
+        raise ConfigError(
+            f"--model {model.name} answers {len(rows)} rows in the shape {shape}, expected "
+            f"({len(rows)},) or ({len(rows)}, 1): one logit per row, before any sigmoid."
+        )
+    refuse_moved(model, module, before)
+
+
+def _refuse_mixing_rows(model: TorchModel, module: Any, rows: Any) -> None:
     """Refuse a module whose logit of a row depends on the rows beside it."""
     module.eval()
     together, apart = module(rows).reshape(-1), [module(row[None]).reshape(()) for row in rows]
     gap = max(abs(float(a) - float(b)) for a, b in zip(together, apart, strict=True))
     if gap > 1e-3 * (1 + float(together.abs().max())):
         raise ConfigError(
-            "its logit of a row depends on the rows beside it (or on chance), in eval mode too, so "
-            "a person would be decided by who else is asked about. Take that layer out"
+            f"--model {model.name}: the logit of a row depends on the rows beside it (or on "
+            "chance), in eval mode too, so a person would be decided by who else is asked about. "
+            "Take that layer out."
         )
