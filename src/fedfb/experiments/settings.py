@@ -20,11 +20,11 @@ class Setting(NamedTuple):
     panel: str
     parse: Callable[[str], Any]
     choices: tuple[str, ...] = ()
+    or_own: str = ""
     low: float | None = None
     high: float | None = None
     above: float | None = None
     flags: tuple[str, ...] = ()
-    or_own: str = ""
 
 
 def setting(default: Any, help: str, panel: str, parse: Callable[[str], Any], **more: Any) -> Any:
