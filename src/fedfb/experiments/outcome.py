@@ -41,6 +41,7 @@ from fedfb.experiments.tune import (
     pick,
     validation_loss,
 )
+from fedfb.models.own import is_own
 from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Progress, Saving
 
@@ -154,7 +155,8 @@ class _Work:
         """
         seeds = self.experiment.seeds
         rows = [sum(len(c.y) for c in self.federations[seed].clients) for seed in seeds]
-        if len(seeds) == 1 and rows[0] < WORTH_THREADS and is_native(self.experiment.engine):
+        blas_is_idle = is_own(self.experiment.model) or is_native(self.experiment.engine)
+        if len(seeds) == 1 and rows[0] < WORTH_THREADS and blas_is_idle:
             return [task(seed, self.on_round) for seed in seeds]
         from concurrent.futures import CancelledError, ThreadPoolExecutor
 
