@@ -81,6 +81,12 @@ class ClientTask(NamedTuple):
     -> upload, memory. ``bits`` is the size of uploads that are codes, not numbers. ``bounds`` are
     the largest absolute values of uploads that are small or large by nature: secure sums carry
     numbers in fixed point, and without a bound take one that is usual (``runtime/uploads.py``).
+
+    ``sensitivity`` says how far one row can move each upload of a run, in Euclidean length: what
+    differential privacy adds noise in proportion to (``fedfb.privacy``). An upload of sensitivity 0
+    needs none: it does not depend on rows, or came out of private training. None is not known, and
+    such a question is not put where privacy is asked for. ``epochs`` are those of local training
+    that an answer takes.
     """
 
     name: str
@@ -88,6 +94,8 @@ class ClientTask(NamedTuple):
     run: Callable[[Arrays, ClientData, Arrays, Key], tuple[Arrays, Arrays]]
     bits: Mapping[str, int] = MappingProxyType({})
     bounds: Mapping[str, float] = MappingProxyType({})
+    sensitivity: Mapping[str, float] | None = None
+    epochs: int = 0
 
 
 Ask = Callable[[ClientTask, Arrays], Arrays]
@@ -121,6 +129,20 @@ class Algorithm(NamedTuple):
     tell: Callable[[Any], list[dict[str, Any]]] | None = None
 
 
+class PrivateTraining(NamedTuple):
+    """How local training hides every single row: DP-SGD (Abadi et al. 2016).
+
+    The gradient of a row is cut to the length ``clip``, and every sum of them gets Gaussian noise
+    of ``clip`` times the client's multiplier (``noise``, by client id). ``secret`` is what only the
+    client knows and draws batches and noise from, beside the key; without it they follow from the
+    experiment's seed, which is a simulation.
+    """
+
+    clip: float
+    noise: Mapping[int, float]
+    secret: Key = ()
+
+
 class LocalSolver(NamedTuple):
     """How one client trains in one round: E epochs of minibatches from the received parameters.
 
@@ -133,3 +155,4 @@ class LocalSolver(NamedTuple):
     optimiser: Literal["adam", "sgd"] = "adam"
     weight_decay: float = 0.0
     prox: Float[Array, " r"] | None = None
+    private: PrivateTraining | None = None

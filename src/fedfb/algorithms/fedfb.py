@@ -24,6 +24,7 @@ from fedfb.algorithms.quantise import Quantiser, bits_per_value
 from fedfb.algorithms.root_search import nothing_seen
 from fedfb.algorithms.signals import (
     SignalExchange,
+    cell_signal,
     ratio_signal,
     single_signals,
     summed_signal,
@@ -36,6 +37,7 @@ from fedfb.algorithms.tasks import (
     fit_task,
     global_model,
     predict_globally,
+    read_counts,
 )
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
@@ -88,7 +90,7 @@ def fedfb(
         )
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
-        counts = ask(count, {})["counts"]
+        counts = read_counts(ask(count, {}))
         lam = np.repeat(notion.init(counts)[None], len(params), axis=0)
         never, far = np.zeros(len(params), dtype=int), np.full(len(params), np.inf)
         return State(params, lam, counts, 0, nothing_seen(lam), params, never, far)
@@ -165,6 +167,8 @@ def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExcha
                 f"stay in the sum; timing {outer.timing!r} would mix them. Use --timing post."
             )
         return single_signals(engine, notion, outer.surrogate, _quantiser(notion, outer))
+    if outer.everyone and outer.private:
+        return cell_signal(engine, notion, outer.surrogate)
     if outer.everyone:
         return summed_signal(engine, notion, outer.surrogate, _quantiser(notion, outer))
     if outer.bits:
@@ -198,6 +202,7 @@ def from_settings(problem: Problem) -> Algorithm:
         rounding=options["rounding"],
         everyone=options["participation"] == 1 and not options["dropout"],
         target=problem.knobs["target"] if rule == "solve" else 0.0,
+        private=options["privacy_epsilon"] is not None,
     )
     if rule == "solve":
         notion = symmetric(notion)

@@ -12,7 +12,7 @@ from fedfb.algorithms import fedfb
 from fedfb.algorithms.fedavg import fedavg
 from fedfb.algorithms.method import Knob, Method, Problem
 from fedfb.algorithms.nearest_round import chosen
-from fedfb.algorithms.tasks import count_task
+from fedfb.algorithms.tasks import count_task, read_counts
 from fedfb.algorithms.thresholds import (
     Compared,
     Cut,
@@ -22,6 +22,7 @@ from fedfb.algorithms.thresholds import (
     compared_groups,
     cut,
     histogram_task,
+    read_histogram,
     refuse_without_group,
 )
 from fedfb.core import Algorithm, Ask, Examples, Info, Prediction
@@ -73,7 +74,7 @@ def with_thresholds(
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> Any:
         start = base.setup(params, ask)
-        counts = [ask(count, {})["counts"] for _ in own]
+        counts = [read_counts(ask(count, {})) for _ in own]
         runs = len(params)
         chance = np.tile(at_a_half(cutting.bins), (runs, groups, 1))
         curve, found = np.zeros((runs, len(LEVELS), 2)), np.zeros((runs, 2))
@@ -85,7 +86,8 @@ def with_thresholds(
         if s.done < cutting.rounds:
             return s, info
         asked = wanted(s.counts, compared, cutting.minimum)
-        rows = ask(histogram, {"params": model(inner), "wanted": asked})["rows"]
+        rows = read_histogram(ask(histogram, {"params": model(inner), "wanted": asked}))
+        rows = np.where(asked[:, None], rows, 0.0)  # of the others there is at most noise
 
         @cache
         def cut_at(run: int, target: float) -> Cut:
@@ -213,7 +215,7 @@ METHOD = Method(
     make=_make,
     knobs={
         "target": fedfb.TARGET,
-        "bins": Knob(1024, (1024,), "bins of the scores", low=2, high=2**16),
+        "bins": Knob(1024, (1024,), "bins of the scores", low=2, high=2**16, if_private=64),
         "minimum": Knob(20, (20,), "least rows of a label for a group to be cut", low=0),
     },
     variants=("plain", "mixed", "combined", "combined-mixed"),

@@ -16,7 +16,8 @@ GROUP_NOTIONS = ALL_NOTIONS[:3]
 class Knob(NamedTuple):
     """A number that a method is set to: its usual value, what tuning tries, and its range.
 
-    ``for_clients`` are usual value and grid where clients are compared instead of groups.
+    ``for_clients`` are usual value and grid where clients are compared instead of groups,
+    ``if_private`` is the usual value where noise hides single rows.
     """
 
     default: float
@@ -25,8 +26,9 @@ class Knob(NamedTuple):
     low: float = 0.0
     high: float = inf
     for_clients: tuple[float, tuple[float, ...]] | None = None
+    if_private: float | None = None
 
-    def usual(self, notion: str) -> tuple[float, tuple[float, ...]]:
+    def usual(self, notion: str, private: bool = False) -> tuple[float, tuple[float, ...]]:
         """Return the usual value and the grid for a notion.
 
         >>> Knob(0.5, (0.1, 0.5), "", for_clients=(2.0, (1.0, 2.0))).usual("client_parity")
@@ -34,6 +36,8 @@ class Knob(NamedTuple):
         """
         if notion == "client_parity" and self.for_clients is not None:
             return self.for_clients
+        if private and self.if_private is not None:
+            return self.if_private, (self.if_private,)
         return self.default, self.grid
 
 

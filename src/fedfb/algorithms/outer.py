@@ -24,7 +24,7 @@ class Outer:
     own), at the received one (``piggyback``: no extra exchange, lambda lags one round), or at each
     client's own trained model (``local``: the pseudo-code taken literally; its sum is no pooled
     quantity of any model). Unless ``everyone`` takes part in every round, the signal is estimated
-    from those who do.
+    from those who do. A ``private`` signal travels as losses by cell, to which noise is added.
     """
 
     alpha: Float[Array, " r"] | None = None
@@ -38,6 +38,7 @@ class Outer:
     rounding: Literal["nearest", "stochastic"] = "nearest"
     everyone: bool = True
     target: Float[Array, " r"] | float = 0.0
+    private: bool = False
 
 
 def step(

@@ -5,7 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.algorithms.method import Method, Problem
-from fedfb.algorithms.tasks import Scaling, average, count_task, fit_task, global_model
+from fedfb.algorithms.tasks import (
+    Scaling,
+    average,
+    count_task,
+    fit_task,
+    global_model,
+    read_counts,
+)
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
@@ -50,7 +57,8 @@ def reweighing(
     independent of groups, every weight is 1 and this is FedAvg. It makes labels independent of
     groups in the training rows; decisions follow only as far as the model cannot tell groups.
 
-    Departs from Abay et al.: no noise is added to the counts (their differential privacy).
+    Departs from Abay et al.: noise is added to the counts (their differential privacy) only where
+    privacy is asked for, and then to the training as well.
     """
 
     def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
@@ -60,7 +68,7 @@ def reweighing(
     count = count_task(notion)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
-        return State(params, independent_weights(ask(count, {})["counts"]))
+        return State(params, independent_weights(read_counts(ask(count, {}))))
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(fit, {"params": s.params, "weights": s.weights})

@@ -49,6 +49,23 @@ def summed_signal(
     return SignalExchange(task, read, everybody)
 
 
+def cell_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:
+    """Sum the losses by cell, and take shares of the sum; everybody takes part.
+
+    It is the same signal in more numbers. One row is in one cell, and moves it by at most 1 unless
+    the loss has no bound: what noise can hide.
+    """
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        return {"losses": engine.loss_sums(broadcast["params"], data, surrogate)}, memory
+
+    def read(total: Arrays, counts: Num[Array, "2 a"]) -> Float[Array, "r *l"]:
+        return notion.signal(notion.share(total["losses"], counts, 0), counts)
+
+    bounded = None if surrogate == "ce" else {"losses": 1.0}
+    return SignalExchange(ClientTask("measure", "sum", run, sensitivity=bounded), read, everybody)
+
+
 def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:
     r"""Estimate each cell's mean loss from those who take part, as a ratio of two sums.
 

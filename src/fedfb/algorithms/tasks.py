@@ -19,10 +19,14 @@ from fedfb.core import (
 )
 from fedfb.engine import Engine, cell_counts, decide, sigmoid
 from fedfb.notions import Notion
-from fedfb.shapes import Array, Float
+from fedfb.shapes import Array, Float, Num
 
 CellWeights = Callable[[Arrays, ClientData], Float[Array, "r 2 a"]]
-"""The weights of one client's rows by cell, given what the server broadcast."""
+"""The weights of one client's rows by cell, given what the server broadcast.
+
+Of the client they may look at its id and the number of groups, never at rows: what is drawn from
+these would leave the client with its model, and no noise would hide it.
+"""
 
 Scaling = Literal["mass", "sample"]
 
@@ -37,7 +41,18 @@ def count_task(notion: Notion) -> ClientTask:
         counts = cell_counts(data)
         return {"counts": counts if notion.reduce == "sum" else np.asarray(counts.sum())}, memory
 
-    return ClientTask("count", notion.reduce, run)
+    # A row is in one cell; how many rows a single client has is not among what is hidden.
+    sensitivity = {"counts": 1.0} if notion.reduce == "sum" else None
+    return ClientTask("count", notion.reduce, run, sensitivity=sensitivity)
+
+
+def read_counts(total: Arrays) -> Num[Array, "*c"]:
+    """Return the pooled counts; what noise has made negative is none.
+
+    >>> read_counts({"counts": np.array([3.5, -1.25])})
+    array([3.5, 0. ])
+    """
+    return np.maximum(total["counts"], 0)
 
 
 def equal_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
@@ -55,7 +70,11 @@ def fit_task(
     :math:`n_i`. Either way the weighted sum of the objectives is proportional to the pooled one.
     Adam cancels the scale of a loss, so only ``mass`` keeps the part of lambda that differs between
     clients. A client whose rows all weigh 0 has weight 0.
+
+    Private training leaves out nothing of a row but its being there: how many rows a client has is
+    public, by which cells is not, so clients weigh as under ``sample``.
     """
+    scaling = "sample" if solver.private else scaling
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         omega = cell_weights(broadcast, data)
@@ -66,7 +85,8 @@ def fit_task(
         trained = engine.train(broadcast["params"], data, local, solver, key)
         return {"weighted": trained * weight[:, None], "weight": weight}, memory
 
-    return ClientTask("fit", "sum", run)
+    hidden = {"weighted": 0.0, "weight": 0.0} if solver.private else None
+    return ClientTask("fit", "sum", run, sensitivity=hidden, epochs=solver.epochs)
 
 
 def average(total: Arrays, before: Float[Array, "r p"]) -> Float[Array, "r p"]:
@@ -88,7 +108,9 @@ def fit_and_measure_task(
         return {**upload, **signal}, memory
 
     bounds = {**fit.bounds, **measure.bounds}
-    return ClientTask("fit and measure", "sum", run, measure.bits, bounds)
+    known = fit.sensitivity is not None and measure.sensitivity is not None
+    sensitivity = {**(fit.sensitivity or {}), **(measure.sensitivity or {})} if known else None
+    return ClientTask("fit and measure", "sum", run, measure.bits, bounds, sensitivity, fit.epochs)
 
 
 def confusion_task(engine: Engine) -> ClientTask:

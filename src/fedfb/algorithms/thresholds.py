@@ -29,6 +29,7 @@ from fedfb.core import Arrays, ClientData, ClientTask, Key
 from fedfb.engine import Engine, sigmoid
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity, EqualizedOdds, EqualOpportunity, Notion
+from fedfb.notions.projections import simplex
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 Compared = tuple[tuple[int, ...], ...]
@@ -197,4 +198,21 @@ def histogram_task(engine: Engine, bins: int) -> ClientTask:
         wanted = broadcast.get("wanted", np.ones(data.groups, dtype=bool))
         return {"rows": np.where(wanted[:, None], table, 0.0)}, memory
 
-    return ClientTask("histogram", "sum", run)
+    return ClientTask("histogram", "sum", run, sensitivity={"rows": 1.0})
+
+
+def read_histogram(total: Arrays) -> Float[Array, "r 2 a k"]:
+    """Return the summed histogram; one that noise was added to, as the nearest that can be.
+
+    That is, of as many rows of every label and group, the nearest without negative numbers.
+
+    >>> read_histogram({"rows": np.array([[[[3.0, -1.0, 2.0]]]])})
+    array([[[[2.5, 0. , 1.5]]]])
+    """
+    rows = total["rows"]
+    if np.all(rows >= 0):
+        return rows
+    flat = rows.reshape(-1, rows.shape[-1])
+    mass = np.maximum(flat.sum(axis=1), 0.0)
+    near = [simplex(one[None], size)[0] for one, size in zip(flat, mass.tolist(), strict=True)]
+    return np.stack(near).reshape(rows.shape)

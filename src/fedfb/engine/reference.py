@@ -4,7 +4,7 @@ It is also the fallback without them. The runs of a grid share every pass over t
 layer of all of them is one matrix product ``X[b, d] @ W[d, r*h]``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from fedfb.engine.base import Rebalance
 from fedfb.engine.losses import RowLoss, decide, loss, slope
 from fedfb.engine.optimise import Step, make_optimiser
 from fedfb.engine.packed import Packed, backward, forward, pack, unpack
+from fedfb.engine.private import PrivateEpoch, clip_factors, private_epochs
 from fedfb.engine.rebalance import local_weights, moved
 from fedfb.engine.rows import add_by_cell, by_cell, cell_counts, chunks, epochs
 from fedfb.models import Network
@@ -48,10 +49,35 @@ class NumpyEngine:
         step = make_optimiser(
             theta, solver, self.model, theta if anchor is None else self._pack(anchor)
         )
-        rows = self._rows(data)
+        rows, weights = self._rows(data), by_cell(cell_weights).astype(self.dtype)
+        if solver.private is not None:
+            draws = private_epochs(data, params.shape, solver, key)
+            self._train_privately(theta, rows, weights, draws, solver.private.clip, step)
+            return self._unpack(theta)
         for epoch in epochs(len(data.y), solver, key):
-            _one_epoch(theta, rows, by_cell(cell_weights).astype(self.dtype), epoch, step)
+            _one_epoch(theta, rows, weights, epoch, step)
         return self._unpack(theta)
+
+    def _train_privately(
+        self,
+        theta: Packed,
+        rows: "_Rows",
+        weights: Float[Array, "c r"],
+        draws: Iterable[PrivateEpoch],
+        clip: float,
+        step: Step,
+    ) -> None:
+        r"""Take steps along :math:`\frac1B(\sum_{j\in b}\text{clip}(\omega_j\nabla\ell_j)+z)`."""
+        x, y, cell = rows
+        for epoch in draws:
+            for batch, noise in zip(epoch.batches, epoch.noise, strict=True):
+                active = forward(theta, x[batch])
+                error = slope(active[-1], y[batch], "ce") * weights[cell[batch]]
+                error *= clip_factors(theta, active, error, clip)
+                gradient = backward(theta, active, error)
+                gradient.flat[:] += self._pack(noise).flat
+                gradient.flat[:] /= epoch.expected
+                step(theta, gradient)
 
     def train_rebalancing(
         self,

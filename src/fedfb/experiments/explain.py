@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfb.algorithms import find_method
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, generator
-from fedfb.experiments.fit import build, make_engine, training_notion
+from fedfb.experiments.fit import QUIET, build, make_engine, training_notion
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import long_name
@@ -96,7 +96,7 @@ def explain(
     rows = [random_client(number, comparing, features) for number in range(clients)]
     engine = make_engine(experiment, features)
     notion = training_notion(experiment, groups, clients)
-    algorithm = build(experiment, engine, notion, given_grid(experiment)[:1])
+    algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
     asked = rows[:1] if pooled else rows
     heard = listen(algorithm, asked, engine.model.init(0)[None])
     return Explained(tuple(heard), engine.model.size)

@@ -1,14 +1,22 @@
 """One seed of an experiment: from clients to trained models, all settings of a grid at once."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedfb.algorithms import Method, Problem, find_method
 from fedfb.algorithms.tasks import confusion_task
-from fedfb.core import Algorithm, ClientData, Examples, LocalSolver, Prediction
+from fedfb.core import (
+    Algorithm,
+    ClientData,
+    Examples,
+    LocalSolver,
+    Prediction,
+    PrivateTraining,
+)
 from fedfb.data import Federation, astype, pooled
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError, DivergenceError
@@ -18,6 +26,9 @@ from fedfb.experiments.spec import Experiment
 from fedfb.models import make_model
 from fedfb.notions import Notion, PooledClientParity, long_name, make_notion
 from fedfb.runtime import DivergedError, Progress, Saving, Trained, cores, train
+
+if TYPE_CHECKING:
+    from fedfb.experiments.privacy import PrivateRun
 
 LOWER = "Lower the learning rate (--lr)."
 
@@ -33,6 +44,7 @@ class Fitted:
     settings: tuple[Setting, ...]
     algorithm: Algorithm
     trained: Trained
+    privacy: "PrivateRun | None" = None
 
     def tell(self) -> list[dict[str, Any]]:
         """Return what the method has to say of every run's end."""
@@ -68,10 +80,15 @@ def fit(
     clients = training_clients(experiment, method, federation)
     notion = training_notion(experiment, len(federation.group_names), len(federation.clients))
     engine = make_engine(experiment, clients[0].x.shape[1])
-    algorithm = build(experiment, engine, notion, settings)
+    privacy = _privacy_of(experiment, clients)
+    algorithm = build(experiment, engine, notion, settings, privacy.noise if privacy else QUIET)
     start = np.repeat(engine.model.init(seed)[None], len(settings), axis=0)
     names = training_names(experiment, federation)
-    carry = make_carry(experiment, names, saving.ledger if saving else None)
+    ledger = saving.ledger if saving else None
+    if privacy and ledger:
+        ledger = replace(ledger, privacy=privacy.record(names))
+        saving = saving and replace(saving, ledger=ledger)
+    carry = make_carry(experiment, names, ledger)
     try:
         # What overflows is found by looking at every upload, and told once, with its round.
         with np.errstate(all="ignore"):
@@ -81,17 +98,26 @@ def fit(
                 start,
                 seed=seed,
                 rounds=experiment.rounds or method.rounds,
-                watch=confusion_task(engine),
+                watch=None if privacy else confusion_task(engine),
                 participation=experiment.participation,
                 dropout=experiment.dropout,
                 carry=carry,
+                guard=privacy.guard() if privacy else None,
                 saving=saving and replace(saving, instructions=engine.instructions),
                 on_round=on_round,
                 threads=threads_for(engine, clients),
             )
     except DivergedError as error:
         raise DivergenceError(_diverged(error, names, settings, seed)) from error
-    return Fitted(seed, tuple(settings), algorithm, trained)
+    return Fitted(seed, tuple(settings), algorithm, trained, privacy)
+
+
+def _privacy_of(experiment: Experiment, clients: Sequence[ClientData]) -> "PrivateRun | None":
+    if experiment.privacy_epsilon is None:
+        return None
+    from fedfb.experiments.privacy import plan_privacy  # here: it needs dp-accounting
+
+    return plan_privacy(experiment, {client.id: len(client.y) for client in clients})
 
 
 def threads_for(engine: Engine, clients: Sequence[ClientData]) -> int:
@@ -160,13 +186,31 @@ def _refuse_too_many(method: Method, groups: int) -> None:
 def make_engine(experiment: Experiment, inputs: int) -> Engine:
     """Return the engine for an experiment's model and precision."""
     model = make_model(experiment.model, inputs, experiment.hidden)
-    return choose_engine(experiment.engine, model, np.dtype(experiment.precision))
+    name = "numpy" if experiment.privacy_epsilon is not None else experiment.engine
+    return choose_engine(name, model, np.dtype(experiment.precision))
+
+
+QUIET: Mapping[int, float] = defaultdict(float)
+"""No noise for anybody: for an algorithm that is asked to predict, or played on random rows."""
 
 
 def build(
-    experiment: Experiment, engine: Engine, notion: Notion, settings: Sequence[Setting]
+    experiment: Experiment,
+    engine: Engine,
+    notion: Notion,
+    settings: Sequence[Setting],
+    noise: Mapping[int, float] | None = None,
 ) -> Algorithm:
-    """Return the method's algorithm for all settings together."""
+    """Return the method's algorithm for all settings together.
+
+    ``noise`` are the multipliers of private training by client id. Who builds a private experiment
+    without them does not know of privacy, and is refused.
+    """
+    if experiment.privacy_epsilon is not None and noise is None:
+        raise ConfigError(
+            "--privacy-epsilon is offered where all silos are in this process (fedfb run, compare, "
+            "frontier), not here yet. Leave it out."
+        )
     method = find_method(experiment.algorithm)
     values = {knob: np.array([run[knob] for run in settings]) for knob in settings[0]}
     solver = LocalSolver(
@@ -175,9 +219,17 @@ def build(
         batch=experiment.batch,
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
         weight_decay=experiment.weight_decay,
+        private=_private_training(experiment, noise),
     )
     variant = experiment.variant or method.variants[0]
     return method.make(Problem(engine, solver, notion, values, variant, asdict(experiment)))
+
+
+def _private_training(
+    experiment: Experiment, noise: Mapping[int, float] | None
+) -> PrivateTraining | None:
+    of_rows = experiment.privacy_epsilon is not None and experiment.privacy_level == "record"
+    return PrivateTraining(experiment.privacy_clip, noise or QUIET) if of_rows else None
 
 
 def _diverged(

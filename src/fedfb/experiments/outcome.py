@@ -85,12 +85,16 @@ def run(
     tried = trial_grid(experiment) if solving else tuning_grid(experiment)
     choosing, experiment = chooses(experiment), resolve(experiment)
     check_secure(experiment)
+    if experiment.privacy_epsilon is not None:
+        from fedfb.experiments.privacy import check_privacy
+
+        check_privacy(experiment)
     federations = federations or load_federations(experiment, ledger)
     work = _Work(experiment, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
     choices = _choices(work, tried, solving) if choosing else Choices()
     settings = {seed: _settings(experiment, choices.of(seed)) for seed in experiment.seeds}
     # A free model is one more that clients send: where that counts there is none.
-    compared = solving and not experiment.secure
+    compared = solving and not experiment.secure and experiment.privacy_epsilon is None
     free = {
         seed: _free(settings[seed], choices.of(seed)) if compared else []
         for seed in experiment.seeds

@@ -36,12 +36,18 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
             **record,
             "at_one_half": None if half is None else _in_short(half),
             "told": _with_names(told, federation),
+            **_privacy_of(fitted, federation),
             "rounds": round_rows(fitted.trained.history, run, notion),
         }
         for run, (setting, record, half, told) in enumerate(
             zip(fitted.settings, tested, halves, fitted.tell(), strict=True)
         )
     ]
+
+
+def _privacy_of(fitted: Fitted, federation: Federation) -> Record:
+    privacy = fitted.privacy
+    return {} if privacy is None else {"privacy": privacy.record(federation.client_names)}
 
 
 def _in_short(record: Mapping[str, Any]) -> Record:
@@ -88,10 +94,17 @@ def make_report(
         "picked": [
             {"seed": seed, **_tuning_record(choice)} for seed, choice in choices.by_seed.items()
         ],
+        "privacy": _privacy_over_seeds([of_seed[0] for of_seed in records]),
         "notes": list(federation.notes),
         "groups": list(federation.group_names),
         "experiment_hash": experiment.hash,
     }
+
+
+def _privacy_over_seeds(records: Sequence[Record]) -> Record | None:
+    """Return what privacy came to: of the seed whose silos spent the most."""
+    known = [record["privacy"] for record in records if "privacy" in record]
+    return max(known, key=lambda one: one["most"]) if known else None
 
 
 def _summary(records: Sequence[Record], free: Sequence[Record]) -> Record:

@@ -73,7 +73,8 @@ def picks_rate(experiment: Experiment) -> bool:
     (True, False)
     """
     solved = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
-    return solved and not experiment.lr and not experiment.tune
+    private = experiment.privacy_epsilon is not None  # to look at validation rows would cost it
+    return solved and not experiment.lr and not experiment.tune and not private
 
 
 def chooses(experiment: Experiment) -> bool:
@@ -148,8 +149,9 @@ def _knobs(
     for assignment in experiment.knobs:
         name, _, values = assignment.partition("=")
         given[name] = _values(name, values, method.knobs[name])
+    private = experiment.privacy_epsilon is not None
     found = {
-        name: (given.get(name, ()), *knob.usual(notion))
+        name: (given.get(name, ()), *knob.usual(notion, private))
         for name, knob in method.knobs.items()
         if name != ("alpha" if solved else "target")
     }

@@ -25,6 +25,7 @@ class Setting(NamedTuple):
     high: float | None = None
     above: float | None = None
     flags: tuple[str, ...] = ()
+    infinite: bool = False
 
 
 def setting(default: Any, help: str, panel: str, parse: Callable[[str], Any], **more: Any) -> Any:
@@ -75,7 +76,8 @@ def _check_item(name: str, item: Any, declared: Setting) -> None:
         or (declared.high is not None and not item <= declared.high)
         or (declared.above is not None and not item > declared.above)
     )
-    if outside or item != item or item in (float("inf"), float("-inf")):
+    infinite = item in (float("inf"), float("-inf")) and not declared.infinite
+    if outside or item != item or infinite:
         raise ConfigError(f"{flag_of(name)} must be {describe_range(declared)}, got {item}.")
 
 

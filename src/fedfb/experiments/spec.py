@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, fields
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fedfb.experiments import settings as s
 from fedfb.experiments.settings import setting
 
 DATA, METHOD, SIGNAL, RUN = "Data", "Method", "Signal and weights", "Run"
+PRIVACY = "Privacy"
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,36 @@ class Experiment:
         choices=("auto", "first", "mean"),
     )
 
+    privacy_epsilon: float | None = setting(
+        None,
+        "Hide every single row: the epsilon of differential privacy (inf: no clipping, no noise)",
+        PRIVACY,
+        s.number,
+        above=0.0,
+        infinite=True,
+    )
+    privacy_delta: float = setting(
+        1e-5, "The delta that goes with it", PRIVACY, s.number, above=0.0, high=0.5
+    )
+    privacy_clip: float = setting(
+        1.0, "Length to which the gradient of a row is cut", PRIVACY, s.number, above=0.0
+    )
+    privacy_signals: float = setting(
+        0.1,
+        "Share of epsilon that counts, signals and histograms alone would cost",
+        PRIVACY,
+        s.number,
+        above=0.0,
+        high=0.9,
+    )
+    privacy_level: str = setting(
+        "record",
+        "Hide single rows (record), or all of a client's rows together (silo)",
+        PRIVACY,
+        s.text,
+        choices=("record", "silo"),
+    )
+
     seeds: tuple[int, ...] = setting((0,), "5 means 0..4; 100:110 is a range", RUN, s.seeds, low=0)
     tune: bool = setting(
         False,
@@ -265,11 +297,16 @@ class Experiment:
     )
 
     def __post_init__(self) -> None:
-        """Refuse values out of range; a function that builds a model is kept by its name."""
+        """Refuse values out of range.
+
+        A function that builds a model is kept by its name; an infinite epsilon asks for nothing.
+        """
         if callable(self.model):
             from fedfb.models.own import name_of  # here: the command line has no need of it
 
             object.__setattr__(self, "model", name_of(self.model))
+        if self.privacy_epsilon == inf:
+            object.__setattr__(self, "privacy_epsilon", None)
         for declared in fields(self):
             s.check_value(declared.name, getattr(self, declared.name), s.setting_of(declared))
 
@@ -282,7 +319,11 @@ class Experiment:
     @property
     def hash(self) -> str:
         """A short name of all but the seeds: runs of equal hash and seed are the same run."""
-        content = {f.name: _canonical(self, f) for f in fields(self) if f.name != "seeds"}
+        content = {
+            f.name: _canonical(self, f)
+            for f in fields(self)
+            if f.name != "seeds" and not _is_usual_privacy(self, f)
+        }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def split_of(self, seed: int) -> int:
@@ -293,6 +334,12 @@ class Experiment:
         if self.split_seed is not None:
             return self.split_seed
         return seed if self.data in DRAWN or self.resplit else 0
+
+
+def _is_usual_privacy(experiment: Experiment, declared: Field[Any]) -> bool:
+    """Tell whether a setting of privacy is left as it is: runs of before it keep their names."""
+    of_privacy = s.setting_of(declared).panel == PRIVACY
+    return of_privacy and bool(getattr(experiment, declared.name) == declared.default)
 
 
 def _canonical(experiment: Experiment, declared: Field[Any]) -> Any:

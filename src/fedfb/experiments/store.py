@@ -20,7 +20,7 @@ import numpy as np
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.data.encode import Encoder, RawRows
 from fedfb.errors import ConfigError, DataError, unknown_name
-from fedfb.experiments.fit import Fitted, build, make_engine, training_notion
+from fedfb.experiments.fit import QUIET, Fitted, build, make_engine, training_notion
 from fedfb.experiments.outcome import Outcome
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment, from_values, read_toml, to_toml
@@ -208,7 +208,7 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
         notion = training_notion(experiment, len(encoder.groups.names), len(clients))
         # A model decides with any engine, also where the one that trained it is not there.
         engine = make_engine(replace(experiment, engine="auto"), shape["inputs"])
-        algorithm = build(experiment, engine, notion, shape["settings"])
+        algorithm = build(experiment, engine, notion, shape["settings"], QUIET)
         trained = {number: from_arrays(algorithm, found) for number, found in models.items()}
     except (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError, StopIteration) as error:
         raise DataError(

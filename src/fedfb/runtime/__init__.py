@@ -10,8 +10,10 @@ from fedfb.runtime.boundary import in_clear as in_clear
 from fedfb.runtime.boundary import reduce_uploads as reduce_uploads
 from fedfb.runtime.ledger import Ledger as Ledger
 from fedfb.runtime.local import DivergedError as DivergedError
+from fedfb.runtime.local import Guard as Guard
 from fedfb.runtime.local import cores as cores
 from fedfb.runtime.local import make_ask as make_ask
+from fedfb.runtime.local import number_taking_part as number_taking_part
 from fedfb.runtime.local import participants as participants
 from fedfb.runtime.loop import Progress as Progress
 from fedfb.runtime.loop import Saving as Saving

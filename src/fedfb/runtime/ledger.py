@@ -61,13 +61,15 @@ Record = Callable[[Sequence[Entry]], None]
 class Account(NamedTuple):
     """All messages of one seed in one phase, and the clients' names.
 
-    The seed of the phase ``data`` is that of the split.
+    The seed of the phase ``data`` is that of the split. ``privacy`` is what single rows were hidden
+    by, and the epsilon of every silo.
     """
 
     phase: str
     seed: int
     clients: tuple[str, ...]
     entries: tuple[Entry, ...]
+    privacy: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,18 +80,26 @@ class Ledger:
     phase: str
     seed: int
     clients: tuple[str, ...]
+    privacy: Mapping[str, Any] | None = None
 
     def begin(self, after: int) -> None:
         """Say who the clients are, and that what follows comes after this round."""
-        _append(self.path, [_beginning(self.phase, self.seed, after, self.clients)])
+        _append(self.path, [_beginning(self.phase, self.seed, after, self.clients, self.privacy)])
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Append entries."""
         _append(self.path, [_line(self.phase, self.seed, entry) for entry in entries])
 
 
-def _beginning(phase: str, seed: int, after: int, clients: Sequence[str]) -> dict[str, Any]:
-    return {"phase": phase, "seed": seed, "after": after, "clients": list(clients)}
+def _beginning(
+    phase: str,
+    seed: int,
+    after: int,
+    clients: Sequence[str],
+    privacy: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    began = {"phase": phase, "seed": seed, "after": after, "clients": list(clients)}
+    return began if privacy is None else {**began, "privacy": privacy}
 
 
 def _line(phase: str, seed: int, entry: Entry) -> dict[str, Any]:
@@ -131,12 +141,13 @@ def from_ranges(text: str) -> tuple[int, ...]:
 def read_ledger(path: Path) -> list[Account]:
     """Read a ledger, phase by phase and seed by seed, without rounds that were repeated later."""
     clients: dict[tuple[str, int], tuple[str, ...]] = {}
+    privacy: dict[tuple[str, int], Mapping[str, Any] | None] = {}
     entries: dict[tuple[str, int], list[Entry]] = {}
     try:
         for record in _records(path):
             of = record.pop("phase"), record.pop("seed")
             if "after" in record:
-                clients[of] = tuple(record["clients"])
+                clients[of], privacy[of] = tuple(record["clients"]), record.get("privacy")
                 entries[of] = [e for e in entries.get(of, []) if e.round <= record["after"]]
             else:
                 ids = from_ranges(record["clients"])
@@ -147,7 +158,7 @@ def read_ledger(path: Path) -> list[Account]:
             "--out writes them."
         ) from None
     in_order = sorted(clients, key=lambda of: (PHASES.index(of[0]), of[1]))
-    return [Account(*of, clients[of], tuple(entries[of])) for of in in_order]
+    return [Account(*of, clients[of], tuple(entries[of]), privacy[of]) for of in in_order]
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
@@ -165,8 +176,8 @@ def settle(path: Path) -> None:
     """Write a ledger anew, in order and without what is void: whole, or as it was."""
     aside = path.with_name(path.name + ".partial")
     with aside.open("w", encoding="utf-8") as file:
-        for phase, seed, clients, entries in read_ledger(path):
-            begin = _beginning(phase, seed, NOTHING_DONE, clients)
+        for phase, seed, clients, entries, privacy in read_ledger(path):
+            begin = _beginning(phase, seed, NOTHING_DONE, clients, privacy)
             for record in (begin, *(_line(phase, seed, entry) for entry in entries)):
                 file.write(_as_json(record) + "\n")
     aside.replace(path)

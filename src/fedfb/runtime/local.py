@@ -17,6 +17,9 @@ from fedfb.shapes import Array
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+Guard = Callable[[ClientTask], ClientTask]
+"""Return a question as it may be put: with noise on its answers, or refused."""
+
 Memories = dict[int, Arrays]
 """What each client keeps for itself, by client id."""
 
@@ -35,6 +38,7 @@ def make_ask(
     *,
     leaving: Leavings = NOBODY,
     carry: Carry | None = None,
+    guard: Guard | None = None,
 ) -> Ask:
     """Return the ``ask`` of one round.
 
@@ -42,7 +46,7 @@ def make_ask(
     client ids, so that neither the order in which clients are listed nor the number of threads that
     answer can change a bit. A client that is ``leaving`` stays away for the rest of the round; what
     it has not answered changes neither the sum nor its memory. ``carry`` takes the uploads to the
-    server, in clear unless another is given.
+    server, in clear unless another is given. Every question passes the ``guard`` first.
     """
     in_order = sorted(clients, key=lambda client: client.id)
     ids, bring = tuple(client.id for client in in_order), carry or in_clear()
@@ -50,6 +54,7 @@ def make_ask(
 
     def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
         nonlocal asked
+        task = guard(task) if guard else task
 
         def answer(client: ClientData) -> tuple[Arrays, Arrays]:
             key = (seed, round, asked, client.id)

@@ -12,7 +12,7 @@ from fedfb.runtime.archive import RoundRecord, Trained, as_arrays, from_arrays
 from fedfb.runtime.boundary import Carry
 from fedfb.runtime.dropout import leavings
 from fedfb.runtime.ledger import NOTHING_DONE, Ledger
-from fedfb.runtime.local import Memories, make_ask, participants
+from fedfb.runtime.local import Guard, Memories, make_ask, participants
 from fedfb.shapes import Array, Float
 
 SETUP = 0
@@ -56,10 +56,11 @@ def train(
     *,
     seed: int,
     rounds: int,
-    watch: ClientTask,
+    watch: ClientTask | None,
     participation: float = 1.0,
     dropout: float = 0.0,
     carry: Carry | None = None,
+    guard: Guard | None = None,
     saving: Saving | None = None,
     on_round: Callable[[Progress], None] = lambda progress: None,
     threads: int = 1,
@@ -67,17 +68,20 @@ def train(
     """Run an algorithm on clients in this process, from its checkpoint where there is one.
 
     In every round a share of the clients, drawn anew, is asked; of these a share (``dropout``)
-    falls silent in the middle of it. The set-up asks all, and all answer.
+    falls silent in the middle of it. The set-up asks all, and all answer. Without ``watch`` nobody
+    is asked how the model decides on the way: where every answer costs privacy.
     """
     memories = {client.id: algorithm.memory(params) for client in clients}
 
     def asking(number: int) -> Ask:
         if number == SETUP:
-            return make_ask(clients, memories, seed, SETUP, carry=carry)
+            return make_ask(clients, memories, seed, SETUP, carry=carry, guard=guard)
         asked = participants(clients, participation, seed, number)
         ids = [client.id for client in asked]
         leaving = leavings(ids, dropout, seed, number, len(algorithm.tasks))
-        return make_ask(asked, memories, seed, number, threads, leaving=leaving, carry=carry)
+        return make_ask(
+            asked, memories, seed, number, threads, leaving=leaving, carry=carry, guard=guard
+        )
 
     return conduct(
         algorithm,
@@ -100,7 +104,7 @@ def conduct(
     *,
     seed: int,
     rounds: int,
-    watch: ClientTask,
+    watch: ClientTask | None,
     saving: Saving | None = None,
     on_round: Callable[[Progress], None] = lambda progress: None,
 ) -> Trained:
@@ -131,9 +135,11 @@ def _restored(algorithm: Algorithm, saving: Saving | None) -> Trained | None:
     return None if arrays is None else from_arrays(algorithm, arrays)
 
 
-def _look(algorithm: Algorithm, state: Any, info: Info, ask: Ask, watch: ClientTask) -> RoundRecord:
-    params = algorithm.params(state)
-    seen = None if params is None else ask(watch, {"params": params})["confusion"]
+def _look(
+    algorithm: Algorithm, state: Any, info: Info, ask: Ask, watch: ClientTask | None
+) -> RoundRecord:
+    params = algorithm.params(state) if watch else None
+    seen = ask(watch, {"params": params})["confusion"] if watch and params is not None else None
     return RoundRecord(info.signal, info.lam, seen)
 
 

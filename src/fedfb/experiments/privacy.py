@@ -1,0 +1,264 @@
+"""What ``--privacy-epsilon`` asks of an experiment: what is refused, how much noise, what to say."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from fedfb.algorithms import find_method
+from fedfb.core import Algorithm, Arrays, Ask, ClientTask
+from fedfb.engine.private import sampling_rate, steps_of_an_epoch
+from fedfb.errors import ConfigError, DisclosureError
+from fedfb.experiments.explain import random_client
+from fedfb.experiments.fit import QUIET, build, make_engine, training_notion
+from fedfb.experiments.resolve import given_grid, resolve
+from fedfb.experiments.spec import Experiment
+from fedfb.privacy import Budget, Protection, Silo, Spent, calibrate, protected
+from fedfb.privacy.accounting import refuse_without_accounting
+from fedfb.privacy.noise import known_sensitivity
+from fedfb.runtime import Guard, make_ask, number_taking_part
+
+MANY_SILOS = 100
+"""Whole silos hide well among so many; among fewer, noise drowns what they have in common."""
+
+PLAYED = 3
+"""The clients of random rows on which a method is played to count its questions."""
+
+COVERED = {
+    "record": (
+        "the model of every round, thus the final model and all that is computed from it",
+        "counts by label and group, fairness signals and histograms of scores",
+    ),
+    "silo": (
+        "each silo's change of the model in every round, thus the final model",
+        "each silo's shares by label and group, fairness signals and histograms of scores",
+    ),
+}
+NOT_COVERED = (
+    "how many rows a silo has: it is treated as public",
+    "means, scales and categories of columns: they are taken as public (from a declaration, or from "
+    "rows without noise)",
+    "figures on test rows: they are computed without noise",
+    "settings that somebody chose by looking at these rows; several runs (seeds, points of a "
+    "frontier) on the same rows: their epsilons add up",
+)
+SIMULATED = (
+    "a simulation: noise and batches follow from the seed, and protect only those from whom the "
+    "seed is kept"
+)
+
+
+class Asked(NamedTuple):
+    """How often a whole run trains (in epochs of one a training) and asks anything else."""
+
+    trainings: int
+    answers: int
+
+
+class PrivateRun(NamedTuple):
+    """How a run is protected, and what every client spends by it."""
+
+    budget: Budget
+    level: str
+    clip: float
+    asked: Asked
+    shared: int
+    rows: Mapping[int, int]
+    spent: Mapping[int, Spent]
+
+    @property
+    def noise(self) -> Mapping[int, float]:
+        """The multipliers of private training, by client id."""
+        return {client: spent.training for client, spent in self.spent.items()}
+
+    def guard(self) -> Guard:
+        """Return what every question passes: noise on its answers, and none that was not planned."""
+        first = next(iter(self.spent.values()))
+        whole = self.level == "silo"
+        protection = Protection(
+            first.answering,
+            self.shared,
+            clip=self.clip if whole else None,
+            training=first.training if whole else 0.0,
+        )
+        trainings, answers = self.asked
+
+        def guard(task: ClientTask) -> ClientTask:
+            nonlocal trainings, answers
+            trained, answered = _asked_by(task)
+            trainings, answers = trainings - trained, answers - answered
+            if min(trainings, answers) < 0:
+                raise DisclosureError(
+                    f"the question {task.name!r} was not planned for: to answer it would cost more "
+                    "than the epsilon asked for."
+                )
+            return protected(task, protection)
+
+        return guard
+
+    def record(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return all of it as JSON-ready values, for report and ledger."""
+        return {
+            "level": self.level,
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "most": max(spent.epsilon for spent in self.spent.values()),
+            "clip": self.clip,
+            "signals": self.budget.signals,
+            "shared_by": self.shared,
+            "silos": [
+                {
+                    "client": names[client],
+                    "rows": self.rows[client],
+                    "epsilon": spent.epsilon,
+                    **spent.silo._asdict(),
+                    "training_noise": spent.training,
+                    "answering_noise": spent.answering,
+                }
+                for client, spent in sorted(self.spent.items())
+            ],
+            "covered": list(COVERED[self.level]),
+            "not_covered": list(NOT_COVERED),
+            "trust": [_trust(self.shared), SIMULATED],
+        }
+
+
+def _trust(shared: int) -> str:
+    if shared == 1:
+        return "each silo adds all of the noise itself, and need trust nobody"
+    return (
+        f"each silo adds a share of the noise on counts and signals, 1/{shared} of its variance, "
+        "before the secure sum: it must trust that the others add theirs, and that at most one of "
+        "them tells the coordinator its share; training has all of its noise from the silo itself"
+    )
+
+
+def check_privacy(experiment: Experiment) -> None:
+    """Refuse what privacy cannot be had for, before rows are read or anything is trained."""
+    refuse_without_accounting()
+    experiment = resolve(experiment)
+    method = find_method(experiment.algorithm)
+    if method.is_pooled(experiment.variant or method.variants[0]):
+        raise ConfigError(
+            f"{method.name} trains on all rows in one place, and --privacy-epsilon hides what leaves "
+            "a silo. Choose a method that leaves rows where they are (fedfb list)."
+        )
+    if experiment.tune or experiment.cost is not None:
+        raise ConfigError(
+            "to choose on validation rows (--tune, --cost) costs privacy too, which is not accounted "
+            "for. Give one --lr and one --target."
+        )
+    if len(given_grid(experiment)) > 1:
+        raise ConfigError(
+            "every value of a grid is a model of its own that costs privacy. Under "
+            "--privacy-epsilon give one --lr, --target, --alpha and --set each."
+        )
+    questions(experiment)
+
+
+def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
+    """Return how much noise the clients of these many rows need for a whole run."""
+    asked = questions(experiment)
+    budget = Budget(
+        experiment.privacy_epsilon or 0.0, experiment.privacy_delta, experiment.privacy_signals
+    )
+    level = experiment.privacy_level
+    if level == "silo" and len(rows) < MANY_SILOS:
+        sys.stderr.write(
+            f"Warning: --privacy-level silo hides whole silos among {len(rows)}; below "
+            f"{MANY_SILOS} the noise drowns what they have in common.\n"
+        )
+    silos = {
+        client: Silo(1.0, asked.trainings, asked.answers)
+        if level == "silo"
+        else Silo(
+            sampling_rate(size, experiment.batch),
+            asked.trainings * experiment.local_epochs * steps_of_an_epoch(size, experiment.batch),
+            asked.answers,
+        )
+        for client, size in rows.items()
+    }
+    return PrivateRun(
+        budget,
+        level,
+        experiment.privacy_clip,
+        asked,
+        _noise_is_shared_by(experiment, len(rows)),
+        rows,
+        {client: calibrate(budget, silo) for client, silo in silos.items()},
+    )
+
+
+def _noise_is_shared_by(experiment: Experiment, clients: int) -> int:
+    """Return t: of the fewest in a secure sum, all but one who may tell the server its share."""
+    if not experiment.secure:
+        return 1
+    from fedfb.runtime.dropout import number_leaving
+    from fedfb.runtime.secure import plan_for, refuse_too_few
+
+    refuse_too_few(clients, experiment.participation, experiment.dropout)
+    taking_part = number_taking_part(clients, experiment.participation)
+    return plan_for(taking_part, number_leaving(taking_part, experiment.dropout)).fewest - 1
+
+
+def questions(experiment: Experiment) -> Asked:
+    """Play a whole run on random rows, and return how often it trains and asks.
+
+    What cannot be protected is refused: single values, codes, sums that a row may move by any
+    amount, and what a method draws from rows without saying how far one can move it.
+    """
+    experiment = replace(experiment, local_epochs=1)
+    engine, notion = make_engine(experiment, 1), training_notion(experiment, 2, PLAYED)
+    algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
+    trainings = answers = 0
+    for task, upload in _played(algorithm, engine.model.init(0)[None], experiment.rounds or 1):
+        _refuse_unprotected(experiment, task, upload)
+        trained, answered = _asked_by(task)
+        trainings, answers = trainings + trained, answers + answered
+    return Asked(trainings, answers)
+
+
+def _asked_by(task: ClientTask) -> Asked:
+    moved = any(size > 0 for size in (task.sensitivity or {}).values())
+    return Asked(int(task.epochs > 0), int(moved))
+
+
+def _played(
+    algorithm: Algorithm, params: Any, rounds: int
+) -> Iterator[tuple[ClientTask, Arrays]]:
+    """Run a method on random rows, and yield what it asked and what one client answered."""
+    clients = [random_client(number, 2, 1) for number in range(PLAYED)]
+    memories = {client.id: algorithm.memory(params) for client in clients}
+    heard: list[tuple[ClientTask, Arrays]] = []
+
+    def listening(ask: Ask) -> Ask:
+        def listened(task: ClientTask, broadcast: Arrays) -> Arrays:
+            upload, _ = task.run(broadcast, clients[0], memories[0], (0, 0, 0, 0))
+            heard.append((task, upload))
+            return ask(task, broadcast)
+
+        return listened
+
+    state = algorithm.setup(params, listening(make_ask(clients, memories, 0, 0)))
+    yield from heard
+    for number in range(1, rounds + 1):
+        heard.clear()
+        state, _ = algorithm.round(state, listening(make_ask(clients, memories, 0, number)))
+        yield from heard
+
+
+def _refuse_unprotected(experiment: Experiment, task: ClientTask, upload: Arrays) -> None:
+    whole = experiment.privacy_level == "silo" and task.epochs > 0
+    named = [name for name in upload if not (whole and name in ("weighted", "weight"))]
+    try:
+        known_sensitivity(task, {name: upload[name] for name in named})
+        single = task.reduce == "gather" or any(name in task.bits for name in upload)
+    except DisclosureError:
+        single = True
+    if named and single:
+        raise DisclosureError(
+            f"{experiment.algorithm} cannot be run under --privacy-epsilon with these settings: its "
+            f"question {task.name!r} sends {', '.join(upload)}, and it is not known how far one row "
+            "can move that. FedAvg, FedProx, reweighing, FedFB (dp, eo, eod; --signal-loss zero_one "
+            "or prob; every client in every round) and fedfb-thresholds can."
+        )
