@@ -76,7 +76,7 @@ def backward(theta: Packed, active: list[Array], error: Float[Array, "b r"]) -> 
         delta.sum(axis=0, out=gradient.biases[number])
         delta = np.matmul(by_run, theta.weights[number].transpose(0, 2, 1)).transpose(1, 0, 2)
         delta = delta * (before > 0)
-    flat_delta = np.ascontiguousarray(delta).reshape(len(delta), -1)
+    flat_delta = np.ascontiguousarray(delta).reshape(len(delta), runs * delta.shape[2])
     first = gradient.weights[0].reshape(len(theta.weights[0]), -1)
     np.matmul(active[0].T, flat_delta, out=first)
     flat_delta.sum(axis=0, out=gradient.biases[0].reshape(runs * delta.shape[2]))

@@ -186,8 +186,7 @@ def _refuse_too_many(method: Method, groups: int) -> None:
 def make_engine(experiment: Experiment, inputs: int) -> Engine:
     """Return the engine for an experiment's model and precision."""
     model = make_model(experiment.model, inputs, experiment.hidden)
-    name = "numpy" if experiment.privacy_epsilon is not None else experiment.engine
-    return choose_engine(name, model, np.dtype(experiment.precision))
+    return choose_engine(experiment.engine, model, np.dtype(experiment.precision))
 
 
 QUIET: Mapping[int, float] = defaultdict(float)

@@ -26,8 +26,12 @@ static int64_t widest(const Job *job) {
     return units;
 }
 
+/* What clipping needs beside: the squared lengths of rows and of gradients, errors of two layers. */
+static int64_t for_clipping(const Job *job) { return job->clip > 0 ? 2 + 2 * widest(job) : 0; }
+
 static int64_t scratch_bytes(const Job *job) {
-    const int64_t by_row = 1 + job->features + 2 * job->slabs * job->wide + later_units(job) + widest(job);
+    const int64_t by_row =
+        1 + job->features + 2 * job->slabs * job->wide + later_units(job) + widest(job) + for_clipping(job);
     return BLOCK_ROWS * (by_row * (int64_t)sizeof(real) + job->features * (int64_t)sizeof(uint16_t));
 }
 
@@ -40,6 +44,7 @@ static Block block_in(const Job *job) {
     block.units = next, next += slabs;
     block.x = next, next += BLOCK_ROWS * job->features;
     block.hidden = next, next += BLOCK_ROWS * (later_units(job) + widest(job));
+    block.lengths = next, next += BLOCK_ROWS * for_clipping(job);
     block.columns = (uint16_t *)next;
     return block;
 }
@@ -166,6 +171,6 @@ static void backward_run(const Job *job, Block *block, int64_t run) {
         behind -= (inputs + 1) * units;
         real *values = layer == 1 ? first_units(job, block, run) : error - inputs * rows;
         gradient_of_layer(values, inputs, error, units, upper_of(job->gradient, job, run) + behind, rows);
-        backward_layer(values, inputs, upper_of(job->theta, job, run) + behind, units, error, scratch, rows);
+        backward_layer(values, inputs, upper_of(job->theta, job, run) + behind, units, error, scratch, values, rows);
     }
 }

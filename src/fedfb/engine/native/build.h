@@ -11,12 +11,13 @@
 #include "first_layer.h"
 #include "later_layers.h"
 #include "block.h"
+#include "clip.h"
 #include "passes.h"
 #include "sparse.h"
 
 const Kernel KERNEL = {
     INSTRUCTIONS, VECTOR_BYTES, scratch_bytes, train_epoch,   add_gradient,
-    add_losses,   logits,       count_nonzero, compress,
+    add_losses,   logits,       count_nonzero, compress, train_private,
 };
 
 #if defined(AVX2) && defined(__clang__)

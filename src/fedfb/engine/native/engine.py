@@ -15,10 +15,12 @@ from fedfb.engine.native.work import (
     Work,
     begin,
     give_gradient,
+    give_noise,
     give_scratch,
     give_solver,
     make_sparse,
 )
+from fedfb.engine.private import PrivateEpoch, private_epochs
 from fedfb.engine.rebalance import local_weights, moved
 from fedfb.engine.rows import cell_counts, orders
 from fedfb.models import Network
@@ -48,6 +50,10 @@ class NativeEngine:
     ) -> Float[Array, "r p"]:
         work = self._training(params, data, solver, params if anchor is None else anchor)
         work.weigh_cells(cell_weights)
+        if solver.private is not None:
+            for epoch in private_epochs(data, params.shape, solver, key):
+                self._train_privately(work, epoch)
+            return self._params(work)
         for order in orders(len(data.y), solver, key):
             self._train_epoch(work, order)
             del order  # the next one is drawn before this name is bound again
@@ -153,6 +159,14 @@ class NativeEngine:
 
     def _train_epoch(self, work: Work, order: Array) -> None:
         work.kernel.train_epoch(byref(work.job), order.ctypes.data, len(order))
+
+    def _train_privately(self, work: Work, epoch: PrivateEpoch) -> None:
+        order = np.concatenate(epoch.batches).astype(np.int64, copy=False)
+        starts = np.cumsum([0, *map(len, epoch.batches)])
+        give_noise(work, epoch.noise, epoch.expected)
+        work.kernel.train_private(
+            byref(work.job), order.ctypes.data, starts.ctypes.data, len(epoch.batches)
+        )
 
     def _gradient(
         self, work: Work, order: Array | None, rows: int, surrogate: RowLoss

@@ -16,6 +16,7 @@ typedef struct {
     real *slabs;  /* [slabs][rows][wide]: values, later errors, of the first layer's units */
     real *units;  /* [slabs * wide][rows]: the same, rows in the lanes */
     real *hidden; /* of one run: [units][rows] of each later layer */
+    real *lengths; /* where gradients are clipped: see clip.h */
 } Block;
 
 /* Sums are held in registers: rows (backward: features) by vectors of units. */

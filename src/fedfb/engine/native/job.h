@@ -42,6 +42,11 @@ typedef struct {
 
     double *total; /* sums over blocks, in the layout of theta */
     void *scratch;
+
+    /* Private training: the length to which the gradient of a row is cut (0: it is not), noise on the
+     * sum of each step in the layout of theta, and the number by which it is divided. */
+    double clip, expected;
+    const void *noise;
 } Job;
 
 /* `order` are the numbers of the rows to visit, NULL for the first `rows` in their order. */
@@ -55,6 +60,8 @@ typedef struct {
     void (*logits)(Job *job, int64_t rows, double *by_run);
     void (*count_nonzero)(const Job *job, int64_t rows, int64_t *starts);
     void (*compress)(const Job *job, int64_t rows, uint16_t *columns, void *values);
+    /* Step s takes the rows order[starts[s]] .. order[starts[s + 1] - 1]. */
+    void (*train_private)(Job *job, const int64_t *order, const int64_t *starts, int64_t steps);
 } Kernel;
 
 extern const Kernel float_baseline, double_baseline;

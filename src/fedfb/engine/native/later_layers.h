@@ -32,9 +32,10 @@ static void forward_layer(const real *in, int64_t inputs, const real *w, int64_t
     for (int64_t k = 0; k < units * rows && !is_last; k += LANES) store(out + k, at_least(splat(0), load(out + k)));
 }
 
-/* The errors of the layer before, in the place of its values: (W error) where the value is above 0. */
-static void backward_layer(real *values, int64_t inputs, const real *w, int64_t units, const real *error,
-                           real *scratch, int64_t rows) {
+/* The errors of the layer before: (W error) where the value is above 0. They may take the place of the
+ * values, or of the scratch. */
+static void backward_layer(const real *values, int64_t inputs, const real *w, int64_t units, const real *error,
+                           real *scratch, real *out, int64_t rows) {
     int64_t m = 0;
     for (; m + 4 <= inputs; m += 4)
         for (int64_t row = 0; row < rows; row += 2 * LANES)
@@ -44,7 +45,7 @@ static void backward_layer(real *values, int64_t inputs, const real *w, int64_t 
             mix_tile(1, error, units, w + m * units, 1, units, 0, scratch + m * rows, rows, row);
     for (int64_t k = 0; k < inputs * rows; k += LANES) {
         /* A product, so that an error that is not finite stays so and is found, as in the reference. */
-        store(values + k, load(scratch + k) * pick(load(values + k) > splat(0), splat(1), splat(0)));
+        store(out + k, load(scratch + k) * pick(load(values + k) > splat(0), splat(1), splat(0)));
     }
 }
 

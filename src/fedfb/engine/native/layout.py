@@ -66,15 +66,25 @@ def aligned_zeros(size: int, dtype: np.dtype) -> Array:
 
 def pack(params: Float[Array, "r p"], model: Network, layout: Layout, dtype: np.dtype) -> Array:
     """Return all runs' parameters in the kernel's layout."""
+    return pack_steps(params[None], model, layout, dtype)
+
+
+def pack_steps(
+    values: Float[Array, "s r p"], model: Network, layout: Layout, dtype: np.dtype
+) -> Array:
+    """Return values of all runs' parameters, step after step in the kernel's layout."""
     inputs, units = model.layers[0]
-    flat, many = aligned_zeros(layout.size, dtype), layout.runs * units
+    steps, many = len(values), layout.runs * units
+    flat = aligned_zeros(steps * layout.size, dtype)
     # In a run's flat vector the bias follows the weights as if it were their last row.
-    own = params[:, : (inputs + 1) * units].reshape(layout.runs, inputs + 1, units)
-    side_by_side = np.zeros((layout.features, layout.slabs * layout.wide), dtype)
-    side_by_side[: inputs + 1, :many] = own.transpose(1, 0, 2).reshape(inputs + 1, many)
-    first, upper = _parts(flat, layout)
-    first[:] = side_by_side.reshape(layout.features, layout.slabs, layout.wide).transpose(1, 0, 2)
-    upper[:, : model.size - (inputs + 1) * units] = params[:, (inputs + 1) * units :]
+    own = values[:, :, : (inputs + 1) * units].reshape(steps, layout.runs, inputs + 1, units)
+    side_by_side = np.zeros((steps, layout.features, layout.slabs * layout.wide), dtype)
+    side_by_side[:, : inputs + 1, :many] = own.transpose(0, 2, 1, 3).reshape(steps, -1, many)
+    slabs = side_by_side.reshape(steps, layout.features, layout.slabs, layout.wide)
+    each = flat.reshape(steps, layout.size)
+    each[:, : layout.first] = slabs.transpose(0, 2, 1, 3).reshape(steps, -1)
+    upper = each[:, layout.first :].reshape(steps, layout.runs, layout.upper)
+    upper[:, :, : model.size - (inputs + 1) * units] = values[:, :, (inputs + 1) * units :]
     return flat
 
 

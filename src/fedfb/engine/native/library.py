@@ -43,6 +43,8 @@ class Job(ctypes.Structure):
         ("weight_decay", _real),
         *((name, _whole) for name in ("adam", "time", "batch")),
         *((name, _at) for name in ("total", "scratch")),
+        *((name, _real) for name in ("clip", "expected")),
+        ("noise", _at),
     )
 
 
@@ -62,6 +64,7 @@ class Kernel(ctypes.Structure):
         ("logits", ctypes.CFUNCTYPE(None, _job, _whole, _at)),
         ("count_nonzero", ctypes.CFUNCTYPE(None, _job, _whole, _at)),
         ("compress", ctypes.CFUNCTYPE(None, _job, _whole, _at, _at)),
+        ("train_private", ctypes.CFUNCTYPE(None, _job, _at, _at, _whole)),
     )
 
 

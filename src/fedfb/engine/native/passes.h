@@ -15,8 +15,11 @@ static void errors_of_run(const Job *job, Block *block, int64_t run, int64_t kin
 static void gradient_of_block(const Job *job, Block *block, int64_t kind, real scale) {
     forward_first(job, block);
     units_from_slabs(job, block);
+    if (job->clip > 0) measure_rows(job, block);
     for (int64_t run = 0; run < job->runs; run++) {
-        errors_of_run(job, block, run, kind, scale, forward_run(job, block, run));
+        real *z = forward_run(job, block, run);
+        errors_of_run(job, block, run, kind, scale, z);
+        if (job->clip > 0) clip_run(job, block, run, z);
         backward_run(job, block, run);
     }
     slabs_from_units(job, block);
@@ -91,6 +94,29 @@ static void train_epoch(Job *job, const int64_t *order, int64_t rows) {
     for (int64_t start = 0; start < rows; start += job->batch) {
         const int64_t left = rows - start;
         train_batch(job, &block, order, rows, start, start + (left < job->batch ? left : job->batch));
+    }
+}
+
+static void take_noisy_total(const Job *job, int64_t step) {
+    const real *noise = (const real *)job->noise + step * parameters(job);
+    real *gradient = job->gradient;
+    for (int64_t k = 0; k < parameters(job); k++) {
+        gradient[k] = (real)((job->total[k] + (double)noise[k]) / job->expected);
+        job->total[k] = 0;
+    }
+}
+
+/* Steps on rows drawn for each of them, their gradients clipped, with noise on the sum. */
+static void train_private(Job *job, const int64_t *order, const int64_t *starts, int64_t steps) {
+    Block block = block_in(job);
+    for (int64_t step = 0; step < steps; step++) {
+        for (int64_t at = starts[step]; at < starts[step + 1]; at += BLOCK_ROWS) {
+            gather(job, &block, order, starts[steps], at, starts[step + 1]);
+            gradient_of_block(job, &block, CE, 1);
+            add_to_total(job);
+        }
+        take_noisy_total(job, step);
+        take_step(job);
     }
 }
 

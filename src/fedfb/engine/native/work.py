@@ -14,6 +14,7 @@ from fedfb.engine.native.layout import (
     filled_up,
     layout_of,
     pack,
+    pack_steps,
 )
 from fedfb.engine.native.library import Job, Kernel
 from fedfb.models import Network
@@ -111,8 +112,15 @@ def give_solver(work: Work, solver: LocalSolver, anchor: Array) -> None:
     work.give(
         mean=work.zeros(), square=work.zeros(), rates=by_unit_and_run(solver.learning_rate, *each)
     )
+    work.job.clip = 0.0 if solver.private is None else solver.private.clip
     if solver.prox is not None:
         work.give(pulls=by_unit_and_run(solver.prox, *each), anchor=work.pack(anchor))
+
+
+def give_noise(work: Work, noise: Float[Array, "s r p"], expected: int) -> None:
+    """Add the noise of the next steps, and the number that their sums are divided by."""
+    work.job.expected = expected
+    work.give(noise=pack_steps(noise, work.model, work.layout, work.dtype))
 
 
 def make_sparse(work: Work, passes: int) -> None:
