@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fedfb.report.privacy import of_accounts, print_privacy
 from fedfb.report.tables import make_console, make_table
 from fedfb.runtime.ledger import Account, Entry, Seen, Way, as_ranges
 
@@ -86,6 +87,9 @@ def print_ledger(accounts: Sequence[Account], published: bool) -> None:
     if len(clients) > MOST_CLIENTS:
         console.print(f"... and {len(clients) - MOST_CLIENTS:,} more: --json has them all")
     console.print("\n" + sentence(accounts))
+    privacy = of_accounts(accounts)
+    if privacy is not None:
+        print_privacy(privacy)
     if published:
         console.print(PUBLISHED)
 
@@ -154,6 +158,11 @@ def as_record(accounts: Sequence[Account], published: bool) -> dict[str, Any]:
         "only_sums": all(
             entry.seen in ("masked", "no values", "public") for _, entry in _entries(accounts)
         ),
+        "privacy": [
+            {"phase": account.phase, "seed": account.seed, **account.privacy}
+            for account in accounts
+            if account.privacy is not None
+        ],
         "questions": [
             {"way": way, **kind._asdict(), "parts": dict(kind.parts), **total._asdict()}
             for way in ("up", "down")

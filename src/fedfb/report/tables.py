@@ -82,6 +82,10 @@ def print_run(report: Report) -> None:
             console.print(_client_table(report["runs"], report["notion"]))
         for line in findings(report):
             console.print(line)
+    if report["privacy"]:
+        from fedfb.report.privacy import print_privacy
+
+        print_privacy(report["privacy"])
     for note in report["notes"]:
         console.print(f"note: {note}", style="dim")
 
@@ -207,6 +211,12 @@ def print_comparison(
         console.print(_difference_table(differences, notion))
     constant = number(mean([run["majority_accuracy"] for run in reports[0]["runs"]]))
     console.print(f"\nA constant classifier is {constant} accurate with disparity 0.", style="dim")
+    if reports[0]["privacy"]:
+        from fedfb.report.privacy import sentences, summary
+
+        for report in reports:
+            console.print(f"{report['algorithm']}: {summary(report['privacy'])}")
+        console.print("\n".join(sentences(reports[0]["privacy"])), style="dim")
     for note in reports[0]["notes"]:
         console.print(f"note: {note}", style="dim")
 

@@ -8,6 +8,7 @@ import numpy as np
 from fedfb.errors import DataError, FedFBError
 from fedfb.experiments.explain import Explained, explain
 from fedfb.experiments.spec import from_values
+from fedfb.report import privacy
 from fedfb.report.exchanges import sentence as exchange_sentence
 from fedfb.report.findings import closer_findings
 from fedfb.report.frontier import NOTHING_BETTER, left_out_in_words, pareto_points
@@ -76,6 +77,7 @@ def _run_page(run: Run) -> Page:
             overview,
             *_people(report),
             *_training(report, "training"),
+            *_privacy([report]),
             _exchanges(run),
             *_notes(report["notes"]),
             _settings(report, run.versions),
@@ -104,6 +106,7 @@ def _comparison_page(found: Found) -> Page:
         sections=(
             overview,
             *(_method_section(run) for run in found.runs),
+            *_privacy(reports),
             Section(
                 "exchanges",
                 "What was exchanged",
@@ -273,6 +276,25 @@ def _lines(values: Sequence[Any], owner: int) -> list[Line]:
     if len({len(value) for value in known}) != 1:
         return []
     return [Line(line, owner, place) for place, line in enumerate(zip(*known, strict=True))]
+
+
+def _privacy(reports: Sequence[Report]) -> Sequence[Section]:
+    """Return every silo's epsilon, what it stands for and what not; nothing of plain runs."""
+    private = [report for report in reports if report.get("privacy")]
+    if not private:
+        return []
+    several = len(private) > 1
+    said = [
+        f"{shown_name(one['algorithm']) + ', ' if several else ''}{privacy.summary(one['privacy'])}."
+        for one in private
+    ]
+    shown = tuple(
+        Table(shown_name(one["algorithm"]), ("silo", *privacy.COLUMNS), tuple(rows))
+        for one in private
+        if (rows := privacy.silo_rows(one["privacy"]))
+    )
+    of_all = privacy.sentences(private[0]["privacy"])
+    return [Section("privacy", "Privacy", (*said, *of_all), tables=shown)]
 
 
 def _exchanges(run: Run) -> Section:
