@@ -13,6 +13,7 @@ from fedfb.cli.options import experiment_options, read_names
 from fedfb.cli.progress import progress_bar, talk
 from fedfb.cli.storing import make_store
 from fedfb.errors import ConfigError
+from fedfb.experiments.settings import numbers as read_numbers
 from fedfb.experiments.settings import seeds as read_seeds
 from fedfb.experiments.spec import Experiment
 
@@ -45,6 +46,13 @@ def frontier(
     seeds: Annotated[
         str | None,
         typer.Option(help="5 means 0..4; 100:110 is a range (default 5).", metavar="N|N:N"),
+    ] = None,
+    privacy_epsilons: Annotated[
+        str | None,
+        typer.Option(
+            help="Draw accuracy, disparity and epsilon: 1,3,10,inf. Only methods that hide rows.",
+            metavar="X,X,..",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Keep points, picture and CSV in this new folder.")
@@ -82,15 +90,14 @@ def frontier(
     given = seeds or (None if file else QUICK_SEEDS if quick else USUAL_SEEDS)
     if given:
         experiment = replace(experiment, seeds=read_seeds(given))
+    epsilons = _read_epsilons(privacy_epsilons, experiment)
     with claim_empty(out) if out else nullcontext():
-        record = _trained(experiment, names, quick, make_store(no_store))
+        record = _trained(experiment, names, quick, make_store(no_store), epsilons)
         if out:
             _keep(record, out)
     show(record, csv, as_json)
     if plot:
-        from fedfb.report.frontier import draw_frontier
-
-        draw_frontier(record, plot)
+        _draw(record, plot)
         talk(f"The picture is in {plot}.")
 
 
@@ -102,8 +109,35 @@ def _check_writable(path: Path) -> None:
         raise ConfigError(f"--csv {path}: give the name of a file in a folder that exists.")
 
 
+def _read_epsilons(value: str | None, experiment: Experiment) -> tuple[float, ...]:
+    if value is None:
+        return ()
+    if experiment.privacy_epsilon is not None:
+        raise ConfigError("--privacy-epsilon and --privacy-epsilons both say how private to be.")
+    found = read_numbers(value)
+    if min(found) <= 0 or len(set(found)) < len(found):
+        raise ConfigError(
+            f"--privacy-epsilons takes different numbers above 0 or inf, got {value!r}."
+        )
+    return found
+
+
+def _draw(record: dict[str, Any], path: Path) -> None:
+    from fedfb.report.frontier import draw_frontier
+    from fedfb.report.private_frontier import draw_private_frontier
+
+    if record["epsilons"]:
+        draw_private_frontier(record, path)
+    else:
+        draw_frontier(record, path)
+
+
 def _trained(
-    experiment: Experiment, names: list[str] | None, quick: bool, store: "Store | None"
+    experiment: Experiment,
+    names: list[str] | None,
+    quick: bool,
+    store: "Store | None",
+    epsilons: tuple[float, ...],
 ) -> dict[str, Any]:
     from contextlib import ExitStack
 
@@ -116,6 +150,7 @@ def _trained(
             names,
             store,
             quick=quick,
+            epsilons=epsilons,
             on_plan=lambda plan: shown.enter_context(progress_bar(plan.rounds, "rounds")),
         )
     if not record["points"]:
@@ -132,19 +167,20 @@ def _keep(record: dict[str, Any], folder: Path) -> None:
 
     from fedfb.experiments.folders import FRONTIER, write_json
     from fedfb.experiments.store import writing_to
-    from fedfb.report.frontier import draw_frontier, write_csv
+    from fedfb.report.frontier import write_csv
 
     write_json(folder / FRONTIER, record)
     with writing_to(folder), (folder / "frontier.csv").open("w", encoding="utf-8") as file:
         write_csv(record, file)
     if find_spec("matplotlib") is not None:
-        draw_frontier(record, folder / "frontier.svg")
+        _draw(record, folder / "frontier.svg")
     talk(f"The frontier is in {folder}; a page to look at: fedfb report {folder}")
 
 
 def show(record: dict[str, Any], csv: Path | None, as_json: bool) -> None:
     """Print the frontier as tables, JSON or CSV, and write the CSV asked for."""
     from fedfb.report.frontier import print_frontier, write_csv
+    from fedfb.report.private_frontier import print_private_frontier
 
     if csv == STDOUT:
         write_csv(record, sys.stdout)
@@ -158,5 +194,7 @@ def show(record: dict[str, Any], csv: Path | None, as_json: bool) -> None:
         talk(f"The points are in {csv}.")
     if as_json:
         typer.echo(json.dumps(record, indent=1, allow_nan=False))
+    elif record["epsilons"]:
+        print_private_frontier(record)
     else:
         print_frontier(record)

@@ -75,12 +75,20 @@ def plan(
             if reason is None:
                 resolve(own)
                 check_secure(own)
+                _check_privacy(own)
                 curves.extend(_curves(method, own, quick))
                 continue
         except FedFBError as error:
             reason = str(error)
         left_out.append(LeftOut(name, reason))
     return Plan(tuple(curves), tuple(left_out))
+
+
+def _check_privacy(experiment: Experiment) -> None:
+    if experiment.privacy_epsilon is not None:
+        from fedfb.experiments.privacy import check_privacy  # here: it needs dp-accounting
+
+        check_privacy(replace(experiment, target=experiment.target[:1]))
 
 
 def _unfit(method: Method, notion: str, groups: int, asked: bool) -> str | None:
@@ -104,7 +112,8 @@ def _curves(method: Method, experiment: Experiment, quick: bool) -> Iterator[Cur
     [usual, *_], tried = given_grid(experiment), tuning_grid(experiment)
     if "target" in usual:
         levels = experiment.target or (QUICK_LEVELS if quick else LEVELS)
-        yield Curve(method.name, "target", replace(experiment, target=levels))
+        for some in _together(experiment, levels):
+            yield Curve(method.name, "target", replace(experiment, target=some))
         return
     experiment = replace(experiment, target=())
     grids = {
@@ -114,11 +123,19 @@ def _curves(method: Method, experiment: Experiment, quick: bool) -> Iterator[Cur
     }
     several = {knob: values for knob, values in grids.items() if len(values) > 1}
     for knob, values in several.items():
-        some = sorted({values[0], usual[knob], values[-1]}) if quick else values
-        given = f"{knob}={','.join(map(repr, some))}"
-        yield Curve(method.name, knob, replace(experiment, knobs=(given,)))
+        tried_of_knob = sorted({values[0], usual[knob], values[-1]}) if quick else values
+        for some in _together(experiment, tried_of_knob):
+            given = f"{knob}={','.join(map(repr, some))}"
+            yield Curve(method.name, knob, replace(experiment, knobs=(given,)))
     if not several:
         yield Curve(method.name, None, experiment)
+
+
+def _together(experiment: Experiment, values: Sequence[float]) -> list[tuple[float, ...]]:
+    """Return which values are trained in one run: all of them, or where each costs privacy, one."""
+    if experiment.privacy_epsilon is None:
+        return [tuple(values)]
+    return [(value,) for value in values]
 
 
 def frontier(
@@ -127,15 +144,18 @@ def frontier(
     store: Store | None = None,
     *,
     quick: bool = False,
+    epsilons: Sequence[float] = (),
     on_plan: Callable[[Plan], OnRound] = lambda found: lambda progress: None,
 ) -> Record:
     """Train every approach and return its points, the Pareto set, the limit and what was left out.
 
-    An approach that fails does not stop the others: it is listed with its reason.
+    An approach that fails does not stop the others: it is listed with its reason. With ``epsilons``
+    every approach that can hide rows is trained under each of them, and what cannot is left out;
+    Pareto sets are then those of each epsilon.
     """
     rows = load_rows(experiment)
     first = rows.federations[experiment.seeds[0]]
-    planned = plan(experiment, len(first.group_names), names, quick)
+    planned = _plan_all(experiment, epsilons, len(first.group_names), names, quick)
     on_round = on_plan(planned)
     points: list[Record] = []
     failed: list[LeftOut] = []
@@ -161,12 +181,40 @@ def frontier(
         "experiment_hash": experiment.hash,
         "groups": list(first.group_names),
         "constant": level,
-        "points": with_pareto(_different(points), level),
+        "points": _pareto_by_epsilon(_different(points), level),
+        "epsilons": [None if epsilon == inf else epsilon for epsilon in epsilons],
         "left_out": [one._asdict() for one in planned.left_out],
         "failed": [one._asdict() for one in failed],
         "notes": list(first.notes),
         "versions": versions(experiment),
     }
+
+
+def _plan_all(
+    experiment: Experiment,
+    epsilons: Sequence[float],
+    groups: int,
+    names: Sequence[str] | None,
+    quick: bool,
+) -> Plan:
+    """Return the curves of every epsilon, of methods that can be had with all of them."""
+    if not epsilons:
+        return plan(experiment, groups, names, quick)
+    each = [
+        plan(replace(experiment, privacy_epsilon=one), groups, names, quick) for one in epsilons
+    ]
+    left_out = {one.algorithm: one for found in each for one in found.left_out}
+    curves = [curve for found in each for curve in found.curves]
+    kept = tuple(curve for curve in curves if curve.algorithm not in left_out)
+    return Plan(kept, tuple(left_out.values()))
+
+
+def _pareto_by_epsilon(points: Sequence[Record], constant: float | None) -> list[Record]:
+    return [
+        marked
+        for epsilon in dict.fromkeys(point["epsilon"] for point in points)
+        for marked in with_pareto([p for p in points if p["epsilon"] == epsilon], constant)
+    ]
 
 
 def _points(curve: Curve, report: Record) -> Iterator[Record]:
@@ -180,6 +228,7 @@ def _points(curve: Curve, report: Record) -> Iterator[Record]:
         yield {
             "algorithm": curve.algorithm,
             "knob": curve.knob,
+            "epsilon": curve.experiment.privacy_epsilon,
             "settings": summary["settings"],
             "accuracy": _within(paired_interval([run["accuracy"] for run in runs]), 0.0, 1.0),
             "disparity": _within(paired_interval(known), 0.0, inf),
@@ -217,7 +266,7 @@ def _different(points: Sequence[Record]) -> list[Record]:
     seen: set[tuple[str, str]] = set()
     kept = []
     for point in points:
-        result = (point["algorithm"], repr(point["seeds"]))
+        result = (f"{point['algorithm']} {point['epsilon']}", repr(point["seeds"]))
         if result not in seen:
             seen.add(result)
             kept.append(point)

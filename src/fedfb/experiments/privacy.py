@@ -1,4 +1,4 @@
-"""What ``--privacy-epsilon`` asks of an experiment: what is refused, how much noise, what to say."""
+"""What ``--privacy-epsilon`` asks of an experiment: refusals, how much noise, what to say."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,8 +36,8 @@ COVERED = {
 }
 NOT_COVERED = (
     "how many rows a silo has: it is treated as public",
-    "means, scales and categories of columns: they are taken as public (from a declaration, or from "
-    "rows without noise)",
+    "means, scales and categories of columns: they are taken as public (from a declaration, or "
+    "from rows without noise)",
     "figures on test rows: they are computed without noise",
     "settings that somebody chose by looking at these rows; several runs (seeds, points of a "
     "frontier) on the same rows: their epsilons add up",
@@ -72,7 +72,7 @@ class PrivateRun(NamedTuple):
         return {client: spent.training for client, spent in self.spent.items()}
 
     def guard(self) -> Guard:
-        """Return what every question passes: noise on its answers, and none that was not planned."""
+        """Return what every question passes: noise on answers, and none that was not planned."""
         first = next(iter(self.spent.values()))
         whole = self.level == "silo"
         protection = Protection(
@@ -140,13 +140,13 @@ def check_privacy(experiment: Experiment) -> None:
     method = find_method(experiment.algorithm)
     if method.is_pooled(experiment.variant or method.variants[0]):
         raise ConfigError(
-            f"{method.name} trains on all rows in one place, and --privacy-epsilon hides what leaves "
-            "a silo. Choose a method that leaves rows where they are (fedfb list)."
+            f"{method.name} trains on all rows in one place, and --privacy-epsilon hides what "
+            "leaves a silo. Choose a method that leaves rows where they are (fedfb list)."
         )
     if experiment.tune or experiment.cost is not None:
         raise ConfigError(
-            "to choose on validation rows (--tune, --cost) costs privacy too, which is not accounted "
-            "for. Give one --lr and one --target."
+            "to choose on validation rows (--tune, --cost) costs privacy too, which is not "
+            "accounted for. Give one --lr and one --target."
         )
     if len(given_grid(experiment)) > 1:
         raise ConfigError(
@@ -223,9 +223,7 @@ def _asked_by(task: ClientTask) -> Asked:
     return Asked(int(task.epochs > 0), int(moved))
 
 
-def _played(
-    algorithm: Algorithm, params: Any, rounds: int
-) -> Iterator[tuple[ClientTask, Arrays]]:
+def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[ClientTask, Arrays]]:
     """Run a method on random rows, and yield what it asked and what one client answered."""
     clients = [random_client(number, 2, 1) for number in range(PLAYED)]
     memories = {client.id: algorithm.memory(params) for client in clients}
@@ -257,8 +255,8 @@ def _refuse_unprotected(experiment: Experiment, task: ClientTask, upload: Arrays
         single = True
     if named and single:
         raise DisclosureError(
-            f"{experiment.algorithm} cannot be run under --privacy-epsilon with these settings: its "
-            f"question {task.name!r} sends {', '.join(upload)}, and it is not known how far one row "
-            "can move that. FedAvg, FedProx, reweighing, FedFB (dp, eo, eod; --signal-loss zero_one "
-            "or prob; every client in every round) and fedfb-thresholds can."
+            f"{experiment.algorithm} cannot be run under --privacy-epsilon with these settings: "
+            f"its question {task.name!r} sends {', '.join(upload)}, and it is not known how far one "
+            "row can move that. FedAvg, FedProx, reweighing, FedFB (dp, eo, eod; --signal-loss "
+            "zero_one or prob; every client in every round) and fedfb-thresholds can."
         )

@@ -255,7 +255,7 @@ class Experiment:
         1.0, "Length to which the gradient of a row is cut", PRIVACY, s.number, above=0.0
     )
     privacy_signals: float = setting(
-        0.1,
+        0.3,
         "Share of epsilon that counts, signals and histograms alone would cost",
         PRIVACY,
         s.number,

@@ -10,7 +10,7 @@ and ``dp_accounting`` turns it into epsilon by its privacy loss distribution. Ne
 differ in whether one row is there; how many rows a silo has is public.
 """
 
-from functools import lru_cache
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +41,7 @@ class Budget(NamedTuple):
 
     epsilon: float
     delta: float
-    signals: float = 0.1
+    signals: float = 0.3
 
 
 class Silo(NamedTuple):
@@ -72,7 +72,7 @@ def calibrate(budget: Budget, silo: Silo) -> Spent:
     return _calibrate(budget, silo)
 
 
-@lru_cache(maxsize=None)  # silos of one size, and seeds, share the answer
+@cache  # silos of one size, and seeds, share the answer
 def _calibrate(budget: Budget, silo: Silo) -> Spent:
     share = budget.signals if silo.steps else 1.0
     answering = _least(budget.epsilon * share, budget.delta, Silo(1.0, 0, silo.answers), 0.0)
@@ -81,7 +81,7 @@ def _calibrate(budget: Budget, silo: Silo) -> Spent:
 
 
 def _least(epsilon: float, delta: float, silo: Silo, answering: float) -> float:
-    """Return the least multiplier: of the training, or of the answers where there is no training."""
+    """Return the least multiplier: of the training, or of the answers where there is none."""
     if not (silo.steps or silo.answers):
         return 0.0
     from dp_accounting import ExplicitBracketInterval, LowerEndpointAndGuess
@@ -101,8 +101,9 @@ def _least(epsilon: float, delta: float, silo: Silo, answering: float) -> float:
         return float(least(_accountant, event, epsilon, delta, around, tol=NEAR))
     except (NoBracketIntervalFoundError, ValueError):
         raise ConfigError(
-            f"no sensible noise keeps epsilon {epsilon:g} at delta {delta:g} over {silo.steps} steps "
-            f"and {silo.answers} answers. Give another --privacy-epsilon (inf switches privacy off)."
+            f"no sensible noise keeps epsilon {epsilon:g} at delta {delta:g} over {silo.steps} "
+            f"steps and {silo.answers} answers. Give another --privacy-epsilon (inf switches "
+            "privacy off)."
         ) from None
 
 

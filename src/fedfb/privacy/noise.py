@@ -5,7 +5,8 @@ m such arrays and :math:`s_j` the sensitivity of array j, the noise on it has th
 :math:`\sigma_q\,s_j\sqrt m`: together they are one Gaussian answer of multiplier :math:`\sigma_q`.
 
 Under secure sums nobody sees a single answer, so each silo adds a share only, of variance
-:math:`\sigma^2/t`, and the sum over at least t others than a silo that tells its share has all of it.
+:math:`\sigma^2/t`: any t of them have all of it, and every sum has the shares of at least t silos
+beside that of one who might tell its own.
 """
 
 from collections.abc import Mapping

@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 from fedfb.errors import ConfigError
 from fedfb.report.numbers import number
+from fedfb.report.privacy import epsilon_in_words
 from fedfb.report.scatter import (
     LIMIT_NAME,
     Palette,
@@ -117,13 +118,15 @@ def left_out_in_words(left_out: Sequence[Report]) -> str:
 
 def csv_rows(record: Report) -> Iterator[Sequence[Any]]:
     """Yield a header and one row per point."""
-    yield COLUMNS
+    private = bool(record.get("epsilons"))
+    yield (*COLUMNS, *(["epsilon"] if private else []))
     for point in record["points"]:
         numbers = []
         for axis in ("accuracy", "disparity"):
             numbers += [point[axis]["mean"], *(point[axis]["interval"] or (None, None))]
         marks = [int(point[mark]) for mark in ("pareto", "pooled", "limit")]
-        yield [point["algorithm"], knob_in_words(point), *numbers, *marks]
+        epsilon = [epsilon_in_words(point["epsilon"])] if private else []
+        yield [point["algorithm"], knob_in_words(point), *numbers, *marks, *epsilon]
 
 
 def write_csv(record: Report, file: TextIO) -> None:

@@ -82,7 +82,7 @@ def print_run(report: Report) -> None:
             console.print(_client_table(report["runs"], report["notion"]))
         for line in findings(report):
             console.print(line)
-    if report["privacy"]:
+    if report.get("privacy"):
         from fedfb.report.privacy import print_privacy
 
         print_privacy(report["privacy"])
@@ -211,7 +211,7 @@ def print_comparison(
         console.print(_difference_table(differences, notion))
     constant = number(mean([run["majority_accuracy"] for run in reports[0]["runs"]]))
     console.print(f"\nA constant classifier is {constant} accurate with disparity 0.", style="dim")
-    if reports[0]["privacy"]:
+    if reports[0].get("privacy"):
         from fedfb.report.privacy import sentences, summary
 
         for report in reports:

@@ -19,6 +19,7 @@ from fedfb.report.page.content import Fold, Page, Section, Table
 from fedfb.report.page.folder import Found, Run
 from fedfb.report.page.pictures import Line, Picture, curves_picture, scatter_picture
 from fedfb.report.page.reproduction import reproduction_page
+from fedfb.report.private_frontier import EACH, of_epsilon
 from fedfb.report.scatter import (
     Series,
     series_of_frontier,
@@ -47,7 +48,9 @@ def make_page(found: Found) -> Page:
         if found.targets:
             return reproduction_page(found.targets)
         if found.frontier is not None:
-            return _frontier_page(found.frontier)
+            private = found.frontier.get("epsilons")
+            page = _private_frontier_page if private else _frontier_page
+            return page(found.frontier)
         return _comparison_page(found) if len(found.runs) > 1 else _run_page(found.runs[0])
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise DataError(
@@ -178,6 +181,31 @@ def _frontier_page(record: Report) -> Page:
     )
 
 
+def _private_frontier_page(record: Report) -> Page:
+    """Return a page with a part for every epsilon, each with its picture and points."""
+    left_out = [f"Left out: {left_out_in_words(record['left_out'])}."] * bool(record["left_out"])
+    failed = [f"{one['algorithm']} failed: {one['reason']}" for one in record["failed"]]
+    seeds = f"{len(record['seeds'])} seeds" if len(record["seeds"]) > 1 else "one seed"
+    parts = []
+    for place, epsilon in enumerate(record["epsilons"]):
+        own, told = of_epsilon(record, epsilon), f"epsilon {privacy.epsilon_in_words(epsilon)}"
+        picture = _frontier_picture(own, f"scatter-{place}")
+        shown = tables.point_table(f"All points at {told}", own["points"])
+        parts.append(Section(f"epsilon-{place}", told.capitalize(), (), (picture,), (shown,)))
+    return Page(
+        title=f"Accuracy, disparity and privacy on {record['data']}",
+        kind=f"{record['model']}, {NAMES[record['notion']]}, {seeds}",
+        headline=f"{EACH} Delta is {record['settings']['privacy_delta']:g}.",
+        figures=(),
+        sections=(
+            *parts,
+            *_notes([*failed, *record["notes"], *left_out]),
+            _settings(record, record["versions"]),
+        ),
+        footer=_made_from(record["experiment_hash"]),
+    )
+
+
 def _method_exchanges(exchanged: Mapping[str, Explained]) -> Section:
     said = "Numbers that a client sends in a round beside its model and the weight it has."
     return Section(
@@ -192,14 +220,14 @@ def _kind(report: Report) -> str:
     return f"{report['model']}, {NAMES[report['notion']]}, {which}, group {given}given to the model"
 
 
-def _frontier_picture(record: Report) -> Picture:
+def _frontier_picture(record: Report, name: str = "scatter") -> Picture:
     series = series_of_frontier(record)
     caption = (
         f"Each point is the mean of one setting over seeds, with its 95% interval. Disparity: "
         f"{headline.MEANS[record['notion']]}. Up and left is better. The dashed line is the limit: "
         "all rows in one place and a threshold for each group."
     )
-    return _scatter_of(series, record["constant"], record["notion"], caption)
+    return _scatter_of(series, record["constant"], record["notion"], caption, name)
 
 
 def _scatter(reports: Sequence[Report]) -> Picture:
@@ -213,7 +241,11 @@ def _scatter(reports: Sequence[Report]) -> Picture:
 
 
 def _scatter_of(
-    series: Sequence[Series], constant: float | None, notion: str, caption: str
+    series: Sequence[Series],
+    constant: float | None,
+    notion: str,
+    caption: str,
+    name: str = "scatter",
 ) -> Picture:
     ends = [point for one in series for point in one.points]
     alt = "Accuracy against disparity: " + (
@@ -224,7 +256,7 @@ def _scatter_of(
         if ends
         else "no setting has an estimable disparity."
     )
-    return scatter_picture("scatter", series, constant, notion, alt, caption)
+    return scatter_picture(name, series, constant, notion, alt, caption)
 
 
 def _people(report: Report) -> Sequence[Section]:
@@ -283,11 +315,7 @@ def _privacy(reports: Sequence[Report]) -> Sequence[Section]:
     private = [report for report in reports if report.get("privacy")]
     if not private:
         return []
-    several = len(private) > 1
-    said = [
-        f"{shown_name(one['algorithm']) + ', ' if several else ''}{privacy.summary(one['privacy'])}."
-        for one in private
-    ]
+    said = [f"{shown_name(o['algorithm'])}, {privacy.summary(o['privacy'])}." for o in private]
     shown = tuple(
         Table(shown_name(one["algorithm"]), ("silo", *privacy.COLUMNS), tuple(rows))
         for one in private
