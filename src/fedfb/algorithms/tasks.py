@@ -49,10 +49,13 @@ def count_task(notion: Notion) -> ClientTask:
 def read_counts(total: Arrays) -> Num[Array, "*c"]:
     """Return the pooled counts; what noise has made negative is none.
 
-    >>> read_counts({"counts": np.array([3.5, -1.25])})
-    array([3.5, 0. ])
+    Where noise left nothing at all, nothing is known, and all cells count alike.
+
+    >>> read_counts({"counts": np.array([3.5, -1.25])}), read_counts({"counts": np.array([-2.0])})
+    (array([3.5, 0. ]), array([1.]))
     """
-    return np.maximum(total["counts"], 0)
+    counts = np.maximum(total["counts"], 0)
+    return counts if counts.any() else np.ones_like(counts)
 
 
 def equal_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:

@@ -256,7 +256,7 @@ def _refuse_unprotected(experiment: Experiment, task: ClientTask, upload: Arrays
     if named and single:
         raise DisclosureError(
             f"{experiment.algorithm} cannot be run under --privacy-epsilon with these settings: "
-            f"its question {task.name!r} sends {', '.join(upload)}, and it is not known how far one "
-            "row can move that. FedAvg, FedProx, reweighing, FedFB (dp, eo, eod; --signal-loss "
+            f"its question {task.name!r} sends {', '.join(upload)}, and it is not known how far "
+            "one row can move that. FedAvg, FedProx, reweighing, FedFB (dp, eo, eod; --signal-loss "
             "zero_one or prob; every client in every round) and fedfb-thresholds can."
         )

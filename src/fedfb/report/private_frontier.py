@@ -72,10 +72,15 @@ def draw_private_frontier(record: Report, path: Path) -> None:
         list(draw(axes, series, record["constant"], record["notion"], palette))
         axes.set_title(f"epsilon {epsilon_in_words(epsilon)}", loc="left", fontsize=11)
         axes.label_outer()
+    for axes in panels[max(len(epsilons) - across, 0) : len(epsilons)]:
+        axes.tick_params(labelbottom=True)  # where no panel is below
+        axes.set_xlabel(panels[0].get_xlabel() or f"{NAMES[record['notion']]}: disparity")
     for axes in panels[len(epsilons) :]:
         axes.set_visible(False)
     _same_limits(panels[: len(epsilons)], [one for series in curves for one in series], record)
-    handles = [Line2D([], [], **style) for style in _legend(curves[least], palette)]
+    handles = [
+        Line2D([], [], **style) for style in _legend(curves[least], epsilons[least], palette)
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     seeds = len(record["seeds"])
     figure.suptitle(
@@ -106,7 +111,9 @@ def _same_limits(panels: Sequence[Any], series: Sequence[Series], record: Report
         axes.set_ylim(min(accuracies) - room, max(accuracies) + room)
 
 
-def _legend(series: Sequence[Series], palette: Palette) -> list[dict[str, Any]]:
+def _legend(
+    series: Sequence[Series], least: float | None, palette: Palette
+) -> list[dict[str, Any]]:
     """Return how each entry of the legend is drawn."""
     found = []
     for place, one in {one.place: one for one in series}.items():
@@ -118,4 +125,4 @@ def _legend(series: Sequence[Series], palette: Palette) -> list[dict[str, Any]]:
     ring = {"marker": "o", "markerfacecolor": "none", "markeredgecolor": palette.ink}
     found.append({"label": "in the Pareto set of its epsilon", "linestyle": "none", **ring})
     grey = {"color": palette.muted, "alpha": 0.5}
-    return [*found, {"label": "grey: without, or with the least noise", **grey}]
+    return [*found, {"label": f"grey: epsilon {epsilon_in_words(least)}", **grey}]

@@ -1,0 +1,87 @@
+"""Epsilon is what dp-accounting says of the same steps, and of one answer what theory says."""
+
+import dp_accounting as dp
+import pytest
+from dp_accounting import pld, rdp
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from fedfb.errors import ConfigError
+from fedfb.experiments.outcome import run
+from fedfb.experiments.spec import Experiment
+from fedfb.privacy import Budget, Silo, calibrate, epsilon_of
+from fedfb.privacy.accounting import STEP
+
+DELTA = 1e-5
+TINY = {"rows": 400, "test_rows": 200, "rounds": 3, "local_epochs": 2, "lr": (0.005,)}
+
+
+def step_by_step(accountant, sampling, steps, training, answers, answering):
+    """Compose what a silo does, written down anew: every kind of step on its own."""
+    gradient = dp.PoissonSampledDpEvent(sampling, dp.GaussianDpEvent(training))
+    accountant.compose(gradient, steps)
+    for _ in range(answers):
+        accountant.compose(dp.GaussianDpEvent(answering))
+    return accountant.get_epsilon(DELTA)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedfb", "fedfb-thresholds"])
+def test_the_epsilon_of_a_run_is_that_of_its_steps(algorithm):
+    """FedAvg: steps only; FedFB: counts and a signal a round; thresholds: counts, a histogram."""
+    answers = {"fedavg": 0, "fedfb": 4, "fedfb-thresholds": 2}[algorithm]
+    report = run(Experiment(algorithm=algorithm, privacy_epsilon=2.0, **TINY)).report
+    for silo in report["privacy"]["silos"]:
+        assert silo["steps"] == 3 * 2 * -(-silo["rows"] // 128)
+        assert silo["sampling"] == min(1.0, 128 / silo["rows"])
+        assert silo["answers"] == answers
+        noise = (silo["training_noise"], answers, silo["answering_noise"])
+        done = (silo["sampling"], silo["steps"], *noise)
+        same = step_by_step(pld.PLDAccountant(value_discretization_interval=STEP), *done)
+        finer = step_by_step(pld.PLDAccountant(value_discretization_interval=STEP / 10), *done)
+        rougher = step_by_step(rdp.RdpAccountant(), *done)
+        assert silo["epsilon"] == pytest.approx(same, abs=1e-6)
+        assert finer <= silo["epsilon"] <= 1.01 * finer
+        assert silo["epsilon"] <= rougher
+        assert 0.98 * 2.0 <= silo["epsilon"] <= 2.0
+
+
+@pytest.mark.parametrize("noise", [0.8, 2.0, 10.0])
+def test_one_answer_costs_what_theory_says(noise):
+    """Balle and Wang 2018, equation 6: delta of the Gaussian mechanism, exactly."""
+
+    def delta(epsilon):
+        near, far = 0.5 / noise - epsilon * noise, -0.5 / noise - epsilon * noise
+        return norm.cdf(near) - 2.718281828459045**epsilon * norm.cdf(far)
+
+    exact = brentq(lambda epsilon: delta(epsilon) - DELTA, 1e-6, 100)
+    found = epsilon_of(Silo(1.0, 0, answers=1), 0.0, noise, DELTA)
+    assert exact <= found <= exact + 2 * STEP
+
+
+def test_answers_alone_cost_their_share_and_everything_together_the_budget():
+    budget, silo = Budget(3.0, DELTA, signals=0.3), Silo(0.02, 500, answers=11)
+    spent = calibrate(budget, silo)
+    alone = epsilon_of(Silo(1.0, 0, 11), 0.0, spent.answering, DELTA)
+    assert 0.97 * 0.9 <= alone <= 0.9
+    assert 0.98 * 3.0 <= spent.epsilon <= 3.0
+
+
+def test_more_noise_or_fewer_steps_cost_less():
+    base = epsilon_of(Silo(0.05, 200, 5), 1.0, 10.0, DELTA)
+    assert epsilon_of(Silo(0.05, 200, 5), 1.2, 10.0, DELTA) < base
+    assert epsilon_of(Silo(0.05, 100, 5), 1.0, 10.0, DELTA) < base
+    assert epsilon_of(Silo(0.02, 200, 5), 1.0, 10.0, DELTA) < base
+    assert epsilon_of(Silo(0.05, 200, 0), 1.0, 10.0, DELTA) < base
+
+
+def test_a_smaller_silo_needs_more_noise():
+    small, large = (
+        calibrate(Budget(1.0, DELTA), Silo(min(1.0, 64 / n), 10 * -(-n // 64), 3))
+        for n in (500, 5000)
+    )
+    assert small.training > large.training
+
+
+def test_an_absurd_budget_is_refused_in_words():
+    with pytest.raises(ConfigError, match="no sensible noise"):
+        calibrate(Budget(1e6, DELTA), Silo(0.01, 10, 1))
