@@ -17,7 +17,7 @@ from fedfb.cli.app import app
 DOCS = Path(__file__).parents[2] / "docs"
 HOMES = ("fedfb", "fedfb.core", "fedfb.estimator", "fedfb.data")
 PACKAGES = (*HOMES, "fedfb.algorithms", "fedfb.engine", "fedfb.errors", "fedfb.models")
-PACKAGES += ("fedfb.notions", "fedfb.runtime", "fedfb.secure", "fedfb.theory")
+PACKAGES += ("fedfb.notions", "fedfb.privacy", "fedfb.runtime", "fedfb.secure", "fedfb.theory")
 FETCHING = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "srcset"}
 
 

@@ -22,7 +22,8 @@ def compare(
     algorithms: Annotated[
         str | None,
         typer.Option(
-            help="Methods to compare (default fedavg,fedfb,cfl; with --secure fedavg,fedfb).",
+            help="Methods to compare (default fedavg,fedfb,cfl; with --secure or --privacy-epsilon "
+            "fedavg,fedfb).",
             metavar="A,B,..",
             show_default=False,
         ),
@@ -47,7 +48,8 @@ def compare(
 
     Example: fedfb compare --algorithms fedavg,fedfb --seeds 5 --plot points.png
     """
-    usual = "fedavg,fedfb" if experiment.secure else "fedavg,fedfb,cfl"
+    apart = experiment.secure or experiment.privacy_epsilon is not None
+    usual = "fedavg,fedfb" if apart else "fedavg,fedfb,cfl"
     names = read_names(usual if algorithms is None else algorithms, "--algorithms")
     compare_and_show(experiment, names, plot, as_json, out, no_store)
 

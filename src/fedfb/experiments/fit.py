@@ -158,9 +158,8 @@ def check_secure(experiment: Experiment) -> None:
     experiment = resolve(experiment)
     method, engine = find_method(experiment.algorithm), make_engine(experiment, inputs=1)
     # Of how many groups and clients does not matter for what is asked.
-    algorithm = build(
-        experiment, engine, training_notion(experiment, 2, 3), given_grid(experiment)[:1]
-    )
+    notion = training_notion(experiment, 2, 3)
+    algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
     refuse_disclosure(method, experiment.variant or method.variants[0], algorithm)
 
 
