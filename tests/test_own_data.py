@@ -66,5 +66,5 @@ def test_the_schema_shown_is_one(tmp_path):
     [shown] = blocks("toml")
     (tmp_path / "schema.toml").write_text(shown)
     schema = read_schema(tmp_path / "schema.toml")
-    assert [column.name for column in schema.of("feature")] == ["income", "job"]
+    assert [column.name for column in schema.of("feature")] == ["income", "age", "job"]
     assert schema.named["race"].group_values == ("rest", "Black", "White")

@@ -16,6 +16,7 @@ from fedfb.data.infer import infer
 from fedfb.data.misfits import misfits
 from fedfb.data.schema import ColumnSchema, Schema, bin_names
 from fedfb.data.schema_file import read_schema, write_schema
+from fedfb.data.statistics import add_in_clear
 from fedfb.errors import ConfigError, DataError
 
 FLAGS = {
@@ -182,6 +183,34 @@ def test_scales_are_declared_stored_and_noted(files):
     assert again == federation.encoder
 
 
+def test_a_number_of_declared_range_is_scaled_by_it_and_by_no_row(files):
+    text = (files / "schema.toml").read_text()
+    income = text[text.index("[columns.income]") :].split("\n\n")[0]
+    asked = []
+
+    def add(question, told, answers):
+        asked.extend(value.size for said in answers.values() for value in said.values())
+        return add_in_clear(question, told, answers)
+
+    learnt = load_own("silos/*.csv", schema="schema.toml", add=add)
+    before = len(asked)
+    (files / "schema.toml").write_text(text.replace(income, income + "\nrange = [0, 1200]"))
+    declared = load_own("silos/*.csv", schema="schema.toml", add=add)
+    [column] = [column for column in declared.encoder.columns if column.name == "income"]
+    assert (column.mean, column.sd) == (600.0, pytest.approx(1200 / 12**0.5))
+    assert sum(asked[before:]) < sum(asked[:before])
+    assert learnt.encoder != declared.encoder
+
+
+@pytest.mark.parametrize("wrong", ["[5, 1]", "[1]", "[1, 1]", '["a", "b"]'])
+def test_a_range_that_is_none_is_refused(files, wrong):
+    text = (files / "schema.toml").read_text()
+    income = text[text.index("[columns.income]") :].split("\n\n")[0]
+    (files / "schema.toml").write_text(text.replace(income, f"{income}\nrange = {wrong}"))
+    with pytest.raises(ConfigError, match="range"):
+        load_own("silos/*.csv", schema="schema.toml")
+
+
 @pytest.mark.parametrize(
     ("flags", "error", "message"),
     [
@@ -276,6 +305,7 @@ def test_a_schema_is_read_back_as_it_was_written(tmp_path_factory, names, values
     schema = Schema(
         (
             ColumnSchema(number, "feature", "number", missing="mean", scale="clip"),
+            ColumnSchema(f"{number} too", "feature", "number", missing="mean", range=(-1.5, 1e9)),
             ColumnSchema(town, "feature", "category", values, missing="category"),
             ColumnSchema(age, "sensitive", "number", bins=tuple(sorted(edges))),
             ColumnSchema(group, "sensitive", "category", values, merge=((town, values),)),

@@ -86,8 +86,9 @@ def test_a_question_beyond_the_plan_is_refused():
 
 
 def test_questions_are_counted_over_the_whole_run():
-    asked = questions(resolve(Experiment(privacy_epsilon=1.0, rounds=7, period=3)))
-    assert asked == (7, 1 + 2)
+    settings = {"privacy_epsilon": 1.0, "rounds": 7, "period": 3, "local_epochs": 4}
+    asked = questions(resolve(Experiment(**settings)))
+    assert (asked.trainings, asked.epochs, asked.answers) == (7, 7 * 4, 1 + 2)
 
 
 def test_noise_is_new_every_seed_and_the_same_again():

@@ -78,7 +78,8 @@ def type_notes(schema: Schema) -> tuple[str, ...]:
 
 
 def _with_scale(column: ColumnSchema) -> str:
-    return column.name if column.scale == "standard" else f"{column.name} ({column.scale})"
+    said = "its range" if column.range else column.scale
+    return column.name if said == "standard" else f"{column.name} ({said})"
 
 
 def _some(names: Sequence[str], most: int = 8) -> str:

@@ -56,6 +56,8 @@ def by_sums(add: AddUp, declared: Mapping[str, ColumnSchema] | None = None) -> L
 def fit_columns(table: Table, names: Sequence[str], silos: Silos) -> tuple[Column, ...]:
     """Learn how to encode columns from training rows, of which only sums are taken.
 
+    Of a number whose range is declared nothing is asked: it is scaled as if spread over it evenly.
+
     Means, spreads and quantiles come from sums over the owners, and so does which of the declared
     categories occur. Where none are declared the categories that occur are a public schema.
     """
@@ -69,11 +71,25 @@ def fit_columns(table: Table, names: Sequence[str], silos: Silos) -> tuple[Colum
         for name in names
         if name not in numeric and (column := silos.declared.get(name)) and column.categories
     ]
+    ranged = [name for name in numeric if (c := silos.declared.get(name)) and c.range]
+    learnt = [name for name in numeric if name not in ranged]
     found: dict[str, Column] = {
-        **_numbers(owned, numeric, silos),
+        **{name: by_range(silos.declared[name]) for name in ranged},
+        **_numbers(owned, learnt, silos),
         **(_categories(owned, declared, silos.add) if declared else {}),
     }
     return tuple(found[name] if name in found else fit_column(table, name) for name in names)
+
+
+def by_range(column: ColumnSchema) -> NumberColumn:
+    """Scale by a declared range: by mean and standard deviation of a number anywhere within.
+
+    >>> by_range(ColumnSchema("age", "feature", "number", range=(0.0, 12.0))).mean
+    6.0
+    """
+    low, high = column.range
+    sd = (high - low) / 12**0.5
+    return NumberColumn(column.name, (low + high) / 2, sd, indicator=column.missing == "mean")
 
 
 def _numbers(owned: Owned, names: Sequence[str], silos: Silos) -> dict[str, NumberColumn]:

@@ -19,7 +19,8 @@ class ColumnSchema:
     """One column: its role, how it is read, and what is done with it.
 
     ``kind`` is the ``type`` of the schema file. ``categories`` are the values that may occur.
-    ``missing`` says what becomes of an empty cell. ``scale`` is of numeric features; ``bins`` (the
+    ``missing`` says what becomes of an empty cell. ``scale`` is of numeric features, and so is
+    ``range``: where it is declared, nothing is learnt from rows to scale by. ``bins`` (the
     upper ends of ranges) are of sensitive columns, ``merge`` (a new name and the values it stands
     for) of these and of the label. ``why`` tells why a column was left out.
     """
@@ -30,6 +31,7 @@ class ColumnSchema:
     categories: tuple[str, ...] = ()
     missing: Missing = "refuse"
     scale: Scale = "standard"
+    range: tuple[float, ...] = ()
     bins: tuple[float, ...] = ()
     merge: tuple[tuple[str, tuple[str, ...]], ...] = ()
     positive: str = ""
@@ -136,6 +138,8 @@ def _check_column(column: ColumnSchema) -> None:
         raise ConfigError(
             f"column {column.name!r}: scale belongs to features of the type number only."
         )
+    if column.range:
+        _check_range(column)
     usual = {"number": "mean"}.get(column.kind, "category")
     if column.missing != "refuse" and (column.role != "feature" or column.missing != usual):
         raise ConfigError(
@@ -159,6 +163,19 @@ def _check_column(column: ColumnSchema) -> None:
             f"column {column.name!r}: the bins are {list(column.bins)}, expected numbers that rise."
         )
     _check_merge(column)
+
+
+def _check_range(column: ColumnSchema) -> None:
+    if (column.role, column.kind, column.scale) != ("feature", "number", "standard"):
+        raise ConfigError(
+            f"column {column.name!r}: a range belongs to features of the type number, and takes "
+            'the place of what scale = "robust" or "clip" would learn.'
+        )
+    if len(column.range) != 2 or not column.range[0] < column.range[1]:
+        raise ConfigError(
+            f"column {column.name!r}: the range is {list(column.range)}, expected its two ends, "
+            "such as [17, 90]."
+        )
 
 
 def _check_merge(column: ColumnSchema) -> None:

@@ -21,6 +21,8 @@ HEAD = """\
 #             its own) or refuse
 # scale       of numbers: standard (mean and standard deviation), robust (median and quartiles) or
 #             clip (to the 1% and 99% quantiles, then standard)
+# range       of a number that is a feature: its two ends. It is scaled by them, and not by anything
+#             learnt from rows
 # bins        of a sensitive number: the upper ends of the ranges that form groups
 # merge       of a sensitive column or the label: a new name, and the values that it stands for
 """
@@ -31,7 +33,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "missing": get_args(Missing),
     "scale": get_args(Scale),
 }
-_KEYS = ("role", "type", "positive", "categories", "missing", "scale", "bins", "merge", "why")
+_KEYS = (
+    *("role", "type", "positive", "categories", "missing", "scale", "range"),
+    *("bins", "merge", "why"),
+)
 
 
 def write_schema(schema: Schema) -> str:
@@ -57,6 +62,8 @@ def _lines(column: ColumnSchema) -> list[str]:
     if column.role == "feature":
         lines.append(f'missing = "{column.missing}"')
         lines += [f'scale = "{column.scale}"'] if column.kind == "number" else []
+    if column.range:
+        lines.append(f"range = [{', '.join(map(number_as_text, column.range))}]")
     if column.bins:
         lines.append(f"bins = [{', '.join(map(number_as_text, column.bins))}]")
     if column.merge:
@@ -147,7 +154,8 @@ def _read_column(name: str, table: dict[str, Any]) -> ColumnSchema:
         categories=tuple(sorted(_texts("categories", table.get("categories", [])))),
         missing=table.get("missing", usual),
         scale=table.get("scale", "standard"),
-        bins=_numbers(table.get("bins", [])),
+        range=_numbers("range", table.get("range", [])),
+        bins=_numbers("bins", table.get("bins", [])),
         merge=tuple((new, _texts("merge", values)) for new, values in merge.items()),
         positive=_text("positive", table.get("positive", "")),
         why=_text("why", table.get("why", "")),
@@ -168,10 +176,10 @@ def _texts(key: str, values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _numbers(values: Any) -> tuple[float, ...]:
+def _numbers(key: str, values: Any) -> tuple[float, ...]:
     wrong = not isinstance(values, list) or any(
         isinstance(value, bool) or not isinstance(value, int | float) for value in values
     )
     if wrong or any(not abs(value) < float("inf") for value in values):
-        raise ConfigError(f"bins are {values!r}, expected a list of numbers.")
+        raise ConfigError(f"{key}: {values!r}, expected a list of numbers.")
     return tuple(float(value) for value in values)

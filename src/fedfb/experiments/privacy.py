@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fedfb.algorithms import find_method
@@ -36,8 +35,8 @@ COVERED = {
 }
 NOT_COVERED = (
     "how many rows a silo has: it is treated as public",
-    "means, scales and categories of columns: they are taken as public (from a declaration, or "
-    "from rows without noise)",
+    "means and scales of columns whose range no schema declares, and which categories occur: they "
+    "are learnt from rows without noise, and taken as public",
     "figures on test rows: they are computed without noise",
     "settings that somebody chose by looking at these rows; several runs (seeds, points of a "
     "frontier) on the same rows: their epsilons add up",
@@ -49,10 +48,17 @@ SIMULATED = (
 
 
 class Asked(NamedTuple):
-    """How often a whole run trains (in epochs of one a training) and asks anything else."""
+    """How often a run trains, for how many epochs in all, and how often it asks anything else."""
 
-    trainings: int
-    answers: int
+    trainings: int = 0
+    epochs: int = 0
+    answers: int = 0
+
+    def after(self, task: ClientTask) -> "Asked":
+        """Return the same with one more question."""
+        moved = any(size > 0 for size in (task.sensitivity or {}).values())
+        trainings, answers = self.trainings + (task.epochs > 0), self.answers + moved
+        return Asked(trainings, self.epochs + task.epochs, answers)
 
 
 class PrivateRun(NamedTuple):
@@ -81,13 +87,12 @@ class PrivateRun(NamedTuple):
             clip=self.clip if whole else None,
             training=first.training if whole else 0.0,
         )
-        trainings, answers = self.asked
+        asked = Asked()
 
         def guard(task: ClientTask) -> ClientTask:
-            nonlocal trainings, answers
-            trained, answered = _asked_by(task)
-            trainings, answers = trainings - trained, answers - answered
-            if min(trainings, answers) < 0:
+            nonlocal asked
+            asked = asked.after(task)
+            if any(done > planned for done, planned in zip(asked, self.asked, strict=True)):
                 raise DisclosureError(
                     f"the question {task.name!r} was not planned for: to answer it would cost more "
                     "than the epsilon asked for."
@@ -173,7 +178,7 @@ def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
         if level == "silo"
         else Silo(
             sampling_rate(size, experiment.batch),
-            asked.trainings * experiment.local_epochs * steps_of_an_epoch(size, experiment.batch),
+            asked.epochs * steps_of_an_epoch(size, experiment.batch),
             asked.answers,
         )
         for client, size in rows.items()
@@ -207,20 +212,13 @@ def questions(experiment: Experiment) -> Asked:
     What cannot be protected is refused: single values, codes, sums that a row may move by any
     amount, and what a method draws from rows without saying how far one can move it.
     """
-    experiment = replace(experiment, local_epochs=1)
     engine, notion = make_engine(experiment, 1), training_notion(experiment, 2, PLAYED)
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
-    trainings = answers = 0
+    asked = Asked()
     for task, upload in _played(algorithm, engine.model.init(0)[None], experiment.rounds or 1):
         _refuse_unprotected(experiment, task, upload)
-        trained, answered = _asked_by(task)
-        trainings, answers = trainings + trained, answers + answered
-    return Asked(trainings, answers)
-
-
-def _asked_by(task: ClientTask) -> Asked:
-    moved = any(size > 0 for size in (task.sensitivity or {}).values())
-    return Asked(int(task.epochs > 0), int(moved))
+        asked = asked.after(task)
+    return asked
 
 
 def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[ClientTask, Arrays]]:

@@ -249,7 +249,7 @@ class Experiment:
         infinite=True,
     )
     privacy_delta: float = setting(
-        1e-5, "The delta that goes with it", PRIVACY, s.number, above=0.0, high=0.5
+        1e-5, "The delta that goes with it", PRIVACY, s.number, above=0.0, high=0.9
     )
     privacy_clip: float = setting(
         1.0, "Length to which the gradient of a row is cut", PRIVACY, s.number, above=0.0
