@@ -116,11 +116,11 @@ def clients(draw, groups):
     )
 
 
-@pytest.mark.parametrize("groups", [2, 3])
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", KINDS[:-1], ids=str)
 @settings(derandomize=True, max_examples=200)
 @given(st.data())
-def test_one_row_moves_no_answer_further_than_declared(kind, groups, data):
+def test_one_row_moves_no_answer_further_than_declared(kind, data):
+    groups = data.draw(st.sampled_from([2, 3]))
     x, y, group, out = data.draw(clients(groups))
     model = 10.0 ** data.draw(st.integers(-2, 3))
     whole = ClientData(0, x, y, group, groups)
