@@ -21,7 +21,7 @@ from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import train
 
-ROWS, FEATURES, RUNS = 300, 3, 1200
+ROWS, FEATURES, RUNS = 300, 3, 900
 CONFIDENCE, DELTA = 0.99, 0.02  # a delta of 1e-5 shows in one of 1e5 runs
 RATE = 1e-4  # so small that the planted row is misjudged to the end, and pushes in every step
 SETTINGS = {

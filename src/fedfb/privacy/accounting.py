@@ -19,8 +19,8 @@ from fedfb.errors import ConfigError
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant
 
-STEP = 1e-3
-"""The grid of the privacy loss: epsilon is rounded up by it, by about half a percent at most."""
+FINEST, WIDEST = 1e-6, 1e-3
+"""The grid on which privacy losses are composed: 3e-4 of epsilon, within these."""
 
 NEAR = 1e-3
 """Multipliers are found this near to the least that keeps the budget, from above."""
@@ -75,12 +75,24 @@ def calibrate(budget: Budget, silo: Silo) -> Spent:
 @cache  # silos of one size, and seeds, share the answer
 def _calibrate(budget: Budget, silo: Silo) -> Spent:
     share = budget.signals if silo.steps else 1.0
-    answering = _least(budget.epsilon * share, budget.delta, Silo(1.0, 0, silo.answers), 0.0)
-    training = _least(budget.epsilon, budget.delta, silo, answering)
-    return Spent(silo, training, answering, epsilon_of(silo, training, answering, budget.delta))
+    grid = grid_of(budget.epsilon)
+    alone = Silo(1.0, 0, silo.answers)
+    answering = _least(budget.epsilon * share, budget.delta, alone, 0.0, grid)
+    training = _least(budget.epsilon, budget.delta, silo, answering, grid)
+    epsilon = epsilon_of(silo, training, answering, budget.delta, grid)
+    return Spent(silo, training, answering, epsilon)
 
 
-def _least(epsilon: float, delta: float, silo: Silo, answering: float) -> float:
+def grid_of(epsilon: float) -> float:
+    """Return the grid for a budget; losses are rounded up to it, so epsilon is never too small.
+
+    >>> grid_of(1.0), grid_of(100.0)
+    (0.0003, 0.001)
+    """
+    return min(max(epsilon * 3e-4, FINEST), WIDEST)
+
+
+def _least(epsilon: float, delta: float, silo: Silo, answering: float, grid: float) -> float:
     """Return the least multiplier: of the training, or of the answers where there is none."""
     if not (silo.steps or silo.answers):
         return 0.0
@@ -94,11 +106,10 @@ def _least(epsilon: float, delta: float, silo: Silo, answering: float) -> float:
 
     try:
         # Privacy loss distributions of far too little noise would not fit into memory.
-        enough = least(
-            lambda: RdpAccountant(ORDERS), event, epsilon, delta, LowerEndpointAndGuess(LEAST, 1.0)
-        )
-        around = ExplicitBracketInterval(enough / 2, enough * 1.05)
-        return float(least(_accountant, event, epsilon, delta, around, tol=NEAR))
+        somewhere = LowerEndpointAndGuess(LEAST, 1.0)
+        rough = least(lambda: RdpAccountant(ORDERS), event, epsilon, delta, somewhere, tol=NEAR)
+        around = ExplicitBracketInterval(rough / 2, rough * 1.05)
+        return float(least(lambda: _accountant(grid), event, epsilon, delta, around, tol=NEAR))
     except (NoBracketIntervalFoundError, ValueError):
         raise ConfigError(
             f"no sensible noise keeps epsilon {epsilon:g} at delta {delta:g} over {silo.steps} "
@@ -107,11 +118,13 @@ def _least(epsilon: float, delta: float, silo: Silo, answering: float) -> float:
         ) from None
 
 
-def epsilon_of(silo: Silo, training: float, answering: float, delta: float) -> float:
+def epsilon_of(
+    silo: Silo, training: float, answering: float, delta: float, grid: float = WIDEST
+) -> float:
     """Return the epsilon of a silo's whole run, for noise of these multipliers."""
     if not (silo.steps or silo.answers):
         return 0.0
-    accountant = _accountant().compose(event_of(silo, training, answering))
+    accountant = _accountant(grid).compose(event_of(silo, training, answering))
     return float(accountant.get_epsilon(delta))
 
 
@@ -130,10 +143,10 @@ def event_of(silo: Silo, training: float, answering: float) -> "DpEvent":
     return ComposedDpEvent(parts)
 
 
-def _accountant() -> "PrivacyAccountant":
+def _accountant(grid: float) -> "PrivacyAccountant":
     from dp_accounting.pld import PLDAccountant
 
-    return PLDAccountant(value_discretization_interval=STEP)
+    return PLDAccountant(value_discretization_interval=grid)
 
 
 def refuse_without_accounting() -> None:
