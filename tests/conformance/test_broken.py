@@ -141,6 +141,22 @@ def summed_means(problem):
     return plain._replace(tasks=(*plain.tasks, tell), round=round)
 
 
+def understated(problem):
+    """Two tables of counts in one array: a row moves it by the root of 2, and 1 is declared."""
+    plain = fedavg(problem.engine, problem.solver)
+
+    def run(broadcast, data, memory, key):
+        return {"counts": np.stack([cell_counts(data)] * 2).ravel()}, memory
+
+    count = ClientTask("count twice", "sum", run, sensitivity={"counts": 1.0})
+
+    def setup(params, ask):
+        ask(count, {})
+        return plain.setup(params, ask)
+
+    return plain._replace(tasks=(*plain.tasks, count), setup=setup)
+
+
 def undeclared_question(problem):
     return summed_means(problem)._replace(tasks=fedavg(problem.engine, problem.solver).tasks)
 
@@ -182,6 +198,10 @@ BROKEN = {
         {"a run can be saved and continued"},
     ),
     "summed means": (method(summed_means), {"splitting a client changes nothing"}),
+    "understated sensitivity": (
+        method(understated),
+        {"one row moves no upload further than declared"},
+    ),
     "undeclared question": (method(undeclared_question), {"every question is declared"}),
     "generator of its own": (
         method(generator_of_its_own),

@@ -23,6 +23,7 @@ CHECKS: tuple[Check, ...] = (
     on_uploads.check_every_question_is_declared,
     on_uploads.check_no_upload_holds_a_row,
     on_uploads.check_an_upload_tells_nothing_by_its_shape,
+    on_uploads.check_one_row_moves_no_upload_further_than_declared,
     on_uploads.check_a_sum_is_all_the_server_needs,
     on_runs.check_equal_models_average_to_themselves,
     on_runs.check_odd_federations_stay_finite,

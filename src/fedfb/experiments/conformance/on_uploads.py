@@ -87,6 +87,30 @@ def check_an_upload_tells_nothing_by_its_shape(method: Method, notion: str, vari
             )
 
 
+def check_one_row_moves_no_upload_further_than_declared(
+    method: Method, notion: str, variant: str
+) -> None:
+    """Leave out one row after the other: what declares a sensitivity keeps to it.
+
+    What is declared as 0 may be the model of private training, which is noisy by itself.
+    """
+    for answer in answers(Case(method, notion, variant), make_clients()):
+        moved = {name: s for name, s in (answer.task.sensitivity or {}).items() if s > 0}
+        everybody = np.arange(len(answer.data.y))
+        for row in everybody if moved else ():
+            others = _rows_of(answer.data, everybody[everybody != row])
+            fewer = ask_again(answer._replace(data=others))
+            for name, declared in moved.items():
+                change = answer.upload[name] - fewer[name]
+                runs = change.reshape(len(change), -1) if change.ndim > 2 else change.reshape(1, -1)
+                far = float(np.linalg.norm(runs, axis=1).max())
+                demand(
+                    far <= declared + 1e-9,
+                    f"one row moves {name!r} of the task {answer.task.name!r} by {far:.3g}, and "
+                    f"{declared:g} is declared: noise in proportion to that would not hide it",
+                )
+
+
 def check_a_sum_is_all_the_server_needs(method: Method, notion: str, variant: str) -> None:
     """Sum in another order, and give nothing beside: the run is the same, to 1e-9."""
     case, clients = Case(method, notion, variant), make_clients()
