@@ -206,8 +206,10 @@ def read_histogram(total: Arrays) -> Float[Array, "r 2 a k"]:
 
     That is, of as many rows of every label and group, the nearest without negative numbers.
 
-    >>> read_histogram({"rows": np.array([[[[3.0, -1.0, 2.0]]]])})
-    array([[[[2.5, 0. , 1.5]]]])
+    >>> read_histogram({"rows": np.array([[[[3.0, -1.0, 2.0]], [[1.0, 0.0, 4.0]]]])})
+    array([[[[2.5, 0. , 1.5]],
+    <BLANKLINE>
+            [[1. , 0. , 4. ]]]])
     """
     rows = total["rows"]
     if np.all(rows >= 0):

@@ -10,8 +10,8 @@ Record = Mapping[str, Any]
 MOST_SILOS = 20
 """Of more silos only so many are printed, those that spend most; JSON has all."""
 
-COLUMNS = ("epsilon", "rows", "steps", "of a row", "noise", "answers", "their noise")
-"""Of a silo: the chance of a row to be in a step, and the multipliers of the noise."""
+COLUMNS = ("epsilon", "rows", "steps", "chance", "step noise", "answers", "answer noise")
+"""Of a silo: also the chance of a row to be in a step, and the multipliers of the noise."""
 
 
 def epsilon_in_words(epsilon: float | None) -> str:
@@ -27,12 +27,12 @@ def summary(privacy: Record) -> str:
     """Say in one sentence what is hidden, and how well.
 
     >>> summary({"level": "record", "most": 2.9996, "delta": 1e-05, "silos": [1, 2]})
-    'privacy: every row is hidden with epsilon 3.000, delta 1e-05 at most, in each of 2 silos'
+    'every row is hidden with epsilon 3.000, delta 1e-05 at most, in each of 2 silos'
     """
     hidden = "every row" if privacy["level"] == "record" else "every silo"
     most, many = privacy["most"], len(privacy["silos"])
     return (
-        f"privacy: {hidden} is hidden with epsilon {most:.3f}, delta {privacy['delta']:g} at most, "
+        f"{hidden} is hidden with epsilon {most:.3f}, delta {privacy['delta']:g} at most, "
         f"in each of {many} silo{'s' if many > 1 else ''}"
     )
 
@@ -64,7 +64,7 @@ def sentences(privacy: Record) -> list[str]:
 def print_privacy(privacy: Record) -> None:
     """Print every silo's epsilon, what it stands for and what not."""
     console = make_console()
-    console.print(f"\n{summary(privacy)}")
+    console.print(f"\nprivacy: {summary(privacy)}")
     table = make_table("", "", *COLUMNS)
     for row in silo_rows(privacy):
         table.add_row(*row)

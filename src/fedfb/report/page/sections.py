@@ -315,7 +315,7 @@ def _privacy(reports: Sequence[Report]) -> Sequence[Section]:
     private = [report for report in reports if report.get("privacy")]
     if not private:
         return []
-    said = [f"{shown_name(o['algorithm'])}, {privacy.summary(o['privacy'])}." for o in private]
+    said = [f"{shown_name(o['algorithm'])}: {privacy.summary(o['privacy'])}." for o in private]
     shown = tuple(
         Table(shown_name(one["algorithm"]), ("silo", *privacy.COLUMNS), tuple(rows))
         for one in private
