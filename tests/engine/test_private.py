@@ -16,7 +16,7 @@ from engine_cases import (
 )
 from fedfb.core import PrivateTraining
 from fedfb.engine import NativeEngine, NumpyEngine
-from fedfb.engine.native.work import SPARSE_EPOCHS
+from fedfb.engine.native.work import SPARSE_PASSES
 from fedfb.engine.private import private_epochs
 from fedfb.models import Network
 
@@ -64,7 +64,7 @@ def test_clipping_equals_a_naive_loop_over_rows(hidden, engine, noise, clip):
 @precisions
 @same_cases
 @given(
-    drawn=engine_cases(epochs=SPARSE_EPOCHS),
+    drawn=engine_cases(epochs=SPARSE_PASSES),
     batch=st.sampled_from([16, 128, 200, 10**6]),
     instructions=st.sampled_from(INSTRUCTIONS),
 )

@@ -54,7 +54,7 @@ def test_every_method_is_private_or_refused_by_name(algorithm):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"notion": "cp"}, "'count' sends counts"),
+        ({"notion": "cp"}, "'fit' sends weighted"),
         ({"signal_loss": "ce"}, "'measure' sends losses"),
         ({"participation": 0.5}, "'measure' sends losses, rows"),
         ({"tune": True}, "costs privacy too"),
