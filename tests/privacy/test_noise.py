@@ -150,6 +150,19 @@ def test_the_weight_of_a_silo_tells_only_how_many_rows_it_has(kind):
             assert one["weight"].tolist() == two["weight"].tolist() == [len(whole.y)]
 
 
+def test_noise_on_a_silo_has_the_stated_scale():
+    """As above: within 5 standard deviations of a mean square."""
+    params = np.zeros((1, 100))
+    told = {"weighted": params, "weight": np.ones(1), "losses": np.zeros((1, 2, 50))}
+    task = ClientTask("fit", "sum", lambda *_: (told, {}), sensitivity={"losses": 1.0}, epochs=1)
+    noisy = protected(task, Protection(2.0, shared=4, clip=0.5, training=3.0))
+    found = [noisy.run({"params": params}, ROW, {}, (seed, 1, 0, 0))[0] for seed in range(100)]
+    for name, scale in (("weighted", 3.0 * 0.5 / 2), ("losses", 2.0 / 2)):
+        drawn = np.concatenate([upload[name].ravel() for upload in found])
+        assert abs(np.mean(drawn**2) / scale**2 - 1) < 5 * (2 / drawn.size) ** 0.5
+    assert all(upload["weight"] == 1 for upload in found)
+
+
 def test_a_silo_is_cut_to_its_length_however_far_it_went():
     params = np.zeros((1, 4))
     told = {"weighted": np.full((1, 4), 1e6), "weight": np.ones(1), "losses": np.full((1, 2), 1e9)}

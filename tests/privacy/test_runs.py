@@ -39,6 +39,19 @@ def test_with_an_infinite_epsilon_a_run_is_the_plain_one_bit_for_bit(algorithm, 
         assert all(np.array_equal(arrays[0][path], arrays[1][path]) for path in arrays[0])
 
 
+def test_an_infinite_epsilon_switches_clipping_off_too():
+    plain = run(Experiment(algorithm="fedavg", **TINY)).fitted[0].trained.state.params
+    settings = {"privacy_epsilon": inf, "privacy_clip": 1e-6, "algorithm": "fedavg", **TINY}
+    assert np.array_equal(run(Experiment(**settings)).fitted[0].trained.state.params, plain)
+
+
+def test_an_engine_that_cannot_clip_is_refused():
+    experiment = resolve(Experiment(privacy_epsilon=1.0, **TINY))
+    notion = training_notion(experiment, 2, 3)
+    with pytest.raises(ConfigError, match="Other does not do"):
+        build(experiment, type("Other", (), {})(), notion, given_grid(experiment), {0: 1.0})
+
+
 @pytest.mark.parametrize("algorithm", METHODS)
 def test_every_method_is_private_or_refused_by_name(algorithm):
     method = METHODS[algorithm]
