@@ -7,7 +7,7 @@ them all. A single run is ``r = 1``.
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -73,14 +73,34 @@ class Prediction(NamedTuple):
     decision: Float[Array, "r n"]
 
 
-class ClientTask(NamedTuple):
-    """A question that the server may put to every client.
+@runtime_checkable  # so that annotated shapes can be checked
+class Asked(Protocol):
+    """A question as those see it who carry its answers: its name, and what becomes of uploads.
 
     ``reduce`` says what the server gets to see: only the ``sum`` of the uploads, or each of them
-    (``gather``, stacked in the order of client ids). ``run`` answers: broadcast, data, memory, key
-    -> upload, memory. ``bits`` is the size of uploads that are codes, not numbers. ``bounds`` are
-    the largest absolute values of uploads that are small or large by nature: secure sums carry
-    numbers in fixed point, and without a bound take one that is usual (``runtime/uploads.py``).
+    (``gather``, stacked in the order of client ids). ``bits`` is the size of uploads that are
+    codes, not numbers. ``bounds`` are the largest absolute values of uploads that are small or
+    large by nature: secure sums carry numbers in fixed point, and without a bound take one that is
+    usual (``runtime/uploads.py``).
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reduce(self) -> Literal["sum", "gather"]: ...
+
+    @property
+    def bits(self) -> Mapping[str, int]: ...
+
+    @property
+    def bounds(self) -> Mapping[str, float]: ...
+
+
+class ClientTask(NamedTuple):
+    """A question that the server may put to every client: one that is :class:`Asked`, with ``run``.
+
+    ``run`` answers: broadcast, data, memory, key -> upload, memory.
 
     ``sensitivity`` says how far one row can move each upload of a run, in Euclidean length: what
     differential privacy adds noise in proportion to (``fedfb.privacy``). An upload of sensitivity 0

@@ -6,8 +6,9 @@ No messages and no masks: for every question the fixed-point sum over those who 
 import numpy as np
 
 from fedfb.data.statistics import answer, column_values, spread_by
+from fedfb.experiments.secure import column_question
 from fedfb.flower.events import EVENTS, read_events
-from fedfb.flower.silo import column_task, prepare
+from fedfb.flower.silo import prepare
 from fedfb.flower.study import read_study
 from fedfb.flower.trial import make_trial
 from fedfb.flower.wire import pack_values
@@ -49,7 +50,7 @@ def replayed(study, silos):
         uploads = {
             id: answer(question, told, column_values(there[id].train, columns)) for id in counted
         }
-        return fixed_sum(column_task(question, uploads[counted[0]]), uploads, len(asked))
+        return fixed_sum(column_question(question, uploads[counted[0]]), uploads, len(asked))
 
     spread = spread_by(columns, answers)
     told = pack_values({name: value.tolist() for name, value in spread._asdict().items()})

@@ -5,9 +5,11 @@ from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from fedfb.algorithms import Method
-from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Key
+from fedfb.core import Algorithm, Arrays
 from fedfb.data.statistics import AddUp
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.experiments.spec import Experiment
@@ -18,6 +20,25 @@ from fedfb.runtime.loop import SETUP
 
 WIDEST = 2.0**72
 """The bound of sums over columns, which are in units of their own."""
+
+
+class ColumnQuestion(NamedTuple):
+    """A question about rows as they are read, before a client has features: only sums are seen."""
+
+    name: str
+    bounds: Mapping[str, float]
+    reduce: Literal["sum", "gather"] = "sum"
+    bits: Mapping[str, int] = MappingProxyType({})
+
+
+def column_question(name: str, like: Arrays) -> ColumnQuestion:
+    """Return a question of this name, with the bounds that answers like this one have.
+
+    >>> import numpy as np
+    >>> column_question("column sums", {"present": np.array([3]), "sums": np.array([0.5])}).bounds
+    {'sums': 4.722366482869645e+21}
+    """
+    return ColumnQuestion(name, {k: WIDEST for k, v in like.items() if v.dtype.kind == "f"})
 
 
 def make_carry(experiment: Experiment, clients: Sequence[str], ledger: Ledger | None) -> Carry:
@@ -36,7 +57,7 @@ def make_carry(experiment: Experiment, clients: Sequence[str], ledger: Ledger | 
 
 def make_add(experiment: Experiment, path: Path | None, split: int) -> AddUp:
     """Return what adds up the statistics of columns, under masks if asked for, with a ledger."""
-    asked = count()
+    numbers = count()
 
     @cache
     def carrier(names: tuple[str, ...]) -> Carry:
@@ -48,9 +69,8 @@ def make_add(experiment: Experiment, path: Path | None, split: int) -> AddUp:
 
     def add(question: str, told: Arrays, answers: Mapping[str, Arrays]) -> Arrays:
         uploads = dict(enumerate(answers.values()))
-        bounds = {name: WIDEST for name, value in uploads[0].items() if value.dtype.kind == "f"}
-        task = ClientTask(question, "sum", _answered, bounds=bounds)
-        place = Question(SETUP, next(asked), task, told, tuple(uploads), {})
+        asked_for = column_question(question, uploads[0])
+        place = Question(SETUP, next(numbers), asked_for, told, tuple(uploads), {})
         return carrier(tuple(answers))(place, uploads)
 
     return add
@@ -61,10 +81,6 @@ def make_audit_add(secure: bool, path: Path | None) -> AddUp:
     if secure:
         refuse_without_cryptography()
     return make_add(Experiment(secure=secure), path, split=0)
-
-
-def _answered(told: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-    raise NotImplementedError("statistics of columns are answered before there are clients.")
 
 
 def refuse_without_cryptography() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.core import Arrays, Ask, ClientTask, generator
+from fedfb.core import Arrays, Asked, generator
 from fedfb.errors import FedFBError
 from fedfb.flower.bundle import Office
 from fedfb.flower.journal import Answered, Journal
@@ -69,10 +69,10 @@ class Inquiry:
     spread: str
     ledger: Ledger
     journals: Callable[[int], Journal]
-    like: Callable[[ClientTask, Arrays], Arrays]
+    like: Callable[[Asked, Arrays], Arrays]
     memories: Memories
 
-    def ask_of(self, round: int, everybody: bool = False) -> Ask:
+    def ask_of(self, round: int, everybody: bool = False) -> Callable[[Asked, Arrays], Arrays]:
         """Return the ask of one round: put to those drawn for it who are there, or to all."""
         study = self.mail.study
         share = 1.0 if everybody else study.experiment.participation
@@ -82,7 +82,7 @@ class Inquiry:
             journal.forget_earlier()
         saved = dict(self.memories)
 
-        def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
+        def ask(task: Asked, broadcast: Arrays) -> Arrays:
             number = next(numbers)
             answered = journal.find(number)
             if answered is None:
@@ -99,7 +99,7 @@ class Inquiry:
         drawn: Sequence[int],
         round: int,
         number: int,
-        task: ClientTask,
+        task: Asked,
         broadcast: Arrays,
         there: list[int],
         saved: Memories,

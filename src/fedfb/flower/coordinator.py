@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.core import Arrays, ClientTask
+from fedfb.core import Arrays, Asked
 from fedfb.data.encode import Encoder
 from fedfb.data.statistics import Spread, answer, spread_by
+from fedfb.experiments.secure import column_question
 from fedfb.experiments.spec import to_toml
 from fedfb.experiments.store import CHECKPOINTS, EXPERIMENT, LEDGER, write_whole
 from fedfb.flower.asking import Inquiry, Keys
@@ -17,7 +18,6 @@ from fedfb.flower.events import Log
 from fedfb.flower.journal import Journal
 from fedfb.flower.mail import Mail, names
 from fedfb.flower.results import keep_result, make_report, model_bytes, result_files
-from fedfb.flower.silo import column_task
 from fedfb.flower.study import Study
 from fedfb.flower.trial import TEST, Trial, make_trial, told_state
 from fedfb.flower.wire import pack_values
@@ -46,10 +46,12 @@ def run_study(mail: Mail, office: Office, kept: Path) -> None:
     memories: Memories = {}
     ledger = _ledger(study, kept, "run", study.seed)
 
-    def like(task: ClientTask, told: Arrays) -> Arrays:
+    def like(asked: Asked, told: Arrays) -> Arrays:
         key = (study.seed, 0, 0, trial.like.id)
         with np.errstate(all="ignore"):
-            upload, _ = task.run(told, trial.like, trial.algorithm.memory(trial.start), key)
+            upload, _ = trial.tasks[asked.name].run(
+                told, trial.like, trial.algorithm.memory(trial.start), key
+            )
         return upload
 
     told = pack_values({name: value.tolist() for name, value in spread._asdict().items()})
@@ -86,8 +88,8 @@ def _columns(mail: Mail, office: Office, kept: Path) -> Spread:
     if not columns:
         return nothing
 
-    def like(task: ClientTask, told: Arrays) -> Arrays:
-        return answer(task.name, told, np.zeros((2, len(columns))))
+    def like(asked: Asked, told: Arrays) -> Arrays:
+        return answer(asked.name, told, np.zeros((2, len(columns))))
 
     asking = Inquiry(
         mail, office, Keys(), "data", "", ledger, _journals(study, kept, "data"), like, {}
@@ -96,7 +98,7 @@ def _columns(mail: Mail, office: Office, kept: Path) -> Spread:
 
     def answers(question: str, told: Arrays) -> Arrays:
         shown = answer(question, told, np.zeros((2, len(columns))))
-        return ask(column_task(question, shown), told)
+        return ask(column_question(question, shown), told)
 
     return spread_by(columns, answers)
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.core import Arrays, ClientData, ClientTask, Examples
+from fedfb.core import Arrays, Asked, ClientData, Examples
 from fedfb.data.check import labels
 from fedfb.data.encode import Encoder
 from fedfb.data.own import split_client
 from fedfb.data.statistics import Spread, answer, column_values
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError
-from fedfb.experiments.secure import WIDEST
+from fedfb.experiments.secure import column_question
 from fedfb.flower.bundle import Bundle
 from fedfb.flower.memory import recall, remember
 from fedfb.flower.places import no_room
@@ -204,12 +204,12 @@ def _single(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
     return silo, {"upload": pack_arrays(upload)}
 
 
-def _answer(silo: Silo, content: Content) -> tuple[ClientTask, Arrays]:
+def _answer(silo: Silo, content: Content) -> tuple[Asked, Arrays]:
     told = unpack_arrays(content["broadcast"])
     if content["phase"] == "data":
         schema = silo.bundle.study.schema
         upload = answer(content["task"], told, column_values(silo.train, schema.numeric))
-        return column_task(content["task"], upload), upload
+        return column_question(content["task"], upload), upload
     if silo.prepared is None:
         raise ConfigError("it was asked to train before the columns were summed up.")
     trial, data = silo.prepared.trial, silo.prepared.data
@@ -221,16 +221,6 @@ def _answer(silo: Silo, content: Content) -> tuple[ClientTask, Arrays]:
     refuse_non_finite(upload, content["round"], data.id)
     remember(silo.folder, place, kept, content["saved"])
     return task, upload
-
-
-def column_task(question: str, like: Arrays) -> ClientTask:
-    """Return the question about columns as a task, with the bounds that its sums have."""
-    bounds = {name: WIDEST for name, value in like.items() if value.dtype.kind == "f"}
-
-    def run(*_: object) -> tuple[Arrays, Arrays]:
-        raise NotImplementedError("columns are answered for before there are features.")
-
-    return ClientTask(question, "sum", run, bounds=bounds)
 
 
 def _finish(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedfb.core import Arrays, ClientTask
+from fedfb.core import Arrays, Asked
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.runtime.boundary import Carry, Question, broadcast_bytes, entries
 from fedfb.runtime.dropout import number_leaving
@@ -85,7 +85,7 @@ def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None =
     return carry
 
 
-def _refuse_single(task: ClientTask) -> None:
+def _refuse_single(task: Asked) -> None:
     """Refuse a question that a method has not declared among its tasks, or it would stop before."""
     if task.reduce == "gather":
         raise DisclosureError(

@@ -8,7 +8,7 @@ in two words, :math:`x=2^{24}h+l` with :math:`h` whole.
 
 import numpy as np
 
-from fedfb.core import Arrays, ClientTask
+from fedfb.core import Arrays, Asked
 from fedfb.secure import Part, RangeError, Ring, Schema, choose_bits, encode
 from fedfb.shapes import Array
 
@@ -25,9 +25,10 @@ UNIT = 2.0**24
 HIGH, LOW = " in units of 2^24", " beyond them"
 
 
-def parts_of(task: ClientTask, upload: Arrays, parties: int) -> list[Part]:
+def parts_of(task: Asked, upload: Arrays, parties: int) -> list[Part]:
     """Declare the parts of an upload: names, shapes, bounds and places, the same for all clients.
 
+    >>> from fedfb.core import ClientTask
     >>> task = ClientTask("ask", "sum", lambda *_: ({}, {}), bounds={"h": 2.0**60})
     >>> [part.bits for part in parts_of(task, {"h": np.ones(3), "n": np.asarray(1)}, parties=4)]
     [0, 30, 0]
@@ -35,7 +36,7 @@ def parts_of(task: ClientTask, upload: Arrays, parties: int) -> list[Part]:
     return [part for name, value in upload.items() for part in _parts(task, name, value, parties)]
 
 
-def _parts(task: ClientTask, name: str, value: Array, parties: int) -> list[Part]:
+def _parts(task: Asked, name: str, value: Array, parties: int) -> list[Part]:
     if _is_whole(value):
         return [Part(name, value.shape, task.bounds.get(name, WHOLE_BOUND), 0)]
     bound = task.bounds.get(name, BOUND)
@@ -49,11 +50,11 @@ def _is_whole(value: Array) -> bool:
     return value.dtype.kind in "iub"
 
 
-def _is_wide(task: ClientTask, name: str, value: Array) -> bool:
+def _is_wide(task: Asked, name: str, value: Array) -> bool:
     return task.bounds.get(name, BOUND) > WIDE and not _is_whole(value)
 
 
-def encoded(schema: Schema, task: ClientTask, upload: Arrays, who: str) -> Ring:
+def encoded(schema: Schema, task: Asked, upload: Arrays, who: str) -> Ring:
     """Return the words of one client's upload; refuse, in its name, what they cannot carry."""
     words: Arrays = {}
     for name, value in upload.items():
@@ -71,7 +72,7 @@ def encoded(schema: Schema, task: ClientTask, upload: Arrays, who: str) -> Ring:
         ) from None
 
 
-def joined(task: ClientTask, like: Arrays, total: Arrays) -> Arrays:
+def joined(task: Asked, like: Arrays, total: Arrays) -> Arrays:
     """Return the sum under the names, and of the kinds, of an upload."""
     found: Arrays = {}
     for name, value in like.items():
