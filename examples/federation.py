@@ -81,20 +81,15 @@ def _start(command: list[str], out: Path) -> "subprocess.Popen[str]":
         return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True)
 
 
-def in_one_process(study: Path, silos: Path):
-    """Run the same experiment with --secure in this process; return its final state."""
+def in_one_process(study: Path, silos: Path, **options):
+    """Run the same experiment with --secure in this process; return its outcome."""
+    from fedfb.data.schema_file import write_schema
     from fedfb.experiments.outcome import run
     from fedfb.flower.study import read_study
 
-    planned = read_study(study)
-    experiment = replace(
-        planned.experiment,
-        data=f"{silos}/*.csv",
-        label=planned.schema.label,
-        positive=planned.schema.positive,
-        sensitive=planned.schema.sensitive,
-    )
-    return run(experiment)
+    planned, schema = read_study(study), study.parent / "schema.toml"
+    schema.write_text(write_schema(planned.schema), encoding="utf-8")
+    return run(replace(planned.experiment, data=f"{silos}/*", schema=str(schema)), **options)
 
 
 def final_state(study: Path) -> dict[str, np.ndarray]:

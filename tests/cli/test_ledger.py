@@ -106,7 +106,7 @@ def test_columns_of_own_silos_are_scaled_by_masked_sums(three_silos, fedfb, tmp_
     assert [client["client"] for client in told["clients"]] == ["east", "north", "south"]
     columns = [line for line in told["questions"] if line["phase"] == "data"]
     assert [line["task"] for line in columns if line["way"] == "up"] == [
-        *("column sums", "column distances", "column squares"),
+        *("row counts", "column sums", "column distances", "column squares"),
     ]
     assert told["only_sums"]
     assert not told["columns_scaled_before_dealing"]

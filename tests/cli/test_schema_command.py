@@ -131,5 +131,5 @@ def test_what_is_learnt_under_masks_is_what_is_learnt_in_clear(fedfb, silos, wri
     )
     np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
     ledger = (tmp_path / "masked/ledger.jsonl").read_text()
-    assert "column histograms" in ledger
+    assert "clip histograms" in ledger
     assert "category counts" in ledger

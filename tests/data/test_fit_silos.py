@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfb.data.columns import fit_column
-from fedfb.data.fit_silos import QUARTILES, TAILS, Silos, fit_columns
-from fedfb.data.quantiles import BINS, quantiles_of
-from fedfb.data.schema import ColumnSchema
-from fedfb.data.statistics import add_in_clear, spread_of
+from fedfb.data.fit_silos import QUARTILES, TAILS, Silos, answers_of, fit_columns
+from fedfb.data.quantiles import BINS, quantiles_by
+from fedfb.data.schema import ColumnSchema, Schema
+from fedfb.data.statistics import add_in_clear, spread_by
 from fedfb.data.table import Table
 
 OWNERS = ("north", "south", "west")
@@ -23,8 +23,12 @@ LAWS = {
 }
 
 
-def owned(values: np.ndarray, client: np.ndarray) -> dict[str, Table]:
-    return {name: Table({"x": values[client == i]}) for i, name in enumerate(OWNERS)}
+def silos_of(client: np.ndarray, column: ColumnSchema, add=add_in_clear) -> Silos:
+    return Silos(client, OWNERS, add, Schema((column,), ()))
+
+
+def numbers(scale: str) -> ColumnSchema:
+    return ColumnSchema("x", "feature", "number", missing="mean", scale=scale)
 
 
 def pooled_quantiles(values: np.ndarray, shares: tuple[float, ...]) -> np.ndarray:
@@ -45,9 +49,10 @@ def test_a_quantile_is_the_pooled_one_to_the_width_of_a_bin(law, seed, rows, sha
     values = scale * LAWS[law](rng, rows)
     if gaps:
         values[1::3] = np.nan
-    silos = owned(values, rng.integers(0, 3, rows))
-    spread = spread_of(silos, ["x"], add_in_clear)
-    found = quantiles_of(silos, ["x"], (share,), spread, add_in_clear)
+    silos = silos_of(rng.integers(0, 3, rows), numbers("robust"))
+    answers = answers_of(Table({"x": values}), silos)
+    spread = spread_by(["x"], answers)
+    found = quantiles_by("robust histograms", (share,), spread, answers)
     [[width]], [[value]] = found.width, found.values
     [pooled] = pooled_quantiles(values, (share,))
     rounding = 1e-9 * max(abs(pooled), spread.sd[0])
@@ -57,8 +62,7 @@ def test_a_quantile_is_the_pooled_one_to_the_width_of_a_bin(law, seed, rows, sha
 
 
 def fit_one(values, client, scale: str, add=add_in_clear):
-    declared = {"x": ColumnSchema("x", "feature", "number", missing="mean", scale=scale)}
-    [column] = fit_columns(Table({"x": values}), ["x"], Silos(client, OWNERS, add, declared))
+    [column] = fit_columns(Table({"x": values}), silos_of(client, numbers(scale), add))
     return column
 
 
@@ -107,7 +111,7 @@ def test_histograms_say_counts_only_and_no_range():
 
     rng = np.random.default_rng(0)
     fit_one(rng.normal(size=90), np.arange(90) % 3, "clip", adding)
-    histograms = [parts for question, parts in said if question == "column histograms"]
+    histograms = [parts for question, parts in said if question == "clip histograms"]
     assert histograms == [{"present": ("i", (1,)), "below": ("i", (1, 2, BINS))}] * 2
 
 
@@ -122,13 +126,12 @@ def test_declared_categories_that_nobody_has_make_no_column(cells):
     declared = ColumnSchema(
         "town", "feature", "category", ("a", "b", "c d", "never"), missing="category"
     )
-    silos = Silos(np.array(owners), OWNERS, add_in_clear, {"town": declared})
-    assert fit_columns(table, ["town"], silos) == (fit_column(table, "town"),)
+    silos = silos_of(np.array(owners), declared)
+    assert fit_columns(table, silos) == (fit_column(table, "town"),)
 
 
 def test_a_category_that_one_owner_alone_has_is_a_column_of_all():
     table = Table({"town": np.array(["a", "a", "b", "only here"], object)})
     declared = ColumnSchema("town", "feature", "category", ("a", "b", "only here"))
-    silos = Silos(np.array([0, 1, 1, 2]), OWNERS, add_in_clear, {"town": declared})
-    [column] = fit_columns(table, ["town"], silos)
+    [column] = fit_columns(table, silos_of(np.array([0, 1, 1, 2]), declared))
     assert column.categories == ("a", "b", "only here")

@@ -4,11 +4,13 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedfb.data.agree import agreed_schema
+from fedfb.data.declare import Wanted
+from fedfb.data.files import paths_of, read_rows
 from fedfb.flower.bundle import create, read_bundle, read_office
 from fedfb.flower.coordinator import open_folder, run_study
 from fedfb.flower.events import EVENTS, Log
 from fedfb.flower.mail import heed, note_silence
-from fedfb.flower.schema import schema_of
 from fedfb.flower.silo import handle, open_silo
 from fedfb.flower.study import make_study
 
@@ -21,9 +23,12 @@ SILOS = federation.SILOS
 def make(folder, experiment, rows=80, **options):
     """Write silos and a study; return its file, and the folder of the silos."""
     silos = federation.write_silos(folder / "silos", rows)
-    schema = schema_of(
-        sorted(silos.glob("*.csv")), "urgent", "yes", experiment.sensitive or ("sex", "region")
-    )
+    wanted = Wanted("urgent", "yes", experiment.sensitive or ("sex", "region"))
+    schema = agreed_schema([read_rows(path) for path in paths_of(f"{silos}/*.csv")], wanted)
+    return create_in(folder, silos, schema, experiment, **options)
+
+
+def create_in(folder, silos, schema, experiment, **options):
     given = {"timeout_s": 30.0, "wait_s": 0.5, **options}
     study = make_study("by hand", "127.0.0.1:9", SILOS, schema, experiment, **given)
     create(study, folder / "study", {})
@@ -62,7 +67,9 @@ def open_silos(study, silos, ids=range(4)):
     bundles = {id: study.parent / "bundles" / f"{SILOS[id]}.bundle" for id in ids}
     return {
         id: open_silo(
-            read_bundle(path), silos / f"{SILOS[id]}.csv", path.with_name(path.name + ".state")
+            read_bundle(path),
+            *silos.glob(f"{SILOS[id]}.*"),
+            path.with_name(path.name + ".state"),
         )
         for id, path in bundles.items()
     }

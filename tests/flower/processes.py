@@ -52,7 +52,7 @@ class Federation:
         path = self.study.parent / "run" / EVENTS
         return read_events(path) if path.exists() else []
 
-    def wait_for(self, text, seconds=90.0, after=0):
+    def wait_for(self, text, seconds=180.0, after=0):
         """Wait for an event whose text has this in it."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -63,7 +63,7 @@ class Federation:
             time.sleep(0.05)
         raise AssertionError(f"{text!r} did not happen:\n{self.out('coordinator')}")
 
-    def finish(self, seconds=120.0):
+    def finish(self, seconds=240.0):
         """Wait for the coordinator's end; return its exit code."""
         process = self.running["coordinator"]
         try:

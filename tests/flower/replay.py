@@ -5,13 +5,14 @@ No messages and no masks: for every question the fixed-point sum over those who 
 
 import numpy as np
 
-from fedfb.data.statistics import answer, column_values, spread_by
+from fedfb.data.encode import Encoder
+from fedfb.data.fit_silos import columns_by, groups_by
+from fedfb.data.silo_answers import ROWS, silo_answer
 from fedfb.experiments.secure import column_question
 from fedfb.flower.events import EVENTS, read_events
-from fedfb.flower.silo import prepare
+from fedfb.flower.rows import prepared, told_of
 from fedfb.flower.study import read_study
 from fedfb.flower.trial import make_trial
-from fedfb.flower.wire import pack_values
 from fedfb.runtime.boundary import reduce_uploads
 from fedfb.runtime.loop import conduct
 from fedfb.runtime.uploads import encoded, joined, parts_of
@@ -20,13 +21,12 @@ from flower.by_hand import open_silos
 
 
 def schedule(study):
-    """Return who was asked and who counted, by round and question; the data phase is round -1."""
-    found = {}
-    for event in read_events(study.parent / "run" / EVENTS):
-        if event["event"] == "answered":
-            round = -1 if event["task"].startswith("column ") else event["round"]
-            found[round, event["question"]] = (event["asked"], event["counted"])
-    return found
+    """Return who was asked and who counted, by phase, round and question."""
+    return {
+        (event["phase"], event["round"], event["question"]): (event["asked"], event["counted"])
+        for event in read_events(study.parent / "run" / EVENTS)
+        if event["event"] == "answered"
+    }
 
 
 def fixed_sum(task, uploads, asked):
@@ -42,20 +42,21 @@ def fixed_sum(task, uploads, asked):
 def replayed(study, silos):
     """Return the final state of the run that the log tells of, without any disturbance."""
     planned, who, there = read_study(study), schedule(study), open_silos(study, silos)
-    columns = planned.schema.numeric
-    numbers = iter(range(100))
+    schema, numbers = planned.schema, iter(range(100))
 
     def answers(question, told):
-        asked, counted = who[-1, next(numbers)]
-        uploads = {
-            id: answer(question, told, column_values(there[id].train, columns)) for id in counted
-        }
+        asked, counted = who["data", 0, next(numbers)]
+        uploads = {id: silo_answer(question, told, there[id].train, schema) for id in counted}
         return fixed_sum(column_question(question, uploads[counted[0]]), uploads, len(asked))
 
-    spread = spread_by(columns, answers)
-    told = pack_values({name: value.tolist() for name, value in spread._asdict().items()})
-    ready = {id: prepare(silo, told) for id, silo in there.items()}
-    trial = make_trial(planned, ready[0].encoder)
+    groups = groups_by(schema, answers(ROWS, {})["rows"])
+    found = columns_by(schema, answers)
+    columns = tuple(found[column.name] for column in schema.of("feature"))
+    shape = (schema.label.name, schema.label.positive, True, schema.derived)
+    encoder = Encoder(columns, groups, *shape)
+    told = told_of("run", encoder)
+    ready = {id: prepared(planned, id, s.train, s.test, told) for id, s in there.items()}
+    trial = make_trial(planned, encoder)
     memories = {id: trial.algorithm.memory(trial.start) for id in there}
 
     def asking(round):
@@ -63,7 +64,7 @@ def replayed(study, silos):
 
         def ask(task, broadcast):
             number = next(questions)
-            asked, counted = who[round, number]
+            asked, counted = who["run", round, number]
             uploads = {}
             for id in counted:
                 key = (planned.seed, round, number, id)

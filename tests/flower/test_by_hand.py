@@ -9,7 +9,10 @@ import pytest
 from fedfb.errors import DisclosureError
 from fedfb.experiments.spec import Experiment
 from fedfb.flower.asking import TooFewError
+from fedfb.flower.events import EVENTS, read_events
+from fedfb.flower.journal import Journal
 from fedfb.flower.mail import StoppedBySiloError
+from fedfb.flower.study import read_study
 from fedfb.runtime.ledger import read_ledger
 from flower.by_hand import SILOS, federation, make, open_silos, run_by_hand
 from flower.replay import assert_same_bits, replayed
@@ -45,15 +48,14 @@ def test_a_study_ends_in_the_bits_of_the_run_in_one_process(settings, tmp_path):
 
 def test_single_values_are_asked_for_only_where_the_study_says_so(tmp_path):
     with pytest.raises(DisclosureError, match="allows sums only"):
-        make_and_check(tmp_path / "a", replace(QUICK, algorithm="fedfb", notion="cp"))
-    study, silos = make(tmp_path / "b", replace(QUICK, algorithm="fedfb", notion="cp"), single=True)
+        make_and_check(tmp_path / "a", replace(QUICK, algorithm="afl", notion="cp"))
+    study, silos = make(tmp_path / "b", replace(QUICK, algorithm="afl", notion="cp"), single=True)
     run_by_hand(study, silos)
     [account] = [a for a in read_ledger(study.parent / "run" / "ledger.jsonl") if a.phase == "run"]
     assert "single" in {entry.seen for entry in account.entries}
 
 
 def make_and_check(folder, experiment):
-    from fedfb.flower.study import read_study
     from fedfb.flower.trial import check_study
 
     study, _ = make(folder, experiment)
@@ -99,9 +101,13 @@ def test_a_sum_that_fails_is_asked_again_of_the_same_question_only(tmp_path):
     assert_same_bits(federation.final_state(study), federation.final_state(undisturbed))
 
 
-@pytest.mark.parametrize(("algorithm", "notion"), [("fedfb", "dp"), ("ditto", "cp")])
-def test_a_coordinator_killed_again_and_again_asks_nothing_twice(algorithm, notion, tmp_path):
-    experiment = replace(QUICK, algorithm=algorithm, notion=notion)
+@pytest.mark.parametrize(
+    "settings",
+    [{"algorithm": "fedfb", "lr": ()}, {"algorithm": "ditto", "notion": "cp"}],
+    ids=["fedfb that picks its rate", "ditto"],
+)
+def test_a_coordinator_killed_again_and_again_asks_nothing_twice(settings, tmp_path):
+    experiment = replace(QUICK, **settings)
     undisturbed, elsewhere = make(tmp_path / "b", experiment)
     run_by_hand(undisturbed, elsewhere)
     study, silos = make(tmp_path, experiment)
@@ -174,12 +180,18 @@ def test_silos_keep_the_model_and_can_predict(tmp_path):
     from fedfb.data import encode_file
     from fedfb.experiments.store import load_model
 
-    study, silos = make(tmp_path, replace(QUICK, algorithm="fedavg"))
+    study, silos = make(tmp_path, replace(QUICK, algorithm="fedavg"), achievable=True)
     run_by_hand(study, silos)
     here, there = study.parent / "run", study.parent / "bundles" / f"{SILOS[1]}.bundle.state"
     one, other = load_model(here), load_model(there)
     rows = encode_file(one.encoder, silos / "north.csv")
     np.testing.assert_array_equal(one.predict(rows).score, other.predict(rows).score)
+    # Of groups as small as these nothing is shown, and the study ends all the same.
+    assert not (here / "achievable.json").exists()
+    [why] = [e["text"] for e in read_events(here / EVENTS) if e["event"] == "not told"]
+    assert "east, north, south, west withheld their scores" in why
+    answered = Journal(here / "answers", read_study(study).digest, "achievable", 3).find(0)
+    assert not answered.total["rows"].any()
 
 
 def test_a_silo_takes_no_part_in_a_sum_over_fewer_than_the_study_says(tmp_path):

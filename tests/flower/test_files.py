@@ -6,24 +6,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.errors import DataError
 from fedfb.experiments.spec import Experiment
 from fedfb.flower.journal import Answered, Journal
 from fedfb.flower.memory import recall, remember
-from fedfb.flower.schema import NUMBER, Schema
 from fedfb.flower.study import make_study, study_from_toml, study_to_toml
 from fedfb.flower.wire import pack_arrays, unpack_arrays
 
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
-kinds = st.one_of(st.just(NUMBER), st.lists(words, min_size=1, max_size=4).map(tuple))
-schemas = st.builds(
-    Schema,
-    label=words,
-    positive=words,
-    sensitive=st.lists(words, min_size=1, max_size=3).map(tuple),
-    groups=st.lists(words, min_size=1, max_size=4).map(tuple),
-    columns=st.dictionaries(words, kinds, min_size=1, max_size=5),
+texts = st.lists(words, min_size=1, max_size=4, unique=True).map(lambda v: tuple(sorted(v)))
+numbers = st.builds(
+    lambda scale: {"kind": "number", "missing": "mean", "scale": scale},
+    st.sampled_from(("standard", "robust", "clip")),
 )
+categories = texts.map(lambda v: {"kind": "category", "categories": v, "missing": "category"})
+
+
+@st.composite
+def schemas(draw):
+    """Draw schemas: features of both kinds, one that is left out, groups by ranges and by names."""
+    names = draw(st.lists(words, min_size=5, max_size=8, unique=True))
+    label, age, sex, left_out, *features = names
+    [*edges] = draw(st.sets(st.floats(-1e6, 1e6), min_size=1, max_size=3))
+    values = draw(texts)
+    merge = ((draw(words), values[:2]),) if draw(st.booleans()) else ()
+    columns = (
+        ColumnSchema(label, "label", "category", values, positive=values[0]),
+        ColumnSchema(age, "sensitive", "number", bins=tuple(sorted(edges))),
+        ColumnSchema(sex, "sensitive", "category", values, merge=merge),
+        ColumnSchema(left_out, "ignored", "category", why=draw(words)),
+        *(ColumnSchema(f, "feature", **draw(st.one_of(numbers, categories))) for f in features),
+    )
+    return Schema(columns, (sex, age))
+
+
 values = arrays.arrays(
     dtype=st.sampled_from([np.float64, np.float32, np.int64]),
     shape=arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
@@ -31,7 +48,7 @@ values = arrays.arrays(
 named = st.dictionaries(st.text("abcdefgh_/", min_size=1, max_size=8), values, max_size=4)
 
 
-@given(schema=schemas, name=words, silos=st.sets(words, min_size=3, max_size=6))
+@given(schema=schemas(), name=words, silos=st.sets(words, min_size=3, max_size=6))
 def test_a_study_is_read_as_it_was_written(schema, name, silos):
     study = make_study(name, "here:1", tuple(silos), schema, Experiment(rounds=2))
     assert study_from_toml(study_to_toml(study), "there") == study

@@ -12,6 +12,7 @@ from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.spec import Experiment
 from fedfb.flower.bundle import create, read_bundle, read_office
 from fedfb.flower.keys import make_silo_keys
+from fedfb.flower.silo import open_silo
 from fedfb.flower.study import read_study, study_from_toml, study_to_toml
 from flower.by_hand import federation, make, open_silos, run_by_hand
 
@@ -102,22 +103,26 @@ def test_only_the_fleet_routes_exist():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("age,", "years,"), ["unknown column 'age'", "schema"]),
-        (("acute", "intensive"), ["line", "'intensive' is none of the schema's values"]),
-        (("F,rural", "X,rural"), ["group 'sex=X, region=rural'"]),
-        (("pulse,ward", "pulse,ward"), []),
+        (("age,", "years,"), "mine.csv has no column 'age', but the study's schema has"),
+        (("acute", "intensive"), r"line \d+.*'intensive' is not among the declared categories"),
+        (("F,rural", "X,rural"), "column 'sex': 'X' is not among the declared categories"),
+        (("F,rural", ",rural"), "the sensitive column 'sex' is missing in"),
     ],
 )
 def test_a_file_that_does_not_fit_the_schema_is_refused_with_its_line(
     change, words, made, tmp_path
 ):
     study, silos = made
-    text = (silos / "north.csv").read_text().replace(*change)
-    if not words:
-        lines = text.splitlines()
-        lines[3] = "old" + lines[3][lines[3].index(",") :]
-        text, words = "\n".join(lines), ["line 4, column 'age': 'old' is not a finite number"]
-    (tmp_path / "mine.csv").write_text(text)
+    (tmp_path / "mine.csv").write_text((silos / "north.csv").read_text().replace(*change))
+    with pytest.raises(DataError, match=words):
+        open_silo(bundle_of(study), tmp_path / "mine.csv", tmp_path)
+
+
+def test_joining_with_a_file_that_does_not_fit_ends_in_words(made, tmp_path):
+    study, silos = made
+    lines = (silos / "north.csv").read_text().splitlines()
+    lines[3] = "old" + lines[3][lines[3].index(",") :]
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
     bundle = study.parent / "bundles" / "north.bundle"
     said = subprocess.run(
         [*federation.FEDFB, "join", str(bundle), "--data", str(tmp_path / "mine.csv")],
@@ -126,8 +131,7 @@ def test_a_file_that_does_not_fit_the_schema_is_refused_with_its_line(
     )
     assert said.returncode == 2
     assert "Traceback" not in said.stderr
-    for word in words:
-        assert word in said.stderr
+    assert "line 4, column 'age': 'old' is not a number" in said.stderr
 
 
 def test_joining_shows_what_will_be_sent_and_asks_once(made):
@@ -141,7 +145,7 @@ def test_joining_shows_what_will_be_sent_and_asks_once(made):
     )
     assert said.returncode == 1
     assert "No row leaves this machine" in said.stdout
-    assert "fit: weighted (10), weight (1); sums over all silos" in said.stdout
+    assert "fit: weighted (13), weight (1); sums over all silos" in said.stdout
 
 
 def test_a_full_disk_stops_the_silo_and_the_coordinator_in_words(tmp_path):

@@ -124,6 +124,7 @@ def read_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
     if not same:
         return read_files(model, choice, experiment, notes=())
     if not choice.own_columns:
+        _refuse_rows_elsewhere(folder, experiment)
         return own_test_rows(model, experiment)
     if choice.data is None or experiment.data in BUILT_IN:
         raise ConfigError(
@@ -131,6 +132,14 @@ def read_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
             "columns (--label, --positive, --sensitive, --client-column) name files: --data."
         )
     return read_files(model, choice, experiment, notes=(TRAINED_ON,))
+
+
+def _refuse_rows_elsewhere(folder: Path, experiment: Experiment) -> None:
+    if experiment.data not in BUILT_IN and not (experiment.label or experiment.schema):
+        raise ConfigError(
+            f"the test rows of {folder} lie with the silos of a study, whose audit came with it "
+            "(audit.json, audit.html). Name files of your own to audit on: --data FILE."
+        )
 
 
 def _is_same(data: str, trained_on: str) -> bool:

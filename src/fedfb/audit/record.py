@@ -1,6 +1,7 @@
 """An audit: from silos' rows to one record of plain values, through tables of counts alone."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -57,54 +58,85 @@ def audit(
     >>> record["notions"]["demographic_parity"]["value"], record["four_fifths"]["value"]
     (0.25, 0.5)
     """
-    check_subject(subject)
-    if minimum < 1:
-        raise ConfigError(f"the least number of rows is {minimum}, expected at least 1.")
+    favourable = any(bool(rows.y.any()) for rows in subject.silos.values())
+    check_subject(subject.groups, favourable, subject.about)
+    _refuse_no_minimum(minimum)
     answers = silo_answers(subject)
-    total = summed(answers, add)
+    total, names = summed(answers, add), subject.groups
+    record = audit_of_sum(
+        total, names, subject.attributes, subject.about, list(subject.silos), minimum,
+        secure=secure, drawn_mix=drawn_mix,
+    )  # fmt: skip
+    if secure:
+        return record
     shown = publish(total, minimum)
-    names, attributes = subject.groups, subject.attributes
+    tables = {name: read_tables(answer) for name, answer in answers.items()}
+    own = publish_silos(list(tables.values()), shown, minimum)
+    by_silo = dict(zip(tables, own, strict=True))
+    silos = silo_records(by_silo, tables, shown, names, minimum, drawn_mix)
+    parity, chance_of_parity = losses_compared(silos)
+    for silo in silos:
+        silo.pop("losses")
+    if len(by_silo) > 1:
+        groups = {name: silo.groups for name, silo in by_silo.items()}
+        record["contributions"] = contributions(shown, groups, minimum)
+    return {
+        **record,
+        "silos": silos,
+        "notions": {**record["notions"], "client_parity": parity},
+        "chance": {**record["chance"], "client_parity": chance_of_parity},
+    }
+
+
+def audit_of_sum(
+    total: Tables,
+    names: Sequence[str],
+    attributes: Sequence[str],
+    about: Mapping[str, Any],
+    silos: Sequence[str],
+    minimum: int = MINIMUM_ROWS,
+    *,
+    secure: bool = True,
+    drawn_mix: bool = False,
+) -> Record:
+    """Return what the sum of all silos' tables tells: an audit without any silo's own figures."""
+    check_subject(names, bool(total.confusion[1].any()), about)
+    _refuse_no_minimum(minimum)
+    shown = publish(total, minimum)
     found = notions(shown, names, minimum, drawn_mix)
-    expected = chance(shown, found, minimum)
-    record: Record = {
-        **subject.about,
+    return {
+        **about,
         "minimum": minimum,
         "secure": secure,
         "mix": "drawn" if drawn_mix else "given",
         "attributes": list(attributes),
-        "silo_names": list(subject.silos),
-        "numbers_sent": sum(part.size for part in next(iter(answers.values())).values()),
+        "silo_names": list(silos),
+        "numbers_sent": sum(part.size for part in total if part is not None),
         "overall": everyone(shown),
         "groups": group_records(shown, names),
         "four_fifths": four_fifths(shown),
         "by_attribute": by_attribute(shown, names, attributes, minimum, drawn_mix),
         "calibration": calibration(total, shown, names, minimum),
         "hidden": hidden_groups(shown, names),
-        "comparison": None,
+        "comparison": None
+        if total.joint is None
+        else comparison(total.joint, shown, names, minimum),
         "silos": None,
         "contributions": None,
-        "notes": _notes(subject, secure),
+        "notes": _notes(total.bins is not None, len(silos), secure),
+        "notions": found,
+        "chance": chance(shown, found, minimum),
     }
-    if total.joint is not None:
-        record["comparison"] = comparison(total.joint, shown, names, minimum)
-    if not secure:
-        tables = {name: read_tables(answer) for name, answer in answers.items()}
-        own = publish_silos(list(tables.values()), shown, minimum)
-        by_silo = dict(zip(tables, own, strict=True))
-        record["silos"] = silo_records(by_silo, tables, shown, names, minimum, drawn_mix)
-        found["client_parity"], expected["client_parity"] = losses_compared(record["silos"])
-        if len(by_silo) > 1:
-            groups = {name: silo.groups for name, silo in by_silo.items()}
-            record["contributions"] = contributions(shown, groups, minimum)
-    for silo in record["silos"] or []:
-        silo.pop("losses")
-    return {**record, "notions": found, "chance": expected}
 
 
-def _notes(subject: Subject, secure: bool) -> list[str]:
+def _refuse_no_minimum(minimum: int) -> None:
+    if minimum < 1:
+        raise ConfigError(f"the least number of rows is {minimum}, expected at least 1.")
+
+
+def _notes(has_scores: bool, silos: int, secure: bool) -> list[str]:
     notes = [UNKNOWN_UNDER_MASKS] * secure
-    notes += [NO_SCORES] * (not subject.has_scores)
-    return notes + [ONE_SILO] * (len(subject.silos) == 1)
+    return notes + [NO_SCORES] * (not has_scores) + [ONE_SILO] * (silos == 1)
 
 
 def hidden_groups(shown: Published, names: Sequence[str]) -> Record:

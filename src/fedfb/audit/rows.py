@@ -54,17 +54,17 @@ class Subject(NamedTuple):
         )
 
 
-def check_subject(subject: Subject) -> None:
+def check_subject(groups: Sequence[str], favourable: bool, about: Mapping[str, Any]) -> None:
     """Refuse rows that nothing can be said of: one group only, or labels that are all negative."""
-    if len(subject.groups) < 2:
+    if len(groups) < 2:
         raise DataError(
-            f"all rows are of one group ({', '.join(subject.groups) or 'none'}), so there is "
+            f"all rows are of one group ({', '.join(groups) or 'none'}), so there is "
             "nobody to compare it with. Name other columns with --sensitive, or add rows."
         )
-    if not any(bool(rows.y.any()) for rows in subject.silos.values()):
+    if not favourable:
         raise DataError(
-            f"no row has the favourable label ({subject.about.get('label')} = "
-            f"{subject.about.get('positive')!r}). Check --label and --positive."
+            f"no row has the favourable label ({about.get('label')} = "
+            f"{about.get('positive')!r}). Check --label and --positive."
         )
 
 

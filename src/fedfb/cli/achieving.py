@@ -117,16 +117,10 @@ def chosen_population(
 
 def population_of_data(experiment: Experiment) -> "tuple[Population, dict[str, Any]]":
     """Return the population of the scores on data, with intervals and what was revealed."""
-    from fedfb.experiments.score_population import count_scores, intervals, population_of, revealed
+    from fedfb.experiments.score_population import count_scores, population_of, told_of
 
     scored = count_scores(experiment)
-    told = {
-        "intervals": intervals(scored.counts, experiment.seeds[0]),
-        "revealed": revealed(scored),
-        "clients": list(scored.clients),
-        "groups": list(scored.groups),
-    }
-    return population_of(scored.counts), told
+    return population_of(scored.counts), told_of(scored, experiment.seeds[0])
 
 
 def draw(

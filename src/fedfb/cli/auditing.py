@@ -171,7 +171,7 @@ def audit(
         run = read_folder(model).runs[0] if model is not None else None
         record["card"] = make_card(record, run, intended_use)
         if out:
-            _write(record, out)
+            write_audit(record, out)
     if out:
         talk(f"The audit is in {out}: {AUDIT}, {PAGE}, {CARD}, and {LEDGER} of what was sent.")
     if as_json:
@@ -218,7 +218,8 @@ def _of_scores(
     return scores_subject(scores, given, baseline)
 
 
-def _write(record: dict[str, Any], out: Path) -> None:
+def write_audit(record: dict[str, Any], out: Path) -> None:
+    """Write an audit with its card into a folder: the record, the page and the card."""
     from fedfb.experiments.folders import write_json
     from fedfb.experiments.store import write_whole, writing_to
     from fedfb.report.audit.card import as_markdown

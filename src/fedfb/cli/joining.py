@@ -12,7 +12,9 @@ from fedfb.errors import ConfigError
 
 def join(
     bundle: Annotated[Path, typer.Argument(help="The silo's bundle.")],
-    data: Annotated[Path | None, typer.Option(help="The silo's own rows, a CSV file.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The silo's own rows, a CSV or Parquet file.")
+    ] = None,
     key: Annotated[
         Path | None, typer.Option(help="The silo's own keys, if it made them (fedfb study key).")
     ] = None,

@@ -59,10 +59,11 @@ def fetch(
     source: Annotated[Path, typer.Argument(help="A study.toml, or a silo's bundle.")],
     to: Annotated[Path | None, typer.Option(help="A new folder for the files.")] = None,
 ) -> None:
-    """Copy a finished study's model, report and ledger.
+    """Copy a finished study's model, report, audit and ledger.
 
-    SOURCE is the study.toml (coordinator) or the bundle (silo, which has no ledger). fedfb predict
-    and fedfb ledger read the folder that --to names.
+    SOURCE is the study.toml (coordinator) or the bundle (silo, which has no ledger). fedfb predict,
+    report, ledger and export read the folder that --to names. What is achievable is in
+    achievable.json, if the study asked for it.
 
     Example: fedfb fetch triage/study.toml --to result
     """
@@ -72,8 +73,30 @@ def fetch(
     if to is None:
         raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
     folder = source.parent / RUN if source.suffix == ".toml" else state_of(source)
-    found = fetch(folder, to)
+    found = [*fetch(folder, to), *_audit_page(to)]
     talk(f"{to} holds {', '.join(found)}.")
+
+
+def _audit_page(folder: Path) -> list[str]:
+    """Write page and card of the audit that lies in a folder; return their names."""
+    import json
+
+    from fedfb.cli.auditing import AUDIT, CARD, PAGE, write_audit
+    from fedfb.report.audit.card import make_card
+    from fedfb.report.page.folder import read_folder
+    from fedfb.report.page.render import check_tools
+
+    if not (folder / AUDIT).exists():
+        return []
+    try:
+        check_tools()
+    except ConfigError as error:
+        talk(f"The audit is left as {AUDIT}: {error}")
+        return []
+    record = json.loads((folder / AUDIT).read_text(encoding="utf-8"))
+    record["card"] = make_card(record, read_folder(folder).runs[0], None)
+    write_audit(record, folder)
+    return [PAGE, CARD]
 
 
 def require_flower() -> None:

@@ -1,7 +1,7 @@
 """``fedfb study``: make a study, and keys for a silo."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from fedfb.cli.progress import talk
 from fedfb.cli.sections import Sections
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
+
+if TYPE_CHECKING:
+    from fedfb.data.schema import Schema
 
 study = typer.Typer(
     help="Make a study: many silos, one model, no row leaves.\n\n"
@@ -27,7 +30,8 @@ def init(
     experiment: Experiment,
     folder: Annotated[Path, typer.Argument(help="A new folder for the study.")],
     like: Annotated[
-        str, typer.Option(help="A file, or several ('*.csv'), with the columns that silos have.")
+        str,
+        typer.Option(help="In place of --schema: a file, or several ('*.csv'), like the silos'."),
     ] = "",
     silos: Annotated[str, typer.Option(help="The silos' names, separated by commas.")] = "",
     address: Annotated[
@@ -56,35 +60,34 @@ def init(
         bool,
         typer.Option("--single", help="Allow methods that see every silo's own value."),
     ] = False,
+    achievable: Annotated[
+        bool,
+        typer.Option(
+            "--achievable",
+            help="Also tell what fairness can be reached: shows every silo's spread of scores.",
+        ),
+    ] = False,
 ) -> None:
     """Make a study: its file, certificates, keys, and silos' bundles.
 
     FOLDER then holds study.toml to read, secrets/ for the coordinator and bundles/, one for each
-    silo: give each to its silo and to nobody else. Columns, categories and groups are read off the
-    files given by --like, and are known to all. Another study is made anew.
+    silo: give each to its silo and to nobody else. Columns, categories and groups are those of the
+    schema (fedfb schema infer), or are read off the files given by --like, and are known to all.
+    Another study is made anew.
+
+    Example: fedfb study init triage --schema schema.toml
+    --silos east,north,south,west
 
     Example: fedfb study init triage --like template.csv --label urgent
     --positive yes --sensitive sex,region --silos east,north,south,west
     """
-    import glob
-
     from fedfb.flower.bundle import create, read_public_keys
-    from fedfb.flower.schema import schema_of
     from fedfb.flower.study import make_study
     from fedfb.flower.trial import check_study
 
-    if not (like and silos and experiment.label and experiment.positive and experiment.sensitive):
-        raise ConfigError(
-            "a study needs --silos (their names), --like (a file with the columns that they have), "
-            "--label (the column to predict), --positive (its favourable value) and --sensitive "
-            "(the columns that form the groups)."
-        )
-    schema = schema_of(
-        sorted(glob.glob(like)) or [like],
-        experiment.label,
-        experiment.positive,
-        experiment.sensitive,
-    )
+    if not silos:
+        raise ConfigError("a study needs the names of its silos: --silos east,north,south.")
+    schema = _schema(experiment, like)
     made = make_study(
         name or folder.resolve().name,
         address,
@@ -95,6 +98,7 @@ def init(
         timeout_s=timeout,
         wait_s=wait,
         single=single,
+        achievable=achievable,
     )
     check_study(made)
     known = dict(read_public_keys(Path(path)) for path in keys.split(",") if path)
@@ -104,6 +108,32 @@ def init(
         f"{folder / 'bundles'}, keep {folder / 'secrets'} to yourself, then: "
         f"fedfb serve {folder / 'study.toml'}"
     )
+
+
+def _schema(experiment: Experiment, like: str) -> "Schema":
+    """Return the schema that is declared, or that files like the silos' have."""
+    from fedfb.data.agree import agreed_schema
+    from fedfb.data.declare import Wanted
+    from fedfb.data.files import paths_of, read_rows
+
+    described = experiment.label and experiment.positive and experiment.sensitive
+    if bool(like) == bool(experiment.schema) or not (experiment.schema or described):
+        raise ConfigError(
+            "a study needs to know the columns of its silos: by --schema FILE (fedfb schema infer "
+            "writes one), or by --like (a file with the same columns) with --label (the column to "
+            "predict), --positive (its favourable value) and --sensitive (the columns that form "
+            "the groups)."
+        )
+    wanted = Wanted(
+        experiment.label or "",
+        experiment.positive or "",
+        experiment.sensitive,
+        ignore=experiment.ignore,
+        bins=experiment.bins,
+        merge=experiment.merge,
+    )
+    files = [read_rows(path) for path in paths_of(like)] if like else []
+    return agreed_schema(files, wanted, experiment.schema)
 
 
 study.command(cls=Sections)(init)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fedfb.data.check import (
 from fedfb.data.columns import Column
 from fedfb.data.derive import Derived
 from fedfb.data.encode import Encoder, fit_encoder
-from fedfb.data.groups import groups_in
+from fedfb.data.groups import Groups, groups_in
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
@@ -26,10 +26,16 @@ from fedfb.shapes import Array, Int
 if TYPE_CHECKING:  # numpy.typing takes longer to import than the rest of this file
     from numpy.typing import DTypeLike
 
-LearnFromSilos = Callable[
-    [Table, tuple[str, ...], Int[Array, " t"], tuple[str, ...]], tuple[Column, ...]
-]
-"""Learns columns, by name, from training rows, the client of each, and the clients' names."""
+
+class Learnt(NamedTuple):
+    """How features become numbers, and the groups; None: they are those that rows have."""
+
+    columns: tuple[Column, ...]
+    groups: Groups | None
+
+
+LearnFromSilos = Callable[[Table, Int[Array, " t"], tuple[str, ...]], Learnt]
+"""Learns from training rows that lie with clients: the rows, the client of each, their names."""
 
 ONE_GROUP = "only one group: group fairness is void, every fair method returns plain FedAvg"
 
@@ -79,7 +85,8 @@ def federate(
     y = labels(table, label, positive)
     refuse_one_class(y[train], table, label, positive)
     refuse_empty_clients(client[train], client_names)
-    groups = groups_in(training, sensitive, group_order)
+    learnt = learn(training, client[train], client_names) if learn else Learnt((), None)
+    groups = learnt.groups or groups_in(training, sensitive, group_order)
     group = groups.group_of(table)
     encoder = fit_encoder(
         training,
@@ -89,7 +96,7 @@ def federate(
         positive=positive,
         sensitive_at_prediction=sensitive_at_prediction,
         derived=derived,
-        columns=learn and learn(training, features, client[train], client_names),
+        columns=learnt.columns if learn else None,
     )
     refuse_vast(table, encoder.columns)
     x = encoder.encode(table, group)
@@ -140,17 +147,20 @@ def hold_out(federation: Federation, fraction: float, seed: int) -> tuple[Federa
             f"the held-out fraction is {fraction}, expected at least 0 and below 1. "
             "0.1 sets a tenth of every client's rows aside."
         )
-    kept, held = [], []
-    for client in federation.clients:
-        order = generator((seed, 10, client.id)).permutation(len(client.y))
-        count = min(round(fraction * len(order)), len(order) - 1)
-        aside = np.sort(order[:count])
-        held.append(
-            Examples(client.x[aside], client.y[aside], client.group[aside], aside * 0 + client.id)
-        )
-        kept.append(_rows(client, np.sort(order[count:])))
+    kept, held = zip(
+        *(hold_out_of(client, fraction, seed) for client in federation.clients), strict=True
+    )
     validation = Examples(*(np.concatenate(parts) for parts in zip(*held, strict=True)))
-    return replace(federation, clients=tuple(kept)), validation
+    return replace(federation, clients=kept), validation
+
+
+def hold_out_of(client: ClientData, fraction: float, seed: int) -> tuple[ClientData, Examples]:
+    """Set a fraction of one client's rows aside."""
+    order = generator((seed, 10, client.id)).permutation(len(client.y))
+    count = min(round(fraction * len(order)), len(order) - 1)
+    aside = np.sort(order[:count])
+    held = Examples(client.x[aside], client.y[aside], client.group[aside], aside * 0 + client.id)
+    return _rows(client, np.sort(order[count:])), held
 
 
 def astype(federation: Federation, dtype: "DTypeLike") -> Federation:

@@ -49,23 +49,6 @@ def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = (
     return Groups(columns, (*declared, *sorted(present.difference(declared))))
 
 
-def group_order(
-    table: Table, columns: tuple[str, ...], values: Sequence[tuple[str, ...]]
-) -> tuple[str, ...]:
-    """Name the groups of a table in the order of its columns' values, where these are declared.
-
-    >>> age = np.array(["over 40", "up to 40", "up to 40"], object)
-    >>> table = Table({"sex": np.array(["F", "F", "M"], object), "age": age})
-    >>> group_order(table, ("sex", "age"), [("F", "M"), ("up to 40", "over 40")])
-    ('sex=F, age=up to 40', 'sex=F, age=over 40', 'sex=M, age=up to 40')
-    """
-    rank = [{value: place for place, value in enumerate(known)} for known in values]
-    present = set(zip(*(table.text(name).tolist() for name in columns), strict=True))
-    known = [cells for cells in present if all(c in r for c, r in zip(cells, rank, strict=True))]
-    known.sort(key=lambda cells: [r[c] for c, r in zip(cells, rank, strict=True)])
-    return tuple(group_name(columns, cells) for cells in known)
-
-
 def _crossed(table: Table, columns: tuple[str, ...]) -> list[str]:
     values = [table.text(name) for name in columns]
     for name, cells in zip(columns, values, strict=True):

@@ -11,7 +11,7 @@ from fedfb.data.derive import derive
 from fedfb.data.federation import Federation, federate
 from fedfb.data.files import names_of, paths_of, read_rows
 from fedfb.data.fit_silos import by_sums
-from fedfb.data.groups import Groups, group_order, groups_in
+from fedfb.data.groups import Groups, groups_in
 from fedfb.data.misfits import tables_of
 from fedfb.data.partition import Clients, Partition, assign, parse_partition
 from fedfb.data.read import Cells
@@ -85,8 +85,7 @@ def federate_cells(
     label, positive = schema.label.name, schema.label.positive
     table = derive(raw, schema.derived)
     _refuse_absent_positive(table.take(given), label, positive)
-    declared = [schema.named[name].group_values for name in schema.crossed]
-    order = group_order(table.take(given), schema.crossed, declared)
+    order = schema.group_names
     groups = groups_in(table.take(given), schema.crossed, order)
     how = Partition("column", schema.client) if schema.client else parse_partition(partition)
     client, names = _clients(raw, table, tables, tuple(silos), groups, how, split_seed)
@@ -112,7 +111,7 @@ def federate_cells(
         derived=schema.derived,
         group_order=order,
         notes=(*type_notes(schema), *_label_note(table, label, positive)),
-        learn=by_sums(add, {column.name: column for column in features}),
+        learn=by_sums(add, schema),
     )
 
 

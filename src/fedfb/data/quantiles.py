@@ -1,13 +1,12 @@
 """Quantiles of numeric columns from summed counts: no silo's least or largest number leaves it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from fedfb.core import Arrays
-from fedfb.data.statistics import AddUp, Spread
-from fedfb.data.table import Table
+from fedfb.data.statistics import Answers, Spread
 from fedfb.shapes import Array, Float
 
 BINS = 64
@@ -24,12 +23,8 @@ class Quantiles(NamedTuple):
     width: Float[Array, "k q"]
 
 
-def quantiles_of(
-    silos: Mapping[str, Table],
-    columns: Sequence[str],
-    shares: Sequence[float],
-    spread: Spread,
-    add: AddUp,
+def quantiles_by(
+    question: str, shares: Sequence[float], spread: Spread, answers: Answers
 ) -> Quantiles:
     r"""Return quantiles of columns over all silos, each to the width of a bin, from counts.
 
@@ -40,18 +35,16 @@ def quantiles_of(
 
     so nobody says how far its numbers reach. Two histograms of 64 bins leave a bin of
     :math:`\sigma\,(\sqrt{(1-p)/p}+\sqrt{p/(1-p)})/64^2`: of the quartiles .0006, of the 1% quantile
-    .0025 standard deviations.
+    .0025 standard deviations. What a silo answers to the question: :func:`counts_below`.
     """
     p = np.asarray(shares, float)
-    values = {name: [t.numbers(column) for column in columns] for name, t in silos.items()}
     mean, sd = spread.mean[:, None], spread.sd[:, None]
     low, high = mean - sd * np.sqrt((1 - p) / p), mean + sd * np.sqrt(p / (1 - p))
     slack = 1e-6 * (high - low)  # sums are rounded, and so are mean and standard deviation
     low, high = low - slack, high + slack
     for _ in range(HISTOGRAMS):
         edges = low[..., None] + (high - low)[..., None] * np.arange(1, BINS + 1) / BINS
-        answers = {name: _counts(x, edges) for name, x in values.items()}
-        total = add("column histograms", {"edges": edges}, answers)
+        total = answers(question, {"edges": edges})
         needed = np.ceil(p * total["present"][:, None] - 1e-9)
         bin_ = np.minimum((total["below"] < needed[..., None]).sum(axis=-1), BINS - 1)
         width = (high - low) / BINS
@@ -60,7 +53,7 @@ def quantiles_of(
     return Quantiles(high, high - low)
 
 
-def _counts(columns: Sequence[Float[Array, " n"]], edges: Float[Array, "k q b"]) -> Arrays:
+def counts_below(columns: Sequence[Float[Array, " n"]], edges: Float[Array, "k q b"]) -> Arrays:
     """Return how many numbers there are, and how many are not above each edge."""
     present = [np.sort(x[~np.isnan(x)]) for x in columns]
     below = [np.searchsorted(x, e, side="right") for x, e in zip(present, edges, strict=True)]

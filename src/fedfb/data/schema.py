@@ -1,10 +1,11 @@
 """A schema: what each column of one's own files is to a model. Agreed by all owners, so public."""
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Literal
 
 from fedfb.data.derive import Bins, Derived, Merge
+from fedfb.data.groups import group_name
 from fedfb.data.table import number_as_text
 from fedfb.errors import ConfigError
 
@@ -85,6 +86,12 @@ class Schema:
         """The rules that make groups, and the label, of what files hold."""
         columns = (*self.of("sensitive"), *self.of("label"))
         return tuple(rule for column in columns for rule in column.derived)
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """All groups that may occur, in the order of declared values; none where one is open."""
+        values = [self.named[name].group_values for name in self.crossed]
+        return tuple(group_name(self.crossed, cells) for cells in product(*values))
 
     @property
     def named(self) -> dict[str, ColumnSchema]:

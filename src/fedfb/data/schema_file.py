@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -41,13 +42,19 @@ _KEYS = (
 
 def write_schema(schema: Schema) -> str:
     """Return a schema as TOML that reads back as an equal one."""
+    top, *tables = schema_parts(schema)
+    return "\n\n".join([HEAD + ("\n" + top if top else ""), *tables]) + "\n"
+
+
+def schema_parts(schema: Schema, above: str = "") -> list[str]:
+    """Return what a schema says of all columns, then its tables; ``above`` precedes their names."""
     top = []
     if len(schema.crossed) > 1:
         top.append(f"crossed = {_toml(schema.crossed)}")
     if schema.client is not None and not schema.of("client"):
         top.append(f"client = {_toml(schema.client)}")
-    tables = ["\n".join([f"[columns.{_key(c.name)}]", *_lines(c)]) for c in schema.columns]
-    return "\n\n".join([HEAD + ("\n" + "\n".join(top) if top else ""), *tables]) + "\n"
+    tables = ["\n".join([f"[{above}columns.{_key(c.name)}]", *_lines(c)]) for c in schema.columns]
+    return ["\n".join(top), *tables]
 
 
 def _lines(column: ColumnSchema) -> list[str]:
@@ -93,12 +100,13 @@ def read_schema(path: str | Path) -> Schema:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the schema {path} is not valid TOML: {error}.") from None
     try:
-        return _schema(values, str(path))
+        return schema_from_values(values, str(path))
     except ConfigError as error:
         raise ConfigError(f"the schema {path}: {error}") from None
 
 
-def _schema(values: dict[str, Any], source: str) -> Schema:
+def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:
+    """Return the schema of TOML's values."""
     for key in values:
         if key not in ("columns", "crossed", "client"):
             raise ConfigError(unknown_name("key", key, ("columns", "crossed", "client")))

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.core import Arrays
-from fedfb.data.table import Table
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float, Int
 
@@ -44,21 +43,6 @@ class Spread(NamedTuple):
 
 Answers = Callable[[str, Arrays], Arrays]
 """The sum of what all silos answer to a question: its name, and what they are told."""
-
-
-def spread_of(silos: Mapping[str, Table], columns: Sequence[str], add: AddUp) -> Spread:
-    """Return the spread of numeric columns over silos that lie in this process."""
-    values = {name: column_values(table, columns) for name, table in silos.items()}
-
-    def answers(question: str, told: Arrays) -> Arrays:
-        return add(question, told, {name: answer(question, told, x) for name, x in values.items()})
-
-    return spread_by(columns, answers)
-
-
-def column_values(table: Table, columns: Sequence[str]) -> Float[Array, "n k"]:
-    """Return numeric columns side by side."""
-    return np.stack([table.numbers(column) for column in columns], axis=1)
 
 
 def answer(question: str, told: Arrays, x: Float[Array, "n k"]) -> Arrays:

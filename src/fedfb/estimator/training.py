@@ -8,6 +8,7 @@ from fedfb.algorithms import find_method
 from fedfb.data.federation import Federation, federate
 from fedfb.data.fit_silos import by_sums
 from fedfb.data.partition import by_column
+from fedfb.data.schema import ColumnSchema, Kind, Schema
 from fedfb.data.table import Table
 from fedfb.data.values import as_text
 from fedfb.errors import ConfigError
@@ -78,6 +79,15 @@ def make_federation(
     words = np.array([as_text(value) for value in label.tolist()], object)
     owner = np.full(len(rows), EVERYBODY, object) if client is None else client_names(client)
     owners = by_column(owner)
+    schema = Schema(
+        (
+            *(ColumnSchema(own, "feature", _kind(cells)) for own, cells in table.columns.items()),
+            *(ColumnSchema(column, "sensitive", "category") for column in groups),
+            ColumnSchema(name, "label", "category", positive=as_text(positive) or ""),
+        ),
+        crossed=tuple(groups),
+        source=SOURCE,
+    )
     return federate(
         SOURCE,
         Table({**table.columns, **groups, name: words}, SOURCE),
@@ -91,8 +101,12 @@ def make_federation(
         client_names=owners.names,
         sensitive_at_prediction=experiment.sensitive_at_prediction,
         notes=(ON_TRAINING_ROWS,),
-        learn=by_sums(make_add(experiment, None, experiment.seeds[0])),
+        learn=by_sums(make_add(experiment, None, experiment.seeds[0]), schema),
     )
+
+
+def _kind(cells: Array) -> Kind:
+    return "number" if cells.dtype.kind == "f" else "category"
 
 
 def _free(name: str, taken: tuple[str, ...]) -> str:

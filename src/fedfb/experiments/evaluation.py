@@ -170,19 +170,35 @@ def run_record(
     confusion = confusion_table(decision, examples, len(group_names))
     has_clients = bool((examples.client >= 0).any())
     losses = client_loss_table(score, examples, len(client_names)) if has_clients else None
-    estimates = disparities(confusion, losses, minimum)
-    everyone = group_record("all", confusion.sum(axis=2))
     clients = (
         []
         if losses is None
         else client_records(decision, losses, examples, len(group_names), client_names, minimum)
     )
+    return {
+        **counted_record(confusion, losses, group_names, client_names, minimum),
+        "auc": area_under_curve(score, examples.y),
+        "clients": clients,
+        "local_disparity": local_disparity(clients),
+    }
+
+
+def counted_record(
+    confusion: Float[Array, "2 2 a"],
+    losses: Float[Array, "3 i"] | None,
+    group_names: Sequence[str],
+    client_names: Sequence[str] = (),
+    minimum: int = MINIMUM_ROWS,
+) -> Record:
+    """Describe one run by counts alone, see :func:`evaluate`: what sums over clients tell of it."""
+    estimates = disparities(confusion, losses, minimum)
+    everyone = group_record("all", confusion.sum(axis=2))
     tpr, fpr = everyone["tpr"], everyone["fpr"]
     names = {name: client_names if name == "client_parity" else group_names for name in estimates}
     return {
         "accuracy": everyone["accuracy"],
         "balanced_accuracy": None if tpr is None or fpr is None else (tpr + 1 - fpr) / 2,
-        "auc": area_under_curve(score, examples.y),
+        "auc": None,
         "disparity": {name: estimate.value for name, estimate in estimates.items()},
         "interval": {
             name: None if estimate.value is None else [estimate.low, estimate.high]
@@ -191,8 +207,8 @@ def run_record(
         "groups": [
             group_record(name, confusion[:, :, group]) for group, name in enumerate(group_names)
         ],
-        "clients": clients,
-        "local_disparity": local_disparity(clients),
+        "clients": [],
+        "local_disparity": {},
         "four_fifths": four_fifths(confusion, minimum),
         "not_estimable": {
             name: [names[name][number] for number in estimate.not_estimable]

@@ -111,8 +111,9 @@ def run(
     )
     records = [seed_records(experiment, one, federations[one.seed]) for one in fitted]
     first = experiment.seeds[0]
-    report = make_report(experiment, federations[first], len(settings[first]), records, choices)
-    return Outcome(experiment, report, tuple(fitted), federations[first], tuple(records), choices)
+    one, number = federations[first], len(settings[first])
+    report = make_report(experiment, one.notes, one.group_names, number, records, choices)
+    return Outcome(experiment, report, tuple(fitted), one, tuple(records), choices)
 
 
 def _settings(experiment: Experiment, choice: Choice | None) -> list[Setting]:

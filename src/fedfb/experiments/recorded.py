@@ -84,4 +84,6 @@ def _report(
     together = experiment.tune and experiment.outer != "solve"
     choices = Choices(common=first.choice) if together else Choices(by_seed=chosen)
     records = [one.records for one in in_order.values()]
-    return make_report(experiment, federation, first.number, records, choices)
+    return make_report(
+        experiment, federation.notes, federation.group_names, first.number, records, choices
+    )

@@ -34,8 +34,8 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
             "seed": fitted.seed,
             "settings": dict(setting),
             **record,
-            "at_one_half": None if half is None else _in_short(half),
-            "told": _with_names(told, federation),
+            "at_one_half": None if half is None else in_short(half),
+            "told": with_names(told, federation.group_names),
             **_privacy_of(fitted, federation),
             "rounds": round_rows(fitted.trained.history, run, notion),
         }
@@ -50,13 +50,13 @@ def _privacy_of(fitted: Fitted, federation: Federation) -> Record:
     return {} if privacy is None else {"privacy": privacy.record(federation.client_names)}
 
 
-def _in_short(record: Mapping[str, Any]) -> Record:
+def in_short(record: Mapping[str, Any]) -> Record:
+    """Return what is told of a run in a word or two."""
     return {name: record[name] for name in ("accuracy", "disparity")}
 
 
-def _with_names(told: Mapping[str, Any], federation: Federation) -> Record:
+def with_names(told: Mapping[str, Any], names: Sequence[str]) -> Record:
     """Call groups by their names: a method knows only their numbers."""
-    names = federation.group_names
     numbered = ("at_bound", "left_out")
     return {
         key: [names[number] if number < len(names) else number for number in value]
@@ -68,7 +68,8 @@ def _with_names(told: Mapping[str, Any], federation: Federation) -> Record:
 
 def make_report(
     experiment: Experiment,
-    federation: Federation,
+    notes: Sequence[str],
+    groups: Sequence[str],
     number: int,
     records: Sequence[Sequence[Record]],
     choices: Choices,
@@ -95,8 +96,8 @@ def make_report(
             {"seed": seed, **_tuning_record(choice)} for seed, choice in choices.by_seed.items()
         ],
         "privacy": _privacy_over_seeds([of_seed[0] for of_seed in records]),
-        "notes": list(federation.notes),
-        "groups": list(federation.group_names),
+        "notes": list(notes),
+        "groups": list(groups),
         "experiment_hash": experiment.hash,
     }
 

@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.thresholds import histogram_task
 from fedfb.core import generator
-from fedfb.data import astype, load
+from fedfb.data import astype
 from fedfb.errors import ConfigError
 from fedfb.experiments.evaluation import Record
 from fedfb.experiments.fit import fit, make_engine
-from fedfb.experiments.resolve import given_grid, resolve
+from fedfb.experiments.outcome import load_federations
+from fedfb.experiments.resolve import given_grid
+from fedfb.experiments.scores import FEWEST_ROWS, scores_task, tiny, without_fairness
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import make_ask
 from fedfb.shapes import Array, Float
@@ -27,7 +28,6 @@ from fedfb.theory import (
     population,
 )
 
-BINS = 200
 RESAMPLES = 40
 LEVEL = 0.95
 
@@ -42,18 +42,25 @@ class Scored(NamedTuple):
 
 def count_scores(experiment: Experiment) -> Scored:
     """Train FedAvg on the first seed and count every client's scores, by group."""
-    experiment = resolve(replace(experiment, algorithm="fedavg", alpha=(), knobs=(), variant=None))
+    experiment = without_fairness(experiment)
     seed = experiment.seeds[0]
-    federation = astype(load(experiment.request, experiment.split_of(seed)), experiment.precision)
+    [loaded] = load_federations(replace(experiment, seeds=(seed,))).values()
+    federation = astype(loaded, experiment.precision)
     fitted = fit(experiment, federation, given_grid(experiment)[:1], seed)
     params = fitted.algorithm.params(fitted.trained.state)
     engine = make_engine(experiment, federation.clients[0].x.shape[1])
     ask = make_ask(federation.clients, {c.id: {} for c in federation.clients}, seed, round=0)
-    task = histogram_task(engine, BINS)._replace(reduce="gather")
-    counts = ask(task, {"params": np.asarray(params)})["rows"]
-    by_group = counts[:, 0].sum(axis=1)
+    counts = ask(scores_task(engine), {"params": np.asarray(params)})["rows"]
+    return scored_from(counts, federation.client_names, federation.group_names)
+
+
+def scored_from(
+    rows: Float[Array, "i r 2 a k"], clients: tuple[str, ...], groups: tuple[str, ...]
+) -> Scored:
+    """Return the counts of the first run by client and group; groups that are tiny are refused."""
+    by_group = rows[:, 0].sum(axis=1)
     refuse_tiny(by_group)
-    return Scored(by_group, federation.client_names, federation.group_names)
+    return Scored(by_group, clients, groups)
 
 
 def population_of(counts: Float[Array, "i a k"]) -> Population:
@@ -109,6 +116,16 @@ def _told(again: Population) -> dict[str, float]:
     return {"erm_disparity": plain.spd, "lft_ensemble_min_disparity": least, **cost}
 
 
+def told_of(scored: Scored, seed: int) -> Record:
+    """Return what is told beside the optima: intervals, what was revealed, and the names."""
+    return {
+        "intervals": intervals(scored.counts, seed),
+        "revealed": revealed(scored),
+        "clients": list(scored.clients),
+        "groups": list(scored.groups),
+    }
+
+
 def revealed(scored: Scored) -> str:
     """Say what each client had to show for this."""
     clients, groups, bins = scored.counts.shape
@@ -119,13 +136,12 @@ def revealed(scored: Scored) -> str:
     )
 
 
-def refuse_tiny(counts: Array, least: int = 30) -> None:
+def refuse_tiny(counts: Float[Array, "i a k"]) -> None:
     """Refuse clients whose groups are too few to speak of a law."""
-    rows = counts.sum(axis=2)
-    small = (rows > 0) & (rows < least)
-    if small.any():
-        number, group = np.argwhere(small)[0]
+    found = np.argwhere(tiny(counts))
+    if len(found):
+        number, group = found[0]
         raise ConfigError(
-            f"client {number} has {int(rows[number, group])} rows of group {group}: too few to "
-            f"tell a law from (at least {least}, or none). Merge clients or groups."
+            f"client {number} has {int(counts[number, group].sum())} rows of group {group}: too "
+            f"few to tell a law from (at least {FEWEST_ROWS}, or none). Merge clients or groups."
         )

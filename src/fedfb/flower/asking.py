@@ -14,17 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked, generator
+from fedfb.core import Arrays, Asked
 from fedfb.errors import FedFBError
 from fedfb.flower.bundle import Office
 from fedfb.flower.journal import Answered, Journal
 from fedfb.flower.mail import Mail, names
 from fedfb.flower.study import plan_of
 from fedfb.flower.summing import sum_by_mail
+from fedfb.flower.trial import ACHIEVABLE, TUNE
 from fedfb.flower.wire import pack_arrays, unpack_arrays
 from fedfb.runtime.boundary import Question, entries, reduce_uploads
 from fedfb.runtime.ledger import Ledger
-from fedfb.runtime.local import PARTICIPANTS, Memories, number_taking_part
+from fedfb.runtime.local import Memories, drawn_places
 from fedfb.runtime.secure import sum_entries
 from fedfb.runtime.uploads import joined, parts_of
 from fedfb.secure import (
@@ -58,25 +59,31 @@ class Keys:
 class Inquiry:
     """What all questions of one phase have in common.
 
-    ``like`` gives an answer of the same shapes as the silos', from the task and what is told. The
-    coordinator's ``memories`` of a silo are the place of its last answer that counted.
+    ``told`` is what silos must know for the phase. ``like`` gives an answer of the same shapes as
+    theirs, from the question and what is sent along with it. The coordinator's ``memories`` of a
+    silo are the place of its last answer that counted.
     """
 
     mail: Mail
     office: Office
     keys: Keys
     phase: str
-    spread: str
+    told: str
     ledger: Ledger
     journals: Callable[[int], Journal]
     like: Callable[[Asked, Arrays], Arrays]
     memories: Memories
 
+    @property
+    def title(self) -> str:
+        """What precedes the rounds of a phase in messages: nothing in the run itself."""
+        return f"{self.phase}, " if self.phase in (TUNE, ACHIEVABLE) else ""
+
     def ask_of(self, round: int, everybody: bool = False) -> Callable[[Asked, Arrays], Arrays]:
         """Return the ask of one round: put to those drawn for it who are there, or to all."""
         study = self.mail.study
-        share = 1.0 if everybody else study.experiment.participation
-        drawn = drawn_for(round, len(study.silos), share, study.seed)
+        share = 1.0 if everybody or not round else study.experiment.participation
+        drawn = drawn_places(len(study.silos), share, study.seed, round)
         journal, numbers, there = self.journals(round), count(), list[int]()
         if round > 1:  # the first checkpoint is that of round 1
             journal.forget_earlier()
@@ -105,7 +112,7 @@ class Inquiry:
         saved: Memories,
     ) -> Answered:
         """Put a question until enough silos answer it; ``there`` are those still in this round."""
-        mail, where = self.mail, f"round {round}, {task.name}"
+        mail, where = self.mail, f"{self.title}round {round}, {task.name}"
         while True:
             if len(there) < mail.study.fewest:
                 there[:] = self.assemble(drawn, where, for_all=not round)
@@ -124,6 +131,7 @@ class Inquiry:
             mail.log.write(
                 "answered",
                 text,
+                phase=self.phase,
                 round=round,
                 question=number,
                 task=task.name,
@@ -165,7 +173,7 @@ class Inquiry:
         new = [id for id in present if id not in self.keys.parties or id in self.mail.failed]
         if not new:
             return
-        hello = {"study": self.mail.study.digest, "run": self.keys.run, "spread": self.spread}
+        hello = {"study": self.mail.study.digest, "run": self.keys.run, "told": self.told}
         for id in new:
             self.mail.failed.pop(id, None)
             self.keys.parties.pop(id, None)
@@ -227,19 +235,6 @@ class Inquiry:
             ]
         )
         return Answered(reduce_uploads(question.task, uploads), tuple(in_order)), set(in_order)
-
-
-def drawn_for(round: int, silos: int, participation: float, seed: int) -> list[int]:
-    """Draw who is asked in a round, as :func:`fedfb.runtime.participants` does; all in round 0.
-
-    >>> drawn_for(0, 4, 0.5, seed=0), len(drawn_for(1, 4, 0.5, seed=0))
-    ([0, 1, 2, 3], 2)
-    """
-    if not round:
-        return list(range(silos))
-    number = number_taking_part(silos, participation)
-    drawn = generator((seed, round, PARTICIPANTS)).choice(silos, number, replace=False)
-    return [int(id) for id in np.sort(drawn)]
 
 
 def _place(memories: Mapping[int, Arrays], id: int) -> str:

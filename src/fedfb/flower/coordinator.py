@@ -1,33 +1,71 @@
 """A study from its first silo to its report: columns, rounds, test rows, and the model to all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from fedfb.core import Arrays, Asked
 from fedfb.data.encode import Encoder
-from fedfb.data.statistics import Spread, answer, spread_by
+from fedfb.data.fit_silos import columns_by, groups_by
+from fedfb.data.silo_answers import ROWS, no_rows, silo_answer
+from fedfb.experiments.resolve import picks_rate
 from fedfb.experiments.secure import column_question
 from fedfb.experiments.spec import to_toml
 from fedfb.experiments.store import CHECKPOINTS, EXPERIMENT, LEDGER, write_whole
 from fedfb.flower.asking import Inquiry, Keys
 from fedfb.flower.bundle import Office
+from fedfb.flower.closing import achieved, audited, picked
 from fedfb.flower.events import Log
 from fedfb.flower.journal import Journal
 from fedfb.flower.mail import Mail, names
-from fedfb.flower.results import keep_result, make_report, model_bytes, result_files
+from fedfb.flower.results import (
+    ACHIEVED,
+    AUDIT,
+    Known,
+    keep_result,
+    make_study_report,
+    model_bytes,
+    result_files,
+)
+from fedfb.flower.rows import told_of
 from fedfb.flower.study import Study
-from fedfb.flower.trial import TEST, Trial, make_trial, told_state
+from fedfb.flower.trial import (
+    ACHIEVABLE,
+    DATA,
+    RUN,
+    SCORES,
+    TEST,
+    TUNE,
+    Trial,
+    make_trial,
+    told_state,
+)
 from fedfb.flower.wire import pack_values
 from fedfb.runtime import Ledger, Saving, Trained
 from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle
 from fedfb.runtime.local import Memories
 from fedfb.runtime.loop import SETUP, Progress, conduct
+from fedfb.shapes import Array, Int
 
 ANSWERS = "answers"
 """The folder of the journal."""
+
+
+class Desk(NamedTuple):
+    """Where the coordinator sits: the way to the silos, its keys, and the folder it writes to."""
+
+    mail: Mail
+    office: Office
+    kept: Path
+
+
+class Stage(NamedTuple):
+    """A phase in which something is trained, and who is asked."""
+
+    trial: Trial
+    asking: Inquiry
 
 
 def open_folder(study: Study, kept: Path) -> None:
@@ -38,115 +76,150 @@ def open_folder(study: Study, kept: Path) -> None:
 
 
 def run_study(mail: Mail, office: Office, kept: Path) -> None:
-    """Sum up columns, train, test, and send every silo the model."""
-    study, keys = mail.study, Keys()
-    spread = _columns(mail, office, kept)
-    encoder = study.schema.encoder(spread, study.experiment.sensitive_at_prediction)
-    trial = make_trial(study, encoder)
-    memories: Memories = {}
-    ledger = _ledger(study, kept, "run", study.seed)
-
-    def like(asked: Asked, told: Arrays) -> Arrays:
-        key = (study.seed, 0, 0, trial.like.id)
-        with np.errstate(all="ignore"):
-            upload, _ = trial.tasks[asked.name].run(
-                told, trial.like, trial.algorithm.memory(trial.start), key
-            )
-        return upload
-
-    told = pack_values({name: value.tolist() for name, value in spread._asdict().items()})
-    journals = _journals(study, kept, "run")
-    asking = Inquiry(mail, office, keys, "run", told, ledger, journals, like, memories)
-    rounds = study.experiment.rounds or 1
-    trained = conduct(
-        trial.algorithm,
-        trial.start,
-        asking.ask_of,
-        memories,
-        seed=study.seed,
-        rounds=rounds,
-        watch=trial.watch,
-        saving=Saving(
-            kept / CHECKPOINTS / "run.npz", study.digest, trial.instructions, always=True
-        ),
-        on_round=lambda progress: _round_done(mail.log, progress),
-    )
-    ask = asking.ask_of(rounds + 1, everybody=True)
-    confusion = ask(trial.tasks[TEST], told_state(trained))["confusion"]
-    report = make_report(study, trial.settings, confusion, trained.history)
-    _send_home(mail, keys, kept, trial, encoder, trained, report, ledger)
+    """Sum up columns, pick a rate, train, test, and send every silo the model."""
+    study, desk = mail.study, Desk(mail, office, kept)
+    encoder, rows = _encoder(desk)
+    choice = None
+    if picks_rate(study.experiment):
+        tuning = _stage(desk, TUNE, encoder)
+        tried = _train(desk, tuning)
+        choice = picked(study, tuning.trial, tried, _judge(study, tuning, tried))
+    stage = last = _stage(desk, RUN, encoder, choice.rates if choice else ())
+    if choice:
+        rates = ", ".join(f"{setting['lr']:g}" for setting in stage.trial.settings)
+        mail.log.write("picked", f"picked the learning rate {rates} on validation rows")
+    trained = _train(desk, stage)
+    known = Known(encoder, stage.trial, trained, rows, _judge(study, stage, trained), choice)
+    texts = result_files(study, known, make_study_report(study, known))
+    model = model_bytes(study, told_state(trained))
+    keep_result(kept, texts, model)
+    texts[AUDIT] = audited(study, known, kept, mail.log)
+    if study.achievable:
+        last = _stage(desk, ACHIEVABLE, encoder)
+        texts[ACHIEVED] = _achieved(desk, last, encoder)
+    _send_home(desk, last, known, texts, model)
     settle(kept / LEDGER)
 
 
-def _columns(mail: Mail, office: Office, kept: Path) -> Spread:
-    """Learn the spread of the numeric columns from sums over the silos."""
-    study = mail.study
-    columns = study.schema.numeric
-    nothing = Spread(*(np.zeros(0) for _ in Spread._fields))
-    split = study.experiment.split_seed or 0
-    ledger = _ledger(study, kept, "data", split)
-    if not columns:
-        return nothing
+def _encoder(desk: Desk) -> tuple[Encoder, Int[Array, "2 a"]]:
+    """Learn from sums over the silos how rows are encoded; return also rows by label and group."""
+    study = desk.mail.study
+    schema, nobody = study.schema, no_rows(study.schema)
+    ledger = _ledger(desk, DATA, study.split)
 
     def like(asked: Asked, told: Arrays) -> Arrays:
-        return answer(asked.name, told, np.zeros((2, len(columns))))
+        return silo_answer(asked.name, told, nobody, schema)
 
     asking = Inquiry(
-        mail, office, Keys(), "data", "", ledger, _journals(study, kept, "data"), like, {}
+        desk.mail, desk.office, Keys(), DATA, "", ledger, _journals(desk, DATA), like, {}
     )
     ask = asking.ask_of(SETUP)
 
     def answers(question: str, told: Arrays) -> Arrays:
-        shown = answer(question, told, np.zeros((2, len(columns))))
+        shown = silo_answer(question, told, nobody, schema)
         return ask(column_question(question, shown), told)
 
-    return spread_by(columns, answers)
+    rows = answers(ROWS, {})["rows"]
+    groups = groups_by(schema, rows)
+    found = columns_by(schema, answers)
+    columns = tuple(found[column.name] for column in schema.of("feature"))
+    shape = (schema.label.name, schema.label.positive, study.experiment.sensitive_at_prediction)
+    return Encoder(columns, groups, *shape, schema.derived), rows
 
 
-def _ledger(study: Study, kept: Path, phase: str, seed: int) -> Ledger:
+def _stage(desk: Desk, phase: str, encoder: Encoder, rates: Sequence[float] = ()) -> Stage:
+    """Prepare a phase in which something is trained."""
+    study = desk.mail.study
+    trial = make_trial(study, encoder, phase, rates)
+    ledger, journals = _ledger(desk, phase, study.seed), _journals(desk, phase)
+
+    def like(asked: Asked, told: Arrays) -> Arrays:
+        key = (study.seed, 0, 0, trial.like.id)
+        memory = trial.algorithm.memory(trial.start)
+        with np.errstate(all="ignore"):
+            upload, _ = trial.tasks[asked.name].run(told, trial.like, memory, key)
+        return upload
+
+    told, nothing = told_of(phase, encoder, tuple(rates)), Memories()
+    return Stage(
+        trial,
+        Inquiry(desk.mail, desk.office, Keys(), phase, told, ledger, journals, like, nothing),
+    )
+
+
+def _train(desk: Desk, stage: Stage) -> Trained:
+    """Run the rounds of a phase, from its checkpoint where there is one."""
+    study, (trial, asking) = desk.mail.study, stage
+    path = desk.kept / CHECKPOINTS / f"{asking.phase}.npz"
+    return conduct(
+        trial.algorithm,
+        trial.start,
+        asking.ask_of,
+        asking.memories,
+        seed=study.seed,
+        rounds=_rounds(study),
+        watch=trial.watch,
+        saving=Saving(path, study.digest, trial.instructions, always=True),
+        on_round=lambda progress: _round_done(desk.mail.log, asking, progress),
+    )
+
+
+def _rounds(study: Study) -> int:
+    return study.experiment.rounds or 1
+
+
+def _judge(study: Study, stage: Stage, trained: Trained) -> Arrays:
+    """Ask how the final state of a phase decides the rows that were set aside."""
+    ask = stage.asking.ask_of(_rounds(study) + 1, everybody=True)
+    return ask(stage.trial.tasks[TEST], told_state(trained))
+
+
+def _achieved(desk: Desk, stage: Stage, encoder: Encoder) -> str:
+    """Train a plain model, and tell from the silos' scores what fairness can be reached."""
+    study = desk.mail.study
+    trained = _train(desk, stage)
+    ask = stage.asking.ask_of(_rounds(study) + 1, everybody=True)
+    params = np.asarray(stage.trial.algorithm.params(trained.state))
+    counts = ask(stage.trial.tasks[SCORES], {"params": params})
+    return achieved(study, encoder, counts, desk.mail.log)
+
+
+def _ledger(desk: Desk, phase: str, seed: int) -> Ledger:
     """Begin a phase in the ledger, once: what was answered before a restart is not asked again."""
-    ledger = Ledger(kept / LEDGER, phase, seed, study.silos)
-    begun = read_ledger(kept / LEDGER) if (kept / LEDGER).exists() else []
+    path = desk.kept / LEDGER
+    ledger = Ledger(path, phase, seed, desk.mail.study.silos)
+    begun = read_ledger(path) if path.exists() else []
     if not any(account.phase == phase for account in begun):
         ledger.begin(NOTHING_DONE)
     return ledger
 
 
-def _journals(study: Study, kept: Path, phase: str) -> Callable[[int], Journal]:
-    return lambda round: Journal(kept / ANSWERS, study.digest, phase, round)
+def _journals(desk: Desk, phase: str) -> Callable[[int], Journal]:
+    return lambda round: Journal(desk.kept / ANSWERS, desk.mail.study.digest, phase, round)
 
 
-def _round_done(log: Log, progress: Progress) -> None:
+def _round_done(log: Log, asking: Inquiry, progress: Progress) -> None:
     lam = progress.record.lam
     shown = "" if lam is None else f", lambda {np.round(lam, 4).tolist()}"
     log.write(
         "round",
-        f"round {progress.round} of {progress.rounds} is done{shown}",
+        f"{asking.title}round {progress.round} of {progress.rounds} is done{shown}",
+        phase=asking.phase,
         round=progress.round,
         rounds=progress.rounds,
     )
 
 
-def _send_home(
-    mail: Mail,
-    keys: Keys,
-    kept: Path,
-    trial: Trial,
-    encoder: Encoder,
-    trained: Trained,
-    report: dict[str, Any],
-    ledger: Ledger,
-) -> None:
+def _send_home(desk: Desk, last: Stage, known: Known, texts: dict[str, str], model: bytes) -> None:
     """Keep the result, and give it to every silo that is there."""
-    study = mail.study
-    texts, state = result_files(study, encoder, trial.settings, report), told_state(trained)
-    model = model_bytes(study, state)
-    keep_result(kept, texts, model)
-    content = {"texts": pack_values(texts), "model": model}
-    there = [id for id in mail.present() if id in keys.parties]
+    mail, study = desk.mail, desk.mail.study
+    given = {name: text for name, text in texts.items() if text}
+    keep_result(desk.kept, given, model)
+    content = {"texts": pack_values(given), "model": model}
+    there = [id for id in mail.present() if id in last.asking.keys.parties]
     got = mail.exchange("finish", dict.fromkeys(there, content), "the end")
-    place = (len(trained.history) + 1, 1, "model")
-    parts = {name: np.shape(value) for name, value in state.items()}
+    place = (_rounds(study) + 1, 1, "model")
+    parts = {name: np.shape(value) for name, value in told_state(known.trained).items()}
     sizes = {"model": len(model), "report": len(content["texts"])}
-    ledger.write([Entry(*place, "down", "public", parts, sizes, there)])
+    last.asking.ledger.write([Entry(*place, "down", "public", parts, sizes, there)])
     mail.log.write("finished", f"finished; {names(study, got)} have the model", got=sorted(got))

@@ -4,33 +4,63 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from fedfb.data.silo_answers import listed_categories, numeric
 from fedfb.experiments.explain import explain
+from fedfb.experiments.resolve import picks_rate
+from fedfb.experiments.scores import BINS, FEWEST_ROWS
+from fedfb.experiments.tune import HELD_OUT
 from fedfb.flower.bundle import Bundle
-from fedfb.flower.schema import NUMBER
+from fedfb.flower.study import Study
+from fedfb.flower.trial import largest_encoder
+
+SUMS, OWN = "sums over all silos", "YOUR OWN VALUE"
 
 
 def what_is_sent(bundle: Bundle, data: Path, train: int, test: int) -> Iterator[str]:
     """Say what is read, what leaves, in which form and how often."""
-    study, schema = bundle.study, bundle.study.schema
-    experiment = study.experiment
-    inputs = sum(1 if kind == NUMBER else len(kind) for kind in schema.columns.values())
+    study, experiment = bundle.study, bundle.study.experiment
+    most = largest_encoder(study.schema, experiment.sensitive_at_prediction)
+    groups = most.groups.names
     told = explain(
-        replace(experiment, secure=False),
-        len(schema.groups),
-        len(study.silos),
-        inputs + len(schema.groups) * experiment.sensitive_at_prediction,
+        replace(experiment, secure=False), len(groups), len(study.silos), len(most.feature_names)
     )
     yield f"Study {study.name!r}, coordinator {study.address}, silos {', '.join(study.silos)}."
     yield f"You are {bundle.silo!r} with {data}: {train} rows to train on, {test} to test on."
     yield (
         f"{experiment.algorithm} ({experiment.notion}), {experiment.rounds} rounds, groups "
-        f"{', '.join(schema.groups)}."
+        f"{', '.join(groups)}."
     )
-    yield "No row leaves this machine. What is sent, and what the coordinator sees of it:"
-    yield f"  once: numbers, sums and spreads of {len(schema.numeric)} columns; sums over all silos"
+    yield "No row leaves this machine. What is sent, and what the coordinator sees of it"
+    yield "(in brackets how many numbers, at most: categories that nobody has are left out later):"
+    yield from (f"  once: {what}; {SUMS}" for what in _about_columns(study))
     for one in told.exchanges:
-        seen = "sums over all silos" if one.reduce == "sum" else "YOUR OWN VALUE"
+        seen = SUMS if one.reduce == "sum" else OWN
         parts = ", ".join(f"{sent.name} ({sent.numbers})" for sent in one.sent)
         yield f"  {one.when}, {one.question}: {parts}; {seen}"
-    yield "  every round, and once on test rows: decisions by label and group; sums over all silos"
+    yield f"  every round: decisions by label and group; {SUMS}"
+    yield f"  once, on test rows: decisions, scores (10 bins), losses by label and group; {SUMS}"
+    if picks_rate(experiment):
+        yield (
+            f"  before, all of this once more, for several learning rates, on {1 - HELD_OUT:.0%} "
+            "of the training rows and tested on the others"
+        )
+    if study.achievable:
+        yield f"  after, FedAvg in {experiment.rounds} more rounds: model and weight; {SUMS}"
+        yield (
+            f"  once, how many of your training rows have its score in each of {BINS} bins, by "
+            f"label and group; {OWN}, unless you have fewer than {FEWEST_ROWS} rows of a group "
+            "that you have at all"
+        )
     yield f"Sums are over at least {study.least} silos. What these tell: docs/threat-model.md."
+
+
+def _about_columns(study: Study) -> Iterator[str]:
+    schema = study.schema
+    yield "rows by label and group"
+    if numeric(schema):
+        yield f"numbers, sums and spreads of {len(numeric(schema))} columns"
+    ranked = [*numeric(schema, "robust"), *numeric(schema, "clip")]
+    if ranked:
+        yield f"histograms of {', '.join(ranked)}, 64 bins, twice"
+    if listed_categories(schema):
+        yield f"how often each of {len(listed_categories(schema))} categories occurs"

@@ -1,8 +1,9 @@
 """Certificates and keys of a study: who may speak for the coordinator, and who for a silo.
 
-TLS tells silos that they talk to the coordinator; a node key (ECDSA P-384, as Flower takes it)
-tells Flower which silo a request comes from; an identity (Ed25519) signs a silo's part in secure
-sums, so that the coordinator cannot put other keys in its place.
+TLS tells silos that they talk to the coordinator; a node key (ECDSA P-256: Flower signs every
+request over SHA-256, and its usual P-384 takes six times as long) tells Flower which silo a request
+comes from; an identity (Ed25519) signs a silo's part in secure sums, so that the coordinator cannot
+put other keys in its place.
 """
 
 import datetime
@@ -48,7 +49,7 @@ class PublicKeys(NamedTuple):
 
 def make_silo_keys() -> SiloKeys:
     """Draw the keys of a silo."""
-    return SiloKeys(_pem(ec.generate_private_key(ec.SECP384R1())), os.urandom(KEY_BYTES).hex())
+    return SiloKeys(_pem(ec.generate_private_key(ec.SECP256R1())), os.urandom(KEY_BYTES).hex())
 
 
 class Certificates(NamedTuple):

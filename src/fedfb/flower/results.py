@@ -2,15 +2,21 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.core import Arrays
+from fedfb.data.agree import type_notes
 from fedfb.data.encode import Encoder
+from fedfb.data.federation import ONE_GROUP
+from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
+from fedfb.data.silo_answers import no_rows
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.evaluation import group_record
+from fedfb.experiments.evaluation import Record, counted_record
+from fedfb.experiments.reporting import in_short, make_report, with_names
 from fedfb.experiments.rounds import round_rows
 from fedfb.experiments.spec import to_toml
 from fedfb.experiments.store import (
@@ -19,72 +25,114 @@ from fedfb.experiments.store import (
     LEDGER,
     MODELS,
     RESULT,
+    VERSIONS,
+    versions,
     write_whole,
     writing_to,
 )
+from fedfb.experiments.tune import Choice, Choices
 from fedfb.flower.study import Study
+from fedfb.flower.trial import Trial
 from fedfb.flower.wire import pack_arrays
 from fedfb.notions import long_name
-from fedfb.notions.disparity import disparities
-from fedfb.runtime.archive import RoundRecord
-from fedfb.shapes import Array, Float
+from fedfb.runtime import Trained
+from fedfb.shapes import Array, Float, Int
 
-FETCHED = (EXPERIMENT, RESULT, ENCODER, MODELS, LEDGER)
+AUDIT, ACHIEVED = "audit.json", "achievable.json"
+
+FETCHED = (EXPERIMENT, RESULT, ENCODER, VERSIONS, MODELS, LEDGER, AUDIT, ACHIEVED)
 """The files of a result, of which the ledger lies with the coordinator alone."""
 
+SUMS_ONLY = (
+    "only sums over all silos are known of their test rows: no silo's own figures, no client "
+    "parity, no area under the curve"
+)
 
-def make_report(
-    study: Study,
-    settings: Sequence[Mapping[str, float]],
-    confusion: Float[Array, "r 2 2 a"],
-    history: Sequence[RoundRecord],
-) -> dict[str, Any]:
-    """Describe every run by its decisions on the silos' test rows, of which only sums are known."""
-    notion = long_name(study.experiment.notion)
-    runs = []
-    for number, (setting, table) in enumerate(zip(settings, confusion, strict=True)):
-        estimates = disparities(table, None)
-        everyone = group_record("all", table.sum(axis=2))
-        runs.append(
-            {
-                "settings": dict(setting),
-                "accuracy": everyone["accuracy"],
-                "test_rows": everyone["n"],
-                "disparity": {name: estimate.value for name, estimate in estimates.items()},
-                "groups": [
-                    group_record(name, table[:, :, group])
-                    for group, name in enumerate(study.schema.groups)
-                ],
-                "rounds": round_rows(history, number, notion),
-            }
+
+class Known(NamedTuple):
+    """What a finished run has told the coordinator.
+
+    ``rows`` are the training rows by label and declared group, ``tables`` those of an audit of the
+    test rows, by run, and ``choice`` says how the learning rate was picked.
+    """
+
+    encoder: Encoder
+    trial: Trial
+    trained: Trained
+    rows: Int[Array, "2 a"]
+    tables: Arrays
+    choice: Choice | None
+
+
+def tell(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
+    """Return what the method has to say of every run's end."""
+    told = trial.algorithm.tell
+    return [{} for _ in trial.settings] if told is None else told(trained.state)
+
+
+def make_study_report(study: Study, known: Known) -> Record:
+    """Return the report of a run, made of sums over the silos' test rows."""
+    experiment, groups = study.experiment, known.encoder.groups.names
+    notion, confusion = long_name(experiment.notion), known.tables["confusion"]
+    halves = [_at_one_half(bins) for bins in known.tables["bins"]]
+    by_thresholds = bool(np.any(np.stack(halves) != confusion))
+    records = [
+        {
+            "seed": study.seed,
+            "settings": dict(setting),
+            **counted_record(table, None, groups),
+            "at_one_half": in_short(counted_record(half, None, groups)) if by_thresholds else None,
+            "told": with_names(told, groups),
+            "rounds": round_rows(known.trained.history, run, notion),
+        }
+        for run, (setting, table, half, told) in enumerate(
+            zip(known.trial.settings, confusion, halves, tell(known.trial, known.trained),
+                strict=True)
         )
-    return {
-        "study": study.name,
-        "algorithm": study.experiment.algorithm,
-        "notion": notion,
-        "silos": list(study.silos),
-        "runs": runs,
-    }
+    ]  # fmt: skip
+    choices = Choices(by_seed={study.seed: known.choice} if known.choice else {})
+    report = make_report(experiment, _notes(study, known), groups, len(records), [records], choices)
+    return {**report, "data": study.name, "study": study.name, "silos": list(study.silos)}
 
 
-def result_files(
-    study: Study,
-    encoder: Encoder,
-    settings: Sequence[Mapping[str, float]],
-    report: Mapping[str, Any],
-) -> dict[str, str]:
+def _at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:
+    """Count what scores of at least 1/2 alone would have decided."""
+    middle = bins.shape[-1] // 2
+    parts = [bins[..., :middle].sum(axis=-1), bins[..., middle:].sum(axis=-1)]
+    return np.stack(parts, axis=1).astype(np.float64)
+
+
+def _notes(study: Study, known: Known) -> tuple[str, ...]:
+    encoder, names = known.encoder, known.encoder.groups.names
+    of = {name: number for number, name in enumerate(study.schema.group_names)}
+    trained = known.rows.sum(axis=0)[[of[name] for name in names]]
+    tested = np.rint(known.tables["confusion"][0].sum(axis=(0, 1))).astype(np.int64)
+    each = np.arange(len(names))
+    return (
+        *type_notes(study.schema),
+        sensitive_note(encoder),
+        *((ONE_GROUP,) if len(names) == 1 else ()),
+        *small_group_notes(names, np.repeat(each, trained), np.repeat(each, tested)),
+        *encoding_notes(encoder.columns, no_rows(study.schema)),
+        SUMS_ONLY,
+    )
+
+
+def result_files(study: Study, known: Known, report: Record) -> dict[str, str]:
     """Return the texts of a result by name; together with the model, fedfb predict reads them."""
+    settings = [dict(setting) for setting in known.trial.settings]
     shape = {
-        "inputs": len(encoder.feature_names),
+        "inputs": len(known.encoder.feature_names),
         "clients": list(study.silos),
-        "settings": [dict(setting) for setting in settings],
+        "settings": settings,
         "asked": len(settings),
-        "encoder": encoder.to_dict(),
+        "encoder": known.encoder.to_dict(),
     }
     return {
         EXPERIMENT: to_toml(study.experiment),
         RESULT: json.dumps(report, indent=1, allow_nan=False),
         ENCODER: json.dumps(shape, indent=1),
+        VERSIONS: json.dumps(versions(study.experiment), indent=1),
     }
 
 

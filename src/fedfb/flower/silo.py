@@ -11,21 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked, ClientData, Examples
-from fedfb.data.check import labels
-from fedfb.data.encode import Encoder
+from fedfb.core import Arrays, Asked
 from fedfb.data.own import split_client
-from fedfb.data.statistics import Spread, answer, column_values
+from fedfb.data.silo_answers import silo_answer
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError
+from fedfb.experiments.scores import withheld
 from fedfb.experiments.secure import column_question
 from fedfb.flower.bundle import Bundle
 from fedfb.flower.memory import recall, remember
 from fedfb.flower.places import no_room
 from fedfb.flower.results import keep_result
-from fedfb.flower.schema import read_rows
-from fedfb.flower.study import Study
-from fedfb.flower.trial import Trial, make_trial
+from fedfb.flower.rows import Prepared, prepared, read_table
+from fedfb.flower.trial import ACHIEVABLE, DATA, RUN
 from fedfb.flower.wire import pack_arrays, pack_values, unpack_arrays, unpack_values
 from fedfb.runtime.local import refuse_non_finite
 from fedfb.runtime.uploads import encoded, parts_of
@@ -54,15 +52,6 @@ Content = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A silo's rows as the model reads them."""
-
-    encoder: Encoder
-    data: ClientData
-    trial: Trial
-
-
-@dataclass(frozen=True)
 class Silo:
     """All that a silo's process holds. ``run`` is the run of secure sums that its keys are for."""
 
@@ -71,7 +60,6 @@ class Silo:
     train: Table
     test: Table
     prepared: Prepared | None = None
-    told: str = ""
     run: bytes = b""
     keys: PartyKeys | None = field(repr=False, default=None)
     member: Member | None = field(repr=False, default=None)
@@ -82,12 +70,10 @@ class Silo:
 def open_silo(bundle: Bundle, path: str | Path, folder: Path) -> Silo:
     """Read a silo's file, refuse what does not fit the study, and split its rows 7:3."""
     study = bundle.study
-    table = read_rows(study.schema, path)
-    labels(table, study.schema.label, study.schema.positive)
+    table = read_table(study.schema, path)
     if len(table) < 2:
         raise DataError(f"{path} has {len(table)} rows, and at least 2 are needed. Add rows.")
-    split = study.experiment.split_seed or 0
-    train, test = split_client(len(table), bundle.id, split)
+    train, test = split_client(len(table), bundle.id, study.split)
     return Silo(bundle, folder, table.take(train), table.take(test))
 
 
@@ -110,7 +96,7 @@ def handle(silo: Silo, action: str, content: Content) -> tuple[Silo, dict[str, A
 
 
 def _hello(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
-    """Draw keys for a run of secure sums and learn the spread of columns, where it is known."""
+    """Draw keys for a run of secure sums, and learn what the phase goes by."""
     study = silo.bundle.study
     if content["study"] != study.digest:
         raise ConfigError(
@@ -122,30 +108,13 @@ def _hello(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
         identity = bytes.fromhex(silo.bundle.keys.identity)
         keys = make_party_keys(silo.bundle.id, identity)
         silo = replace(silo, run=run, keys=keys, member=None, state=None, vector=None)
-    if content["spread"] and content["spread"] != silo.told:
-        silo = replace(silo, prepared=prepare(silo, content["spread"]), told=content["spread"])
+    told: str = content["told"]
+    if told and (silo.prepared is None or told != silo.prepared.told):
+        ready = prepared(study, silo.bundle.id, silo.train, silo.test, told)
+        silo = replace(silo, prepared=ready)
     assert silo.keys is not None
     party = silo.keys.party
     return silo, {"link": party.link, "identity": party.identity}
-
-
-def prepare(silo: Silo, spread: str) -> Prepared:
-    """Encode the silo's rows with what was learnt of all columns."""
-    study, values = silo.bundle.study, unpack_values(spread)
-    found = Spread(*(np.array(values[name]) for name in Spread._fields))
-    encoder = study.schema.encoder(found, study.experiment.sensitive_at_prediction)
-    x, y, group = encoded_rows(study, encoder, silo.train)
-    data = ClientData(silo.bundle.id, x, y, group, len(encoder.groups.names))
-    tx, ty, tgroup = encoded_rows(study, encoder, silo.test)
-    test = Examples(tx, ty, tgroup, np.full(len(ty), silo.bundle.id, np.int64))
-    return Prepared(encoder, data, make_trial(study, encoder, test))
-
-
-def encoded_rows(study: Study, encoder: Encoder, table: Table) -> tuple[Any, Any, Any]:
-    """Return features, labels and groups of rows."""
-    group = encoder.groups.group_of(table)
-    x = encoder.encode(table, group).astype(study.experiment.precision)
-    return x, labels(table, study.schema.label, study.schema.positive), group
 
 
 def _begin(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
@@ -193,33 +162,36 @@ STEPS = {
 
 def _single(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
     """Answer a question whose answers the coordinator sees one by one, if the study allows it."""
+    study, phase = silo.bundle.study, content["phase"]
     tasks = silo.prepared.trial.tasks if silo.prepared else {}
     asked = tasks.get(content["task"])
-    if asked is None or asked.reduce == "sum" or not silo.bundle.study.single:
+    allowed = study.achievable if phase == ACHIEVABLE else study.single
+    if asked is None or asked.reduce == "sum" or not allowed:
         raise DisclosureError(
             f"the coordinator asks for this silo's own answer to {content['task']!r}, and the "
             "study does not allow it."
         )
     _, upload = _answer(silo, content)
-    return silo, {"upload": pack_arrays(upload)}
+    shown = withheld(upload) if phase == ACHIEVABLE else upload
+    return silo, {"upload": pack_arrays(shown)}
 
 
 def _answer(silo: Silo, content: Content) -> tuple[Asked, Arrays]:
-    told = unpack_arrays(content["broadcast"])
-    if content["phase"] == "data":
-        schema = silo.bundle.study.schema
-        upload = answer(content["task"], told, column_values(silo.train, schema.numeric))
+    told, phase = unpack_arrays(content["broadcast"]), content["phase"]
+    if phase == DATA:
+        upload = silo_answer(content["task"], told, silo.train, silo.bundle.study.schema)
         return column_question(content["task"], upload), upload
-    if silo.prepared is None:
-        raise ConfigError("it was asked to train before the columns were summed up.")
+    if silo.prepared is None or silo.prepared.phase != phase:
+        raise ConfigError(f"it was asked of the phase {phase!r} before it was told of it.")
     trial, data = silo.prepared.trial, silo.prepared.data
     task, place = trial.tasks[content["task"]], (content["round"], content["question"])
-    memory = recall(silo.folder, content["after"], trial.algorithm.memory(trial.start))
+    folder = silo.folder if phase == RUN else silo.folder / phase
+    memory = recall(folder, content["after"], trial.algorithm.memory(trial.start))
     key = (silo.bundle.study.seed, *place, data.id)
     with np.errstate(all="ignore"):
         upload, kept = task.run(told, data, memory, key)
     refuse_non_finite(upload, content["round"], data.id)
-    remember(silo.folder, place, kept, content["saved"])
+    remember(folder, place, kept, content["saved"])
     return task, upload
 
 

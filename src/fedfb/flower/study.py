@@ -9,17 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from fedfb.algorithms import find_method
+from fedfb.data.schema import Schema
+from fedfb.data.schema_file import schema_from_values, schema_parts
 from fedfb.errors import ConfigError, DisclosureError, unknown_name
-from fedfb.experiments.resolve import picks_rate, resolve
+from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment, from_values
-from fedfb.flower.schema import Schema, schema_from_values, schema_to_values
 from fedfb.runtime.local import number_taking_part
 from fedfb.runtime.secure import plan_for
 from fedfb.secure import Plan
 from fedfb.secure.graph import FEWEST
 
-OF_THE_DATA = ("data", "label", "positive", "sensitive", "client_column", "test", "partition")
+OF_THE_DATA = (
+    *("data", "label", "positive", "sensitive", "client_column", "test", "partition"),
+    *("schema", "ignore", "bins", "merge"),
+)
 """Settings of an experiment that a study's schema and silos take the place of."""
+
+OWN = ("name", "address", "silos", "least", "timeout_s", "wait_s", "single", "achievable")
+"""The settings of a study beside its schema and its experiment."""
+
+SCHEMA = "the study's schema"
+"""What messages call it, wherever it was read."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +37,9 @@ class Study:
     """All that coordinator and silos agree upon. The id of a silo is its place among the names.
 
     ``least`` silos must answer, or the run stops; ``timeout_s`` is how long one message may take,
-    ``wait_s`` how long to wait for silos. ``single`` allows questions whose answers the coordinator
-    sees one by one; all others are secure sums.
+    ``wait_s`` how long to wait for silos. ``single`` allows a method's questions whose answers the
+    coordinator sees one by one; all others are secure sums. With ``achievable`` every silo also
+    shows how the scores of a plain model are spread over its rows, by group.
     """
 
     name: str
@@ -38,6 +49,7 @@ class Study:
     timeout_s: float
     wait_s: float
     single: bool
+    achievable: bool
     schema: Schema
     experiment: Experiment
 
@@ -47,7 +59,8 @@ class Study:
         content = {
             "silos": self.silos,
             "single": self.single,
-            "schema": schema_to_values(self.schema),
+            "achievable": self.achievable,
+            "schema": schema_parts(self.schema),
             "experiment": self.experiment.hash,
             "seed": self.seed,
         }
@@ -63,6 +76,11 @@ class Study:
     def seed(self) -> int:
         """The one seed of the run."""
         return self.experiment.seeds[0]
+
+    @property
+    def split(self) -> int:
+        """The seed by which every silo sets test rows aside."""
+        return self.experiment.split_seed or 0
 
     @property
     def host(self) -> str:
@@ -94,6 +112,24 @@ class Study:
             )
         if self.timeout_s <= 0 or self.wait_s <= 0:
             raise ConfigError("timeout_s and wait_s are seconds, more than 0.")
+        refuse_open(self.schema)
+
+
+def refuse_open(schema: Schema) -> None:
+    """Refuse a schema that leaves to rows what all must know before any of them is read."""
+    if schema.client is not None:
+        raise ConfigError(
+            f"the schema has the client column {schema.client!r}, and the clients of a study are "
+            'its silos, a file each. Give the column the role "ignored", or leave out its client.'
+        )
+    for column in (*schema.of("feature"), *schema.of("sensitive")):
+        if column.kind != "number" and not column.categories:
+            raise ConfigError(
+                f"the schema does not say which categories column {column.name!r} may hold. In a "
+                "study nobody sees the rows of all: declare them (categories = [...])."
+            )
+    if not schema.of("feature"):
+        raise ConfigError("no column of the schema is a feature. Add some.")
 
 
 def make_study(
@@ -107,12 +143,9 @@ def make_study(
     timeout_s: float = 600.0,
     wait_s: float = 3600.0,
     single: bool = False,
+    achievable: bool = False,
 ) -> Study:
-    """Return a study with everything that its method decides filled in.
-
-    A learning rate that would be chosen on validation rows is the method's usual one: these rows
-    lie with the silos.
-    """
+    """Return a study with everything that its method decides filled in."""
     method = find_method(experiment.algorithm)
     if method.is_pooled(experiment.variant or method.variants[0]):
         raise ConfigError(
@@ -121,11 +154,9 @@ def make_study(
         )
     if experiment.tune or experiment.cost is not None:
         raise ConfigError(
-            "a study trains with given settings: --tune and --cost choose them on validation rows, "
-            "which lie with the silos. Give --lr, --target or --alpha."
+            "of a study's settings only the learning rate is chosen on validation rows: --tune and "
+            "--cost try out many more. Give --lr, --target or --alpha."
         )
-    if picks_rate(experiment):
-        experiment = replace(experiment, lr=(method.learning_rate,))
     # Of the data only the schema counts; seeds beyond the first are other studies.
     usual = Experiment()
     blank: dict[str, Any] = {field: getattr(usual, field) for field in OF_THE_DATA}
@@ -134,7 +165,10 @@ def make_study(
     in_order = tuple(sorted(silos))
     if least is None:
         least = plan_for(len(in_order), 0).fewest
-    return Study(name, address, in_order, least, timeout_s, wait_s, single, schema, settled)
+    known = replace(schema, source=SCHEMA)
+    return Study(
+        name, address, in_order, least, timeout_s, wait_s, single, achievable, known, settled
+    )
 
 
 def plan_of(study: Study, asked: int) -> Plan:
@@ -158,37 +192,25 @@ def refuse_single(study: Study, tasks: Mapping[str, str]) -> None:
 
 def study_to_toml(study: Study) -> str:
     """Write a study; reading it back gives an equal one."""
-    own = ("name", "address", "silos", "least", "timeout_s", "wait_s", "single")
     usual = asdict(Experiment())
     settings = {k: v for k, v in asdict(study.experiment).items() if v != usual[k]}
-    schema = schema_to_values(study.schema)
-    columns = schema.pop("columns")
-    return "\n".join(
-        [
-            *_lines({name: getattr(study, name) for name in own}),
-            "\n[experiment]  # the settings of fedfb run",
-            *_lines(settings),
-            "\n[schema]",
-            *_lines(schema),
-            "\n[schema.columns]  # number, or the categories",
-            *_lines(columns),
-            "",
-        ]
-    )
+    top, *tables = schema_parts(study.schema, above="schema.")
+    parts = [
+        _lines({name: getattr(study, name) for name in OWN}),
+        "[experiment]  # the settings of fedfb run\n" + _lines(settings),
+        f"[schema]  # as in the file of fedfb schema infer\n{top}".rstrip(),
+        *tables,
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
-def _lines(values: Mapping[str, Any]) -> list[str]:
+def _lines(values: Mapping[str, Any]) -> str:
     # JSON's spelling is TOML's too, but for one character.
-    return [
-        f"{_key(name)} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+    return "\n".join(
+        f"{name} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
         for name, value in values.items()
         if value is not None
-    ]
-
-
-def _key(name: str) -> str:
-    plain = name.isidentifier() and name.isascii()
-    return name if plain else json.dumps(name, ensure_ascii=False)
+    )
 
 
 def read_study(path: Path) -> Study:
@@ -210,12 +232,14 @@ def study_from_toml(text: str, where: str) -> Study:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not valid TOML: {error}.") from None
     experiment = from_values(values.pop("experiment", {}))
-    schema = schema_from_values(values.pop("schema", {}), where)
-    known = ("name", "address", "silos", "least", "timeout_s", "wait_s", "single")
+    try:
+        schema = schema_from_values(values.pop("schema", {}), SCHEMA)
+    except ConfigError as error:
+        raise ConfigError(f"{where}, schema: {error}") from None
     for name in values:
-        if name not in known:
-            raise ConfigError(f"{where}: {unknown_name('setting of a study', name, known)}")
-    missing = [name for name in known if name not in values]
+        if name not in OWN:
+            raise ConfigError(f"{where}: {unknown_name('setting of a study', name, OWN)}")
+    missing = [name for name in OWN if name not in values]
     if missing:
         raise ConfigError(f"{where} lacks {' and '.join(missing)}. Make it by fedfb study init.")
     silos = tuple(map(str, values.pop("silos")))

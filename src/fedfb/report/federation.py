@@ -11,10 +11,13 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     for run in report["runs"]:
         settings = ", ".join(f"{name} {value:g}" for name, value in run["settings"].items())
         yield f"{report['algorithm']} ({report['notion'].replace('_', ' ')}), {settings}"
-        yield f"  test rows of all silos  {run['test_rows']}"
+        yield f"  test rows of all silos  {sum(group['n'] for group in run['groups'])}"
         yield f"  accuracy                {number(run['accuracy'])}"
         for name, value in run["disparity"].items():
-            yield f"  {name.replace('_', ' '):22}  {number(value)}"
+            if value is not None:
+                low, high = run["interval"][name]
+                ends = f"[{number(low)}, {number(high)}]"
+                yield f"  {name.replace('_', ' '):22}  {number(value)}  {ends}"
         for group in run["groups"]:
             yield (
                 f"  group {group['name']:16}  {group['n']} rows, accuracy "
@@ -27,7 +30,7 @@ def status_lines(
 ) -> Iterator[str]:
     """Tell the last round, what is known of every silo, and the last events."""
     served = max((i for i, e in enumerate(events) if e["event"] == "serving"), default=0)
-    rounds = [event for event in events if event["event"] == "round"]
+    rounds = [e for e in events if e["event"] == "round" and e["phase"] == "run"]
     ended = [e for e in events[served:] if e["event"] in ("finished", "stopped")]
     done = f"{rounds[-1]['round']} of {rounds[-1]['rounds']} rounds" if rounds else "no round yet"
     yield f"{study}: {done}{', ' + ended[-1]['event'] if ended else ''}"

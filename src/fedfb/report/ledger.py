@@ -15,8 +15,11 @@ SEES: dict[Seen, str] = {
     "public": "-",
 }
 
-SET_UP = {"data": "columns", "tune": "set-up", "run": "set-up"}
-"""What is asked before the first round, by phase."""
+SET_UP = {"data": "columns"}
+"""What is asked before the first round, by phase; else it is the set-up."""
+
+IN_FRONT = {"tune": "tuning ", "achievable": "FedAvg "}
+"""What is said of phases other than the run itself."""
 
 PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."
 
@@ -52,7 +55,7 @@ def by_kind(accounts: Sequence[Account], way: Way) -> dict[Kind, Sum]:
     for account, entry in _entries(accounts):
         if entry.way == way:
             shapes = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
-            when = "rounds" if entry.round else SET_UP[account.phase]
+            when = "rounds" if entry.round else SET_UP.get(account.phase, "set-up")
             kind = Kind(account.phase, when, entry.task, entry.seen, shapes)
             found[kind] = found.get(kind, Sum()).more(entry, len(entry.clients))
     return found
@@ -107,10 +110,10 @@ def _kinds_table(title: str, accounts: Sequence[Account], way: Way) -> Any:
 def kind_rows(accounts: Sequence[Account], way: Way) -> Iterator[tuple[str, ...]]:
     """Yield the messages of one direction, one row a kind; upwards also what the server sees."""
     for kind, total in by_kind(accounts, way).items():
-        tuning = "tuning " if kind.phase == "tune" else ""
         parts = ", ".join(f"{name} {_shape(shape)}" for name, shape in kind.parts)
         none = "keys and shares only" if kind.seen == "no values" else "-"
-        row = (tuning + kind.when, kind.task, parts or none, f"{total.messages:,}")
+        when = IN_FRONT.get(kind.phase, "") + kind.when
+        row = (when, kind.task, parts or none, f"{total.messages:,}")
         yield (*row, f"{total.bytes:,}", *([SEES[kind.seen]] if way == "up" else []))
 
 
@@ -138,6 +141,12 @@ def _clients_table(clients: dict[str, dict[Seen, Sum]]) -> Any:
 def sentence(accounts: Sequence[Account]) -> str:
     """Say in one sentence how far the server could see."""
     seen = {entry.seen for _, entry in _entries(accounts) if entry.way == "up"}
+    if "single" in seen and "masked" in seen:
+        single = sorted({entry.task for _, entry in _entries(accounts) if entry.seen == "single"})
+        return (
+            f"The server saw single values in answer to {' and '.join(map(repr, single))}; "
+            "everything else was masked."
+        )
     if "single" in seen:
         return (
             "The server saw single values, which the method needs; what it needs in sum was sent "

@@ -25,8 +25,11 @@ nothing hides its parts. ``single``: the method needs every client's value. ``no
 shares of a client that fell silent before it uploaded. ``public``: what the server itself sends.
 """
 
-PHASES = ("data", "tune", "run")
-"""What a seed's messages belong to, in their order: preparing columns, tuning, the run itself."""
+PHASES = ("data", "tune", "run", "achievable")
+"""What a seed's messages belong to, in their order.
+
+Preparing columns, tuning, the run itself, and in a study what fairness could be reached.
+"""
 
 NOTHING_DONE = -1
 """The round after which a run begins that has not even been set up; the set-up is round 0."""

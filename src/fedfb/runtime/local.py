@@ -122,9 +122,18 @@ def participants(
     Who takes part depends on the seed, the round and the clients' ids, not on their order.
     """
     in_order = sorted(clients, key=lambda client: client.id)
-    number = number_taking_part(len(in_order), share)
-    drawn = generator((seed, round, PARTICIPANTS)).choice(len(in_order), number, replace=False)
-    return [in_order[place] for place in np.sort(drawn)]
+    return [in_order[place] for place in drawn_places(len(in_order), share, seed, round)]
+
+
+def drawn_places(clients: int, share: float, seed: int, round: int) -> list[int]:
+    """Draw the places, in the order of ids, of the clients that take part in a round.
+
+    >>> len(drawn_places(4, 0.5, seed=0, round=1)), drawn_places(4, 1.0, seed=0, round=1)
+    (2, [0, 1, 2, 3])
+    """
+    number = number_taking_part(clients, share)
+    drawn = generator((seed, round, PARTICIPANTS)).choice(clients, number, replace=False)
+    return [int(place) for place in np.sort(drawn)]
 
 
 def number_taking_part(clients: int, share: float) -> int:

@@ -61,8 +61,8 @@ def _data(record: Record) -> Iterator[str]:
 
 def _training_data(run: Run) -> Iterator[str]:
     settings = run.report["settings"]
-    clients = len(run.report["runs"][0]["clients"]) or "several"
-    yield f"Trained on {settings['data']}, by {clients} clients."
+    named = run.report["runs"][0]["clients"] or run.report.get("silos", [])
+    yield f"Trained on {run.report['data']}, by {len(named) or 'several'} clients."
     given = "is" if settings["sensitive_at_prediction"] else "is not"
     yield f"The group {given} given to the model."
     yield from (f"{note[0].upper()}{note[1:]}." for note in run.report["notes"])
