@@ -38,7 +38,7 @@ from fedfb.shapes import Array, Float
 Kernel = Callable[[Float[Array, "n d"]], Float[Array, "n m"]]
 """The basis functions K(x, b_m) at every row."""
 
-Near = Callable[[ClientData], Float[Array, "n m"]]
+Near = Callable[[ClientData], "Close"]
 """The same of a client's rows."""
 
 BASIS_POINTS = 20
@@ -137,26 +137,37 @@ def agnosticfair(
     return global_model("agnosticfair", engine, (ask_kernel, ask_sums), State, setup, round)
 
 
+class Close(NamedTuple):
+    """The kernel of a client's rows, in their precision, who belongs to which group, and sums."""
+
+    kernel: Float[Array, "n m"]
+    belongs: Float[Array, "n a"]
+    total: Float[Array, " m"]
+    by_group: Float[Array, "m a"]
+
+
 def _remembered(kernel: Kernel) -> Near:
-    """Return the kernel of a client's rows, in their precision.
+    """Return what the kernel makes of a client's rows.
 
     It is worked out once: rows stay the same in all steps.
     """
-    found: dict[int, tuple[Array, Float[Array, "n m"]]] = {}
+    found: dict[int, tuple[Array, Close]] = {}
 
-    def near(data: ClientData) -> Float[Array, "n m"]:
-        rows, values = found.get(data.id, (None, None))
-        if values is None or rows is not data.x:
+    def near(data: ClientData) -> Close:
+        rows, close = found.get(data.id, (None, None))
+        if close is None or rows is not data.x:
             values = kernel(data.x).astype(data.x.dtype)
-            found[data.id] = data.x, values
-        return values
+            belongs = np.eye(data.groups, dtype=values.dtype)[data.group]
+            close = Close(values, belongs, values.sum(axis=0), values.T @ belongs)
+            found[data.id] = data.x, close
+        return close
 
     return near
 
 
 def _kernel_task(near: Near) -> ClientTask:
     def run(_: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        return {"kernel": near(data).sum(axis=0), "count": np.asarray(len(data.y))}, memory
+        return {"kernel": near(data).total, "count": np.asarray(len(data.y))}, memory
 
     return ClientTask("kernel means", "sum", run, bounds=KERNEL_BOUNDS)
 
@@ -165,18 +176,17 @@ def _sums_task(engine: Engine, near: Near) -> ClientTask:
     """Ask for the reweighted gradients and covariances, and the loss under each basis function."""
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        params, close = broadcast["params"], near(data)
-        theta = broadcast["alpha"].astype(close.dtype) @ close.T
-        z = engine.logits(params, data.x).astype(close.dtype)
+        params, (close, belongs, total, by_group) = broadcast["params"], near(data)
+        alpha = broadcast["alpha"].astype(close.dtype)
+        theta, z = alpha @ close.T, engine.logits(params, data.x).astype(close.dtype)
         everyone = np.ones((len(params), 2, data.groups))
-        belongs = np.eye(data.groups, dtype=close.dtype)[data.group]
         return {
-            "kernel": close.sum(axis=0),
+            "kernel": total,
             "count": np.asarray(len(data.y)),
             "losses": loss(z, data.y.astype(close.dtype), "ce") @ close,
-            "rows": theta.sum(axis=1),
+            "rows": alpha @ total,
             "loss_gradient": engine.gradient(params, data, everyone, "ce", theta),
-            "compared": theta @ belongs,
+            "compared": alpha @ by_group,
             "sums": (theta * z) @ belongs,
             "gradients": group_gradients(engine, params, data, MEAN_LOGIT, theta),
         }, memory
