@@ -47,16 +47,17 @@ def trained(
     """
     work = _Work(params.copy(), *(np.zeros_like(params) for _ in range(3)))
     inputs, seeds, number = rows.x.shape[1] - 1, np.arange(len(params))[:, None], 0
+    labels = rows.y.astype(params.dtype)
     current, gradients = (layers(part, inputs, hidden) for part in work[:2])
     for epoch in range(rows.orders.shape[1]):
         order = rows.orders[:, epoch]
-        x, y, w = rows.x[order], rows.y[order].astype(params.dtype), weights[seeds, order]
         for start in range(0, order.shape[1], BATCH):
-            batch = np.s_[:, start : start + BATCH]
-            share = w[batch]
+            batch = order[:, start : start + BATCH]
+            share = weights[seeds, batch]
             if reduction == "weighted mean":
                 share = share / share.sum(axis=1, keepdims=True)
-            _differentiate(current, gradients, x[batch], y[batch], share)
+            # Batch by batch: what is gathered stays in the cache until it is used.
+            _differentiate(current, gradients, rows.x[batch], labels[batch], share)
             number += 1
             _move(work, rate, number)
     return work.params
