@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
+from fedfb.engine import sums
 from fedfb.engine.base import Rebalance
-from fedfb.engine.losses import RowLoss, decide, loss, slope
+from fedfb.engine.losses import RowLoss, slope
 from fedfb.engine.optimise import Step, make_optimiser
 from fedfb.engine.packed import Packed, backward, forward, pack, unpack
 from fedfb.engine.private import PrivateEpoch, clip_factors, private_epochs
 from fedfb.engine.rebalance import local_weights, moved
-from fedfb.engine.rows import add_by_cell, by_cell, cell_counts, chunks, epochs
+from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
 from fedfb.models import Network
 from fedfb.shapes import Array, Float, Int
 
@@ -100,18 +101,10 @@ class NumpyEngine:
     def loss_sums(
         self, params: Float[Array, "r p"], data: ClientData, surrogate: RowLoss
     ) -> Float[Array, "r 2 a"]:
-        total = np.zeros((2 * data.groups, len(params)))
-        for rows, z in self._logits_by_chunk(params, data):
-            losses = loss(z, data.y[rows, None], surrogate)
-            add_by_cell(total, data.cell[rows], losses)
-        return total.T.reshape(-1, 2, data.groups)
+        return sums.loss_sums(self._logits_by_chunk(params, data), len(params), data, surrogate)
 
     def confusion(self, params: Float[Array, "r p"], data: ClientData) -> Float[Array, "r 2 2 a"]:
-        positive: Array = np.zeros((2 * data.groups, len(params)))
-        for rows, z in self._logits_by_chunk(params, data):
-            add_by_cell(positive, data.cell[rows], decide(z))
-        positive = positive.T.reshape(-1, 2, data.groups)
-        return np.stack([cell_counts(data) - positive, positive], axis=2)
+        return sums.confusion(self._logits_by_chunk(params, data), len(params), data)
 
     def gradient(
         self,

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
+from fedfb.engine import sums
 from fedfb.engine.base import Rebalance
-from fedfb.engine.losses import RowLoss, decide, loss, slope
+from fedfb.engine.losses import RowLoss, slope
 from fedfb.engine.optimise import Move, make_move
 from fedfb.engine.rebalance import local_weights, moved
-from fedfb.engine.rows import add_by_cell, by_cell, cell_counts, chunks, epochs
+from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
 from fedfb.engine.torch_passes import Passes, by_row, make_passes
 from fedfb.errors import ConfigError
 from fedfb.models import TorchModel
@@ -86,17 +87,10 @@ class TorchEngine:
     def loss_sums(
         self, params: Float[Array, "r p"], data: ClientData, surrogate: RowLoss
     ) -> Float[Array, "r 2 a"]:
-        total = np.zeros((2 * data.groups, len(params)))
-        for rows, z in self._logits_by_chunk(params, data.x):
-            add_by_cell(total, data.cell[rows], loss(z, data.y[rows, None], surrogate))
-        return total.T.reshape(-1, 2, data.groups)
+        return sums.loss_sums(self._logits_by_chunk(params, data.x), len(params), data, surrogate)
 
     def confusion(self, params: Float[Array, "r p"], data: ClientData) -> Float[Array, "r 2 2 a"]:
-        positive: Array = np.zeros((2 * data.groups, len(params)))
-        for rows, z in self._logits_by_chunk(params, data.x):
-            add_by_cell(positive, data.cell[rows], decide(z))
-        positive = positive.T.reshape(-1, 2, data.groups)
-        return np.stack([cell_counts(data) - positive, positive], axis=2)
+        return sums.confusion(self._logits_by_chunk(params, data.x), len(params), data)
 
     def gradient(
         self,

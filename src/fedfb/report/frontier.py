@@ -72,9 +72,16 @@ def print_frontier(record: Report) -> None:
     limit = f"{LIMIT_NAME}; " if any(point["limit"] for point in record["points"]) else ""
     console.print(f"\n{limit}p: trained on pooled rows\n")
     console.print(_pareto_table(record) if pareto_points(record) else NOTHING_BETTER)
+    print_beside(record, console)
+
+
+def print_beside(record: Report, console: Any, *more: str) -> None:
+    """Print what stands below the tables of a frontier: the constant, failures, notes."""
     if record["constant"] is not None:
         constant = number(record["constant"])
         console.print(f"\nA constant classifier is {constant} accurate with disparity 0.")
+    for line in more:
+        console.print(line)
     for one in record["failed"]:
         console.print(f"failed: {one['algorithm']}: {one['reason']}")
     if record["left_out"]:

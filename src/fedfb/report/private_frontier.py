@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfb.errors import ConfigError
-from fedfb.report.frontier import knob_in_words, left_out_in_words
-from fedfb.report.numbers import number
+from fedfb.report.frontier import knob_in_words, print_beside
 from fedfb.report.privacy import epsilon_in_words
 from fedfb.report.scatter import Palette, Series, draw, series_of_frontier
 from fedfb.report.tables import NAMES, make_console, make_table, with_interval
@@ -41,16 +40,7 @@ def print_private_frontier(record: Report) -> None:
             cells = with_interval(point["accuracy"]), with_interval(point["disparity"])
             table.add_row(name, epsilon_in_words(epsilon), *cells)
     console.print(table)
-    if record["constant"] is not None:
-        constant = number(record["constant"])
-        console.print(f"\nA constant classifier is {constant} accurate with disparity 0.")
-    console.print(EACH)
-    for one in record["failed"]:
-        console.print(f"failed: {one['algorithm']}: {one['reason']}")
-    if record["left_out"]:
-        console.print(f"left out: {left_out_in_words(record['left_out'])}", style="dim")
-    for note in record["notes"]:
-        console.print(f"note: {note}", style="dim")
+    print_beside(record, console, EACH)
 
 
 def draw_private_frontier(record: Report, path: Path) -> None:
