@@ -56,7 +56,7 @@ def test_the_example_passes_every_check(fedfb):
     said = fedfb("check", EXAMPLE)
     assert said.code == 0, said.out
     assert all(line.endswith(": passed") for line in said.out.splitlines())
-    assert len(said.out.splitlines()) == 45
+    assert len(said.out.splitlines()) == 48
 
 
 def test_a_broken_method_is_told_line_by_line(fedfb, write):

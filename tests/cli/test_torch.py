@@ -16,8 +16,10 @@ PAGE = (ROOT / "docs" / "torch.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
-def nets(write, fedfb):
-    """The example, in the folder where commands are typed."""
+def nets(write, fedfb, monkeypatch):
+    """The example, in the folder where commands are typed, and to be found nowhere else."""
+    elsewhere = [path for path in sys.path if Path(path) != EXAMPLE.parent]
+    monkeypatch.setattr(sys, "path", elsewhere)
     yield write(EXAMPLE.read_text(), "nets.py")
     sys.modules.pop("nets", None)
 
