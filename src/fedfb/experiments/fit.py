@@ -35,6 +35,9 @@ LOWER = "Lower the learning rate (--lr)."
 WORTH_THREADS = 20_000
 """Rows from which on clients are trained on several threads."""
 
+WORTH_A_CLIENT = 1_000
+"""And so many on average: with fewer, threads wait for each other's Python more than they work."""
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -123,7 +126,8 @@ def _privacy_of(experiment: Experiment, clients: Sequence[ClientData]) -> "Priva
 def threads_for(engine: Engine, clients: Sequence[ClientData]) -> int:
     """Return on how many threads clients answer: one where handing over would cost more."""
     rows = sum(len(client.y) for client in clients)
-    return cores() if engine.releases_gil and rows >= WORTH_THREADS else 1
+    worth = rows >= max(WORTH_THREADS, WORTH_A_CLIENT * len(clients))
+    return cores() if engine.releases_gil and worth else 1
 
 
 def training_clients(
