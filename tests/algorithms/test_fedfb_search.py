@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from client_methods import run
 from federations import make_clients, make_engine, make_solver
 from fedfb.algorithms.fedfb import fedfb
-from fedfb.algorithms.fedfb_search import fedfb_by_sums
+from fedfb.algorithms.fedfb_search import GRIDS, LEVELS, fedfb_by_sums
 from fedfb.algorithms.outer import Outer
+from fedfb.algorithms.root_search import FAR_LEVEL, SLOPES
 from fedfb.experiments.explain import explain
 from fedfb.experiments.outcome import run as run_experiment
 from fedfb.experiments.spec import Experiment
@@ -26,23 +27,22 @@ def pair(seed: int, sizes, rounds: int, hidden=()):
 
 @pytest.mark.parametrize("hidden", [(), (4,)], ids=["logistic", "mlp"])
 @given(seed=st.integers(0, 10**6), count=st.integers(2, 6), rounds=st.integers(1, 6))
-@settings(max_examples=15)
 def test_the_models_are_those_of_the_search_that_sees_every_loss(hidden, seed, count, rounds):
     sizes = np.random.default_rng(seed).integers(5, 30, count)
     _, sums, whole = pair(seed, sizes, rounds, hidden)
-    # The level is found on a grid, so weights differ by about 1e-5, and rounds add up.
-    np.testing.assert_allclose(sums.state.params, whole.state.params, atol=2e-3)
+    # A shift is off by less than this, and so is a mean of models that lie less than 1 apart.
+    error = 2 * FAR_LEVEL / (LEVELS - 1) ** GRIDS / SLOPES[0]
+    np.testing.assert_allclose(sums.state.params, whole.state.params, rtol=0, atol=error)
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15)
 def test_the_weights_keep_their_sum(seed):
     clients, sums, whole = pair(seed, (9, 14, 7, 20), 4)
     rows = np.array([len(client.y) for client in clients])
     # The last search is not carried out before the next round trains.
     assert all(sums.memories[client.id]["searched"] == 4 for client in clients)
     omega = np.stack([np.exp(sums.memories[client.id]["theta"]) for client in clients], axis=1)
-    np.testing.assert_allclose((omega * rows).sum(axis=1), rows.sum(), rtol=1e-4)
+    np.testing.assert_allclose((omega * rows).sum(axis=1), rows.sum(), rtol=4e-3)
     assert np.ptp(omega) > 0.01
     assert whole.state.lam.sum() == pytest.approx(1)
 
