@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from fedfb.errors import ConfigError
 from fedfb.experiments import settings as s
 from fedfb.experiments.settings import setting_of
-from fedfb.experiments.spec import Experiment, from_values, read_toml, to_toml
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values, read_toml, to_toml
 
 
 def values_of(field) -> st.SearchStrategy:

@@ -17,7 +17,7 @@ from fedfb.experiments.conformance import check_method, running
 from fedfb.experiments.records import key_of
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.rule import rule_of
-from fedfb.experiments.spec import from_values, to_toml
+from fedfb.experiments.spec_file import from_values, to_toml
 from fedfb.models import TorchModel
 from fedfb.models.own import find_factory
 

@@ -16,7 +16,8 @@ from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run
 from fedfb.experiments.privacy import check_privacy, plan_privacy, questions
 from fedfb.experiments.resolve import given_grid, resolve
-from fedfb.experiments.spec import Experiment, from_values
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
 from fedfb.runtime import as_arrays
 
 TINY = {"rows": 300, "test_rows": 200, "rounds": 2, "local_epochs": 1, "lr": (0.005,)}

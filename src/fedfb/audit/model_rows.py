@@ -26,7 +26,8 @@ from fedfb.data.request import BUILT_IN
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.spec import Experiment, from_values, read_toml
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values, read_toml
 from fedfb.experiments.store import ENCODER, EXPERIMENT, MODELS, SavedModel, load_model
 from fedfb.notions import long_name
 from fedfb.shapes import Array, Int

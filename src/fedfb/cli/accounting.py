@@ -22,7 +22,7 @@ def ledger(
     Example: fedfb ledger runs/mine
     """
     from fedfb.data.request import BUILT_IN
-    from fedfb.experiments.spec import from_values, read_toml
+    from fedfb.experiments.spec_file import from_values, read_toml
     from fedfb.experiments.store import EXPERIMENT, LEDGER
     from fedfb.report.ledger import as_record, print_ledger
     from fedfb.runtime.ledger import read_ledger

@@ -24,7 +24,8 @@ from fedfb.experiments.settings import (
     wholes,
     yes_or_no,
 )
-from fedfb.experiments.spec import Experiment, from_values, read_toml
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values, read_toml
 
 Command = Callable[..., None]
 

@@ -23,7 +23,8 @@ from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.experiments.fit import QUIET, Fitted, build, make_engine, training_notion
 from fedfb.experiments.outcome import Outcome
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.spec import Experiment, from_values, read_toml, to_toml
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values, read_toml, to_toml
 from fedfb.runtime import as_arrays, from_arrays
 from fedfb.runtime.ledger import settle
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.differences import Cause
-from fedfb.experiments.spec import Experiment, from_values
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
 
 FOLDER = "experiments/paper"
 SEEDS, QUICK_SEEDS = (0, 1, 2, 3, 4), (0,)

@@ -15,7 +15,8 @@ from fedfb.data.reading import Reading, reading
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.rule import NOBODY, Rule, rule_of
-from fedfb.experiments.spec import Experiment, from_values, read_toml
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values, read_toml
 from fedfb.experiments.store import EXPERIMENT, RESULT, SavedModel, load_model
 from fedfb.models import Network
 from fedfb.notions import long_name

@@ -12,7 +12,7 @@ from fedfb.data.fit_silos import columns_by, groups_by
 from fedfb.data.silo_answers import ROWS, no_rows, silo_answer
 from fedfb.experiments.resolve import picks_rate
 from fedfb.experiments.secure import column_question
-from fedfb.experiments.spec import to_toml
+from fedfb.experiments.spec_file import to_toml
 from fedfb.experiments.store import CHECKPOINTS, EXPERIMENT, LEDGER, write_whole
 from fedfb.flower.asking import Inquiry, Keys
 from fedfb.flower.bundle import Office

@@ -18,7 +18,7 @@ from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.evaluation import Record, counted_record
 from fedfb.experiments.reporting import in_short, make_report, with_names
 from fedfb.experiments.rounds import round_rows
-from fedfb.experiments.spec import to_toml
+from fedfb.experiments.spec_file import to_toml
 from fedfb.experiments.store import (
     ENCODER,
     EXPERIMENT,

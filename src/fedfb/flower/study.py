@@ -13,7 +13,8 @@ from fedfb.data.schema import Schema
 from fedfb.data.schema_file import schema_from_values, schema_parts
 from fedfb.errors import ConfigError, DisclosureError, unknown_name
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.spec import Experiment, from_values
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
 from fedfb.runtime.local import number_taking_part
 from fedfb.runtime.secure import plan_for
 from fedfb.secure import Plan

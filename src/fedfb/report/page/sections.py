@@ -7,7 +7,7 @@ import numpy as np
 
 from fedfb.errors import DataError, FedFBError
 from fedfb.experiments.explain import Explained, explain
-from fedfb.experiments.spec import from_values
+from fedfb.experiments.spec_file import from_values
 from fedfb.report import privacy
 from fedfb.report.exchanges import sentence as exchange_sentence
 from fedfb.report.findings import closer_findings
