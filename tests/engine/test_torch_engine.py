@@ -18,8 +18,9 @@ from engine_cases import (
     same_cases,
 )
 from federations import make_clients, make_solver, merge
+from fedfb.core import PrivateTraining
 from fedfb.engine import Rebalance, cell_counts, choose_engine
-from fedfb.engine.torch_engine import TorchEngine, refuse_unknown
+from fedfb.engine.torch_engine import TorchEngine
 from fedfb.errors import ConfigError
 from fedfb.models import TorchModel
 from fedfb.models.own import name_of
@@ -254,11 +255,11 @@ def test_parameters_of_another_module_are_refused():
         engine_of(nets.linear).logits(np.zeros((1, 5)), np.zeros((2, 3)))
 
 
-def test_training_in_a_way_it_does_not_have_is_refused_not_passed_over():
-    solver = make_solver()._asdict()
-    refuse_unknown(solver)
-    with pytest.raises(ConfigError, match=r"cannot be trained as asked \(private\)"):
-        refuse_unknown({**solver, "private": (1.0, {0: 2.0})})
+def test_private_training_is_refused_not_passed_over():
+    engine, data = engine_of(nets.linear), merge(make_clients(4))
+    solver = make_solver(runs=2)._replace(private=PrivateTraining(1.0, {0: 2.0}))
+    with pytest.raises(ConfigError, match="--privacy-epsilon cuts the gradient of every"):
+        engine.train(start(engine), data, np.ones((2, 2, 2)), solver, (1,))
 
 
 @pytest.mark.parametrize("engine", ["native", "numpy"])

@@ -46,11 +46,11 @@ def test_an_infinite_epsilon_switches_clipping_off_too():
     assert np.array_equal(run(Experiment(**settings)).fitted[0].trained.state.params, plain)
 
 
-def test_an_engine_that_cannot_clip_is_refused():
-    experiment = resolve(Experiment(privacy_epsilon=1.0, **TINY))
-    notion = training_notion(experiment, 2, 3)
-    with pytest.raises(ConfigError, match="Other does not do"):
-        build(experiment, type("Other", (), {})(), notion, given_grid(experiment), {0: 1.0})
+def test_a_torch_model_is_refused_before_training():
+    pytest.importorskip("torch", reason="torch is not installed: pip install 'fedfb[torch]'")
+    private = Experiment(privacy_epsilon=1.0, model="torch_nets:linear", **TINY)
+    with pytest.raises(ConfigError, match="torch_nets:linear, a torch model"):
+        check_privacy(private)
 
 
 @pytest.mark.parametrize("algorithm", METHODS)

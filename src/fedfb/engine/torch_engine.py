@@ -4,7 +4,7 @@ Torch is asked for two things only, logits and the gradient of a weighted sum of
 weights, cells, signals, the order of rows and the solver's step are those of the numpy engine.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,9 +26,6 @@ from fedfb.shapes import Array, Float
 
 DROPPED = 15
 """The tag of a key from which a module's own randomness is drawn while it trains."""
-
-UNDERSTOOD = ("learning_rate", "epochs", "batch", "optimiser", "weight_decay", "prox")
-"""What the engine does of a local solver. What else is asked for must not be passed over."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,11 @@ class TorchEngine:
         return params.astype(self.dtype)
 
     def _move(self, solver: LocalSolver, anchor: Float[Array, "r p"]) -> Move:
-        refuse_unknown(solver._asdict())
+        if solver.private:
+            raise ConfigError(
+                f"--privacy-epsilon cuts the gradient of every single row, which is not done for "
+                f"{self.model.name}, a torch model. Choose --model logistic or mlp."
+            )
         size = anchor.shape[1]
         return make_move(
             solver, lambda by_run: np.repeat(by_run.astype(self.dtype), size), anchor.reshape(-1)
@@ -193,17 +194,3 @@ class TorchEngine:
                 for number, table in enumerate(tables):
                     total[number] += passes.backward(at, z, error * table[cell[rows]])
         return total
-
-
-def refuse_unknown(solver: Mapping[str, Any]) -> None:
-    """Refuse a way to train that the engine does not have, such as with differential privacy.
-
-    >>> refuse_unknown({"batch": 128, "private": None})
-    """
-    asked = [name for name, value in solver.items() if name not in UNDERSTOOD and value is not None]
-    if asked:
-        raise ConfigError(
-            f"a torch model cannot be trained as asked ({', '.join(asked)}): its engine does not "
-            "have what that takes, such as clipping the gradient of every row for privacy. "
-            "Choose --model logistic or mlp."
-        )

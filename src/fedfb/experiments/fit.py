@@ -18,7 +18,7 @@ from fedfb.core import (
     PrivateTraining,
 )
 from fedfb.data import Federation, astype, pooled
-from fedfb.engine import Engine, NativeEngine, NumpyEngine, choose_engine
+from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.resolve import Setting, given_grid, resolve
 from fedfb.experiments.secure import make_carry, refuse_disclosure
@@ -213,8 +213,6 @@ def build(
             "--privacy-epsilon is offered where all silos are in this process (fedfb run, compare, "
             "frontier), not here yet. Leave it out."
         )
-    if experiment.privacy_epsilon is not None and experiment.privacy_level == "record":
-        _refuse_leaking(engine)
     method = find_method(experiment.algorithm)
     values = {knob: np.array([run[knob] for run in settings]) for knob in settings[0]}
     solver = LocalSolver(
@@ -234,16 +232,6 @@ def _private_training(
 ) -> PrivateTraining | None:
     of_rows = experiment.privacy_epsilon is not None and experiment.privacy_level == "record"
     return PrivateTraining(experiment.privacy_clip, noise or QUIET) if of_rows else None
-
-
-def _refuse_leaking(engine: Engine) -> None:
-    """Refuse an engine that knows nothing of private training, and would train as usual."""
-    if not isinstance(engine, NumpyEngine | NativeEngine):
-        raise ConfigError(
-            f"--privacy-epsilon needs the gradient of every single row clipped, which "
-            f"{type(engine).__name__} does not do. Use --engine native or numpy, and --model "
-            "logistic or mlp."
-        )
 
 
 def _diverged(
