@@ -29,6 +29,7 @@ QUICK = Experiment(rounds=2, local_epochs=2, lr=(0.02,))
         {"algorithm": "q-ffl", "notion": "cp"},
         {"algorithm": "fedfb-thresholds"},
         {"algorithm": "fedfb-sums", "notion": "cp"},
+        {"algorithm": "fedfb", "notion": "cp", "participation": 0.75, "rounds": 3},
         {"algorithm": "lft-fedavg"},
         {"algorithm": "ditto", "notion": "cp"},
         {"algorithm": "fairfed", "sensitive": ("sex",)},
