@@ -106,7 +106,7 @@ def fedfb_by_sums(
         seen, theta = look(memory["seen"], memory["theta"], value, GUESS, here), memory["theta"]
         level = lines(seen, GUESS)[0]
         fall = level[:, None] - broadcast["levels"]
-        shifts = towards(seen[..., None], theta[:, None], fall, GUESS)
+        shifts = towards(seen[..., None], theta[:, None], fall, GUESS[None])
         upload = {"weight": len(data.y) * np.exp(shifts), "rows": np.asarray(len(data.y))}
         return upload, {**memory, "next": seen, "searched": broadcast["round"]}
 

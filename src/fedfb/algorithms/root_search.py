@@ -146,12 +146,13 @@ def by_line(
 def towards(
     memory: Float[Array, "r k *l"],
     theta: Float[Array, "r *l"],
-    fall: Float[Array, "r *l"],
+    fall: Float[Array, "r *f"],
     guess: Float[Array, "*l"],
-) -> Float[Array, "r *l"]:
+) -> Float[Array, "r *f"]:
     """Return the shifts by which the groups' values fall so far, or as near as one move goes.
 
-    No shift moves by more than LONGEST_MOVE, at first LONGEST_FIRST.
+    No shift moves by more than LONGEST_MOVE, at first LONGEST_FIRST. Several falls of one group
+    may be asked for at once.
     """
     spread = Seen(*np.moveaxis(memory, 1, 0)).spread
     longest = np.where(spread > 0, LONGEST_MOVE, LONGEST_FIRST)
