@@ -7,7 +7,13 @@ import numpy as np
 
 from fedfb.core import Examples, Prediction
 from fedfb.errors import DataError
-from fedfb.notions.disparity import MINIMUM_ROWS, disparities, disparity_values, four_fifths
+from fedfb.notions.disparity import (
+    MINIMUM_ROWS,
+    disparities,
+    disparity_values,
+    four_fifths,
+    known,
+)
 from fedfb.shapes import Array, Float, Int
 
 SMALLEST_PROBABILITY = 1e-12
@@ -83,8 +89,8 @@ def area_under_curve(score: Float[Array, " n"], y: Int[Array, " n"]) -> float | 
     positives, negatives = int(y.sum()), int(len(y) - y.sum())
     if not positives or not negatives:
         return None
-    in_order = np.sort(score)
-    below, up_to = (np.searchsorted(in_order, score[y == 1], side) for side in ("left", "right"))
+    in_order, found = np.sort(score), np.sort(score[y == 1])  # searched in order is searched fast
+    below, up_to = (np.searchsorted(in_order, found, side) for side in ("left", "right"))
     ranks = float((below + up_to + 1).sum() / 2)
     return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
 
@@ -107,41 +113,49 @@ def group_record(name: str, table: Float[Array, "2 2"]) -> Record:
     >>> record["n"], record["positives"], record["tpr"], record["fpr"], record["accuracy"]
     (4, 0, None, 0.25, 0.75)
     """
-    n = table.sum()
+    [[rejected, wronged], [missed, found]] = table.tolist()
+    n = rejected + wronged + missed + found
     return {
         "name": name,
-        "n": round(float(n)),
-        "positives": round(float(table[1].sum())),
-        "positive_rate": ratio(table[:, 1].sum(), n),
-        "tpr": ratio(table[1, 1], table[1].sum()),
-        "fpr": ratio(table[0, 1], table[0].sum()),
-        "accuracy": ratio(np.trace(table), n),
+        "n": round(n),
+        "positives": round(missed + found),
+        "positive_rate": ratio(wronged + found, n),
+        "tpr": ratio(found, missed + found),
+        "fpr": ratio(wronged, rejected + wronged),
+        "accuracy": ratio(rejected + found, n),
     }
 
 
 def client_records(
-    decision: Float[Array, " n"],
-    losses: Float[Array, "3 i"],
+    decision: Float[Array, "r n"],
+    losses: Sequence[Float[Array, "3 i"]],
     examples: Examples,
     groups: int,
     client_names: Sequence[str],
     minimum: int,
-) -> list[Record]:
-    """Describe every client by its rows, accuracy, mean loss, and disparities among its own."""
+) -> list[list[Record]]:
+    """Describe for every run each client: rows, accuracy, mean loss, disparities among its own."""
     owned = examples.client >= 0
     mine = Examples(*(part[owned] for part in examples))
     crossed = mine._replace(group=mine.client * groups + mine.group)
-    confusion = confusion_table(decision[owned], crossed, len(client_names) * groups)
-    by_client = np.split(confusion, len(client_names), axis=2)
+    clients = len(client_names)
+    tables = [confusion_table(own, crossed, clients * groups) for own in decision[:, owned]]
+    by_client = np.stack(tables).reshape(-1, 2, 2, clients, groups).transpose(0, 3, 1, 2, 4)
+    disparity = {n: known(found) for n, found in disparity_values(by_client, minimum).items()}
+    counted = by_client.sum(axis=4)
+    right = (counted[:, :, 0, 0] + counted[:, :, 1, 1]).tolist()
     return [
-        {
-            "name": name,
-            "n": round(float(n)),
-            "accuracy": ratio(np.trace(own.sum(axis=2)), n),
-            "loss": ratio(total, n),
-            "disparity": disparity_values(own, minimum),
-        }
-        for name, n, total, own in zip(client_names, *losses[:2], by_client, strict=True)
+        [
+            {
+                "name": name,
+                "n": round(n),
+                "accuracy": ratio(right[run][client], n),
+                "loss": ratio(total, n),
+                "disparity": {notion: found[run][client] for notion, found in disparity.items()},
+            }
+            for client, (name, n, total) in enumerate(zip(client_names, *sums, strict=True))
+        ]
+        for run, sums in enumerate(np.stack(losses)[:, :2].tolist())
     ]
 
 
@@ -152,35 +166,10 @@ def local_disparity(clients: Sequence[Record]) -> dict[str, float | None]:
     {'spd': 0.1}
     """
     notions = clients[0]["disparity"] if clients else {}
-    known = {
+    own = {
         n: [c["disparity"][n] for c in clients if c["disparity"][n] is not None] for n in notions
     }
-    return {notion: max(values, default=None) for notion, values in known.items()}
-
-
-def run_record(
-    score: Float[Array, " n"],
-    decision: Float[Array, " n"],
-    examples: Examples,
-    group_names: Sequence[str],
-    client_names: Sequence[str],
-    minimum: int,
-) -> Record:
-    """Describe one run, see :func:`evaluate`."""
-    confusion = confusion_table(decision, examples, len(group_names))
-    has_clients = bool((examples.client >= 0).any())
-    losses = client_loss_table(score, examples, len(client_names)) if has_clients else None
-    clients = (
-        []
-        if losses is None
-        else client_records(decision, losses, examples, len(group_names), client_names, minimum)
-    )
-    return {
-        **counted_record(confusion, losses, group_names, client_names, minimum),
-        "auc": area_under_curve(score, examples.y),
-        "clients": clients,
-        "local_disparity": local_disparity(clients),
-    }
+    return {notion: max(values, default=None) for notion, values in own.items()}
 
 
 def counted_record(
@@ -250,9 +239,22 @@ def evaluate(
     """
     check_numbers("group", examples.group, group_names)
     check_numbers("client", examples.client, client_names)
+    groups = len(group_names)
+    tables = [confusion_table(decision, examples, groups) for decision in prediction.decision]
+    losses: Sequence[Float[Array, "3 i"] | None] = [None for _ in tables]
+    clients: list[list[Record]] = [[] for _ in tables]
+    if (examples.client >= 0).any():
+        sums = [client_loss_table(own, examples, len(client_names)) for own in prediction.score]
+        losses, decisions = sums, prediction.decision
+        clients = client_records(decisions, sums, examples, groups, client_names, minimum)
     return [
-        run_record(score, decision, examples, group_names, client_names, minimum)
-        for score, decision in zip(prediction.score, prediction.decision, strict=True)
+        {
+            **counted_record(table, loss, group_names, client_names, minimum),
+            "auc": area_under_curve(score, examples.y),
+            "clients": own,
+            "local_disparity": local_disparity(own),
+        }
+        for score, table, loss, own in zip(prediction.score, tables, losses, clients, strict=True)
     ]
 
 

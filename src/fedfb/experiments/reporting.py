@@ -29,6 +29,7 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
     by_thresholds = bool(np.any(plain.decision != prediction.decision))
     halves = evaluate(plain, test, *names) if by_thresholds else [None] * len(prediction.score)
     tested = evaluate(prediction, test, *names)
+    by_round = round_rows(fitted.trained.history, len(tested), notion)
     return [
         {
             "seed": fitted.seed,
@@ -37,10 +38,10 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
             "at_one_half": None if half is None else in_short(half),
             "told": with_names(told, federation.group_names),
             **_privacy_of(fitted, federation),
-            "rounds": round_rows(fitted.trained.history, run, notion),
+            "rounds": rounds,
         }
-        for run, (setting, record, half, told) in enumerate(
-            zip(fitted.settings, tested, halves, fitted.tell(), strict=True)
+        for setting, record, half, told, rounds in zip(
+            fitted.settings, tested, halves, fitted.tell(), by_round, strict=True
         )
     ]
 

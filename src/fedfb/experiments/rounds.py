@@ -3,44 +3,50 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedfb.notions.disparity import disparity_value
+import numpy as np
+
+from fedfb.notions.disparity import disparity_value, known
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
 Row = dict[str, Any]  # JSON values of several types
 
 
-def round_rows(history: Sequence[RoundRecord], run: int, notion: str) -> list[Row]:
-    """Return one row per round of one run of a grid.
+def round_rows(history: Sequence[RoundRecord], runs: int, notion: str) -> list[list[Row]]:
+    """Return for every run of a grid one row per round.
 
     A method without a common model has none to look at on the way: accuracy and disparity are None.
     """
-    return [_row(number, record, run, notion) for number, record in enumerate(history, start=1)]
+    rounds = [_rows(number, record, runs, notion) for number, record in enumerate(history, start=1)]
+    return [[rows[run] for rows in rounds] for run in range(runs)]
 
 
-def _row(number: int, record: RoundRecord, run: int, notion: str) -> Row:
-    confusion = None if record.confusion is None else record.confusion[run]
-    signal = None if record.signal is None else record.signal[run]
+def _rows(number: int, record: RoundRecord, runs: int, notion: str) -> list[Row]:
+    """Return one round's row of every run."""
+    signal, lam, confusion = record
+    nothing = [None] * runs
     if notion == "client_parity":
-        disparity = None if signal is None else _range_with_reference(signal)
+        disparity = nothing if signal is None else _ranges_with_reference(signal).tolist()
     else:
-        disparity = None if confusion is None else disparity_value(notion, confusion, minimum=1)
-    return {
-        "round": number,
-        "signal": None if signal is None else signal.tolist(),
-        "lambda": None if record.lam is None else record.lam[run].tolist(),
-        "accuracy": None if confusion is None else _accuracy(confusion),
+        disparity = nothing if confusion is None else known(disparity_value(notion, confusion, 1))
+    columns = {
+        "round": [number] * runs,
+        "signal": nothing if signal is None else signal.tolist(),
+        "lambda": nothing if lam is None else lam.tolist(),
+        "accuracy": nothing if confusion is None else _accuracies(confusion).tolist(),
         "disparity": disparity,
     }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _accuracy(confusion: Float[Array, "2 2 a"]) -> float:
-    return float((confusion[0, 0] + confusion[1, 1]).sum() / confusion.sum())
+def _accuracies(confusion: Float[Array, "r 2 2 a"]) -> Float[Array, " r"]:
+    right = confusion[:, 0, 0] + confusion[:, 1, 1]
+    return right.sum(axis=1) / confusion.sum(axis=(1, 2, 3))
 
 
-def _range_with_reference(signal: Float[Array, " i"]) -> float:
+def _ranges_with_reference(signal: Float[Array, "r i"]) -> Float[Array, " r"]:
     """Return the range of the clients' losses from their distances to the reference's.
 
     The reference's own distance is 0.
     """
-    return float(max(signal.max(), 0.0) - min(signal.min(), 0.0))
+    return np.maximum(signal.max(axis=1), 0.0) - np.minimum(signal.min(axis=1), 0.0)

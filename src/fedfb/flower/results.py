@@ -83,13 +83,17 @@ def make_study_report(study: Study, known: Known) -> Record:
             **counted_record(table, None, groups),
             "at_one_half": in_short(counted_record(half, None, groups)) if by_thresholds else None,
             "told": with_names(told, groups),
-            "rounds": round_rows(known.trained.history, run, notion),
+            "rounds": rounds,
         }
-        for run, (setting, table, half, told) in enumerate(
-            zip(known.trial.settings, confusion, halves, tell(known.trial, known.trained),
-                strict=True)
+        for setting, table, half, told, rounds in zip(
+            known.trial.settings,
+            confusion,
+            halves,
+            tell(known.trial, known.trained),
+            round_rows(known.trained.history, len(confusion), notion),
+            strict=True,
         )
-    ]  # fmt: skip
+    ]
     choices = Choices(by_seed={study.seed: known.choice} if known.choice else {})
     report = make_report(experiment, _notes(study, known), groups, len(records), [records], choices)
     return {**report, "data": study.name, "study": study.name, "silos": list(study.silos)}

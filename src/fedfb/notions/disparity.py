@@ -4,7 +4,7 @@ A confusion table ``confusion[label, decision, group]`` holds numbers of rows, f
 decisions are randomised. Tables add up, so they may come from a secure sum over clients.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -245,50 +245,72 @@ def disparities(
 
 
 def disparity_values(
-    confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS
-) -> dict[str, float | None]:
-    """Return the disparities of groups without their intervals: quick, for many clients.
+    confusion: Float[Array, "*k 2 2 a"], minimum: int = MINIMUM_ROWS
+) -> dict[str, Float[Array, "*k"]]:
+    """Return the disparities of groups without their intervals: quick, for many tables at once.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> found = disparity_values(confusion)
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> found = disparity_values(confusion[None])
+    >>> {name: values.round(3).tolist() for name, values in found.items()}
     ... # doctest: +NORMALIZE_WHITESPACE
-    {'demographic_parity': 0.111, 'spd': 0.2, 'equal_opportunity': 0.068, 'equalized_odds': 0.068}
+    {'demographic_parity': [0.111], 'spd': [0.2],
+     'equal_opportunity': [0.068], 'equalized_odds': [0.068]}
     """
     names = ("demographic_parity", "spd", "equal_opportunity", "equalized_odds")
     return {name: disparity_value(name, confusion, minimum) for name in names}
 
 
 def disparity_value(
-    name: str, confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS
-) -> float | None:
-    """Return one disparity of groups, without its interval."""
-    positives, rows = confusion[:, 1], confusion.sum(axis=1)
+    name: str, confusion: Float[Array, "*k 2 2 a"], minimum: int = MINIMUM_ROWS
+) -> Float[Array, "*k"]:
+    """Return one disparity of groups for every table, NaN where it is not estimable."""
+    positives, rows = confusion[..., 1, :], confusion.sum(axis=-2)
     match name:
         case "equal_opportunity":
-            return largest_rate_gap(positives[1:], rows[1:], minimum)
+            return largest_rate_gaps(positives[..., 1:, :], rows[..., 1:, :], minimum)
         case "equalized_odds":
-            return largest_rate_gap(positives, rows, minimum)
-    k, n = positives.sum(axis=0), rows.sum(axis=0)
+            return largest_rate_gaps(positives, rows, minimum)
+    k, n = positives.sum(axis=-2), rows.sum(axis=-2)
     if name == "demographic_parity":
-        return largest_rate_gap(k[None], n[None], minimum)
-    two = len(n) == 2 and bool(enough(n, minimum).all())
-    return float(abs(k[0] / n[0] - k[1] / n[1])) if two else None
+        return largest_rate_gaps(k[..., None, :], n[..., None, :], minimum)
+    if n.shape[-1] != 2:
+        return np.full(n.shape[:-1], np.nan)
+    rates = k / np.where(enough(n, minimum), n, np.nan)
+    return np.abs(rates[..., 0] - rates[..., 1])
+
+
+def largest_rate_gaps(
+    positives: Float[Array, "*k b a"], rows: Float[Array, "*k b a"], minimum: int
+) -> Float[Array, "*k"]:
+    """Return the value of :func:`rate_disparity` alone, of many tables; NaN for not estimable."""
+    if rows.shape[-1] == 1:
+        return np.zeros(rows.shape[:-2])
+    estimable = enough(rows, minimum)
+    n, k = np.where(estimable, rows, 0.0), np.where(estimable, positives, 0.0)
+    total = n.sum(axis=-1, keepdims=True)
+    overall = k.sum(axis=-1, keepdims=True) / np.where(total > 0, total, 1.0)
+    gaps = np.abs(k / np.where(estimable, n, 1.0) - overall)
+    largest = np.where(estimable, gaps, 0.0).max(axis=(-2, -1))
+    return np.where(estimable.all(axis=-2).sum(axis=-1) < 2, np.nan, largest)
 
 
 def largest_rate_gap(
     positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
 ) -> float | None:
     """Return the value of :func:`rate_disparity` alone."""
-    if rows.shape[1] == 1:
-        return 0.0
-    estimable = enough(rows, minimum)
-    if estimable.all(axis=0).sum() < 2:
-        return None
-    n, k = np.where(estimable, rows, 0.0), np.where(estimable, positives, 0.0)
-    overall = k.sum(axis=1, keepdims=True) / n.sum(axis=1, keepdims=True)
-    gaps = np.abs(k / np.where(estimable, n, 1.0) - overall)
-    return float(gaps[estimable].max())
+    [value] = known(largest_rate_gaps(positives[None], rows[None], minimum))
+    return value
+
+
+def known(values: Float[Array, "*k"]) -> list[Any]:
+    """Return nested lists as JSON has them: None for NaN.
+
+    >>> known(np.array([0.5, np.nan]))
+    [0.5, None]
+    """
+    plain = values.astype(object)
+    plain[np.isnan(values)] = None
+    return plain.tolist()
 
 
 def four_fifths(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> float | None:
