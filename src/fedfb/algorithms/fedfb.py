@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.fedfb_search import fedfb_by_sums
 from fedfb.algorithms.method import ALL_NOTIONS, Knob, Method, Problem
 from fedfb.algorithms.nearest_round import choice, chosen, take_nearer
 from fedfb.algorithms.outer import (
@@ -207,6 +206,8 @@ def from_settings(problem: Problem) -> Algorithm:
     if rule == "solve":
         notion = symmetric(notion)
         if notion.reduce == "gather" and _sums_suffice(outer):
+            from fedfb.algorithms.fedfb_search import fedfb_by_sums  # here: few runs need it
+
             return fedfb_by_sums(problem.engine, problem.solver, outer.surrogate, outer.period)
     return fedfb(problem.engine, problem.solver, notion, outer, options["scaling"])
 

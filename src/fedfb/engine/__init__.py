@@ -1,14 +1,45 @@
-"""One client's arithmetic, for all runs of a grid at once."""
+"""One client's arithmetic, for all runs of a grid at once. Names are imported when first used."""
 
-from fedfb.engine.base import Engine as Engine
-from fedfb.engine.base import Rebalance as Rebalance
-from fedfb.engine.choose import ENGINES as ENGINES
-from fedfb.engine.choose import choose_engine as choose_engine
-from fedfb.engine.choose import is_native as is_native
-from fedfb.engine.losses import RowLoss as RowLoss
-from fedfb.engine.losses import decide as decide
-from fedfb.engine.losses import sigmoid as sigmoid
-from fedfb.engine.native import NativeEngine as NativeEngine
-from fedfb.engine.reference import NumpyEngine as NumpyEngine
-from fedfb.engine.rows import cell_counts as cell_counts
-from fedfb.engine.rows import minibatches as minibatches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedfb.engine.base import Engine as Engine
+    from fedfb.engine.base import Rebalance as Rebalance
+    from fedfb.engine.choose import ENGINES as ENGINES
+    from fedfb.engine.choose import choose_engine as choose_engine
+    from fedfb.engine.choose import is_native as is_native
+    from fedfb.engine.losses import RowLoss as RowLoss
+    from fedfb.engine.losses import decide as decide
+    from fedfb.engine.losses import sigmoid as sigmoid
+    from fedfb.engine.native import NativeEngine as NativeEngine
+    from fedfb.engine.reference import NumpyEngine as NumpyEngine
+    from fedfb.engine.rows import cell_counts as cell_counts
+    from fedfb.engine.rows import minibatches as minibatches
+
+_HOME = {
+    "ENGINES": "choose",
+    "Engine": "base",
+    "NativeEngine": "native",
+    "NumpyEngine": "reference",
+    "Rebalance": "base",
+    "RowLoss": "losses",
+    "cell_counts": "rows",
+    "choose_engine": "choose",
+    "decide": "losses",
+    "is_native": "choose",
+    "minibatches": "rows",
+    "sigmoid": "losses",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)

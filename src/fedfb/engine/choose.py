@@ -6,8 +6,7 @@ from functools import cache
 from typing import Any
 
 from fedfb.engine.base import Engine
-from fedfb.engine.native import NativeEngine, is_built
-from fedfb.engine.reference import NumpyEngine
+from fedfb.engine.native.library import is_built
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.models import Model, TorchModel
 
@@ -28,7 +27,14 @@ def choose_engine(name: str, model: Model, dtype: Any) -> Engine:
     """
     if isinstance(model, TorchModel):
         return _torch_engine(name, model, dtype)
-    return NativeEngine(model, dtype) if is_native(name) else NumpyEngine(model, dtype)
+    # Imported where they are used: a run needs one of them.
+    if is_native(name):
+        from fedfb.engine.native import NativeEngine
+
+        return NativeEngine(model, dtype)
+    from fedfb.engine.reference import NumpyEngine
+
+    return NumpyEngine(model, dtype)
 
 
 def _torch_engine(name: str, model: TorchModel, dtype: Any) -> Engine:

@@ -24,7 +24,7 @@ from fedfb.experiments.resolve import Setting, given_grid, resolve
 from fedfb.experiments.secure import make_carry, refuse_disclosure
 from fedfb.experiments.spec import Experiment
 from fedfb.models import make_model
-from fedfb.notions import Notion, PooledClientParity, long_name, make_notion
+from fedfb.notions import Notion, long_name, make_notion
 from fedfb.runtime import DivergedError, Progress, Saving, Trained, cores, train
 
 if TYPE_CHECKING:
@@ -174,6 +174,8 @@ def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion
     many = (clients if comparing_clients else groups) > 2
     symmetric = experiment.reference == "mean" or (experiment.reference == "auto" and many)
     if comparing_clients and method.is_pooled(experiment.variant or method.variants[0]):
+        from fedfb.notions import PooledClientParity
+
         return PooledClientParity(clients, symmetric)
     return make_notion(experiment.notion, groups, symmetric)
 

@@ -1,15 +1,44 @@
 """What is to be equal: one file per notion, and disparities with their intervals.
 
-Disparities serve evaluation only.
+Disparities serve evaluation only. Names are imported when first used: a run needs one notion.
 """
 
-from fedfb.notions.base import Notion as Notion
-from fedfb.notions.base import Surrogate as Surrogate
-from fedfb.notions.client_parity import ClientParity as ClientParity
-from fedfb.notions.client_parity import PooledClientParity as PooledClientParity
-from fedfb.notions.demographic_parity import DemographicParity as DemographicParity
-from fedfb.notions.equal_opportunity import EqualOpportunity as EqualOpportunity
-from fedfb.notions.equalized_odds import EqualizedOdds as EqualizedOdds
-from fedfb.notions.registry import long_name as long_name
-from fedfb.notions.registry import make_notion as make_notion
-from fedfb.notions.registry import symmetric as symmetric
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedfb.notions.base import Notion as Notion
+    from fedfb.notions.base import Surrogate as Surrogate
+    from fedfb.notions.client_parity import ClientParity as ClientParity
+    from fedfb.notions.client_parity import PooledClientParity as PooledClientParity
+    from fedfb.notions.demographic_parity import DemographicParity as DemographicParity
+    from fedfb.notions.equal_opportunity import EqualOpportunity as EqualOpportunity
+    from fedfb.notions.equalized_odds import EqualizedOdds as EqualizedOdds
+    from fedfb.notions.registry import long_name as long_name
+    from fedfb.notions.registry import make_notion as make_notion
+    from fedfb.notions.registry import symmetric as symmetric
+
+_HOME = {
+    "ClientParity": "client_parity",
+    "DemographicParity": "demographic_parity",
+    "EqualOpportunity": "equal_opportunity",
+    "EqualizedOdds": "equalized_odds",
+    "Notion": "base",
+    "PooledClientParity": "client_parity",
+    "Surrogate": "base",
+    "long_name": "registry",
+    "make_notion": "registry",
+    "symmetric": "registry",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)

@@ -5,10 +5,6 @@ from typing import Any
 
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.notions.base import Notion
-from fedfb.notions.client_parity import ClientParity
-from fedfb.notions.demographic_parity import DemographicParity
-from fedfb.notions.equal_opportunity import EqualOpportunity
-from fedfb.notions.equalized_odds import EqualizedOdds
 
 SHORT_NAMES = {
     "dp": "demographic_parity",
@@ -36,14 +32,23 @@ def make_notion(name: str, groups: int, symmetric: bool = False) -> Notion:
     >>> make_notion("dp", groups=3).name
     'demographic_parity'
     """
+    # Imported where they are used: a run needs one of them.
     match long_name(name):
         case "demographic_parity":
+            from fedfb.notions.demographic_parity import DemographicParity
+
             return DemographicParity(groups, symmetric)
         case "equal_opportunity":
+            from fedfb.notions.equal_opportunity import EqualOpportunity
+
             return EqualOpportunity(groups, symmetric)
         case "equalized_odds":
+            from fedfb.notions.equalized_odds import EqualizedOdds
+
             return EqualizedOdds(groups, symmetric)
         case _:
+            from fedfb.notions.client_parity import ClientParity
+
             return ClientParity(symmetric)
 
 
