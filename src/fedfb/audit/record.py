@@ -196,7 +196,7 @@ def losses_compared(silos: Sequence[Record]) -> tuple[Record, Record | None]:
     if len(known) < 2:
         return nothing, None
     sums = np.stack([silo["losses"] for silo in known], axis=1)
-    estimate = client_parity(sums, 2)
+    [estimate] = client_parity(sums[None], 2)
     if estimate.value is None:
         return nothing, None
     gaps = [

@@ -9,6 +9,7 @@ from fedfb.core import Examples, Prediction
 from fedfb.errors import DataError
 from fedfb.notions.disparity import (
     MINIMUM_ROWS,
+    Estimate,
     disparities,
     disparity_values,
     four_fifths,
@@ -128,7 +129,7 @@ def group_record(name: str, table: Float[Array, "2 2"]) -> Record:
 
 def client_records(
     decision: Float[Array, "r n"],
-    losses: Sequence[Float[Array, "3 i"]],
+    losses: Float[Array, "r 3 i"],
     examples: Examples,
     groups: int,
     client_names: Sequence[str],
@@ -155,7 +156,7 @@ def client_records(
             }
             for client, (name, n, total) in enumerate(zip(client_names, *sums, strict=True))
         ]
-        for run, sums in enumerate(np.stack(losses)[:, :2].tolist())
+        for run, sums in enumerate(losses[:, :2].tolist())
     ]
 
 
@@ -172,15 +173,28 @@ def local_disparity(clients: Sequence[Record]) -> dict[str, float | None]:
     return {notion: max(values, default=None) for notion, values in own.items()}
 
 
-def counted_record(
-    confusion: Float[Array, "2 2 a"],
-    losses: Float[Array, "3 i"] | None,
+def counted_records(
+    confusion: Float[Array, "r 2 2 a"],
+    losses: Float[Array, "r 3 i"] | None,
     group_names: Sequence[str],
     client_names: Sequence[str] = (),
     minimum: int = MINIMUM_ROWS,
-) -> Record:
-    """Describe one run by counts alone, see :func:`evaluate`: what sums over clients tell of it."""
+) -> list[Record]:
+    """Describe runs by counts alone, see :func:`evaluate`: what sums over clients tell of them."""
     estimates = disparities(confusion, losses, minimum)
+    return [
+        _counted_record(table, of_run, group_names, client_names, minimum)
+        for table, of_run in zip(confusion, estimates, strict=True)
+    ]
+
+
+def _counted_record(
+    confusion: Float[Array, "2 2 a"],
+    estimates: Mapping[str, Estimate],
+    group_names: Sequence[str],
+    client_names: Sequence[str],
+    minimum: int,
+) -> Record:
     everyone = group_record("all", confusion.sum(axis=2))
     tpr, fpr = everyone["tpr"], everyone["fpr"]
     names = {name: client_names if name == "client_parity" else group_names for name in estimates}
@@ -239,22 +253,28 @@ def evaluate(
     """
     check_numbers("group", examples.group, group_names)
     check_numbers("client", examples.client, client_names)
-    groups = len(group_names)
-    tables = [confusion_table(decision, examples, groups) for decision in prediction.decision]
-    losses: Sequence[Float[Array, "3 i"] | None] = [None for _ in tables]
-    clients: list[list[Record]] = [[] for _ in tables]
-    if (examples.client >= 0).any():
-        sums = [client_loss_table(own, examples, len(client_names)) for own in prediction.score]
-        losses, decisions = sums, prediction.decision
-        clients = client_records(decisions, sums, examples, groups, client_names, minimum)
+    score, decision = prediction
+    groups, has_clients = len(group_names), bool((examples.client >= 0).any())
+    confusion = np.stack([confusion_table(own, examples, groups) for own in decision])
+    losses = (
+        np.stack([client_loss_table(own, examples, len(client_names)) for own in score])
+        if has_clients
+        else None
+    )
+    clients = (
+        [[] for _ in decision]
+        if losses is None
+        else client_records(decision, losses, examples, groups, client_names, minimum)
+    )
+    counted = counted_records(confusion, losses, group_names, client_names, minimum)
     return [
         {
-            **counted_record(table, loss, group_names, client_names, minimum),
-            "auc": area_under_curve(score, examples.y),
-            "clients": own,
-            "local_disparity": local_disparity(own),
+            **record,
+            "auc": area_under_curve(own_score, examples.y),
+            "clients": own_clients,
+            "local_disparity": local_disparity(own_clients),
         }
-        for score, table, loss, own in zip(prediction.score, tables, losses, clients, strict=True)
+        for record, own_score, own_clients in zip(counted, score, clients, strict=True)
     ]
 
 

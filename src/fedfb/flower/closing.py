@@ -12,7 +12,7 @@ from fedfb.audit.tables import read_tables
 from fedfb.core import Arrays
 from fedfb.data.encode import Encoder
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.evaluation import counted_record
+from fedfb.experiments.evaluation import counted_records
 from fedfb.experiments.scores import FEWEST_ROWS
 from fedfb.experiments.store import ENCODER, EXPERIMENT, MODELS
 from fedfb.experiments.tune import HELD_OUT, Choice, candidates, pick
@@ -39,7 +39,7 @@ def picked(study: Study, trial: Trial, trained: Trained, tables: Arrays) -> Choi
             "enough to spare one. Add rows, or give it (fedfb study init --lr)."
         )
     groups = [str(number) for number in range(confusion.shape[-1])]
-    records = [counted_record(table, None, groups, minimum=1) for table in confusion]
+    records = counted_records(confusion, None, groups, minimum=1)
     mean_losses = [float(own[0].sum() / rows) for own in losses]
     off = [told.get("off_target", 0.0) for told in tell(trial, trained)]
     notion = long_name(study.experiment.notion)

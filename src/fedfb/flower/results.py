@@ -15,7 +15,7 @@ from fedfb.data.federation import ONE_GROUP
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.data.silo_answers import no_rows
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.evaluation import Record, counted_record
+from fedfb.experiments.evaluation import Record, counted_records
 from fedfb.experiments.reporting import in_short, make_report, with_names
 from fedfb.experiments.rounds import round_rows
 from fedfb.experiments.spec_file import to_toml
@@ -74,21 +74,21 @@ def make_study_report(study: Study, known: Known) -> Record:
     """Return the report of a run, made of sums over the silos' test rows."""
     experiment, groups = study.experiment, known.encoder.groups.names
     notion, confusion = long_name(experiment.notion), known.tables["confusion"]
-    halves = [_at_one_half(bins) for bins in known.tables["bins"]]
-    by_thresholds = bool(np.any(np.stack(halves) != confusion))
+    halves = np.stack([_at_one_half(bins) for bins in known.tables["bins"]])
+    by_thresholds = bool(np.any(halves != confusion))
     records = [
         {
             "seed": study.seed,
             "settings": dict(setting),
-            **counted_record(table, None, groups),
-            "at_one_half": in_short(counted_record(half, None, groups)) if by_thresholds else None,
+            **record,
+            "at_one_half": in_short(half) if by_thresholds else None,
             "told": with_names(told, groups),
             "rounds": rounds,
         }
-        for setting, table, half, told, rounds in zip(
+        for setting, record, half, told, rounds in zip(
             known.trial.settings,
-            confusion,
-            halves,
+            counted_records(confusion, None, groups),
+            counted_records(halves, None, groups),
             tell(known.trial, known.trained),
             round_rows(known.trained.history, len(confusion), notion),
             strict=True,

@@ -4,13 +4,14 @@ A confusion table ``confusion[label, decision, group]`` holds numbers of rows, f
 decisions are randomised. Tables add up, so they may come from a secure sum over clients.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedfb.notions.intervals import (
     Bands,
-    interval,
+    intervals,
     mean_variance,
     pairwise_bands,
     parity_bands,
@@ -59,10 +60,13 @@ def not_estimable(gaps: int, left_out: tuple[int, ...] = ()) -> Estimate:
     return Estimate(None, None, None, (None,) * gaps, left_out)
 
 
-def estimated(bands: Bands, gaps: tuple[float | None, ...], left_out: tuple[int, ...]) -> Estimate:
-    """Return the estimate of the largest size among the bands' gaps."""
-    low, high = interval(bands)
-    return Estimate(float(np.abs(bands.gap).max()), low, high, gaps, left_out)
+def estimated(
+    bands: Bands, gaps: Sequence[tuple[float | None, ...]], left_out: tuple[int, ...]
+) -> list[Estimate]:
+    """Return for every run the estimate of the largest size among the bands' gaps."""
+    largest = np.abs(bands.gap).max(axis=1).tolist()
+    found = zip(largest, *intervals(bands), gaps, strict=True)
+    return [Estimate(*one, left_out) for one in found]
 
 
 def rate_disparity(
@@ -94,57 +98,72 @@ def rate_estimate(
     drawn_mix: bool = False,
 ) -> tuple[Estimate, Bands | None]:
     """Return :func:`rate_disparity` and the bands of its estimable gaps, if there are any."""
-    blocks, groups = rows.shape
+    [estimate], bands = rate_estimates(positives[None], rows[None], minimum, drawn_mix)
+    return estimate, bands and Bands(bands.gap[0], bands.se[0], float(np.ravel(bands.critical)[0]))
+
+
+def rate_estimates(
+    positives: Float[Array, "r b a"],
+    rows: Float[Array, "r b a"],
+    minimum: int,
+    drawn_mix: bool = False,
+) -> tuple[list[Estimate], Bands | None]:
+    """Return :func:`rate_estimate` for every run: decisions differ, the rows are the same."""
+    runs, blocks, groups = rows.shape
     if groups == 1:
-        return Estimate(0.0, 0.0, 0.0, (0.0,) * blocks, ()), None
-    estimable = enough(rows, minimum)
+        return [Estimate(0.0, 0.0, 0.0, (0.0,) * blocks, ())] * runs, None
+    estimable = enough(rows[0], minimum)
     complete = estimable.all(axis=0)
     left_out = tuple(np.flatnonzero(~complete).tolist())
     if complete.sum() < 2:
-        return not_estimable(blocks * groups, left_out), None
+        return [not_estimable(blocks * groups, left_out)] * runs, None
     bands = rate_bands(positives, rows, estimable, drawn_mix)
     return estimated(bands, spread(bands.gap, estimable.ravel()), left_out), bands
 
 
 def rate_bands(
-    positives: Float[Array, "b a"],
-    rows: Float[Array, "b a"],
+    positives: Float[Array, "r b a"],
+    rows: Float[Array, "r b a"],
     estimable: Bool[Array, "b a"],
     drawn_mix: bool = False,
 ) -> Bands:
     """Return the bands of the estimable signed gaps, in the order of blocks, then groups."""
-    k, n, block = positives[estimable], rows[estimable], np.nonzero(estimable)[0]
+    k, n, block = positives[:, estimable], rows[:, estimable], np.nonzero(estimable)[0]
     contrasts, rates, variance = parity_contrasts(n, block), k / n, rate_variance(k, n)
     if drawn_mix:
-        contrasts, rates, variance = with_drawn_mix(contrasts, rates, variance, n, block)
+        each = zip(contrasts, rates, variance, n, strict=True)
+        drawn = [with_drawn_mix(*one, block) for one in each]
+        contrasts, rates, variance = (np.stack(part) for part in zip(*drawn, strict=True))
     return parity_bands(contrasts, rates, variance)
 
 
-def spread(values: Float[Array, " k"], where: Bool[Array, " n"]) -> tuple[float | None, ...]:
-    """Put values at the true places, None elsewhere.
+def spread(values: Float[Array, "r k"], where: Bool[Array, " n"]) -> list[tuple[float | None, ...]]:
+    """Put every run's values at the true places, None elsewhere.
 
-    >>> spread(np.array([0.5]), np.array([False, True]))
-    (None, 0.5)
+    >>> spread(np.array([[0.5]]), np.array([False, True]))
+    [(None, 0.5)]
     """
-    remaining = iter(values.tolist())
-    return tuple(next(remaining) if is_there else None for is_there in where)
+    places = np.where(where, np.cumsum(where) - 1, -1).tolist()
+    return [tuple(None if place < 0 else own[place] for place in places) for own in values.tolist()]
 
 
-def demographic_parity(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> Estimate:
+def demographic_parity(
+    confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS
+) -> list[Estimate]:
     r"""Return the largest distance of a group's rate of positive decisions from the overall one.
 
     .. math:: \max_a |P_a - P|, \qquad P_a = P(\hat y = 1 \mid a)
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> round(demographic_parity(confusion).value, 3)   # rates 40/80 and 70/100, overall 110/180
+    >>> [found] = demographic_parity(confusion[None])
+    >>> round(found.value, 3)   # rates 40/80 and 70/100, overall 110/180
     0.111
     """
-    return rate_disparity(
-        confusion[:, 1].sum(axis=0)[None], confusion.sum(axis=(0, 1))[None], minimum
-    )
+    k, n = confusion[:, :, 1].sum(axis=1), confusion.sum(axis=(1, 2))
+    return rate_estimates(k[:, None], n[:, None], minimum)[0]
 
 
-def spd(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> Estimate:
+def spd(confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS) -> list[Estimate]:
     r"""Return the statistical parity difference of two groups; of more or fewer, no estimate.
 
     .. math:: |P_0 - P_1|
@@ -153,32 +172,40 @@ def spd(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> Estima
     :math:`\max(\pi_0, \pi_1)` times this one.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> round(spd(confusion).value, 3)
+    >>> [found] = spd(confusion[None])
+    >>> round(found.value, 3)
     0.2
     """
-    if confusion.shape[2] != 2:
-        return not_estimable(0)
-    k, n = confusion[:, 1].sum(axis=0), confusion.sum(axis=(0, 1))
-    left_out = tuple(np.flatnonzero(~enough(n, minimum)).tolist())
+    runs, groups = len(confusion), confusion.shape[3]
+    if groups != 2:
+        return [not_estimable(0)] * runs
+    k, n = confusion[:, :, 1].sum(axis=1), confusion.sum(axis=(1, 2))
+    left_out = tuple(np.flatnonzero(~enough(n[0], minimum)).tolist())
     if left_out:
-        return not_estimable(1, left_out)
-    bands = parity_bands(np.array([[1.0, -1.0]]), k / n, rate_variance(k, n))
-    return estimated(bands, (float(bands.gap[0]),), ())
+        return [not_estimable(1, left_out)] * runs
+    contrasts = np.tile([[1.0, -1.0]], (runs, 1, 1))
+    bands = parity_bands(contrasts, k / n, rate_variance(k, n))
+    return estimated(bands, spread(bands.gap, np.array([True])), ())
 
 
-def equal_opportunity(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> Estimate:
+def equal_opportunity(
+    confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS
+) -> list[Estimate]:
     r"""Return the largest distance between a group's true positive rate and the overall one.
 
     .. math:: \max_a |P(\hat y = 1 \mid y = 1, a) - P(\hat y = 1 \mid y = 1)|
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> round(equal_opportunity(confusion).value, 3)   # rates 30/40 and 60/70, overall 90/110
+    >>> [found] = equal_opportunity(confusion[None])
+    >>> round(found.value, 3)   # rates 30/40 and 60/70, overall 90/110
     0.068
     """
-    return rate_disparity(confusion[1:, 1], confusion[1:].sum(axis=1), minimum)
+    return rate_estimates(confusion[:, 1:, 1], confusion[:, 1:].sum(axis=2), minimum)[0]
 
 
-def equalized_odds(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> Estimate:
+def equalized_odds(
+    confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS
+) -> list[Estimate]:
     r"""Return the largest distance between a group's rate and the overall one, over both labels.
 
     .. math:: \max_{y,a} |P(\hat y = 1 \mid y, a) - P(\hat y = 1 \mid y)|
@@ -187,13 +214,14 @@ def equalized_odds(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS
     and stays with the other, so this is never less than equal opportunity.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> round(equalized_odds(confusion).value, 3)   # here label 1 differs more than label 0
+    >>> [found] = equalized_odds(confusion[None])
+    >>> round(found.value, 3)   # here label 1 differs more than label 0
     0.068
     """
-    return rate_disparity(confusion[:, 1], confusion.sum(axis=1), minimum)
+    return rate_estimates(confusion[:, :, 1], confusion.sum(axis=2), minimum)[0]
 
 
-def client_parity(loss: Float[Array, "3 i"], minimum: int = MINIMUM_ROWS) -> Estimate:
+def client_parity(loss: Float[Array, "r 3 i"], minimum: int = MINIMUM_ROWS) -> list[Estimate]:
     r"""Return the range of the clients' mean losses.
 
     .. math:: \max_i L_i - \min_i L_i, \qquad L_i = S_i / n_i
@@ -205,43 +233,48 @@ def client_parity(loss: Float[Array, "3 i"], minimum: int = MINIMUM_ROWS) -> Est
     of 10 rows each only 84 % (simulated Gamma losses, no true difference).
 
     >>> loss = np.array([[50.0, 50.0], [10.0, 25.0], [4.0, 20.0]])
-    >>> round(client_parity(loss).value, 3)
+    >>> [found] = client_parity(loss[None])
+    >>> round(found.value, 3)
     0.3
     """
-    estimable = enough(loss[0], max(minimum, 2))
+    estimable = enough(loss[0, 0], max(minimum, 2))
     left_out = tuple(np.flatnonzero(~estimable).tolist())
     if estimable.sum() < 2:
-        return not_estimable(loss.shape[1], left_out)
-    rows, total, squares = loss[:, estimable]
+        return [not_estimable(len(estimable), left_out)] * len(loss)
+    rows, total, squares = loss.swapaxes(0, 1)[:, :, estimable]
     means = total / rows
-    gaps = spread(means - total.sum() / rows.sum(), estimable)
+    pooled = total.sum(axis=1, keepdims=True) / rows.sum(axis=1, keepdims=True)
+    gaps = spread(means - pooled, estimable)
     bands = pairwise_bands(means, mean_variance(rows, total, squares))
     return estimated(bands, gaps, left_out)
 
 
 def disparities(
-    confusion: Float[Array, "2 2 a"],
-    client_losses: Float[Array, "3 i"] | None,
+    confusion: Float[Array, "r 2 2 a"],
+    client_losses: Float[Array, "r 3 i"] | None,
     minimum: int = MINIMUM_ROWS,
-) -> dict[str, Estimate]:
-    """Return every disparity by its name.
+) -> list[dict[str, Estimate]]:
+    """Return for every run each disparity by its name; all runs decide on the same rows.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> estimates = disparities(confusion, client_losses=None)
+    >>> [estimates] = disparities(confusion[None], client_losses=None)
     >>> {name: estimate.value is not None for name, estimate in estimates.items()}
     ... # doctest: +NORMALIZE_WHITESPACE
     {'demographic_parity': True, 'spd': True, 'equal_opportunity': True,
      'equalized_odds': True, 'client_parity': False}
     """
-    return {
+    found = {
         "demographic_parity": demographic_parity(confusion, minimum),
         "spd": spd(confusion, minimum),
         "equal_opportunity": equal_opportunity(confusion, minimum),
         "equalized_odds": equalized_odds(confusion, minimum),
         "client_parity": (
-            not_estimable(0) if client_losses is None else client_parity(client_losses, minimum)
+            [not_estimable(0)] * len(confusion)
+            if client_losses is None
+            else client_parity(client_losses, minimum)
         ),
     }
+    return [dict(zip(found, run, strict=True)) for run in zip(*found.values(), strict=True)]
 
 
 def disparity_values(

@@ -26,14 +26,17 @@ KEY: Key = (0,)
 
 
 class Bands(NamedTuple):
-    """Signed gaps, their standard errors and the critical value for all bands to hold at once."""
+    """Signed gaps, their standard errors and the critical value for all bands to hold at once.
 
-    gap: Float[Array, " g"]
-    se: Float[Array, " g"]
-    critical: float
+    Of one run, or of many with an axis of runs in front.
+    """
+
+    gap: Float[Array, "*r g"]
+    se: Float[Array, "*r g"]
+    critical: float | Float[Array, " r"]
 
 
-def rate_variance(positives: Float[Array, " k"], rows: Float[Array, " k"]) -> Float[Array, " k"]:
+def rate_variance(positives: Float[Array, "*k"], rows: Float[Array, "*k"]) -> Float[Array, "*k"]:
     r"""Return the variance of each rate, from the rate moved towards one half (Agresti and Coull).
 
     .. math:: v = \tilde p (1 - \tilde p) / n, \qquad \tilde p = (k + 2) / (n + 4)
@@ -45,7 +48,7 @@ def rate_variance(positives: Float[Array, " k"], rows: Float[Array, " k"]) -> Fl
     array([0.0002, 0.0026])
     """
     adjusted = (positives + 2) / (rows + 4)
-    variance: Float[Array, " k"] = adjusted * (1 - adjusted) / rows
+    variance: Float[Array, "*k"] = adjusted * (1 - adjusted) / rows
     return variance
 
 
@@ -68,8 +71,8 @@ def wilson(
 
 
 def mean_variance(
-    rows: Float[Array, " k"], total: Float[Array, " k"], squares: Float[Array, " k"]
-) -> Float[Array, " k"]:
+    rows: Float[Array, "*k"], total: Float[Array, "*k"], squares: Float[Array, "*k"]
+) -> Float[Array, "*k"]:
     r"""Return the variance of each mean from sums; every cell needs at least two rows.
 
     .. math:: v = \frac{1}{n} \cdot \frac{\sum x^2 - (\sum x)^2 / n}{n - 1}
@@ -79,11 +82,11 @@ def mean_variance(
     """
     # Rounding may leave a tiny negative number where all rows are equal.
     scatter = np.maximum(squares - total**2 / rows, 0.0)
-    variance: Float[Array, " k"] = scatter / (rows - 1) / rows
+    variance: Float[Array, "*k"] = scatter / (rows - 1) / rows
     return variance
 
 
-def parity_contrasts(rows: Float[Array, " k"], block: Int[Array, " k"]) -> Float[Array, "k k"]:
+def parity_contrasts(rows: Float[Array, "*r k"], block: Int[Array, " k"]) -> Float[Array, "*r k k"]:
     r"""Return the contrasts of each cell mean with the pooled mean of the cell's block.
 
     .. math:: M_{kl} = 1[k = l] - 1[b_k = b_l]\, \pi_l, \qquad
@@ -97,7 +100,8 @@ def parity_contrasts(rows: Float[Array, " k"], block: Int[Array, " k"]) -> Float
            [-0.25,  0.25]])
     """
     same = block[:, None] == block[None, :]
-    contrasts: Float[Array, "k k"] = np.eye(len(rows)) - same * (rows / (same @ rows))[None, :]
+    shares = rows / (same @ rows[..., None])[..., 0]
+    contrasts: Float[Array, "*r k k"] = np.eye(len(block)) - same * shares[..., None, :]
     return contrasts
 
 
@@ -133,14 +137,14 @@ def with_drawn_mix(
 
 
 def standard_errors(
-    contrasts: Float[Array, "g k"], variance: Float[Array, " k"]
-) -> Float[Array, " g"]:
+    contrasts: Float[Array, "*r g k"], variance: Float[Array, "*r k"]
+) -> Float[Array, "*r g"]:
     """Return the standard error of each contrast of independent means.
 
     >>> standard_errors(np.array([[1.0, -1.0]]), np.array([9.0, 16.0]))
     array([5.])
     """
-    se: Float[Array, " g"] = np.sqrt(contrasts**2 @ variance)
+    se: Float[Array, "*r g"] = np.sqrt((contrasts**2 @ variance[..., None])[..., 0])
     return se
 
 
@@ -164,30 +168,50 @@ def critical_value(
     >>> round(critical_value(np.array([[1.0, -1.0]]), np.array([0.2, 0.5])), 2)
     1.96
     """
-    se = standard_errors(contrasts, variance)
-    uncertain = se > 0
-    if not uncertain.any():
-        return 0.0
-    standardised = contrasts[uncertain] * np.sqrt(variance) / se[uncertain, None]
+    [critical] = critical_values(contrasts[None], variance[None], level, draws)
+    return float(critical)
+
+
+def critical_values(
+    contrasts: Float[Array, "r g k"],
+    variance: Float[Array, "r k"],
+    level: float = LEVEL,
+    draws: int = DRAWS,
+) -> Float[Array, " r"]:
+    """Return :func:`critical_value` for every run."""
+    se = standard_errors(contrasts, variance)[..., None]
+    standardised = contrasts * np.sqrt(variance)[:, None] / np.where(se > 0, se, 1.0)
     directions = independent_directions(standardised)
-    if directions is not None:
-        return NormalDist().inv_cdf((1 + level ** (1 / directions)) / 2)
-    largest = np.abs(_normals(draws, len(variance)) @ standardised.T).max(axis=1)
-    return _quantile(largest, level)
+    critical = np.zeros(len(contrasts))
+    for number in set(directions.tolist()) - {0, OBLIQUE}:
+        critical[directions == number] = NormalDist().inv_cdf((1 + level ** (1 / number)) / 2)
+    for run in np.flatnonzero(directions == OBLIQUE):
+        uncertain = standardised[run, se[run, :, 0] > 0]
+        largest = np.abs(_normals(draws, variance.shape[1]) @ uncertain.T).max(axis=1)
+        critical[run] = _quantile(largest, level)
+    return critical
 
 
-def independent_directions(standardised: Float[Array, "g k"]) -> int | None:
-    """Return in how many directions rows of length 1 point, up to sign; None if any are oblique.
+OBLIQUE = -1
 
-    >>> independent_directions(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]))
-    2
-    >>> independent_directions(np.array([[1.0, 0.0], [0.6, 0.8]]))
+
+def independent_directions(standardised: Float[Array, "r g k"]) -> Int[Array, " r"]:
+    """Return for every run in how many directions its gaps point, up to sign.
+
+    Rows are of length 1, or 0: then they point nowhere. OBLIQUE where any two are neither alike
+    nor independent.
+
+    >>> independent_directions(np.array([[[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]])).tolist()
+    [2]
+    >>> independent_directions(np.array([[[1.0, 0.0], [0.6, 0.8]]])).tolist()
+    [-1]
     """
-    cosine = np.abs(standardised @ standardised.T)
+    cosine = np.abs(standardised @ standardised.swapaxes(1, 2))
     same = cosine > 1 - 1e-9
-    if not np.all(same | (cosine < 1e-9)):
-        return None
-    return round(float(np.sum(1.0 / same.sum(axis=1))))
+    alike = same.sum(axis=2)
+    number = np.where(alike > 0, 1.0 / np.maximum(alike, 1), 0.0).sum(axis=1)
+    clear = (same | (cosine < 1e-9)).all(axis=(1, 2))
+    return np.where(clear, np.rint(number).astype(np.int64), OBLIQUE)
 
 
 @cache
@@ -220,9 +244,9 @@ def _quantile(values: Float[Array, " n"], level: float) -> float:
 
 
 def parity_bands(
-    contrasts: Float[Array, "g k"],
-    means: Float[Array, " k"],
-    variance: Float[Array, " k"],
+    contrasts: Float[Array, "*r g k"],
+    means: Float[Array, "*r k"],
+    variance: Float[Array, "*r k"],
     level: float = LEVEL,
     draws: int = DRAWS,
 ) -> Bands:
@@ -232,13 +256,15 @@ def parity_bands(
     >>> parity_bands(contrasts, np.array([0.3, 0.5]), np.array([0.0032, 0.0032])).gap
     array([-0.1,  0.1])
     """
-    critical = critical_value(contrasts, variance, level, draws)
-    return Bands(contrasts @ means, standard_errors(contrasts, variance), critical)
+    choose = critical_value if variance.ndim == 1 else critical_values
+    gap = (contrasts @ means[..., None])[..., 0]
+    critical = choose(contrasts, variance, level, draws)
+    return Bands(gap, standard_errors(contrasts, variance), critical)
 
 
 def pairwise_bands(
-    means: Float[Array, " k"],
-    variance: Float[Array, " k"],
+    means: Float[Array, "*r k"],
+    variance: Float[Array, "*r k"],
     level: float = LEVEL,
     draws: int = DRAWS,
 ) -> Bands:
@@ -247,9 +273,10 @@ def pairwise_bands(
     >>> pairwise_bands(np.array([1.0, 3.0, 2.0]), np.array([1.0, 1.0, 1.0])).gap
     array([-2., -1.,  1.])
     """
-    first, second = np.triu_indices(len(means), k=1)
-    se = np.sqrt(variance[first] + variance[second])
-    return Bands(means[first] - means[second], se, range_critical_value(len(means), level, draws))
+    first, second = np.triu_indices(means.shape[-1], k=1)
+    se = np.sqrt(variance[..., first] + variance[..., second])
+    critical = range_critical_value(means.shape[-1], level, draws)
+    return Bands(means[..., first] - means[..., second], se, critical)
 
 
 def interval(bands: Bands) -> tuple[float, float]:
@@ -258,8 +285,15 @@ def interval(bands: Bands) -> tuple[float, float]:
     >>> interval(Bands(np.array([-0.5, 0.25]), np.array([0.125, 0.125]), 2.0))
     (0.25, 0.75)
     """
-    size, half_width = np.abs(bands.gap), bands.critical * bands.se
-    return float(np.maximum(size - half_width, 0.0).max()), float((size + half_width).max())
+    [low], [high] = intervals(Bands(bands.gap[None], bands.se[None], bands.critical))
+    return low, high
+
+
+def intervals(bands: Bands) -> tuple[list[float], list[float]]:
+    """Return the lower and the upper ends of :func:`interval` for every run."""
+    size, half_width = np.abs(bands.gap), np.reshape(bands.critical, (-1, 1)) * bands.se
+    low, high = np.maximum(size - half_width, 0.0).max(axis=1), (size + half_width).max(axis=1)
+    return low.tolist(), high.tolist()
 
 
 def half_widths(bands: Bands, level: float = LEVEL) -> Float[Array, " g"]:
