@@ -24,6 +24,9 @@ DRAWS = 20_000
 KEY: Key = (0,)
 """The draws are the same in every call: an interval is a function of its table."""
 
+OBLIQUE = -1
+"""In place of a number of directions: gaps that are neither alike nor independent."""
+
 
 class Bands(NamedTuple):
     """Signed gaps, their standard errors and the critical value for all bands to hold at once.
@@ -190,9 +193,6 @@ def critical_values(
         largest = np.abs(_normals(draws, variance.shape[1]) @ uncertain.T).max(axis=1)
         critical[run] = _quantile(largest, level)
     return critical
-
-
-OBLIQUE = -1
 
 
 def independent_directions(standardised: Float[Array, "r g k"]) -> Int[Array, " r"]:
