@@ -1,8 +1,8 @@
 """Which data a run asks for. Imports no numpy, so that the command line starts fast."""
 
-import glob
+import os
 from dataclasses import dataclass, fields
-from pathlib import Path
+from glob import glob
 
 from fedfb.errors import ConfigError, unknown_name
 
@@ -90,7 +90,7 @@ def check_request(request: DataRequest) -> None:
 
 def _is_path(data: str) -> bool:
     looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet"))
-    return looks_like_one or Path(data).exists() or bool(glob.glob(data))
+    return looks_like_one or os.path.exists(data) or bool(glob(data))
 
 
 def _refuse_given(request: DataRequest, names: tuple[str, ...], belongs_to: str) -> None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from os import cpu_count
-from pathlib import Path
 from threading import Event
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +44,9 @@ from fedfb.models.own import is_own
 from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Progress, Saving
 
+if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
+    from pathlib import Path
+
 OnRound = Callable[[Progress], None]
 
 
@@ -66,8 +68,8 @@ class Outcome:
 def run(
     experiment: Experiment,
     *,
-    checkpoints: Path | None = None,
-    ledger: Path | None = None,
+    checkpoints: "Path | None" = None,
+    ledger: "Path | None" = None,
     jobs: int | None = None,
     on_round: OnRound = lambda progress: None,
     federations: Mapping[int, Federation] | None = None,
@@ -147,8 +149,8 @@ class _Work:
 
     experiment: Experiment
     federations: Mapping[int, Federation]
-    checkpoints: Path | None
-    ledger: Path | None
+    checkpoints: "Path | None"
+    ledger: "Path | None"
     jobs: int
     on_round: OnRound
 
@@ -190,7 +192,7 @@ class _Work:
         return Saving(self.checkpoints / f"{phase}-seed-{seed}.npz", owner, ledger=ledger)
 
 
-def load_federations(experiment: Experiment, ledger: Path | None = None) -> dict[int, Federation]:
+def load_federations(experiment: Experiment, ledger: "Path | None" = None) -> dict[int, Federation]:
     """Read or draw the rows of every seed; seeds of one split share them."""
 
     def loaded(split: int) -> Federation:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
-from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fedfb.algorithms import Method
 from fedfb.core import Algorithm, Arrays
@@ -17,6 +16,9 @@ from fedfb.runtime import Carry, Ledger, in_clear
 from fedfb.runtime.boundary import Question
 from fedfb.runtime.ledger import NOTHING_DONE
 from fedfb.runtime.loop import SETUP
+
+if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
+    from pathlib import Path
 
 WIDEST = 2.0**72
 """The bound of sums over columns, which are in units of their own."""
@@ -55,7 +57,7 @@ def make_carry(experiment: Experiment, clients: Sequence[str], ledger: Ledger | 
     return in_masks(clients, experiment.dropout, record)
 
 
-def make_add(experiment: Experiment, path: Path | None, split: int) -> AddUp:
+def make_add(experiment: Experiment, path: "Path | None", split: int) -> AddUp:
     """Return what adds up the statistics of columns, under masks if asked for, with a ledger."""
     numbers = count()
 
@@ -76,7 +78,7 @@ def make_add(experiment: Experiment, path: Path | None, split: int) -> AddUp:
     return add
 
 
-def make_audit_add(secure: bool, path: Path | None) -> AddUp:
+def make_audit_add(secure: bool, path: "Path | None") -> AddUp:
     """Return what adds up the tables of an audit, with a ledger where a path is given."""
     if secure:
         refuse_without_cryptography()

@@ -2,18 +2,20 @@
 
 import os
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedfb.core import Arrays
 from fedfb.errors import ConfigError, DataError
 
+if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
+    from pathlib import Path
+
 OWNER, INSTRUCTIONS = "experiment", "instructions"
 
 
-def save(path: Path, arrays: Arrays, owner: str, instructions: str = "") -> None:
+def save(path: "Path", arrays: Arrays, owner: str, instructions: str = "") -> None:
     """Write the arrays, the experiment they belong to, and what did the arithmetic.
 
     A kill at any moment leaves the old file or the new.
@@ -37,7 +39,7 @@ def save(path: Path, arrays: Arrays, owner: str, instructions: str = "") -> None
         os.close(folder)
 
 
-def load(path: Path, owner: str, instructions: str = "") -> Arrays | None:
+def load(path: "Path", owner: str, instructions: str = "") -> Arrays | None:
     """Return the arrays of a checkpoint, None if there is none; refuse another experiment's.
 
     Where other instructions did the arithmetic so far, a line says that the bits may differ.

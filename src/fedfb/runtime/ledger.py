@@ -10,10 +10,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from fedfb.errors import DataError
+
+if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
+    from pathlib import Path
 
 Way = Literal["up", "down"]
 
@@ -79,7 +81,7 @@ class Account(NamedTuple):
 class Ledger:
     """The file in which one seed of one phase writes down its messages, beside others."""
 
-    path: Path
+    path: "Path"
     phase: str
     seed: int
     clients: tuple[str, ...]
@@ -109,7 +111,7 @@ def _line(phase: str, seed: int, entry: Entry) -> dict[str, Any]:
     return {"phase": phase, "seed": seed, **entry._asdict(), "clients": as_ranges(entry.clients)}
 
 
-def _append(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+def _append(path: "Path", records: Iterable[Mapping[str, Any]]) -> None:
     # The line break comes first, so that a line which a kill cut short ends before the next one;
     # unbuffered, so that seeds on several threads do not write into each other's lines.
     with path.open("ab", buffering=0) as file:
@@ -141,7 +143,7 @@ def from_ranges(text: str) -> tuple[int, ...]:
     return tuple(n for first, _, last in ends for n in range(int(first), int(last or first) + 1))
 
 
-def read_ledger(path: Path) -> list[Account]:
+def read_ledger(path: "Path") -> list[Account]:
     """Read a ledger, phase by phase and seed by seed, without rounds that were repeated later."""
     clients: dict[tuple[str, int], tuple[str, ...]] = {}
     privacy: dict[tuple[str, int], Mapping[str, Any] | None] = {}
@@ -164,7 +166,7 @@ def read_ledger(path: Path) -> list[Account]:
     return [Account(*of, clients[of], tuple(entries[of]), privacy[of]) for of in in_order]
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _records(path: "Path") -> Iterator[dict[str, Any]]:
     """Yield the records; a line that a kill cut short is the last, or a new beginning follows."""
     lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line]
     for line, following in zip(lines, [*lines[1:], None], strict=True):
@@ -175,7 +177,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
                 raise
 
 
-def settle(path: Path) -> None:
+def settle(path: "Path") -> None:
     """Write a ledger anew, in order and without what is void: whole, or as it was."""
     aside = path.with_name(path.name + ".partial")
     with aside.open("w", encoding="utf-8") as file:

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedfb.core import Algorithm, Ask, ClientData, ClientTask, Info
 from fedfb.runtime import checkpoint
@@ -14,6 +13,9 @@ from fedfb.runtime.dropout import leavings
 from fedfb.runtime.ledger import NOTHING_DONE, Ledger
 from fedfb.runtime.local import Guard, Memories, make_ask, participants
 from fedfb.shapes import Array, Float
+
+if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
+    from pathlib import Path
 
 SETUP = 0
 """The round number of the set-up's questions; training rounds count from 1."""
@@ -38,7 +40,7 @@ class Saving:
     ``always``: after every round, whatever it costs; others may be waiting for it.
     """
 
-    path: Path
+    path: "Path"
     owner: str
     instructions: str = ""
     ledger: Ledger | None = None

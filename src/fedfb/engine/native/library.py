@@ -4,7 +4,6 @@ import ctypes
 import os
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
 from typing import get_args
 
 from fedfb.engine.losses import RowLoss
@@ -100,17 +99,17 @@ def _lookup(is_double: bool, only_baseline: bool) -> Kernel:
             "the native engine was not compiled when fedfb was installed. Install a C compiler and "
             "fedfb again, or use --engine numpy."
         )
-    look_up = ctypes.CDLL(str(path)).fedfb_kernel
+    look_up = ctypes.CDLL(path).fedfb_kernel
     look_up.restype, look_up.argtypes = ctypes.POINTER(Kernel), (_whole, _whole)
     found: Kernel = look_up(is_double, only_baseline).contents
     return found
 
 
 @cache
-def _path() -> Path | None:
+def _path() -> str | None:
     named = os.environ.get(KERNEL_VARIABLE)
     if named:
-        return Path(named)
-    beside = Path(__file__).parent
-    names = (beside / f"_kernel{suffix}" for suffix in EXTENSION_SUFFIXES)
-    return next((path for path in names if path.exists()), None)
+        return named
+    beside = os.path.dirname(__file__)
+    names = (os.path.join(beside, f"_kernel{suffix}") for suffix in EXTENSION_SUFFIXES)
+    return next((path for path in names if os.path.exists(path)), None)
