@@ -1,13 +1,25 @@
 /* What the kernel offers: an epoch of training, gradients, sums of losses, logits. */
 
+INLINE void errors_of_vectors(int vectors, const Job *job, const Block *block, const real *table, int64_t kind,
+                              real scale, int64_t row, real *z) {
+    const int is_short = job->table == LANES;
+    vec p[MOST_SIDE_BY_SIDE];
+    EACH p[v] = splat(kind == STEEP ? STEEPNESS : 1) * load(z + row + v * LANES);
+    sigmoids(vectors, p, p);
+    EACH {
+        const int64_t at = row + v * LANES;
+        const vec error = slope(load(z + at), p[v], load(block->y + at), kind);
+        store(z + at, error * look_up(table, block->cell + at, is_short) * splat(scale));
+    }
+}
+
 /* The errors of a run's logits: slope times weight of cell and row, times `scale`. */
 static void errors_of_run(const Job *job, Block *block, int64_t run, int64_t kind, real scale, real *z) {
     const real *table = (const real *)job->cell_weights + run * job->table;
-    const int is_short = job->table == LANES;
-    for (int64_t i = 0; i < block->rows; i += LANES) {
-        vec error = slope(load(z + i), load(block->y + i), kind);
-        store(z + i, error * look_up(table, block->cell + i, is_short) * splat(scale));
-    }
+    int64_t row = 0;
+    for (; row + 4 * LANES <= block->rows; row += 4 * LANES)
+        errors_of_vectors(4, job, block, table, kind, scale, row, z);
+    for (; row < block->rows; row += 2 * LANES) errors_of_vectors(2, job, block, table, kind, scale, row, z);
     for (int64_t i = 0; i < block->filled && job->row_weights; i++)
         z[i] *= (real)job->row_weights[run * job->all_rows + block->number[i]];
 }

@@ -32,23 +32,24 @@ INLINE vec pick(mask where, vec yes, vec no) {
 }
 
 /* Products are fused on purpose or not at all (the build forbids the compiler to choose), so that
- * a run's bits do not depend on the tile that its units happen to lie in. */
+ * a run's bits do not depend on the tile that its units happen to lie in. In at_least what is not a
+ * number stays so. */
 #if defined(AVX2) && defined(SINGLE)
 INLINE vec fma_(vec a, vec b, vec c) { return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 INLINE vec root(vec a) { return (vec)_mm256_sqrt_ps((__m256)a); }
+INLINE vec at_least(vec low, vec a) { return (vec)_mm256_max_ps((__m256)low, (__m256)a); }
 #elif defined(AVX2)
 INLINE vec fma_(vec a, vec b, vec c) { return (vec)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
 INLINE vec root(vec a) { return (vec)_mm256_sqrt_pd((__m256d)a); }
+INLINE vec at_least(vec low, vec a) { return (vec)_mm256_max_pd((__m256d)low, (__m256d)a); }
 #else
 INLINE vec fma_(vec a, vec b, vec c) { return a * b + c; }
 INLINE vec root(vec a) {
     for (int i = 0; i < LANES; i++) a[i] = (real)sqrt((double)a[i]);
     return a;
 }
-#endif
-
-/* The larger of the two; what is not a number stays so. */
 INLINE vec at_least(vec low, vec a) { return pick(a < low, low, a); }
+#endif
 
 INLINE real sum_of_lanes(vec a) {
     real part[LANES];
@@ -125,22 +126,46 @@ static const double INVERSE_FACTORIALS[] = {
     1.0 / 5040,   1.0 / 40320,   1.0 / 362880,   1.0 / 3628800,   1.0 / 39916800,   1.0 / 479001600,   1.0 / 6227020800,
 };
 
-INLINE vec exp_of_negative(vec x) {
-    x = at_least(splat(SMALLEST), x);
-    vec shifted = x * splat((real)1.4426950408889634) + splat(ROUNDER);
-    vec n = shifted - splat(ROUNDER);
-    vec rest = fma_(n, splat(-LN2_LOW), fma_(n, splat(-LN2_HIGH), x));
-    vec series = splat((real)INVERSE_FACTORIALS[EXP_TERMS]);
-    UNROLL for (int k = EXP_TERMS - 1; k >= 0; k--) series = fma_(series, rest, splat((real)INVERSE_FACTORIALS[k]));
-    return (vec)((mask)series + ((mask)shifted << MANTISSA_BITS));
+/* Several vectors go side by side: of one alone, every operation waits for the one before. */
+enum { MOST_SIDE_BY_SIDE = 4 };
+#define EACH UNROLL for (int v = 0; v < vectors; v++)
+
+INLINE void exp_of_negatives(int vectors, const vec *of, vec *out) {
+    vec x[MOST_SIDE_BY_SIDE], shifted[MOST_SIDE_BY_SIDE], rest[MOST_SIDE_BY_SIDE], series[MOST_SIDE_BY_SIDE];
+    EACH x[v] = at_least(splat(SMALLEST), of[v]);
+    EACH shifted[v] = x[v] * splat((real)1.4426950408889634) + splat(ROUNDER);
+    EACH {
+        const vec n = shifted[v] - splat(ROUNDER);
+        rest[v] = fma_(n, splat(-LN2_LOW), fma_(n, splat(-LN2_HIGH), x[v]));
+        series[v] = splat((real)INVERSE_FACTORIALS[EXP_TERMS]);
+    }
+    UNROLL for (int k = EXP_TERMS - 1; k >= 0; k--)
+        EACH series[v] = fma_(series[v], rest[v], splat((real)INVERSE_FACTORIALS[k]));
+    EACH out[v] = (vec)((mask)series[v] + ((mask)shifted[v] << MANTISSA_BITS));
 }
 
-INLINE vec absolute(vec x) { return pick(x < splat(0), -x, x); }
+INLINE vec minus_absolute(vec x) { return (vec)((mask)x | (mask)splat(-(real)0)); }
+INLINE vec absolute(vec x) { return -minus_absolute(x); }
+
+INLINE void sigmoids(int vectors, const vec *of, vec *out) {
+    vec e[MOST_SIDE_BY_SIDE];
+    EACH e[v] = minus_absolute(of[v]);
+    exp_of_negatives(vectors, e, e);
+    EACH {
+        const vec p = splat(1) / (splat(1) + e[v]);
+        out[v] = pick(of[v] >= splat(0), p, e[v] * p);
+    }
+}
+
+INLINE vec exp_of_negative(vec x) {
+    exp_of_negatives(1, &x, &x);
+    return x;
+}
 
 INLINE vec sigmoid(vec z) {
-    vec e = exp_of_negative(-absolute(z));
-    vec p = splat(1) / (splat(1) + e);
-    return pick(z >= splat(0), p, e * p);
+    vec p;
+    sigmoids(1, &z, &p);
+    return p;
 }
 
 /* log(1 + e) for 0 < e <= 1 as 2 artanh(s), s = e / (2 + e) <= 1/3. */
@@ -153,7 +178,7 @@ INLINE vec log1p_of_fraction(vec e) {
 /* log(1 + e^z) - y z without overflow. */
 INLINE vec cross_entropy(vec z, vec y) {
     vec positive = pick(z > splat(0), z, splat(0));
-    return positive + log1p_of_fraction(exp_of_negative(-absolute(z))) - y * z;
+    return positive + log1p_of_fraction(exp_of_negative(minus_absolute(z))) - y * z;
 }
 
 #define STEEPNESS 10
@@ -172,9 +197,9 @@ INLINE vec loss(vec z, vec y, int64_t kind) {
     }
 }
 
-INLINE vec slope(vec z, vec y, int64_t kind) {
+/* By the logit, given p = sigmoid(z), or sigmoid(STEEPNESS z) of the steep loss. */
+INLINE vec slope(vec z, vec p, vec y, int64_t kind) {
     const vec zero = splat(0), one = splat(1), sign = y + y - one;
-    vec p = sigmoid(kind == STEEP ? splat(STEEPNESS) * z : z);
     switch (kind) {
         case PROB: return -sign * p * (one - p);
         case LOGIT: return one;
