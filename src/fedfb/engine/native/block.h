@@ -170,7 +170,13 @@ static void backward_run(const Job *job, Block *block, int64_t run) {
         error -= units * rows;
         behind -= (inputs + 1) * units;
         real *values = layer == 1 ? first_units(job, block, run) : error - inputs * rows;
-        gradient_of_layer(values, inputs, error, units, upper_of(job->gradient, job, run) + behind, rows);
-        backward_layer(values, inputs, upper_of(job->theta, job, run) + behind, units, error, scratch, values, rows);
+        const real *w = upper_of(job->theta, job, run) + behind;
+        real *gradient = upper_of(job->gradient, job, run) + behind;
+        if (units == 1) {
+            backward_one(values, inputs, w, error, gradient, rows);
+        } else {
+            gradient_of_layer(values, inputs, error, units, gradient, rows);
+            backward_layer(values, inputs, w, units, error, scratch, values, rows);
+        }
     }
 }

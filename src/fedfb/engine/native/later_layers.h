@@ -32,6 +32,9 @@ static void forward_layer(const real *in, int64_t inputs, const real *w, int64_t
     for (int64_t k = 0; k < units * rows && !is_last; k += LANES) store(out + k, at_least(splat(0), load(out + k)));
 }
 
+/* Below a ReLU. A product, so that an error that is not finite stays so and is found, as in the reference. */
+INLINE vec error_below(vec error, vec value) { return error * pick(value > splat(0), splat(1), splat(0)); }
+
 /* The errors of the layer before: (W error) where the value is above 0. They may take the place of the
  * values, or of the scratch. */
 static void backward_layer(const real *values, int64_t inputs, const real *w, int64_t units, const real *error,
@@ -43,10 +46,8 @@ static void backward_layer(const real *values, int64_t inputs, const real *w, in
     for (; m < inputs; m++)
         for (int64_t row = 0; row < rows; row += 2 * LANES)
             mix_tile(1, error, units, w + m * units, 1, units, 0, scratch + m * rows, rows, row);
-    for (int64_t k = 0; k < inputs * rows; k += LANES) {
-        /* A product, so that an error that is not finite stays so and is found, as in the reference. */
-        store(out + k, load(scratch + k) * pick(load(values + k) > splat(0), splat(1), splat(0)));
-    }
+    for (int64_t k = 0; k < inputs * rows; k += LANES)
+        store(out + k, error_below(load(scratch + k), load(values + k)));
 }
 
 INLINE void dot_tile(int inputs, const real *in, const real *error, real *out, int64_t between, int64_t rows) {
@@ -75,4 +76,28 @@ static void gradient_of_layer(const real *in, int64_t inputs, const real *error,
             dot_tile(1, in + m * rows, error + i * rows, gradient + m * units + i, units, rows);
         gradient[inputs * units + i] = sum_of_rows(error + i * rows, rows);
     }
+}
+
+INLINE void backward_tile_of_one(int inputs, real *values, const real *w, const real *error, real *gradient,
+                                 int64_t rows) {
+    vec sum[4];
+    UNROLL for (int m = 0; m < inputs; m++) sum[m] = splat(0);
+    for (int64_t row = 0; row < rows; row += LANES) {
+        const vec own = load(error + row);
+        UNROLL for (int m = 0; m < inputs; m++) {
+            const vec value = load(values + m * rows + row);
+            sum[m] = fma_(value, own, sum[m]);
+            store(values + m * rows + row, error_below(splat(w[m]) * own, value));
+        }
+    }
+    UNROLL for (int m = 0; m < inputs; m++) gradient[m] = sum_of_lanes(sum[m]);
+}
+
+/* The gradient of a layer of one unit, such as the logit's, and the errors before it in the place of values:
+ * both at once, as there is too little arithmetic in either to read the values twice. */
+static void backward_one(real *values, int64_t inputs, const real *w, const real *error, real *gradient, int64_t rows) {
+    int64_t m = 0;
+    for (; m + 4 <= inputs; m += 4) backward_tile_of_one(4, values + m * rows, w + m, error, gradient + m, rows);
+    for (; m < inputs; m++) backward_tile_of_one(1, values + m * rows, w + m, error, gradient + m, rows);
+    gradient[inputs] = sum_of_rows(error, rows);
 }
