@@ -53,13 +53,18 @@ INLINE const char *row_in_memory(const Job *job, int64_t number) {
     return (const char *)job->x + number * job->stride * (job->x_is_double ? 8 : 4);
 }
 
+/* Whether the rows stay in the cache from one epoch to the next. */
+INLINE int is_small(const Job *job) {
+    return job->all_rows * job->inputs * (job->x_is_double ? 8 : 4) <= CACHE_BYTES;
+}
+
 INLINE void prefetch(const void *from, int64_t bytes) {
     const char *at = from;
     for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(at + k);
     __builtin_prefetch(at + bytes - 1);
 }
 
-/* The rows of a shuffled table are all over the memory: they are asked for one block before they are
+/* The rows of a large shuffled table are all over the memory: they are asked for one block before they are
  * needed, and where they begin (sparse rows) one block before that. */
 INLINE void prefetch_row(const Job *job, const int64_t *order, int64_t at, int64_t known) {
     if (at + 2 * BLOCK_ROWS < known) {
@@ -89,7 +94,6 @@ INLINE void copy_row(const Job *job, int64_t number, real *to) {
         for (int64_t f = 0; f < inputs; f++) to[f] = (real)from[f];
     }
     to[inputs] = 1;
-    for (int64_t f = inputs + 1; f < job->features; f++) to[f] = 0;
 }
 
 INLINE void copy_entries(const Job *job, Block *block, int64_t number, int64_t row) {
@@ -102,17 +106,20 @@ INLINE void copy_entries(const Job *job, Block *block, int64_t number, int64_t r
 /* Bring rows start.. of an order of `known` together; what fills up the last tile is 0 and of weight 0. */
 static void gather(const Job *job, Block *block, const int64_t *order, int64_t known, int64_t start, int64_t end) {
     const int64_t count = end - start < BLOCK_ROWS ? end - start : BLOCK_ROWS;
+    const int32_t groups = (int32_t)job->groups;
+    const int is_far = order && !is_small(job);
     block->filled = count;
     block->rows = filled_up(count, ROW_TILE);
     for (int64_t i = 0; i < count; i++) {
         const int64_t number = order ? order[start + i] : start + i;
-        if (order) prefetch_row(job, order, start + i, known);
+        if (is_far) prefetch_row(job, order, start + i, known);
         block->number[i] = number;
         block->cell[i] = job->cell[number];
-        block->y[i] = job->cell[number] >= job->groups;
         if (job->starts) copy_entries(job, block, number, i);
         else copy_row(job, number, block->x + i * job->features);
     }
+    /* In a loop of its own this is not a branch that nobody can foresee. */
+    for (int64_t i = 0; i < count; i++) block->y[i] = block->cell[i] >= groups;
     for (int64_t i = count; i < block->rows; i++) {
         block->y[i] = 0;
         block->cell[i] = (int32_t)(2 * job->groups);

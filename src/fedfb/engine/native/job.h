@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { BLOCK_ROWS = 128, ROW_TILE = 16, FEATURE_TILE = 4 };
+enum { BLOCK_ROWS = 128, ROW_TILE = 16, FEATURE_TILE = 4, CACHE_BYTES = 1 << 18 };
 
 /* The kinds of fedfb.engine.losses, and the decision itself, in the order of native/library.py. */
 enum { ZERO_ONE, PROB, CE, LOGIT, STEEP, MISTAKE, POSITIVE };
@@ -41,7 +41,7 @@ typedef struct {
     int64_t adam, time, batch;
 
     double *total; /* sums over blocks, in the layout of theta */
-    void *scratch;
+    void *scratch; /* zeros at first: what fills up the features of a block's rows is not written */
 
     /* Private training: the length to which the gradient of a row is cut (0: it is not), noise on the
      * sum of each step in the layout of theta, and the number by which it is divided. */
