@@ -30,19 +30,19 @@ static int64_t widest(const Job *job) {
 static int64_t for_clipping(const Job *job) { return job->clip > 0 ? 2 + 2 * widest(job) : 0; }
 
 static int64_t scratch_bytes(const Job *job) {
-    const int64_t by_row =
-        1 + job->features + 2 * job->slabs * job->wide + later_units(job) + widest(job) + for_clipping(job);
+    const int64_t inputs = job->features * (has_few_inputs(job) ? 2 : 1), first = (job->slabs + 1) * job->wide;
+    const int64_t by_row = 1 + inputs + first + later_units(job) + widest(job) + for_clipping(job);
     return BLOCK_ROWS * (by_row * (int64_t)sizeof(real) + job->features * (int64_t)sizeof(uint16_t));
 }
 
 static Block block_in(const Job *job) {
     Block block = {0};
     real *next = job->scratch;
-    const int64_t slabs = BLOCK_ROWS * job->slabs * job->wide;
     block.y = next, next += BLOCK_ROWS;
-    block.slabs = next, next += slabs;
-    block.units = next, next += slabs;
+    block.slab = next, next += BLOCK_ROWS * job->wide;
+    block.units = next, next += BLOCK_ROWS * job->slabs * job->wide;
     block.x = next, next += BLOCK_ROWS * job->features;
+    block.turned = next, next += has_few_inputs(job) ? BLOCK_ROWS * job->features : 0;
     block.hidden = next, next += BLOCK_ROWS * (later_units(job) + widest(job));
     block.lengths = next, next += BLOCK_ROWS * for_clipping(job);
     block.columns = (uint16_t *)next;
@@ -128,25 +128,6 @@ static void gather(const Job *job, Block *block, const int64_t *order, int64_t k
     }
 }
 
-/* Turn [slabs][rows][wide] into [units][rows], and back. */
-static void units_from_slabs(const Job *job, const Block *block) {
-    const int64_t rows = block->rows, wide = job->wide;
-    for (int64_t u = 0; u < job->slabs * wide; u += LANES) {
-        const real *slab = block->slabs + u / wide * rows * wide + u % wide;
-        real *units = block->units + u * rows;
-        for (int64_t row = 0; row < rows; row += LANES) transpose(slab + row * wide, units + row, wide, rows);
-    }
-}
-
-static void slabs_from_units(const Job *job, const Block *block) {
-    const int64_t rows = block->rows, wide = job->wide;
-    for (int64_t u = 0; u < job->slabs * wide; u += LANES) {
-        real *slab = block->slabs + u / wide * rows * wide + u % wide;
-        for (int64_t row = 0; row < rows; row += LANES)
-            transpose(block->units + u * rows + row, slab + row * wide, rows, wide);
-    }
-}
-
 INLINE real *first_units(const Job *job, const Block *block, int64_t run) {
     return block->units + run * run_units(job) * block->rows;
 }
@@ -157,7 +138,7 @@ static real *forward_run(const Job *job, Block *block, int64_t run) {
     const real *w = upper_of(job->theta, job, run);
     for (int64_t layer = 1; layer < job->depth; layer++) {
         const int64_t inputs = job->sizes[layer - 1], units = job->sizes[layer];
-        forward_layer(in, inputs, w, units, out, block->rows, layer + 1 == job->depth);
+        forward_layer(in, inputs, w, w + inputs * units, units, least_of(job, layer), out, block->rows);
         in = out;
         out += units * block->rows;
         w += (inputs + 1) * units;

@@ -8,8 +8,8 @@
 #endif
 #endif
 #include "vectors.h"
-#include "first_layer.h"
 #include "later_layers.h"
+#include "first_layer.h"
 #include "block.h"
 #include "clip.h"
 #include "passes.h"

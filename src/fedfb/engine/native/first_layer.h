@@ -1,8 +1,9 @@
 /* The first layer of all runs together, forward and backward, on dense or on sparse rows.
  *
- * Units are in the lanes, and every unit's sums run over the features (backward: over the rows) one
- * after the other. So neither the tile nor the grid that a unit lies in changes its bits, and to
- * leave out features that are 0 does not change them either: dense and sparse rows agree. */
+ * Units are in the lanes, save going forward where there are few inputs. Every unit's sums run over the
+ * features (backward: over the rows) one after the other. So neither the tile nor the grid that a unit
+ * lies in changes its bits, and to leave out features that are 0 does not change them either: dense and
+ * sparse rows agree. */
 
 /* A block of rows and what is computed from it. */
 typedef struct {
@@ -11,19 +12,20 @@ typedef struct {
     int32_t cell[BLOCK_ROWS];
     real *y;
     real *x;      /* dense: [rows][features]; sparse: the values of row i from place starts[i] on */
+    real *turned; /* where there are few inputs: [features][rows], the same once more */
     uint16_t *columns;
     int64_t starts[BLOCK_ROWS + 1];
-    real *slabs;  /* [slabs][rows][wide]: values, later errors, of the first layer's units */
-    real *units;  /* [slabs * wide][rows]: the same, rows in the lanes */
+    real *slab;   /* [rows][wide]: values, later errors, of a slab of the first layer's units */
+    real *units;  /* [slabs * wide][rows]: the same of all slabs, rows in the lanes */
     real *hidden; /* of one run: [units][rows] of each later layer */
     real *lengths; /* where gradients are clipped: see clip.h */
 } Block;
 
 /* Sums are held in registers: rows (backward: features) by vectors of units. */
-enum { MOST = 8, VECTORS = 3, SPARSE_VECTORS = 12 };
+enum { MOST = 8, VECTORS = 3, SPARSE_VECTORS = 12, FEW_INPUTS = 16 };
 
 /* The ReLU where layers follow, and nothing where these are the logits. */
-INLINE vec floor_of(const Job *job) { return splat(job->depth > 1 ? 0 : -(real)INFINITY); }
+INLINE real least_of(const Job *job, int64_t layer) { return layer + 1 < job->depth ? 0 : -(real)INFINITY; }
 
 INLINE void forward_tile(int rows, int vectors, const Job *job, const real *x, const real *w, real *out) {
     vec sum[MOST][VECTORS];
@@ -34,7 +36,7 @@ INLINE void forward_tile(int rows, int vectors, const Job *job, const real *x, c
             UNROLL for (int v = 0; v < vectors; v++)
                 sum[i][v] = fma_(splat(x[i * job->features + f]), load(w + f * job->wide + v * LANES), sum[i][v]);
     }
-    const vec low = floor_of(job);
+    const vec low = splat(least_of(job, 0));
     UNROLL for (int i = 0; i < rows; i++)
         UNROLL for (int v = 0; v < vectors; v++) store(out + i * job->wide + v * LANES, at_least(low, sum[i][v]));
 }
@@ -101,7 +103,7 @@ INLINE void forward_entries(int rows, int vectors, const Job *job, const Block *
             UNROLL for (int v = 0; v < vectors; v++)
                 sum[i][v] = fma_(splat(values[starts[i] + k]), load(w + columns[starts[i] + k] * wide + v * LANES),
                                  sum[i][v]);
-    const vec low = floor_of(job);
+    const vec low = splat(least_of(job, 0));
     UNROLL for (int i = 0; i < rows; i++) {
         for (int64_t k = starts[i] + common; k < starts[i + 1]; k++)
             UNROLL for (int v = 0; v < vectors; v++)
@@ -151,20 +153,52 @@ static void backward_sparse(const Job *job, const Block *block, const real *erro
     for (; u < job->wide; u += LANES) backward_entries(1, job, block, error + u, gradient + u);
 }
 
+/* Turn a slab's [rows][wide] into [wide][rows], and back. */
+static void units_from_slab(const Job *job, const Block *block, real *units) {
+    const int64_t rows = block->rows, wide = job->wide;
+    for (int64_t u = 0; u < wide; u += LANES)
+        for (int64_t row = 0; row < rows; row += LANES)
+            transpose(block->slab + row * wide + u, units + u * rows + row, wide, rows);
+}
+
+static void slab_from_units(const Job *job, const Block *block, const real *units) {
+    const int64_t rows = block->rows, wide = job->wide;
+    for (int64_t u = 0; u < wide; u += LANES)
+        for (int64_t row = 0; row < rows; row += LANES)
+            transpose(units + u * rows + row, block->slab + row * wide + u, rows, wide);
+}
+
+/* To turn a few inputs around, once for all runs, costs less than to turn the units of all runs: going
+ * forward, rows are in the lanes then. A unit's sum runs over the features all the same. */
+INLINE int has_few_inputs(const Job *job) { return !job->starts && job->inputs <= FEW_INPUTS; }
+
+static void turn_rows(const Job *job, const Block *block) {
+    for (int64_t row = 0; row < block->rows; row++)
+        for (int64_t f = 0; f <= job->inputs; f++)
+            block->turned[f * block->rows + row] = block->x[row * job->features + f];
+}
+
 static void forward_first(const Job *job, const Block *block) {
+    const int is_turned = has_few_inputs(job);
+    if (is_turned) turn_rows(job, block);
     for (int64_t slab = 0; slab < job->slabs; slab++) {
         const real *w = (const real *)job->theta + slab * job->features * job->wide;
-        real *out = block->slabs + slab * block->rows * job->wide;
-        if (job->starts) forward_sparse(job, block, w, out);
-        else forward_dense(job, block, w, out);
+        real *units = block->units + slab * job->wide * block->rows;
+        if (is_turned) {
+            forward_layer(block->turned, job->inputs + 1, w, 0, job->wide, least_of(job, 0), units, block->rows);
+        } else {
+            if (job->starts) forward_sparse(job, block, w, block->slab);
+            else forward_dense(job, block, w, block->slab);
+            units_from_slab(job, block, units);
+        }
     }
 }
 
 static void backward_first(const Job *job, const Block *block) {
     for (int64_t slab = 0; slab < job->slabs; slab++) {
         real *gradient = (real *)job->gradient + slab * job->features * job->wide;
-        const real *error = block->slabs + slab * block->rows * job->wide;
-        if (job->starts) backward_sparse(job, block, error, gradient);
-        else backward_dense(job, block, error, gradient);
+        slab_from_units(job, block, block->units + slab * job->wide * block->rows);
+        if (job->starts) backward_sparse(job, block, block->slab, gradient);
+        else backward_dense(job, block, block->slab, gradient);
     }
 }

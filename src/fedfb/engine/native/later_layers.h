@@ -1,8 +1,9 @@
-/* The later layers of one run, rows in the lanes: [unit][row] everywhere. */
+/* Layers with rows in the lanes, [unit][row] everywhere: the later ones of one run, and going forward
+ * also the first one of all runs where there are few inputs. */
 
-/* out[i] = start[i] + sum over m of w[m * along + i * across] in[m], for `units` vectors of rows. */
-INLINE void mix_tile(int units, const real *in, int64_t inputs, const real *w, int64_t along,
-                     int64_t across, const real *start, real *out, int64_t rows, int64_t row) {
+/* out[i] = start[i] + sum over m of w[m * along + i * across] in[m], and not below `least`. */
+INLINE void mix_tile(int units, const real *in, int64_t inputs, const real *w, int64_t along, int64_t across,
+                     const real *start, real least, real *out, int64_t rows, int64_t row) {
     vec low[4], high[4];
     UNROLL for (int i = 0; i < units; i++) low[i] = high[i] = splat(start ? start[i] : 0);
     for (int64_t m = 0; m < inputs; m++) {
@@ -14,22 +15,21 @@ INLINE void mix_tile(int units, const real *in, int64_t inputs, const real *w, i
         }
     }
     UNROLL for (int i = 0; i < units; i++) {
-        store(out + i * rows + row, low[i]);
-        store(out + i * rows + row + LANES, high[i]);
+        store(out + i * rows + row, at_least(splat(least), low[i]));
+        store(out + i * rows + row + LANES, at_least(splat(least), high[i]));
     }
 }
 
-static void forward_layer(const real *in, int64_t inputs, const real *w, int64_t units, real *out,
-                          int64_t rows, int is_last) {
-    const real *bias = w + inputs * units;
+/* Without a bias the sums start at 0. */
+static void forward_layer(const real *in, int64_t inputs, const real *w, const real *bias, int64_t units, real least,
+                          real *out, int64_t rows) {
     int64_t i = 0;
     for (; i + 4 <= units; i += 4)
         for (int64_t row = 0; row < rows; row += 2 * LANES)
-            mix_tile(4, in, inputs, w + i, units, 1, bias + i, out + i * rows, rows, row);
+            mix_tile(4, in, inputs, w + i, units, 1, bias ? bias + i : 0, least, out + i * rows, rows, row);
     for (; i < units; i++)
         for (int64_t row = 0; row < rows; row += 2 * LANES)
-            mix_tile(1, in, inputs, w + i, units, 1, bias + i, out + i * rows, rows, row);
-    for (int64_t k = 0; k < units * rows && !is_last; k += LANES) store(out + k, at_least(splat(0), load(out + k)));
+            mix_tile(1, in, inputs, w + i, units, 1, bias ? bias + i : 0, least, out + i * rows, rows, row);
 }
 
 /* Below a ReLU. A product, so that an error that is not finite stays so and is found, as in the reference. */
@@ -42,10 +42,10 @@ static void backward_layer(const real *values, int64_t inputs, const real *w, in
     int64_t m = 0;
     for (; m + 4 <= inputs; m += 4)
         for (int64_t row = 0; row < rows; row += 2 * LANES)
-            mix_tile(4, error, units, w + m * units, 1, units, 0, scratch + m * rows, rows, row);
+            mix_tile(4, error, units, w + m * units, 1, units, 0, -(real)INFINITY, scratch + m * rows, rows, row);
     for (; m < inputs; m++)
         for (int64_t row = 0; row < rows; row += 2 * LANES)
-            mix_tile(1, error, units, w + m * units, 1, units, 0, scratch + m * rows, rows, row);
+            mix_tile(1, error, units, w + m * units, 1, units, 0, -(real)INFINITY, scratch + m * rows, rows, row);
     for (int64_t k = 0; k < inputs * rows; k += LANES)
         store(out + k, error_below(load(scratch + k), load(values + k)));
 }

@@ -26,7 +26,6 @@ static void errors_of_run(const Job *job, Block *block, int64_t run, int64_t kin
 
 static void gradient_of_block(const Job *job, Block *block, int64_t kind, real scale) {
     forward_first(job, block);
-    units_from_slabs(job, block);
     if (job->clip > 0) measure_rows(job, block);
     for (int64_t run = 0; run < job->runs; run++) {
         real *z = forward_run(job, block, run);
@@ -34,7 +33,6 @@ static void gradient_of_block(const Job *job, Block *block, int64_t kind, real s
         if (job->clip > 0) clip_run(job, block, run, z);
         backward_run(job, block, run);
     }
-    slabs_from_units(job, block);
     backward_first(job, block);
 }
 
@@ -147,7 +145,6 @@ static void add_losses(Job *job, int64_t rows, int64_t kind, double *by_cell) {
     for (int64_t start = 0; start < rows; start += BLOCK_ROWS) {
         gather(job, &block, 0, rows, start, rows);
         forward_first(job, &block);
-        units_from_slabs(job, &block);
         for (int64_t run = 0; run < job->runs; run++) {
             real *z = forward_run(job, &block, run);
             double *sums = by_cell + run * 2 * job->groups;
@@ -163,7 +160,6 @@ static void logits(Job *job, int64_t rows, double *by_run) {
     for (int64_t start = 0; start < rows; start += BLOCK_ROWS) {
         gather(job, &block, 0, rows, start, rows);
         forward_first(job, &block);
-        units_from_slabs(job, &block);
         for (int64_t run = 0; run < job->runs; run++) {
             const real *z = forward_run(job, &block, run);
             for (int64_t i = 0; i < block.filled; i++) by_run[run * rows + start + i] = (double)z[i];
