@@ -11,7 +11,7 @@ from federations import make_clients, make_solver
 from fedfb.algorithms import Outer
 from fedfb.algorithms.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
-from fedfb.core import ClientTask
+from fedfb.core import ClientTask, PrivateTraining
 from fedfb.engine import NativeEngine
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.models import Network
@@ -29,8 +29,10 @@ def one_run(case, place):
 
 def everything(case, engine):
     params, data, weights, solver = case.params, case.data, case.weights, case.solver
+    clipped = solver._replace(private=PrivateTraining(0.5, {data.id: 0.0}))
     return {
         "train": engine.train(params, data, weights, solver, (1,)),
+        "train, clipped": engine.train(params, data, weights, clipped, (1,)),
         "losses": engine.loss_sums(params, data, "ce"),
         "gradient": engine.gradient(params, data, weights, "prob"),
         "logits": engine.logits(params, data.x),

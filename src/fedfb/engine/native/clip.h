@@ -6,10 +6,10 @@
 static void measure_rows(const Job *job, const Block *block) {
     for (int64_t i = 0; i < block->rows; i++) {
         const int64_t from = job->starts ? block->starts[i] : i * job->features;
-        const int64_t to = job->starts ? block->starts[i + 1] : from + job->features;
-        real sum = job->starts ? 1 : 0; /* a dense row has its 1 among the features */
+        const int64_t to = job->starts ? block->starts[i + 1] : from + job->inputs;
+        real sum = 0;
         for (int64_t k = from; k < to; k++) sum += block->x[k] * block->x[k];
-        block->lengths[i] = sum;
+        block->lengths[i] = sum + (i < block->filled); /* the bias last: sparse rows have the bits of dense ones */
     }
 }
 
