@@ -63,7 +63,9 @@ def batch_sizes(
            [48, 12]])
     """
     of_label = batch * counts.sum(axis=1) / counts.sum()
-    sizes = np.rint(np.stack([1 - lam, lam], axis=1) * of_label[:, None])
+    sizes = np.stack([1 - lam, lam], axis=1) * of_label[:, None]
+    # A half is rounded alike on both sides, though .35 and 1 - .65 are not the same float.
+    sizes = np.rint(np.round(sizes, 9))
     return np.where(counts > 0, sizes, 0).astype(np.int64)
 
 
