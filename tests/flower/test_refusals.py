@@ -161,8 +161,9 @@ def test_a_full_disk_stops_the_silo_and_the_coordinator_in_words(tmp_path):
     run = (
         "import sys; sys.argv = ['fedfb', 'serve', sys.argv[1]]\nfrom fedfb.cli import main; main()"
     )
+    # -B: bytecode cut off by the limit would stop every process that comes after.
     said = subprocess.run(
-        [federation.FEDFB[0], "-c", full + run, str(office)], capture_output=True, text=True
+        [federation.FEDFB[0], "-B", "-c", full + run, str(office)], capture_output=True, text=True
     )
     assert said.returncode == 2, said.stderr
     assert "File too large. Make room there" in said.stderr
