@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.util import find_spec
 from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -87,6 +86,8 @@ def make_audit_add(secure: bool, path: "Path | None") -> AddUp:
 
 def refuse_without_cryptography() -> None:
     """Refuse secure sums where they are not installed."""
+    from importlib.util import find_spec  # here: most runs do without it
+
     if find_spec("cryptography") is None:
         raise ConfigError(
             "--secure needs the package cryptography, which is not installed. Install fedfb with "
