@@ -15,7 +15,7 @@ from fedfb.audit.tables import BINS, silo_answer, silo_answers, summed
 from fedfb.data.statistics import add_in_clear
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_audit_add
-from fedfb.notions.disparity import largest_rate_gap
+from fedfb.notions.values import largest_rate_gap
 
 SIZES = [[60, 90, 40, 80], [120, 30, 70, 50], [45, 60, 55, 200]]
 

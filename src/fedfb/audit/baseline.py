@@ -7,8 +7,8 @@ import numpy as np
 from fedfb.audit.measures import LABELS, Record
 from fedfb.audit.suppress import Published
 from fedfb.core import Key, generator
-from fedfb.notions.disparity import enough, largest_rate_gap
 from fedfb.notions.intervals import LEVEL
+from fedfb.notions.values import enough, largest_rate_gap
 from fedfb.shapes import Array, Float
 
 DRAWS = 4_000

@@ -8,7 +8,7 @@ import numpy as np
 from fedfb.audit.measures import Record, rate
 from fedfb.audit.suppress import Published
 from fedfb.audit.tables import Tables
-from fedfb.notions.disparity import enough
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Float
 
 

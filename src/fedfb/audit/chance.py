@@ -7,7 +7,7 @@ import numpy as np
 from fedfb.audit.measures import BLOCKS, Record
 from fedfb.audit.suppress import Published
 from fedfb.core import Key, generator
-from fedfb.notions.disparity import enough
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Float
 
 DRAWS = 5_000

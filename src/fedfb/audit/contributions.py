@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fedfb.audit.measures import BLOCKS, Record
 from fedfb.audit.suppress import Published
-from fedfb.notions.disparity import largest_rate_gap
+from fedfb.notions.values import largest_rate_gap
 
 
 def without(total: Published, silo: Published) -> Published:

@@ -7,13 +7,9 @@ import numpy as np
 
 from fedfb.audit.suppress import Published
 from fedfb.data.groups import values_of
-from fedfb.notions.disparity import (
-    Estimate,
-    enough,
-    four_fifths_interval,
-    rate_estimate,
-)
+from fedfb.notions.disparity import Estimate, four_fifths_interval, rate_estimate
 from fedfb.notions.intervals import half_widths, wilson
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Float
 
 Record = dict[str, Any]  # nested JSON: its values have no common type

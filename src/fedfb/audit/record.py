@@ -24,8 +24,9 @@ from fedfb.audit.suppress import Published, SiloShown, publish, publish_silos
 from fedfb.audit.tables import Tables, read_tables, silo_answers, summed
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
-from fedfb.notions.disparity import MINIMUM_ROWS, client_parity, enough
+from fedfb.notions.disparity import client_parity
 from fedfb.notions.intervals import mean_variance
+from fedfb.notions.values import MINIMUM_ROWS, enough
 from fedfb.shapes import Array, Float
 
 UNKNOWN_UNDER_MASKS = (

@@ -7,14 +7,8 @@ import numpy as np
 
 from fedfb.core import Examples, Prediction
 from fedfb.errors import DataError
-from fedfb.notions.disparity import (
-    MINIMUM_ROWS,
-    Estimate,
-    disparities,
-    disparity_values,
-    four_fifths,
-    known,
-)
+from fedfb.notions.disparity import Estimate, disparities, four_fifths
+from fedfb.notions.values import MINIMUM_ROWS, disparity_values, known
 from fedfb.shapes import Array, Float, Int
 
 SMALLEST_PROBABILITY = 1e-12

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.notions.disparity import disparity_value, known
+from fedfb.notions.values import disparity_value, known
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
