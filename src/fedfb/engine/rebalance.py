@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedfb.core import ClientData
-from fedfb.engine.base import Engine, Rebalance
+from fedfb.engine.base import Rebalance
 from fedfb.notions.base import decay, normalised, ratio
 from fedfb.shapes import Array, Float, Int
 
@@ -21,16 +21,14 @@ def local_weights(
 
 
 def moved(
-    engine: Engine,
-    params: Float[Array, "r p"],
+    losses: Float[Array, "r 2 a"],
     data: ClientData,
     lam: Float[Array, "r *l"],
     rule: Rebalance,
     number: int,
 ) -> Float[Array, "r *l"]:
-    """Return lambda after its number-th move, along the signal at these parameters."""
+    """Return lambda after its number-th move, along the signal of these sums of losses."""
     notion, counts = rule.notion, rule.counts
-    losses = engine.loss_sums(params, data, rule.surrogate)
     signal = notion.signal(notion.share(losses, counts, data.id), counts)
     step_size = rule.alpha * decay(number, rule.decay)
     return notion.step(lam, normalised(signal, rule.normalise), counts, step_size)

@@ -95,7 +95,8 @@ class NumpyEngine:
         for number, epoch in enumerate(epochs(len(data.y), solver, key), start=rule.updates + 1):
             local = by_cell(local_weights(rule, lam, data, counts))
             _one_epoch(theta, rows, local.astype(self.dtype), epoch, step)
-            lam = moved(self, self._unpack(theta), data, lam, rule, number)
+            losses = self.loss_sums(self._unpack(theta), data, rule.surrogate)
+            lam = moved(losses, data, lam, rule, number)
         return self._unpack(theta), lam
 
     def loss_sums(

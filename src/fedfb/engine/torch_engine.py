@@ -78,7 +78,8 @@ class TorchEngine:
                 epochs(len(data.y), solver, key), start=rule.updates + 1
             ):
                 self._one_epoch(theta, data, local_weights(rule, lam, data, counts), epoch, move)
-                lam = moved(self, theta.astype(np.float64), data, lam, rule, number)
+                losses = self.loss_sums(theta.astype(np.float64), data, rule.surrogate)
+                lam = moved(losses, data, lam, rule, number)
         return theta.astype(np.float64), lam
 
     def loss_sums(

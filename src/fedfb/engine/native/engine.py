@@ -72,7 +72,8 @@ class NativeEngine:
         for number, order in enumerate(orders(len(data.y), solver, key), start=rule.updates + 1):
             work.weigh_cells(local_weights(rule, lam, data, counts))
             self._train_epoch(work, order)
-            lam = moved(self, self._params(work), data, lam, rule, number)
+            losses = self._sums_of(work, data, rule.surrogate)
+            lam = moved(losses, data, lam, rule, number)
         return self._params(work), lam
 
     def loss_sums(
@@ -178,8 +179,10 @@ class NativeEngine:
         return unpack(total, self.model, work.layout)
 
     def _sums(self, params: Float[Array, "r p"], data: ClientData, kind: str) -> Array:
-        work = self._passing(params, data)
-        sums = np.zeros((len(params), 2, data.groups))
+        return self._sums_of(self._passing(params, data), data, kind)
+
+    def _sums_of(self, work: Work, data: ClientData, kind: str) -> Array:
+        sums = np.zeros((work.layout.runs, 2, data.groups))
         work.kernel.add_losses(byref(work.job), len(data.y), KINDS.index(kind), sums.ctypes.data)
         return sums
 
