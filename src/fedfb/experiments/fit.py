@@ -75,8 +75,9 @@ def fit(
     seed: int,
     saving: Saving | None = None,
     on_round: Callable[[Progress], None] = lambda progress: None,
+    watched: bool = True,
 ) -> Fitted:
-    """Train every setting on a federation with one seed."""
+    """Train every setting on a federation with one seed, and look at the model after each round."""
     experiment = resolve(experiment)
     method = find_method(experiment.algorithm)
     federation = astype(federation, experiment.precision)
@@ -101,7 +102,7 @@ def fit(
                 start,
                 seed=seed,
                 rounds=experiment.rounds or method.rounds,
-                watch=None if privacy else confusion_task(engine),
+                watch=confusion_task(engine) if watched and not privacy else None,
                 participation=experiment.participation,
                 dropout=experiment.dropout,
                 carry=carry,

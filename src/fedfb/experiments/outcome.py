@@ -234,7 +234,7 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
         federation, validation = hold_out(work.federations[seed], HELD_OUT, seed)
         _refuse_no_rows(validation)
         saving = work.saving("tune", seed)
-        fitted = fit(experiment, federation, settings, seed, saving, on_round)
+        fitted = fit(experiment, federation, settings, seed, saving, on_round, watched=False)
         prediction = fitted.predict(validation)
         records = evaluate(
             prediction, validation, federation.group_names, federation.client_names, minimum=1

@@ -158,7 +158,7 @@ def _train(desk: Desk, stage: Stage) -> Trained:
         asking.memories,
         seed=study.seed,
         rounds=_rounds(study),
-        watch=trial.watch,
+        watch=trial.watch if asking.phase == RUN else None,
         saving=Saving(path, study.digest, trial.instructions, always=True),
         on_round=lambda progress: _round_done(desk.mail.log, asking, progress),
     )
