@@ -57,7 +57,8 @@ def trained(
             if reduction == "weighted mean":
                 share = share / share.sum(axis=1, keepdims=True)
             # Batch by batch: what is gathered stays in the cache until it is used.
-            _differentiate(current, gradients, rows.x[batch], labels[batch], share)
+            x = np.take(rows.x, batch, axis=0, mode="clip")
+            _differentiate(current, gradients, x, labels[batch], share)
             number += 1
             _move(work, rate, number)
     return work.params
