@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from client_methods import build, line_client, loss, one_round, run, slope
@@ -42,7 +42,6 @@ def test_clients_that_disagree_end_with_equal_losses_whatever_their_sizes():
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 @given(seed=st.integers(0, 10**6), gamma=st.floats(0, 50))
-@settings(max_examples=15)
 def test_lambda_stays_on_the_simplex(optimiser, seed, gamma):
     clients, engine = make_clients(seed), make_engine()
     algorithm = build("afl", engine, make_solver(optimiser=optimiser), gamma=gamma)
@@ -52,7 +51,6 @@ def test_lambda_stays_on_the_simplex(optimiser, seed, gamma):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15)
 def test_without_ascent_it_is_fedsgd_averaged_over_time(seed):
     """FedAvg with one full-batch step of plain SGD; started at the sizes, lambda stays there."""
     clients, engine = make_clients(seed), make_engine(3, hidden=(4,))

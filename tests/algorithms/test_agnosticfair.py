@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
@@ -44,7 +44,6 @@ def test_equal_weights_make_it_the_penalty_form_of_zafar(hidden, optimiser, grou
 
 
 @given(seed=st.integers(0, 10**6), features=st.integers(1, 5))
-@settings(max_examples=20)
 def test_the_weights_have_mean_one_after_every_step(seed, features):
     clients, engine = make_clients(seed, features=features), make_engine(features)
     kernel = gaussian_kernel(features)
@@ -63,7 +62,6 @@ def test_the_basis_is_public_and_belongs_to_the_number_of_features():
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20)
 def test_the_first_answer_of_the_adversary_is_the_worst_of_all_it_may_give(seed):
     """No convex mixture of basis functions weighs the rows to a larger loss than the vertex."""
     clients, engine = make_clients(seed), make_engine()
@@ -88,7 +86,6 @@ def test_the_covariance_falls_on_biased_rows(kernel):
 
 
 @given(seed=st.integers(0, 10**6), constant=st.floats(-5, 5))
-@settings(max_examples=20)
 def test_a_constant_on_all_logits_leaves_the_reweighted_covariance(seed, constant):
     clients, engine = make_clients(seed), make_engine()
     found = []

@@ -55,7 +55,6 @@ def test_declared_knobs_are_in_their_range_and_notions_are_known(name):
 
 @pytest.mark.parametrize(("name", "variant"), FORMS)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_the_order_of_clients_does_not_change_a_bit(name, variant, seed):
     clients, engine = make_clients(seed), make_engine()
     algorithm = build(name, engine, make_solver(), variant)

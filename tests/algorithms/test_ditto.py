@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from client_methods import build, line_client, run, slope
@@ -26,7 +26,6 @@ def test_the_common_model_has_fedavgs_bits(lam, optimiser):
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20)
 def test_without_pull_every_client_trains_alone(optimiser, seed):
     clients, engine = make_clients(seed), make_engine()
     solver = make_solver(optimiser=optimiser)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
@@ -52,7 +52,6 @@ def uploads(algorithm, clients, params, memories=None, seed=0):
 
 @pytest.mark.parametrize("variant", ["v3", "v1"])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_without_beta_it_is_fedavg_of_locally_reweighed_rows(variant, seed):
     clients, engine = make_clients(seed), make_engine()
     trained = run(
@@ -86,7 +85,6 @@ def test_without_beta_and_with_fairbatch_it_is_lft_fedavg(variant, name):
 
 
 @given(seed=st.integers(0, 10**6), name=st.sampled_from(["dp", "eo"]))
-@settings(max_examples=30)
 def test_the_summed_gap_is_the_pooled_gap_however_rows_are_split(seed, name):
     clients, engine = make_clients(seed), make_engine()
     first, cut = clients[0], np.arange(30) < 11
@@ -102,7 +100,6 @@ def test_the_summed_gap_is_the_pooled_gap_however_rows_are_split(seed, name):
 
 
 @given(seed=st.integers(0, 10**6), beta=st.floats(0, 3), variant=st.sampled_from(["v3", "v1"]))
-@settings(max_examples=30)
 def test_weights_sum_to_one_and_v3_keeps_their_sum(seed, beta, variant):
     clients, engine = make_clients(seed), make_engine()
     params = np.random.default_rng(seed).normal(size=(1, engine.model.size))
@@ -116,7 +113,6 @@ def test_weights_sum_to_one_and_v3_keeps_their_sum(seed, beta, variant):
 
 
 @given(seed=st.integers(0, 10**6), beta=st.floats(0.1, 3))
-@settings(max_examples=30)
 def test_the_nearer_a_client_is_to_the_global_gap_the_more_it_gains(seed, beta):
     clients, engine = make_clients(seed, sizes=(30, 20, 24)), make_engine()
     params = np.random.default_rng(seed).normal(size=(1, engine.model.size))
@@ -210,7 +206,6 @@ def test_clients_that_come_and_go_keep_their_weights_meanwhile(variant):
 
 
 @given(seed=st.integers(0, 10**6), variant=st.sampled_from(METHOD.variants))
-@settings(max_examples=15)
 def test_the_order_of_clients_does_not_change_a_bit(seed, variant):
     clients, engine = make_clients(seed), make_engine()
     algorithm = build(METHOD, engine, variant=variant)

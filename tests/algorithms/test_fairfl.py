@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
@@ -26,7 +26,6 @@ def make(engine, runs=1, beta=1.0, eta_pi=1.0, groups=2, solver=None, **more):
 
 @pytest.mark.parametrize("hidden", [(), (4,)])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_when_everybody_takes_part_it_is_fedavg(hidden, seed):
     clients, engine = make_clients(seed), make_engine(hidden=hidden)
     fair = run(make(engine, start=60.0, eta_pi=5.0), clients, engine, rounds=3, seed=seed)
@@ -36,7 +35,6 @@ def test_when_everybody_takes_part_it_is_fedavg(hidden, seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_when_nobody_wants_to_all_do(seed):
     clients, engine = make_clients(seed), make_engine()
     nobody = run(make(engine, start=-60.0), clients, engine, seed=seed)
@@ -82,7 +80,6 @@ def test_only_sums_travel_and_those_who_stay_away_send_zeros():
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_splitting_a_client_changes_no_summed_statistic(seed):
     clients, engine = make_clients(seed), make_engine()
     algorithm = make(engine)
@@ -166,7 +163,6 @@ def test_policies_move_only_by_rewards_that_they_had_a_part_in():
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_order_of_clients_and_other_runs_change_nothing(seed):
     clients, engine = make_clients(seed), make_engine()
     beta, eta = np.array([0.5, 1.0, 5.0]), np.array([10.0, 1.0, 0.1])

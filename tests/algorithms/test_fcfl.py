@@ -4,7 +4,7 @@ from math import exp
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver
@@ -84,7 +84,6 @@ def test_temperatures_cool_one_by_one_and_stop():
 
 
 @given(seed=st.integers(0, 10**6), clients=st.integers(1, 5), kept=st.booleans())
-@settings(max_examples=60)
 def test_stage_two_raises_no_objective_and_beats_the_shortest_vector(seed, clients, kept):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(clients, 4)) * 10.0 ** rng.uniform(-6, 2)
@@ -96,7 +95,6 @@ def test_stage_two_raises_no_objective_and_beats_the_shortest_vector(seed, clien
 
 
 @given(seed=st.integers(0, 10**6), many=st.integers(1, 6))
-@settings(max_examples=60)
 def test_the_shortest_vector_is_that_of_the_hull(seed, many):
     """Optimality of the minimum norm point g: g . G_r >= g . g for every row."""
     rows = np.random.default_rng(seed).normal(size=(many, 3)) + 0.5
@@ -135,7 +133,6 @@ def test_one_client_without_a_constraint_is_plain_descent(first_stage):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20)
 def test_a_client_without_one_of_the_groups_has_no_disparity(seed):
     one, other = make_clients(seed, sizes=(20, 20))
     alone = other._replace(group=np.ones_like(other.group))

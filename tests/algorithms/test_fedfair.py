@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
@@ -24,7 +24,6 @@ def build(engine, eps, gamma=0.5, statistic=SOFT_MISS_RATE, groups=2, lr=0.1, op
 
 @BOTH
 @given(seed=st.integers(0, 10**6), groups=st.sampled_from([2, 3]))
-@settings(max_examples=20)
 def test_the_gap_is_the_pooled_one(statistic, seed, groups):
     clients, engine = make_clients(seed, groups=groups), make_engine()
     everyone, params = merge(clients), engine.model.init(seed)[None]
@@ -43,7 +42,6 @@ def test_without_a_bound_it_is_plain_descent(statistic, hidden):
 
 
 @given(seed=st.integers(0, 10**6), eps=st.floats(0, 0.3), gamma=st.floats(0.01, 100))
-@settings(max_examples=20)
 def test_at_most_one_multiplier_of_a_group_grows_and_all_stay_in_range(seed, eps, gamma):
     clients, engine = make_clients(seed, groups=3), make_engine()
     trained = run(build(engine, eps, gamma, groups=3), clients, engine, 4, seed=seed)

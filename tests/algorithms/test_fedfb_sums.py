@@ -39,7 +39,6 @@ def test_lambda_is_that_of_fedfb_in_its_symmetric_form(hidden, seed, alpha, coun
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15)
 def test_lambda_is_a_distribution_in_every_run_of_a_grid(seed):
     clients, engine = make_clients(seed, sizes=(9, 14, 7, 20, 11)), make_engine()
     solver = make_solver(3)

@@ -69,7 +69,6 @@ def test_a_bound_that_no_gap_reaches_leaves_plain_descent(statistic, tau, hidden
 
 @BOTH
 @given(seed=st.integers(0, 10**6), tau=st.floats(0, 0.3))
-@settings(max_examples=20)
 def test_multipliers_are_never_negative(statistic, seed, tau):
     clients, engine = make_clients(seed), make_engine()
     trained = run(build(engine, statistic, tau, gamma=3.0), clients, engine, 6, seed=seed)

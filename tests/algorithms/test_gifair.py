@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -31,7 +31,6 @@ def test_the_gaps_of_all_pairs_are_the_scored_losses(losses):
 
 
 @given(seed=st.integers(0, 10**6), lam=st.floats(0, 0.999))
-@settings(max_examples=20)
 def test_weights_are_positive_and_sum_to_one(seed, lam):
     sizes = np.random.default_rng(seed).integers(3, 30, 4)
     clients, engine = make_clients(seed, sizes=sizes, full=False), make_engine()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, merge
@@ -37,7 +37,6 @@ def summed(clients, engine, statistic, params):
 
 @pytest.mark.parametrize("name", STATISTICS)
 @given(seed=st.integers(0, 10**6), groups=st.sampled_from([1, 2, 3]))
-@settings(max_examples=30)
 def test_gaps_are_those_of_the_pooled_rows(name, seed, groups):
     statistic, value, only_positives = STATISTICS[name]
     clients, engine = make_clients(seed, groups=groups), make_engine()
@@ -69,7 +68,6 @@ def test_gradients_of_gaps_are_their_finite_differences(name, hidden):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=50)
 def test_the_soft_rate_is_the_notions_surrogate_rate(seed):
     clients, engine = make_clients(seed), make_engine()
     params, everyone = engine.model.init(seed)[None], merge(clients)
@@ -81,7 +79,6 @@ def test_the_soft_rate_is_the_notions_surrogate_rate(seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=50)
 def test_splitting_a_client_changes_no_sum(seed):
     clients, engine = make_clients(seed, sizes=(30, 20)), make_engine()
     first, cut = clients[0], np.random.default_rng(seed).random(30) < 0.5

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
@@ -46,7 +46,6 @@ def examples_of(data):
 
 @pytest.mark.parametrize("compared", COMPARED.values(), ids=COMPARED)
 @given(seed=st.integers(0, 10**6), groups=st.sampled_from([1, 2, 3]))
-@settings(max_examples=40)
 def test_rates_are_equal_and_chances_rise_with_the_score(compared, seed, groups):
     rows = tables(seed, groups)
     chance = equalise(rows, compared)
@@ -58,7 +57,6 @@ def test_rates_are_equal_and_chances_rise_with_the_score(compared, seed, groups)
 
 @pytest.mark.parametrize("name", ["demographic_parity", "equal_opportunity"])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20)
 def test_the_programme_finds_what_brute_force_over_pairs_of_thresholds_finds(name, seed):
     """With one rate to equalise, an optimum mixes two thresholds in each of two groups.
 
@@ -91,7 +89,6 @@ def test_the_programme_finds_what_brute_force_over_pairs_of_thresholds_finds(nam
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_no_random_mixture_with_equal_odds_makes_fewer_mistakes(seed):
     """Points (FPR, TPR) on a fine grid that both groups reach: under both upper hulls.
 
@@ -170,7 +167,6 @@ def test_the_model_is_that_of_plain_training_and_rates_are_equal_on_training_row
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_before_the_first_round_decisions_are_the_usual_ones(seed):
     [data], engine = make_clients(seed, sizes=(30,)), make_engine()
     algorithm = build(METHOD, engine)

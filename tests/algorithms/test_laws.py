@@ -71,7 +71,6 @@ def test_client_objectives_and_gradients_sum_to_the_pooled_ones(name, groups, se
 
 @pytest.mark.parametrize("scaling", ["mass", "sample"])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=100)
 def test_one_full_batch_step_is_a_centralised_gradient_step(scaling, seed):
     clients, engine = make_clients(seed), make_engine()
     notion = make_notion("dp", 2)

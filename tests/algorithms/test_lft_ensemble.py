@@ -43,7 +43,6 @@ def test_without_a_step_members_are_local_models(name, seed):
 
 
 @given(seed=st.integers(0, 10**6), groups=st.sampled_from([2, 3]))
-@settings(max_examples=6)
 def test_the_gap_of_the_randomised_ensemble_is_the_mean_of_its_members_gaps(seed, groups):
     clients, engine = make_clients(seed, groups=groups), make_engine()
     algorithm = build(METHOD, engine, groups=groups)
@@ -107,7 +106,6 @@ def test_it_runs_from_a_problem_and_asks_once(hidden, variant):
 
 
 @given(seed=st.integers(0, 10**6), name=st.sampled_from(GROUP_NOTIONS))
-@settings(max_examples=6)
 def test_the_order_of_clients_does_not_change_a_bit(seed, name):
     clients, engine = make_clients(seed), make_engine()
     algorithm = build(METHOD, engine, name)

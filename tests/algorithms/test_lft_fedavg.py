@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
@@ -20,7 +20,6 @@ GROUP_NOTIONS = ("dp", "eo", "eod")
 
 @pytest.mark.parametrize("name", GROUP_NOTIONS)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_without_a_step_it_is_fedavg(name, seed):
     clients, engine = make_clients(seed), make_engine()
     plain = run(fedavg(engine, make_solver()), clients, engine, seed=seed, rounds=3)
@@ -30,7 +29,6 @@ def test_without_a_step_it_is_fedavg(name, seed):
 
 @pytest.mark.parametrize("name", GROUP_NOTIONS)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_on_one_client_with_one_epoch_a_round_it_is_cfl(name, seed):
     everyone, engine = merge(make_clients(seed, groups=3)), make_engine()
     notion, solver = make_notion(name, 3), make_solver(epochs=1)
@@ -42,7 +40,6 @@ def test_on_one_client_with_one_epoch_a_round_it_is_cfl(name, seed):
 
 
 @given(seed=st.integers(0, 10**6), name=st.sampled_from(GROUP_NOTIONS))
-@settings(max_examples=10)
 def test_every_lambda_is_feasible_and_counts_its_epochs(seed, name):
     clients, engine = make_clients(seed, groups=3), make_engine()
     algorithm = build(METHOD, engine, name, groups=3, alpha=2.0)
@@ -96,7 +93,6 @@ def test_with_one_group_it_is_fedavg(name):
 
 
 @given(seed=st.integers(0, 10**6), name=st.sampled_from(GROUP_NOTIONS))
-@settings(max_examples=10)
 def test_the_order_of_clients_does_not_change_a_bit(seed, name):
     clients, engine = make_clients(seed), make_engine()
     algorithm = build(METHOD, engine, name)

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from client_methods import build, line_client, loss, one_round, run, slope
@@ -41,7 +41,6 @@ def test_two_rounds_by_hand(q, variant):
 
 
 @given(seed=st.integers(0, 10**6), q=st.floats(0, 20))
-@settings(max_examples=40)
 def test_one_local_step_makes_both_variants_the_same(seed, q):
     clients, engine = make_clients(seed), make_engine(3, hidden=(4,))
     solver = one_step()._replace(weight_decay=0.01)
@@ -54,7 +53,6 @@ def test_one_local_step_makes_both_variants_the_same(seed, q):
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 @given(seed=st.integers(0, 10**6), q=st.floats(0, 10))
-@settings(max_examples=40)
 def test_a_single_client_steps_towards_its_model_and_never_past_it(optimiser, seed, q):
     clients, engine = make_clients(seed, sizes=(20,)), make_engine()
     solver = make_solver(optimiser=optimiser)
@@ -69,7 +67,6 @@ def test_a_single_client_steps_towards_its_model_and_never_past_it(optimiser, se
 
 @pytest.mark.parametrize("variant", ["avg", "sgd"])
 @given(seed=st.integers(0, 10**6), q=st.floats(0, 5), unit=st.floats(0.05, 20))
-@settings(max_examples=30)
 def test_the_unit_of_the_losses_does_not_matter(variant, seed, q, unit):
     clients, engine = make_clients(seed), make_engine()
     algorithm = build("q-ffl", engine, make_solver(), variant, q=q)
@@ -130,7 +127,6 @@ def test_the_fixed_point_solves_the_problem():
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=30)
 def test_with_q_zero_splitting_a_client_changes_nothing(seed):
     clients, engine = make_clients(seed, sizes=(30, 20)), make_engine()
     first = clients[0]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
@@ -31,7 +31,6 @@ def test_empty_cells_leave_finite_weights(cells):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20)
 def test_weights_come_from_pooled_counts_however_rows_are_dealt_out(seed):
     clients, engine = make_clients(seed, groups=3), make_engine()
     algorithm = build(METHOD, engine, groups=3)
@@ -42,7 +41,6 @@ def test_weights_come_from_pooled_counts_however_rows_are_dealt_out(seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20)
 def test_one_full_batch_step_is_the_centralised_step(seed):
     clients, engine = make_clients(seed), make_engine()
     algorithm = build(METHOD, engine, solver=make_solver(lr=0.1, **FULL_BATCH))
@@ -74,7 +72,6 @@ def test_it_runs_from_a_problem_and_shows_only_sums(hidden):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
 def test_the_order_of_clients_does_not_change_a_bit(seed):
     clients, engine = make_clients(seed), make_engine()
     algorithm = build(METHOD, engine)

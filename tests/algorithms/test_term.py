@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from client_methods import build, line_client, loss, one_round, run, slope
@@ -44,7 +44,6 @@ def test_two_rounds_by_hand(t):
 
 
 @given(seed=st.integers(0, 10**6), t=st.floats(0.1, 8))
-@settings(max_examples=30)
 def test_one_full_batch_step_descends_the_tilted_objective(seed, t):
     """Its gradient is taken here by central differences of (1/t) log sum p_i exp(t F_i)."""
     clients, engine = make_clients(seed), make_engine()
@@ -66,7 +65,6 @@ def test_one_full_batch_step_descends_the_tilted_objective(seed, t):
 
 
 @given(seed=st.integers(0, 10**6), t=st.floats(0, 5), centre=st.floats(0, 5))
-@settings(max_examples=30)
 def test_the_subtracted_value_does_not_matter(seed, t, centre):
     clients, engine = make_clients(seed), make_engine()
     algorithm = build("term", engine, make_solver(), t=t)

@@ -69,7 +69,6 @@ def test_mixtures_meet_the_target_and_single_thresholds_up_to_half_a_bin(
 
 
 @given(**PARTS)
-@settings(max_examples=100, deadline=None)
 def test_a_looser_target_never_costs_accuracy(seed, groups, notion):
     rows = histogram(*pooled_rows(seed, groups), groups, 32)
     accuracies = [cut(rows, COMPARED[notion], level).accuracy for level in LEVELS]

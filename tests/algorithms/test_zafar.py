@@ -27,7 +27,6 @@ def build(engine, tau, nu=1.0, groups=2, solver=None, **more):
 
 
 @given(seed=st.integers(0, 10**6), groups=st.sampled_from([2, 3]))
-@settings(max_examples=50)
 def test_client_covariances_sum_to_the_pooled_one(seed, groups):
     """(1/n) sum_j (1[a_j = a] - share_a) z_j; of two groups it is pi_0 pi_1 times the gap."""
     clients, engine = make_clients(seed, groups=groups), make_engine()
@@ -51,7 +50,6 @@ def test_client_covariances_sum_to_the_pooled_one(seed, groups):
 
 
 @given(seed=st.integers(0, 10**6), constant=st.floats(-5, 5))
-@settings(max_examples=50)
 def test_a_constant_on_all_logits_leaves_the_covariance(seed, constant):
     clients, engine = make_clients(seed, groups=3), make_engine()
     params = engine.model.init(seed)[None]

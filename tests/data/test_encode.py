@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.data import Encoder, Groups, Table, encode_file, fit_encoder, groups_in
@@ -78,7 +78,6 @@ def test_an_identifier_is_refused():
 CELLS = st.text(st.characters(codec="utf-8"), max_size=4)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.floats(-1e9, 1e9) | st.just(np.nan), CELLS, st.sampled_from("FM")), min_size=1

@@ -3,7 +3,7 @@ from unicodedata import normalize
 import numpy as np
 import pandas
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.data import read_csv, read_csvs
@@ -104,7 +104,6 @@ def test_an_unknown_needed_column_offers_the_nearest(write):
         read_cells(write("age\n1\n"), only=("ag",))
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     rows=st.lists(
         st.tuples(

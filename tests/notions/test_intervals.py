@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.stats import studentized_range
@@ -112,7 +112,6 @@ def test_pairwise_intervals_cover_the_range_of_skewed_losses_of_unequal_clients(
 
 
 @given(variances)
-@settings(deadline=None, max_examples=25)
 def test_critical_values_lie_between_one_contrast_and_sidak(variance):
     contrasts = one_block(np.ones(len(variance)))
     one = critical_value(contrasts[:1], variance)
@@ -123,7 +122,6 @@ def test_critical_values_lie_between_one_contrast_and_sidak(variance):
 
 
 @given(st.floats(1e-4, 1.0), st.floats(1e-4, 1.0), st.integers(1, 99))
-@settings(deadline=None, max_examples=25)
 def test_two_groups_have_the_critical_value_of_one_gap(v_0, v_1, share):
     # Both gaps are the same error with opposite signs; .06 is 4.5 deviations of the Monte Carlo.
     contrasts = one_block([share, 100 - share])
@@ -137,7 +135,6 @@ def test_range_critical_values_are_those_of_the_studentised_range(means):
 
 
 @given(variances)
-@settings(deadline=None, max_examples=25)
 def test_the_range_bound_is_no_smaller_than_the_critical_value_of_the_pairs(variance):
     first, second = np.triu_indices(len(variance), k=1)
     pairs = np.eye(len(variance))[first] - np.eye(len(variance))[second]
