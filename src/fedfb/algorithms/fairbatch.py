@@ -85,8 +85,9 @@ def fairbatch(
         chance = sigmoid(2 * rows @ w[0])
         lam = ratios[epoch] = moved(lam, signed_gaps(chance, data, notion), notion, alpha)
         for chosen in batches(data.cell, batch_sizes(lam, counts, batch), len(y) // batch, rng):
-            error = 2 * (sigmoid(2 * rows[chosen] @ w[0]) - y[chosen])
-            gradient = error @ rows[chosen] / len(chosen)
+            own = rows[chosen]
+            error = 2 * (sigmoid(2 * own @ w[0]) - y[chosen])
+            gradient = error @ own / len(chosen)
             w, moments, t = *descend(w, gradient[None], moments, adam, t + 1), t + 1
     return FairBatchFit(2 * w[0], ratios)
 

@@ -76,8 +76,9 @@ def batches(
     # One order for all rows, so that exchanging the groups' numbers changes no batch.
     order = rng.permutation(len(cell))
     by_cell = [order[cell[order] == one] for one in range(4)]
-    drawn = [(rows, size) for rows, size in zip(by_cell, sizes.ravel(), strict=True) if size]
-    for start in range(number if drawn else 0):
-        yield np.concatenate(
-            [rows[np.arange(start * size, (start + 1) * size) % len(rows)] for rows, size in drawn]
-        )
+    drawn = [
+        rows[np.arange(number * size) % len(rows)].reshape(number, size)
+        for rows, size in zip(by_cell, sizes.ravel(), strict=True)
+        if size
+    ]
+    yield from np.concatenate(drawn, axis=1) if drawn else ()
