@@ -1,6 +1,8 @@
 """Adult (UCI): does a person earn more than 50,000 a year? Groups by sex, or by race."""
 
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -51,7 +53,7 @@ def load_adult(
     Departs from the reference code: numbers are standardised by the training rows (there: each
     file scaled by its own extremes), and the group is read as one column each, not as a code.
     """
-    table, training_rows = _read()
+    table, training_rows = _read(path_of("adult.data"), path_of("adult.test"))
     rules = (_RACE,) if "race" in sensitive else ()
     table = derive(table, rules)
     source = Source(
@@ -73,9 +75,10 @@ def load_adult(
     return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
 
 
-def _read() -> tuple[Table, int]:
-    train = read_cells(path_of("adult.data"), ",", header=COLUMNS)
-    test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1)
+@lru_cache(maxsize=1)  # it may be dealt out in many ways, one after the other
+def _read(training: Path, testing: Path) -> tuple[Table, int]:
+    train = read_cells(training, ",", header=COLUMNS)
+    test = read_cells(testing, ",", header=COLUMNS, skip=1)
     tables = typed([train, test], text=("income", "sex", "race"))
     table = replace(concat(tables), source="adult")
     # Labels of the test file end in a dot.

@@ -1,6 +1,8 @@
 """COMPAS (ProPublica): no new charge within two years? Groups by sex and race, or one of them."""
 
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from fedfb.data.derive import Keep, derive
 from fedfb.data.federation import Federation
 from fedfb.data.fetch import path_of
 from fedfb.data.read import read_cells, typed
+from fedfb.data.table import Table
 
 FEATURES = (
     "age",
@@ -42,13 +45,8 @@ def load_compas(
     to African-American and Other. An attribute by which they are not formed is a feature.
     The file holds names and dates of birth: only the columns needed here are ever stored.
     """
-    # The file has two columns named priors_count, equal in all rows: the first is read.
-    cells = read_cells(
-        path_of("compas-scores-two-years.csv"), ",", only=(*ATTRIBUTES[0], *FEATURES, _LABEL)
-    )
-    (read,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))
     rules = (_RACE,) if "race" in sensitive else ()
-    table = derive(replace(read, source="compas"), rules)
+    table = derive(_read(path_of("compas-scores-two-years.csv")), rules)
     training_rows = 7 * len(table) // 10
     source = Source(
         name="compas",
@@ -67,3 +65,11 @@ def load_compas(
         derived=rules,
     )
     return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
+
+
+@lru_cache(maxsize=1)  # it may be dealt out in many ways, one after the other
+def _read(path: Path) -> Table:
+    # The file has two columns named priors_count, equal in all rows: the first is read.
+    cells = read_cells(path, ",", only=(*ATTRIBUTES[0], *FEATURES, _LABEL))
+    (read,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))
+    return replace(read, source="compas")
