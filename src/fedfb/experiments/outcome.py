@@ -73,11 +73,13 @@ def run(
     jobs: int | None = None,
     on_round: OnRound = lambda progress: None,
     federations: Mapping[int, Federation] | None = None,
+    watched: bool = True,
 ) -> Outcome:
     """Run an experiment and return its outcome.
 
     With a folder for checkpoints it goes on where it stopped, and writes every message into the
-    file for the ledger. Rows that were loaded before may be handed in, by seed.
+    file for the ledger. Rows that were loaded before may be handed in, by seed. If it is not
+    watched, nobody looks at the model after each round: the report has no curves.
 
     >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
     >>> sorted(run(tiny).report["summary"])
@@ -109,6 +111,7 @@ def run(
             seed,
             work.saving("run", seed),
             on_round,
+            watched,
         )
     )
     records = [seed_records(experiment, one, federations[one.seed]) for one in fitted]

@@ -166,7 +166,7 @@ def _cell(experiment: Experiment, selection: str | None, jobs: int | None) -> Re
         rows = {
             seed: _load(experiment.request, experiment.split_of(seed)) for seed in experiment.seeds
         }
-        report = run(experiment, jobs=jobs, federations=rows).report
+        report = run(experiment, jobs=jobs, federations=rows, watched=False).report
     except FedFBError as error:
         return {"failed": str(error), "points": [], "cpu_seconds": time.process_time() - start}
     return {
