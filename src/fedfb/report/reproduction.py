@@ -30,6 +30,9 @@ causes of differences is shown below each table, by runs that switch one cause e
 shares of a client), **rule** (Algorithm 2's step in place of the solved outer problem); derivations
 and 25 seeds of the released code are in [errata.md](errata.md).
 
+CPU time is what a target takes alone. `fedfb reproduce all` takes less than their sum: what several
+of them show is trained once.
+
 """
 
 
