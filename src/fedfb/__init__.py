@@ -6,8 +6,9 @@
 'demographic_parity'
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedfb.lazy import imported_when_used
 
 if TYPE_CHECKING:
     from fedfb.core import ClientData as ClientData
@@ -55,12 +56,7 @@ _HOME = {
 
 __version__ = "0.1.0"
 __all__ = ["__version__", *_HOME]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = imported_when_used(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

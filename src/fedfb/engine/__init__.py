@@ -1,7 +1,8 @@
 """One client's arithmetic, for all runs of a grid at once. Names are imported when first used."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedfb.lazy import imported_when_used
 
 if TYPE_CHECKING:
     from fedfb.engine.base import Engine as Engine
@@ -33,12 +34,7 @@ _HOME = {
 }
 
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = imported_when_used(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

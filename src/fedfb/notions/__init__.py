@@ -3,8 +3,9 @@
 Disparities serve evaluation only. Names are imported when first used: a run needs one notion.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedfb.lazy import imported_when_used
 
 if TYPE_CHECKING:
     from fedfb.notions.base import Notion as Notion
@@ -32,12 +33,7 @@ _HOME = {
 }
 
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = imported_when_used(__name__, _HOME)
 
 
 def __dir__() -> list[str]:
