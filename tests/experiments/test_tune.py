@@ -12,6 +12,7 @@ from fedfb.experiments import outcome
 from fedfb.experiments.resolve import TARGETS, trial_grid, tuning_grid
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import CLOSE, Candidate, choose, pick
+from fedfb.runtime.ledger import read_ledger
 
 UNIT = st.floats(0, 1)
 CANDIDATES = st.lists(st.builds(Candidate, st.just({}), UNIT, UNIT, UNIT), min_size=1, max_size=9)
@@ -146,3 +147,13 @@ def test_the_free_model_has_a_rate_of_its_own():
     assert "cost" in several.report["summaries"][0]
     given = outcome.run(replace(TINY, target=(0.0,), lr=(0.01, 0.05))).fitted[0]
     assert all(setting["target"] == 0.0 for setting in given.settings)
+
+
+def test_nobody_is_asked_how_a_trial_goes(tmp_path):
+    outcome.run(TINY, checkpoints=tmp_path, ledger=tmp_path / "all")
+    asked = {
+        account.phase: {entry.task for entry in account.entries}
+        for account in read_ledger(tmp_path / "all")
+    }
+    assert "confusion" in asked["run"]
+    assert asked["tune"] == asked["run"] - {"confusion"}
