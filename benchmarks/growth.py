@@ -160,6 +160,9 @@ def _draw(measured: dict[str, Points], path: Path) -> None:
         top.loglog(values, seconds[-1] * values / values[-1], ":", color="grey")
         bottom.loglog(values, [_peak(samples) for samples in points.values()], "o-")
         bottom.loglog(values, [_table_mb(axis, value) for value in values], ":", color="grey")
+        ends = [values[0], values[-1]]  # powers of ten would crowd a narrow panel, or miss it
+        bottom.set_xticks(ends, [f"{value:,}" for value in ends])
+        bottom.set_xticks([], minor=True)
         bottom.set_xlabel(axis)
     panels[0, 0].set_ylabel("CPU s (dotted: proportional)")
     panels[1, 0].set_ylabel("peak MB (dotted: the table)")
