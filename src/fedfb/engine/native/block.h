@@ -30,9 +30,9 @@ static int64_t widest(const Job *job) {
 static int64_t for_clipping(const Job *job) { return job->clip > 0 ? 2 + 2 * widest(job) : 0; }
 
 static int64_t scratch_bytes(const Job *job) {
-    const int64_t inputs = job->features * (has_few_inputs(job) ? 2 : 1), first = (job->slabs + 1) * job->wide;
-    const int64_t by_row = 1 + inputs + first + later_units(job) + widest(job) + for_clipping(job);
-    return BLOCK_ROWS * (by_row * (int64_t)sizeof(real) + job->features * (int64_t)sizeof(uint16_t));
+    const int64_t inputs = job->features * ((job->starts ? 0 : 1) + has_few_inputs(job));
+    const int64_t units = (job->slabs + 1) * job->wide + later_units(job) + widest(job);
+    return BLOCK_ROWS * (1 + inputs + units + for_clipping(job)) * (int64_t)sizeof(real);
 }
 
 static Block block_in(const Job *job) {
@@ -41,11 +41,10 @@ static Block block_in(const Job *job) {
     block.y = next, next += BLOCK_ROWS;
     block.slab = next, next += BLOCK_ROWS * job->wide;
     block.units = next, next += BLOCK_ROWS * job->slabs * job->wide;
-    block.x = next, next += BLOCK_ROWS * job->features;
+    block.x = next, next += job->starts ? 0 : BLOCK_ROWS * job->features;
     block.turned = next, next += has_few_inputs(job) ? BLOCK_ROWS * job->features : 0;
     block.hidden = next, next += BLOCK_ROWS * (later_units(job) + widest(job));
-    block.lengths = next, next += BLOCK_ROWS * for_clipping(job);
-    block.columns = (uint16_t *)next;
+    block.lengths = next;
     return block;
 }
 
@@ -96,13 +95,6 @@ INLINE void copy_row(const Job *job, int64_t number, real *to) {
     to[inputs] = 1;
 }
 
-INLINE void copy_entries(const Job *job, Block *block, int64_t number, int64_t row) {
-    const int64_t from = job->starts[number], count = job->starts[number + 1] - from, to = block->starts[row];
-    for (int64_t k = 0; k < count; k++) block->x[to + k] = ((const real *)job->values)[from + k];
-    for (int64_t k = 0; k < count; k++) block->columns[to + k] = job->columns[from + k];
-    block->starts[row + 1] = to + count;
-}
-
 /* Bring rows start.. of an order of `known` together; what fills up the last tile is 0 and of weight 0. */
 static void gather(const Job *job, Block *block, const int64_t *order, int64_t known, int64_t start, int64_t end) {
     const int64_t count = end - start < BLOCK_ROWS ? end - start : BLOCK_ROWS;
@@ -115,7 +107,7 @@ static void gather(const Job *job, Block *block, const int64_t *order, int64_t k
         if (is_far) prefetch_row(job, order, start + i, known);
         block->number[i] = number;
         block->cell[i] = job->cell[number];
-        if (job->starts) copy_entries(job, block, number, i);
+        if (job->starts) block->from[i] = job->starts[number], block->until[i] = job->starts[number + 1];
         else copy_row(job, number, block->x + i * job->features);
     }
     /* In a loop of its own this is not a branch that nobody can foresee. */
@@ -123,7 +115,7 @@ static void gather(const Job *job, Block *block, const int64_t *order, int64_t k
     for (int64_t i = count; i < block->rows; i++) {
         block->y[i] = 0;
         block->cell[i] = (int32_t)(2 * job->groups);
-        if (job->starts) block->starts[i + 1] = block->starts[i];
+        if (job->starts) block->from[i] = block->until[i] = 0;
         else memset(block->x + i * job->features, 0, sizeof(real) * (size_t)job->features);
     }
 }

@@ -5,10 +5,10 @@
 
 static void measure_rows(const Job *job, const Block *block) {
     for (int64_t i = 0; i < block->rows; i++) {
-        const int64_t from = job->starts ? block->starts[i] : i * job->features;
-        const int64_t to = job->starts ? block->starts[i + 1] : from + job->inputs;
+        const real *values = job->starts ? (const real *)job->values + block->from[i] : block->x + i * job->features;
+        const int64_t count = job->starts ? block->until[i] - block->from[i] : job->inputs;
         real sum = 0;
-        for (int64_t k = from; k < to; k++) sum += block->x[k] * block->x[k];
+        for (int64_t k = 0; k < count; k++) sum += values[k] * values[k];
         block->lengths[i] = sum + (i < block->filled); /* the bias last: sparse rows have the bits of dense ones */
     }
 }

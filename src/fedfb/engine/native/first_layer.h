@@ -11,10 +11,9 @@ typedef struct {
     int64_t number[BLOCK_ROWS];
     int32_t cell[BLOCK_ROWS];
     real *y;
-    real *x;      /* dense: [rows][features]; sparse: the values of row i from place starts[i] on */
+    real *x;      /* dense: [rows][features]; sparse rows are read where they lie: */
+    int64_t from[BLOCK_ROWS], until[BLOCK_ROWS]; /* the places of a row's columns and values */
     real *turned; /* where there are few inputs: [features][rows], the same once more */
-    uint16_t *columns;
-    int64_t starts[BLOCK_ROWS + 1];
     real *slab;   /* [rows][wide]: values, later errors, of a slab of the first layer's units */
     real *units;  /* [slabs * wide][rows]: the same of all slabs, rows in the lanes */
     real *hidden; /* of one run: [units][rows] of each later layer */
@@ -88,24 +87,24 @@ static void backward_dense(const Job *job, const Block *block, const real *error
 /* Several rows at once, as far as the shortest goes: sums of one row alone would wait for each other. */
 INLINE void forward_entries(int rows, int vectors, const Job *job, const Block *block, int64_t row, const real *w,
                             real *out) {
-    const int64_t wide = job->wide, *starts = block->starts + row;
-    const uint16_t *columns = block->columns;
-    const real *values = block->x, *bias = w + job->inputs * wide;
+    const int64_t wide = job->wide, *from = block->from + row, *until = block->until + row;
+    const uint16_t *columns = job->columns;
+    const real *values = job->values, *bias = w + job->inputs * wide;
     int64_t common = job->inputs;
     vec sum[MOST][SPARSE_VECTORS];
     UNROLL for (int i = 0; i < rows; i++) {
-        const int64_t entries = starts[i + 1] - starts[i];
+        const int64_t entries = until[i] - from[i];
         common = entries < common ? entries : common;
         UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = splat(0);
     }
     for (int64_t k = 0; k < common; k++)
         UNROLL for (int i = 0; i < rows; i++)
             UNROLL for (int v = 0; v < vectors; v++)
-                sum[i][v] = fma_(splat(values[starts[i] + k]), load(w + columns[starts[i] + k] * wide + v * LANES),
-                                 sum[i][v]);
+                sum[i][v] =
+                    fma_(splat(values[from[i] + k]), load(w + columns[from[i] + k] * wide + v * LANES), sum[i][v]);
     const vec low = splat(least_of(job, 0));
     UNROLL for (int i = 0; i < rows; i++) {
-        for (int64_t k = starts[i] + common; k < starts[i + 1]; k++)
+        for (int64_t k = from[i] + common; k < until[i]; k++)
             UNROLL for (int v = 0; v < vectors; v++)
                 sum[i][v] = fma_(splat(values[k]), load(w + columns[k] * wide + v * LANES), sum[i][v]);
         UNROLL for (int v = 0; v < vectors; v++)
@@ -120,8 +119,8 @@ INLINE void forward_entries_of_all(int tile, int vectors, const Job *job, const 
 
 INLINE void backward_entries(int vectors, const Job *job, const Block *block, const real *error, real *gradient) {
     const int64_t wide = job->wide;
-    const uint16_t *columns = block->columns;
-    const real *values = block->x;
+    const uint16_t *columns = job->columns;
+    const real *values = job->values;
     real *bias = gradient + job->inputs * wide;
     for (int64_t row = 0; row < block->filled; row++) {
         vec own[SPARSE_VECTORS];
@@ -129,7 +128,7 @@ INLINE void backward_entries(int vectors, const Job *job, const Block *block, co
             own[v] = load(error + row * wide + v * LANES);
             store(bias + v * LANES, load(bias + v * LANES) + own[v]);
         }
-        for (int64_t k = block->starts[row]; k < block->starts[row + 1]; k++) {
+        for (int64_t k = block->from[row]; k < block->until[row]; k++) {
             real *at = gradient + columns[k] * wide;
             const vec value = splat(values[k]);
             UNROLL for (int v = 0; v < vectors; v++)
