@@ -4,6 +4,7 @@ The shape is a chain of layer sizes ending in one logit.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -28,12 +29,12 @@ class Network:
     inputs: int
     hidden: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def layers(self) -> tuple[tuple[int, int], ...]:
         """The (inputs, outputs) of each layer."""
         return tuple(pairwise((self.inputs, *self.hidden, 1)))
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of parameters."""
         return sum((fan_in + 1) * fan_out for fan_in, fan_out in self.layers)

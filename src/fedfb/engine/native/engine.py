@@ -122,7 +122,7 @@ class NativeEngine:
 
     def _begin(self, params: Float[Array, "r p"], data: ClientData) -> Work:
         dtype = np.dtype(self.dtype)
-        return begin(kernel(dtype.name, self.instructions), self.model, dtype, params, data)
+        return begin(kernel(dtype, self.instructions), self.model, dtype, params, data)
 
     def _passing(self, params: Float[Array, "r p"], data: ClientData) -> Work:
         work = self._begin(params, data)

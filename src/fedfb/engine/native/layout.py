@@ -1,11 +1,12 @@
 """Parameters in the layout of the kernel, and back (``job.h`` describes it)."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from fedfb.models import Network
-from fedfb.shapes import Array, Float
+from fedfb.shapes import Array, Float, Int
 
 FEATURE_TILE, ALIGNMENT = 4, 64
 
@@ -37,6 +38,7 @@ class Layout(NamedTuple):
         return self.first + self.runs * self.upper
 
 
+@lru_cache(maxsize=64)
 def layout_of(model: Network, runs: int, lanes: int) -> Layout:
     """Return the layout; the bias is one more feature, and all is filled up to whole vectors."""
     inputs, units = model.layers[0]
@@ -78,30 +80,27 @@ def pack_steps(
     values: Float[Array, "s r p"], model: Network, layout: Layout, dtype: np.dtype
 ) -> Array:
     """Return values of all runs' parameters, step after step in the kernel's layout."""
-    inputs, units = model.layers[0]
-    steps, many = len(values), layout.runs * units
+    steps = len(values)
     flat = aligned_zeros(steps * layout.size, dtype)
-    # In a run's flat vector the bias follows the weights as if it were their last row.
-    own = values[:, :, : (inputs + 1) * units].reshape(steps, layout.runs, inputs + 1, units)
-    side_by_side = np.zeros((steps, layout.features, layout.slabs * layout.wide), dtype)
-    side_by_side[:, : inputs + 1, :many] = own.transpose(0, 2, 1, 3).reshape(steps, -1, many)
-    slabs = side_by_side.reshape(steps, layout.features, layout.slabs, layout.wide)
-    each = flat.reshape(steps, layout.size)
-    each[:, : layout.first] = slabs.transpose(0, 2, 1, 3).reshape(steps, -1)
-    upper = each[:, layout.first :].reshape(steps, layout.runs, layout.upper)
-    upper[:, :, : model.size - (inputs + 1) * units] = values[:, :, (inputs + 1) * units :]
+    flat.reshape(steps, -1)[:, _places(model, layout)] = values
     return flat
 
 
 def unpack(flat: Array, model: Network, layout: Layout) -> Float[Array, "r p"]:
     """Return each run's flat vector in float64; the inverse of pack."""
+    return flat[_places(model, layout)].astype(np.float64, copy=False)
+
+
+@lru_cache(maxsize=8)
+def _places(model: Network, layout: Layout) -> Int[Array, "r p"]:
+    """Return where each parameter of each run stands in the kernel's layout."""
     inputs, units = model.layers[0]
-    first, upper = _parts(flat, layout)
-    side_by_side = first.transpose(1, 0, 2).reshape(layout.features, -1)
-    own = side_by_side[: inputs + 1, : layout.runs * units].reshape(inputs + 1, layout.runs, units)
-    later = upper[:, : model.size - (inputs + 1) * units]
-    params = np.concatenate([own.transpose(1, 0, 2).reshape(layout.runs, -1), later], axis=1)
-    return params.astype(np.float64, copy=False)
+    runs, slab = np.arange(layout.runs)[:, None], layout.features * layout.wide
+    # In a run's flat vector the bias follows the weights as if it were their last row.
+    feature, unit = np.divmod(np.arange((inputs + 1) * units), units)
+    which, lane = np.divmod(runs * units + unit, layout.wide)
+    later = layout.first + runs * layout.upper + np.arange(model.size - len(unit))
+    return np.concatenate([which * slab + feature * layout.wide + lane, later], axis=1)
 
 
 def by_unit_and_run(
@@ -113,8 +112,3 @@ def by_unit_and_run(
     each = np.repeat(values, model.layers[0][1])
     flat[: len(each)], flat[units:] = each, values
     return flat
-
-
-def _parts(flat: Array, layout: Layout) -> tuple[Array, Array]:
-    first = flat[: layout.first].reshape(layout.slabs, layout.features, layout.wide)
-    return first, flat[layout.first :].reshape(layout.runs, layout.upper)

@@ -6,6 +6,8 @@ from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import get_args
 
+import numpy as np
+
 from fedfb.engine.losses import RowLoss
 from fedfb.errors import ConfigError
 
@@ -73,9 +75,9 @@ def is_built() -> bool:
 
 
 @cache
-def kernel(precision: str, instructions: str) -> Kernel:
+def kernel(precision: np.dtype, instructions: str) -> Kernel:
     """Return the kernel of ``float32`` or ``float64`` for an instruction set of this machine."""
-    found = _lookup(precision == "float64", instructions == BASELINE)
+    found = _lookup(precision == np.float64, instructions == BASELINE)
     name = found.name.decode()
     if name != instructions:
         raise ConfigError(
