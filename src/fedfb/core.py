@@ -50,6 +50,12 @@ class ClientData(NamedTuple):
         cell: Int[Array, " n"] = self.y * self.groups + self.group
         return cell
 
+    def read_only(self) -> "ClientData":
+        """Make the rows read-only: what an engine makes of them may then be kept."""
+        for array in (self.x, self.y, self.group):
+            array.flags.writeable = False
+        return self
+
 
 class Examples(NamedTuple):
     """Rows to evaluate on.

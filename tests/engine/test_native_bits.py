@@ -61,9 +61,10 @@ def test_sparse_rows_have_the_bits_of_dense_ones(
     case = make_case(
         hidden=hidden, inputs=100, density=0.1, rows=300, runs=runs, epochs=3, batch=50
     )
+    case.data.read_only()
     engine = case.native(precision, instructions)
     sparse = everything(case, engine)
-    assert native_work._KEPT[id(case.data.x), np.dtype(precision).char].sparse
+    assert native_work._KEPT.of((case.data.x,), np.dtype(precision).char, dict).sparse
     monkeypatch.setattr(native_work, "SPARSE_PASSES", 10**9)
     native_work._KEPT.clear()
     for name, found in everything(case, engine).items():
@@ -72,12 +73,24 @@ def test_sparse_rows_have_the_bits_of_dense_ones(
 
 def test_sparse_rows_are_kept_as_long_as_their_array():
     case = make_case(inputs=100, density=0.1, epochs=30)
+    case.data.read_only()
     engine = NativeEngine(case.model)
     before = len(native_work._KEPT)
     engine.train(case.params, case.data, case.weights, case.solver, (1,))
     assert len(native_work._KEPT) == before + 1
     del case
     assert len(native_work._KEPT) == before
+
+
+def test_rows_that_can_be_written_into_are_read_anew():
+    case = make_case(inputs=100, density=0.1, epochs=30)
+    engine = NativeEngine(case.model)
+    flipped = case.data._replace(x=case.data.x * 2, y=1 - case.data.y)
+    expected = everything(case._replace(data=flipped), engine)
+    everything(case, engine)
+    case.data.x[:], case.data.y[:] = flipped.x, flipped.y
+    for name, found in everything(case, engine).items():
+        np.testing.assert_array_equal(found, expected[name], err_msg=name)
 
 
 def test_rows_are_made_sparse_where_that_saves_memory():

@@ -44,6 +44,7 @@ ONE_GROUP = "only one group: group fairness is void, every fair method returns p
 class Federation:
     """All that training and evaluation read. Client ids are 0..I-1, the order of ``client_names``.
 
+    The clients' rows are read-only from then on.
     ``notes`` tell, one plain sentence each, which declared behaviours applied to these data.
     """
 
@@ -55,6 +56,10 @@ class Federation:
     feature_names: tuple[str, ...]
     encoder: Encoder
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for client in self.clients:
+            client.read_only()
 
 
 def federate(

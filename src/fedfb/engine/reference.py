@@ -13,12 +13,13 @@ import numpy as np
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import sums
 from fedfb.engine.base import Rebalance
+from fedfb.engine.cells import cell_counts
 from fedfb.engine.losses import RowLoss, slope
 from fedfb.engine.optimise import Step, make_optimiser
 from fedfb.engine.packed import Packed, backward, forward, pack, unpack
 from fedfb.engine.private import PrivateEpoch, clip_factors, private_epochs
 from fedfb.engine.rebalance import local_weights, moved
-from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
+from fedfb.engine.rows import by_cell, chunks, epochs
 from fedfb.models import Network
 from fedfb.shapes import Array, Float, Int
 

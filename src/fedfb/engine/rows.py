@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedfb.core import ClientData, Key, LocalSolver, generator
+from fedfb.core import Key, LocalSolver, generator
 from fedfb.shapes import Array, Float, Int
 
 CHUNK_ROWS = 4096
@@ -32,11 +32,6 @@ def minibatches(rows: int, solver: LocalSolver, key: Key) -> Iterator[Int[Array,
     """Yield the row numbers of every minibatch of every epoch."""
     for epoch in epochs(rows, solver, key):
         yield from epoch
-
-
-def cell_counts(data: ClientData) -> Int[Array, "2 a"]:
-    """Return the number of rows of each cell (label, group)."""
-    return np.bincount(data.cell, minlength=2 * data.groups).reshape(2, data.groups)
 
 
 def by_cell(cell_weights: Float[Array, "r 2 a"]) -> Float[Array, "c r"]:

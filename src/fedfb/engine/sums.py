@@ -5,8 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedfb.core import ClientData
+from fedfb.engine.cells import cell_counts
 from fedfb.engine.losses import RowLoss, decide, loss
-from fedfb.engine.rows import add_by_cell, cell_counts
+from fedfb.engine.rows import add_by_cell
 from fedfb.shapes import Array, Float
 
 Chunks = Iterable[tuple[slice, Float[Array, "n r"]]]

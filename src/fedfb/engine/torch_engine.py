@@ -14,10 +14,11 @@ import numpy as np
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import sums
 from fedfb.engine.base import Rebalance
+from fedfb.engine.cells import cell_counts
 from fedfb.engine.losses import RowLoss, slope
 from fedfb.engine.optimise import Move, make_move
 from fedfb.engine.rebalance import local_weights, moved
-from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
+from fedfb.engine.rows import by_cell, chunks, epochs
 from fedfb.engine.torch_passes import Passes, by_row, make_passes
 from fedfb.errors import ConfigError
 from fedfb.models import TorchModel

@@ -64,7 +64,7 @@ def prepared(study: Study, id: int, train: Table, test: Table, told: str) -> Pre
     if phase == TUNE:
         data, judged = hold_out_of(data, HELD_OUT, study.seed)
     trial = make_trial(study, encoder, phase, values["rates"], judged)
-    return Prepared(told, phase, encoder, data, trial)
+    return Prepared(told, phase, encoder, data.read_only(), trial)
 
 
 def encoded(study: Study, encoder: Encoder, table: Table) -> tuple[Any, Any, Any]:

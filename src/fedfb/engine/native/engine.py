@@ -8,6 +8,7 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine.base import Rebalance
+from fedfb.engine.cells import cell_counts, cells_of
 from fedfb.engine.losses import RowLoss, slope
 from fedfb.engine.native.layout import unpack
 from fedfb.engine.native.library import KINDS, best_instructions, kernel
@@ -22,7 +23,7 @@ from fedfb.engine.native.work import (
 )
 from fedfb.engine.private import PrivateEpoch, private_epochs
 from fedfb.engine.rebalance import local_weights, moved
-from fedfb.engine.rows import cell_counts, orders
+from fedfb.engine.rows import orders
 from fedfb.models import Network
 from fedfb.shapes import Array, Float
 
@@ -107,10 +108,7 @@ class NativeEngine:
         weights = np.ones((len(params), 2, data.groups))
         work = self._differentiating(params, data, weights, surrogate)
         self._weigh_rows(work, row_weights)
-        parts, cell = [], data.cell
-        for number in range(2 * data.groups):
-            rows = np.flatnonzero(cell == number)
-            parts.append(self._gradient(work, rows, len(rows), surrogate))
+        parts = [self._gradient(work, rows, len(rows), surrogate) for rows in cells_of(data).rows]
         return np.stack(parts, axis=1).reshape(len(params), 2, data.groups, -1)
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:

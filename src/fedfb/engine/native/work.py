@@ -1,12 +1,13 @@
 """One call's work: the job handed to the kernel, and the arrays behind it."""
 
-import weakref
 from ctypes import byref
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedfb.core import ClientData, LocalSolver
+from fedfb.engine.cells import cells_of
+from fedfb.engine.kept import Kept
 from fedfb.engine.native.layout import (
     Layout,
     aligned_zeros,
@@ -18,7 +19,7 @@ from fedfb.engine.native.layout import (
 )
 from fedfb.engine.native.library import Job, Kernel
 from fedfb.models import Network
-from fedfb.shapes import Array, Float, Int
+from fedfb.shapes import Array, Float
 
 SPARSE_SHARE, BYTES_BESIDE = 0.3, 36
 """Rows are made sparse where this share of the dense table holds them and all else that a row has:
@@ -85,7 +86,7 @@ def begin(kernel: Kernel, model: Network, dtype: np.dtype, params: Array, data: 
     work.give(
         sizes=np.array([units for _, units in model.layers], np.int64),
         x=x,
-        cell=_cells(data),
+        cell=cells_of(data).number,
         theta=work.pack(params),
     )
     return work
@@ -126,34 +127,30 @@ def give_noise(work: Work, noise: Float[Array, "s r p"], expected: int) -> None:
 def make_sparse(work: Work, passes: int) -> None:
     """Leave the zeros out of rows that are mostly zeros; the results are the same bits.
 
-    What is made of rows serves all that follows on the same array, which nobody writes into. It is
-    made when so many passes over it were asked for that they pay for it.
+    What is made of a read-only array serves all that follows on it. It is made when so many passes
+    were asked for that they pay for it.
     """
     x = work.behind["x"]
-    key = id(x), work.dtype.char
-    kept = _KEPT.get(key)
-    if kept is None or kept.rows() is not x:
-        kept = _KEPT[key] = Kept(weakref.ref(x, lambda _: _KEPT.pop(key, None)))
-    kept.passes += passes
-    if kept.sparse is None and kept.passes >= SPARSE_PASSES:
-        kept.sparse = _without_zeros(work, x)
-    if kept.sparse:
-        work.give(**kept.sparse)
+    passed = _KEPT.of((x,), work.dtype.char, PassedRows)
+    passed.passes += passes
+    if passed.sparse is None and passed.passes >= SPARSE_PASSES:
+        passed.sparse = _without_zeros(work, x)
+    if passed.sparse:
+        work.give(**passed.sparse)
 
 
 @dataclass
-class Kept:
+class PassedRows:
     """How often an array of rows was passed over, and its rows without zeros.
 
     None: not made yet; nothing: they are not worth it.
     """
 
-    rows: "weakref.ref[Array]"
     passes: int = 0
     sparse: dict[str, Array] | None = None
 
 
-_KEPT: dict[tuple[int, str], Kept] = {}
+_KEPT: Kept[PassedRows] = Kept()
 
 
 def _without_zeros(work: Work, x: Array) -> dict[str, Array]:
@@ -171,13 +168,6 @@ def _without_zeros(work: Work, x: Array) -> dict[str, Array]:
     columns, values = np.empty(starts[-1] + 1, np.uint16), np.empty(starts[-1] + 1, work.dtype)
     kernel.compress(job, len(x), columns.ctypes.data, values.ctypes.data)
     return {"starts": starts, "columns": columns, "values": values}
-
-
-def _cells(data: ClientData) -> Int[Array, " n"]:
-    """Return ``data.cell`` in four bytes a row, made without more than that."""
-    cell = np.empty(len(data.y), np.int32)
-    np.multiply(data.y, data.groups, out=cell, casting="unsafe")
-    return np.add(cell, data.group, out=cell, casting="unsafe")
 
 
 def _rows_in_memory(x: Array) -> Array:
