@@ -82,11 +82,11 @@ def fairbatch(
     ratios = np.zeros((EPOCHS[notion] if epochs is None else epochs, 2))
     rows = np.column_stack([x, np.ones(len(y))])
     for epoch in range(len(ratios)):
-        chance = sigmoid(2 * rows @ w[0])
+        chance = sigmoid(rows @ (2 * w[0]))
         lam = ratios[epoch] = moved(lam, signed_gaps(chance, data, notion), notion, alpha)
         for chosen in batches(data.cell, batch_sizes(lam, counts, batch), len(y) // batch, rng):
             own = rows[chosen]
-            error = 2 * (sigmoid(2 * own @ w[0]) - y[chosen])
+            error = 2 * (sigmoid(own @ (2 * w[0])) - y[chosen])
             gradient = error @ own / len(chosen)
             w, moments, t = *descend(w, gradient[None], moments, adam, t + 1), t + 1
     return FairBatchFit(2 * w[0], ratios)

@@ -6,6 +6,7 @@ from fedfb.core import LocalSolver
 from fedfb.shapes import Array, Float
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+DECAY = np.array([[BETA1], [BETA2]])
 
 
 def no_moments(params: Float[Array, "r p"]) -> Float[Array, "r 2 p"]:
@@ -37,11 +38,13 @@ def descend(
     >>> descend(w, np.array([[3.0, -0.5]]), no_moments(w), adam, t=1)[0].round(6)
     array([[0.9, 2.1]])
     """
-    gradient = gradient + solver.weight_decay * params
+    if solver.weight_decay:
+        gradient = gradient + solver.weight_decay * params
     rate = solver.learning_rate[:, None]
     if solver.optimiser == "sgd":
         return params - rate * gradient, moments
-    mean = BETA1 * moments[:, 0] + (1 - BETA1) * gradient
-    square = BETA2 * moments[:, 1] + (1 - BETA2) * gradient**2
-    direction = mean / (1 - BETA1**t) / (np.sqrt(square / (1 - BETA2**t)) + EPSILON)
-    return params - rate * direction, np.stack([mean, square], axis=1)
+    after = moments * DECAY
+    after[:, 0] += (1 - BETA1) * gradient
+    after[:, 1] += (1 - BETA2) * gradient**2
+    mean, square = after[:, 0] / (1 - BETA1**t), after[:, 1] / (1 - BETA2**t)
+    return params - rate * (mean / (np.sqrt(square) + EPSILON)), after
