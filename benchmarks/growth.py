@@ -15,6 +15,8 @@ from measure import HERE, Sample, in_turns, short
 from page import Claim, Section, table
 from tables import drawn
 
+from fedfb.report.saving import save_figure
+
 ROWS_A_CLIENT = 100
 TITLE = "Growth"
 
@@ -146,13 +148,10 @@ def _growth(points: Points, first: int, last: int) -> float:
 
 
 def _draw(measured: dict[str, Points], path: Path) -> None:
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "fedfb"
-    from matplotlib import pyplot as plt
-
-    figure, panels = plt.subplots(2, len(measured), figsize=(14, 5), sharey="row", sharex="col")
+    figure = Figure(figsize=(14, 5))
+    panels = figure.subplots(2, len(measured), sharey="row", sharex="col")
     for (top, bottom), (axis, points) in zip(panels.T, measured.items(), strict=True):
         values = np.array(list(points))
         seconds = np.array([_seconds(samples) for samples in points.values()])
@@ -167,4 +166,4 @@ def _draw(measured: dict[str, Points], path: Path) -> None:
     panels[0, 0].set_ylabel("CPU s (dotted: proportional)")
     panels[1, 0].set_ylabel("peak MB (dotted: the table)")
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    save_figure(figure, path)

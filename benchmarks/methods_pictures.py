@@ -22,6 +22,7 @@ from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
 from fedfb.models import make_model
 from fedfb.notions import make_notion
+from fedfb.report.saving import save_figure
 from fedfb.runtime import make_ask
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +43,7 @@ def main() -> None:
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(color="0.93", linewidth=0.8)
         name = draw.__name__.replace("_", "-")
-        figure.savefig(out / f"{name}.svg", metadata={"Date": None})
+        save_figure(figure, out / f"{name}.svg")
 
 
 def gap_against_lambda(figure: Figure) -> None:

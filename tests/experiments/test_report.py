@@ -8,7 +8,7 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.compare import compare
 from fedfb.experiments.published import published
 from fedfb.experiments.spec import Experiment
-from fedfb.report.figures import check_figure_path, draw_comparison
+from fedfb.report.figures import FORMATS, check_figure_path, draw_comparison
 from fedfb.report.numbers import number
 from fedfb.report.tables import print_comparison
 
@@ -45,6 +45,14 @@ def test_a_picture_without_any_estimable_disparity_is_drawn(tmp_path):
             )
     draw_comparison(found, {}, tmp_path / "points.png")
     print_comparison(found, [], {})
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_the_same_picture_has_the_same_bytes(tmp_path, ending):
+    paths = [tmp_path / f"{name}{ending}" for name in ("one", "again")]
+    for path in paths:
+        draw_comparison(reports(), {}, path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 def test_a_picture_that_cannot_be_written_is_told(tmp_path):

@@ -10,6 +10,7 @@ from rich.table import Table
 from fedfb.errors import ConfigError
 from fedfb.experiments.achievable import APPROACHES, MEASURES, sentence
 from fedfb.report.numbers import number
+from fedfb.report.saving import save_figure
 from fedfb.report.tables import make_console, make_table
 from fedfb.shapes import Array, Float
 from fedfb.theory import Population, ensemble_range, lft_ensemble
@@ -106,7 +107,7 @@ def draw_trade_off(panels: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     for unused in list(axes.flat)[len(panels) :]:
         unused.set_axis_off()
     axes.flat[0].legend(frameon=False, fontsize=8, loc="lower right")
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_curves(axes: Any, record: Mapping[str, Any], title: str) -> None:
@@ -175,12 +176,4 @@ def draw_surface(population: Population, title: str, path: Path) -> None:
     axes.set_zlim(0, max(float(disparity.max()), 1e-3) * 1.05)
     axes.view_init(elev=22, azim=-130)
     axes.set_title(f"{title}: least {number(least, 4)} (darker plane)", loc="left", fontsize=10)
-    save(figure, path)
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write a picture, or say why it cannot be written."""
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise ConfigError(f"--plot {path} could not be written: {error.strerror}.") from None
+    save_figure(figure, path)

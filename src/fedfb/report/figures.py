@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfb.errors import ConfigError
+from fedfb.report.saving import save_figure
 
 Report = Mapping[str, Any]
 
@@ -62,10 +63,7 @@ def draw_comparison(
     seeds = len(reports[0]["settings"]["seeds"])
     title = f"{reports[0]['data']}, {reports[0]['model']}: {seeds} seed{'s' if seeds > 1 else ''}"
     axes.set_title(title, loc="left", fontsize=11)
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise ConfigError(f"--plot {path} could not be written: {error.strerror}.") from None
+    save_figure(figure, path)
 
 
 def _draw_method(

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from fedfb.errors import ConfigError
 from fedfb.report.numbers import number
 from fedfb.report.privacy import epsilon_in_words
+from fedfb.report.saving import save_figure
 from fedfb.report.scatter import (
     LIMIT_NAME,
     Palette,
@@ -168,7 +168,4 @@ def draw_frontier(record: Report, path: Path) -> None:
     seeds = len(record["seeds"])
     title = f"{record['data']}, {record['model']}: {seeds} seed{'s' if seeds > 1 else ''}"
     axes.set_title(title, loc="left", fontsize=11)
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise ConfigError(f"the picture {path} could not be written: {error.strerror}.") from None
+    save_figure(figure, path)

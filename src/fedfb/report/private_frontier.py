@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedfb.errors import ConfigError
 from fedfb.report.frontier import knob_in_words, print_beside
 from fedfb.report.privacy import epsilon_in_words
+from fedfb.report.saving import save_figure
 from fedfb.report.scatter import Palette, Series, draw, series_of_frontier
 from fedfb.report.tables import NAMES, make_console, make_table, with_interval
 
@@ -78,10 +78,7 @@ def draw_private_frontier(record: Report, path: Path) -> None:
         f"delta {record['settings']['privacy_delta']:g}",
         fontsize=11,
     )
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise ConfigError(f"the picture {path} could not be written: {error.strerror}.") from None
+    save_figure(figure, path)
 
 
 def _behind(axes: Any, series: Sequence[Series], palette: Palette) -> None:

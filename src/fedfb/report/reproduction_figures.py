@@ -6,6 +6,7 @@ from typing import Any
 
 from fedfb.report.achievable import curve_points
 from fedfb.report.figures import MARKERS
+from fedfb.report.saving import save_figure
 
 Found = Mapping[str, Any]
 
@@ -47,7 +48,7 @@ def draw_target(found: Found, folder: Path) -> None:
     figure.legend(
         list(handles.values()), list(handles), loc="outside right upper", frameon=False, fontsize=8
     )
-    figure.savefig(folder / f"{found['target']}.svg", metadata={"Date": None})
+    save_figure(figure, folder / f"{found['target']}.svg")
 
 
 def _draw_cell(panel: Any, cell: Found, place: int) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.report.achievable import save
 from fedfb.report.numbers import number
+from fedfb.report.saving import save_figure
 from fedfb.shapes import Array, Float
 from fedfb.theory import (
     AtomPopulation,
@@ -38,7 +38,7 @@ def draw_toy(population: AtomPopulation, path: Path) -> None:
         axes[one.client].set_title(f"client {one.client}: fair at home", loc="left", fontsize=9)
     _draw_all(axes[-1], population)
     axes[-1].set_xlabel("chance of a positive label (grey box: above one half)")
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_people(axes: Any, population: AtomPopulation, masses: Float[Array, "a k"]) -> None:
