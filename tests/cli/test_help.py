@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import fields
+from importlib.metadata import version
 
 import pytest
 
@@ -31,6 +32,10 @@ COMMANDS = (
     "schema",
     "study",
 )
+
+
+def test_the_version_is_that_of_the_installed_package(fedfb):
+    assert fedfb("--version").out == f"fedfb {version('fedfb')}\n"
 
 
 def test_the_commands_are_those_tested_here(fedfb):

@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+import fedfb
 from fedfb.cli import (
     accounting,
     achieving,
@@ -58,10 +59,19 @@ for command in (serving.serve, joining.join, serving.status, serving.fetch):
     app.command(cls=Sections)(command)
 
 
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedfb {fedfb.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def everything(
     debug: bool = typer.Option(
         False, "--debug", help="Show where an error arose, with its traceback."
+    ),
+    version: bool = typer.Option(
+        False, "--version", callback=_tell_version, is_eager=True, help="Show the version."
     ),
 ) -> None:
     """Train one accurate classifier that treats groups alike.
