@@ -1,6 +1,7 @@
 """One client's training in all its variety, drawn by hypothesis."""
 
 import os
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,10 @@ class EngineCase(NamedTuple):
 
     def native(self, precision, instructions) -> NativeEngine:
         return NativeEngine(self.model, np.dtype(precision), instructions)
+
+    def natives(self) -> list[NativeEngine]:
+        """The native engine in both precisions, on every instruction set of this machine."""
+        return [self.native(precision, one) for precision in PER_STEP for one in INSTRUCTIONS]
 
     def reference(self) -> NumpyEngine:
         return NumpyEngine(self.model)
@@ -108,23 +113,27 @@ def assert_close(found, expected, tolerance, slack=lambda: 0.0, beside=0.0) -> N
         assert excess <= tolerance * largest, f"differs by {excess:.1e}, of {largest:.1e}"
 
 
-def assert_trains_alike(case, precision, instructions, tolerance, anchor=None, engine=None) -> None:
-    """Compare training on the native engine, or the one given, and on the reference.
+def precision_of(engine) -> str:
+    return np.dtype(engine.dtype).name
+
+
+def assert_trains_alike(case, engines, tolerances, anchor=None) -> None:
+    """Compare training on engines, each to the tolerance of its precision, and on the reference.
 
     A unit at its kink, or one of Adam's gradients that is 0 but for rounding, may go either way. So
     where they differ by more, the reference is asked how far it moves itself when its start is off
     by a rounding.
     """
-    rng, epsilon = np.random.default_rng(0), np.finfo(precision).eps
+    rng, reference = np.random.default_rng(0), case.reference()
     arguments = (case.data, case.weights, case.solver, (1, 2), anchor)
-    reference = case.reference()
-    engine = engine or case.native(precision, instructions)
-    found = engine.train(case.params, *arguments)
     expected = reference.train(case.params, *arguments)
 
-    def moved_by_a_rounding():
-        off = [1 + epsilon * rng.uniform(-1, 1, case.params.shape) for _ in range(5)]
+    def moved_by(rounding):
+        off = [1 + rounding * rng.uniform(-1, 1, case.params.shape) for _ in range(5)]
         moved = [reference.train(case.params * each, *arguments) - expected for each in off]
         return 10 * np.max(np.abs(moved), axis=0)
 
-    assert_close(found, expected, tolerance, moved_by_a_rounding, beside=case.params)
+    for engine in engines:
+        found, precision = engine.train(case.params, *arguments), precision_of(engine)
+        slack = partial(moved_by, np.finfo(precision).eps)
+        assert_close(found, expected, tolerances[precision], slack, beside=case.params)

@@ -11,8 +11,8 @@ from engine_cases import (
     assert_close,
     assert_trains_alike,
     engine_cases,
-    instruction_sets,
     make_case,
+    precision_of,
     precisions,
     same_cases,
 )
@@ -24,78 +24,74 @@ from fedfb.models import Network
 from fedfb.notions import make_notion
 
 
-@precisions
-@instruction_sets
 @same_cases
 @given(drawn=engine_cases())
-def test_an_epoch_of_training_agrees(precision, instructions, drawn):
+def test_an_epoch_of_training_agrees(drawn):
     case = make_case(**drawn)
-    assert_trains_alike(case, precision, instructions, PER_EPOCH[precision])
+    assert_trains_alike(case, case.natives(), PER_EPOCH)
 
 
-@precisions
-@instruction_sets
 @same_cases
 @given(drawn=engine_cases(batch=10**6))
-def test_a_single_update_agrees(precision, instructions, drawn):
+def test_a_single_update_agrees(drawn):
     case = make_case(**drawn)
-    anchor = case.params[::-1]
-    assert_trains_alike(case, precision, instructions, PER_STEP[precision], anchor)
+    assert_trains_alike(case, case.natives(), PER_STEP, anchor=case.params[::-1])
 
 
-@precisions
-@instruction_sets
 @same_cases
 @given(drawn=engine_cases(density=0.1, inputs=100, epochs=SPARSE_PASSES))
-def test_training_on_sparse_rows_agrees(precision, instructions, drawn):
+def test_training_on_sparse_rows_agrees(drawn):
     case = make_case(**drawn)
-    assert_trains_alike(case, precision, instructions, PER_EPOCH[precision])
+    assert_trains_alike(case, case.natives(), PER_EPOCH)
 
 
-@precisions
-@instruction_sets
 @same_cases
 @given(drawn=engine_cases())
-def test_sums_of_losses_and_their_gradients_agree(precision, instructions, drawn):
+def test_sums_of_losses_agree(drawn):
     """A sum may be off by so much for each of its rows."""
     case = make_case(**drawn)
-    engine, reference = case.native(precision, instructions), case.reference()
-    params, data = case.params, case.data
-    atol = PER_STEP[precision] * len(data.y) * max(1.0, np.abs(data.x).max())
-    rows = np.random.default_rng(0).uniform(0, 2, size=(len(params), len(data.y)))
     for kind in KINDS:
-        np.testing.assert_allclose(
-            engine.loss_sums(params, data, kind),
-            reference.loss_sums(params, data, kind),
-            atol=atol * (1 if kind != "zero_one" else 0),
-            rtol=10 * PER_STEP[precision],
-        )
-    for kind in KINDS[1:]:
-        np.testing.assert_allclose(
-            engine.gradient(params, data, case.weights, kind, rows),
-            reference.gradient(params, data, case.weights, kind, rows),
-            atol=10 * atol,
-        )
-        np.testing.assert_allclose(
-            engine.cell_gradients(params, data, kind, rows),
-            reference.cell_gradients(params, data, kind, rows),
-            atol=10 * atol,
-        )
+        expected = case.reference().loss_sums(case.params, case.data, kind)
+        for engine in case.natives():
+            np.testing.assert_allclose(
+                engine.loss_sums(case.params, case.data, kind),
+                expected,
+                atol=_of_a_sum(case, engine) * (1 if kind != "zero_one" else 0),
+                rtol=10 * PER_STEP[precision_of(engine)],
+            )
 
 
-@precisions
-@instruction_sets
 @same_cases
 @given(drawn=engine_cases())
-def test_logits_and_decisions_agree(precision, instructions, drawn):
+def test_gradients_of_losses_agree(drawn):
     case = make_case(**drawn)
-    engine, reference = case.native(precision, instructions), case.reference()
-    expected = reference.logits(case.params, case.data.x)
-    found = engine.logits(case.params, case.data.x)
-    assert_close(found, expected, PER_STEP[precision], beside=1.0)
-    np.testing.assert_array_equal(
-        engine.confusion(case.params, case.data), reference.confusion(case.params, case.data)
-    )
+    params, data, reference = case.params, case.data, case.reference()
+    rows = np.random.default_rng(0).uniform(0, 2, size=(len(params), len(data.y)))
+    for kind in KINDS[1:]:
+        expected = reference.gradient(params, data, case.weights, kind, rows)
+        by_cell = reference.cell_gradients(params, data, kind, rows)
+        for engine in case.natives():
+            atol = 10 * _of_a_sum(case, engine)
+            found = engine.gradient(params, data, case.weights, kind, rows)
+            np.testing.assert_allclose(found, expected, atol=atol)
+            found = engine.cell_gradients(params, data, kind, rows)
+            np.testing.assert_allclose(found, by_cell, atol=atol)
+
+
+def _of_a_sum(case, engine):
+    return PER_STEP[precision_of(engine)] * len(case.data.y) * max(1.0, np.abs(case.data.x).max())
+
+
+@same_cases
+@given(drawn=engine_cases())
+def test_logits_and_decisions_agree(drawn):
+    case = make_case(**drawn)
+    expected = case.reference().logits(case.params, case.data.x)
+    confusion = case.reference().confusion(case.params, case.data)
+    for engine in case.natives():
+        found = engine.logits(case.params, case.data.x)
+        assert_close(found, expected, PER_STEP[precision_of(engine)], beside=1.0)
+        np.testing.assert_array_equal(engine.confusion(case.params, case.data), confusion)
 
 
 @precisions

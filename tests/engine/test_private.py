@@ -71,7 +71,7 @@ def test_clipping_equals_a_naive_loop_over_rows(hidden, engine, noise, clip):
 def test_the_engines_train_alike(precision, drawn, batch, instructions):
     """On dense and on sparse rows, on all instruction sets."""
     case = private(make_case(**drawn | {"batch": batch}), clip=0.3, noise=0.5)
-    assert_trains_alike(case, precision, instructions, PER_EPOCH[precision])
+    assert_trains_alike(case, [case.native(precision, instructions)], PER_EPOCH)
 
 
 def test_a_run_of_a_grid_has_noise_of_its_own():

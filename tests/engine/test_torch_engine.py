@@ -63,8 +63,7 @@ def start(engine, runs=2):
 def test_an_epoch_of_training_agrees_with_numpy(precision, drawn):
     case = make_case(**drawn)
     engine = engine_of(nets.OF_HIDDEN[case.model.hidden], case.model.inputs, precision)
-    anchor = case.params[::-1]
-    assert_trains_alike(case, precision, None, PER_EPOCH[precision], anchor, engine)
+    assert_trains_alike(case, [engine], PER_EPOCH, anchor=case.params[::-1])
 
 
 @same_cases
