@@ -6,6 +6,7 @@ is a named switch (:mod:`fedfb.released.flags`), so one cause can be removed at 
 
 from fedfb.released.data import DATA as DATA
 from fedfb.released.data import load as load
+from fedfb.released.federation import as_federation as as_federation
 from fedfb.released.flags import METHODS as METHODS
 from fedfb.released.flags import Flags as Flags
 from fedfb.released.run import run as run
