@@ -11,6 +11,7 @@ from fedfb.experiments.reproduction import reproduce
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.selections import SELECTIONS
 from fedfb.experiments.targets import Line, Target, names, read_target
+from fedfb.released import load as load_released
 from fedfb.report.reproduction import as_markdown
 from fedfb.report.reproduction_figures import draw_target
 
@@ -45,6 +46,38 @@ def test_every_table_has_the_printed_figure_of_its_cells(name):
     ]
     assert printed
     assert all(printed)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_cause_is_shown_by_rows_of_its_target(name):
+    target = read_target(name)
+    rows = {row.name: row for row in target.rows}
+    for row in target.rows:
+        for cause in row.causes:
+            assert {cause.before, cause.after} <= rows.keys()
+            for column in cause.columns:
+                assert rows[cause.before].has(column)
+                assert rows[cause.after].has(column)
+
+
+def test_ours_on_the_released_rows_is_a_cell_of_its_own(tmp_path):
+    row = Line("ours", {"algorithm": "fedavg"}, "fedavg")
+    on_theirs = row._replace(name="theirs", released_rows={"synthetic": "synthetic"})
+    columns = (*TINY.columns, Line("other", {"data": "synthetic"}, "other"))
+    target = TINY._replace(rows=(row, on_theirs), columns=columns)
+    cells = reproduce(target, tmp_path)["cells"]
+    assert [(one["row"], one["column"]) for one in cells] == [
+        ("ours", "synthetic"),
+        ("ours", "other"),
+        ("theirs", "synthetic"),
+    ]
+    ours, _, theirs = (one["points"][0]["accuracy"]["mean"] for one in cells)
+    assert ours != theirs
+    assert cells[2]["constant"] == pytest.approx(majority(load_released("synthetic").test.y))
+
+
+def majority(y):
+    return max(y.mean(), 1 - y.mean())
 
 
 def test_a_target_that_does_not_exist_is_told_with_those_that_do():

@@ -53,7 +53,7 @@ def reproduce(
     # Column by column: its cells share the rows that were loaded.
     for column in columns:
         for row in rows:
-            if row.only and column.name not in row.only:
+            if not row.has(column.name):
                 continue
             on_cell(row.name, column.name)
             kept = _found(target, row, column, folder / CELLS, quick, jobs)
@@ -114,7 +114,9 @@ def _found(
     if row.released is None:
         experiment = target.experiment(row, column, quick)
         name = f"{experiment.hash} {experiment.seeds} {row.selection or ''}".rstrip()
-        return _kept(name, folder, lambda: _cell(experiment, row.selection, jobs))
+        rows = row.released_rows.get(column.name)
+        name += f" on the released rows {rows}" if rows else ""
+        return _kept(name, folder, lambda: _cell(experiment, row.selection, rows, jobs))
     at = row.released.get(column.name)
     if at is None:
         why = "its settings are not known"
@@ -159,13 +161,13 @@ def _kept(name: str, folder: Path, make: Callable[[], Record]) -> Record:
     return found
 
 
-def _cell(experiment: Experiment, selection: str | None, jobs: int | None) -> Record:
+def _cell(
+    experiment: Experiment, selection: str | None, released: str | None, jobs: int | None
+) -> Record:
     """Run one cell; where it cannot be run, say why."""
     start = time.process_time()
     try:
-        rows = {
-            seed: _load(experiment.request, experiment.split_of(seed)) for seed in experiment.seeds
-        }
+        rows = _rows(experiment, released)
         report = run(experiment, jobs=jobs, federations=rows, watched=False).report
     except FedFBError as error:
         return {"failed": str(error), "points": [], "cpu_seconds": time.process_time() - start}
@@ -177,6 +179,16 @@ def _cell(experiment: Experiment, selection: str | None, jobs: int | None) -> Re
         "experiment": plain(asdict(resolve(experiment))),
         "cpu_seconds": time.process_time() - start,
     }
+
+
+def _rows(experiment: Experiment, released: str | None) -> dict[int, Federation]:
+    """Return the rows of each seed; the released code has the same for all."""
+    if released:
+        from fedfb.released import as_federation
+        from fedfb.released import load as load_released
+
+        return dict.fromkeys(experiment.seeds, as_federation(load_released(released)))
+    return {seed: _load(experiment.request, experiment.split_of(seed)) for seed in experiment.seeds}
 
 
 def _points(report: Record) -> Iterator[Record]:

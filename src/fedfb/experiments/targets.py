@@ -19,7 +19,8 @@ class Line(NamedTuple):
     """A row or a column of a table: its name, its settings, and where the paper has it.
 
     A row that is ``released`` follows the authors' code: its method, flags, and for each column the
-    data, the learning rate and alpha that gave the printed digits. ``selection`` is a rule of
+    data, the learning rate and alpha that gave the printed digits. One with ``released_rows`` is
+    ours on the rows that code makes, named for each column that it has. ``selection`` is a rule of
     ``selections`` where a row's grid is reported as the authors did, by test figures. ``only`` are
     the columns that a row has, ``causes`` what may set it apart from the printed one. A column that
     is not ``quick`` is left out of a quick look.
@@ -29,6 +30,7 @@ class Line(NamedTuple):
     settings: Mapping[str, Any]
     published: str
     released: Mapping[str, Any] | None = None
+    released_rows: Mapping[str, str] = {}
     selection: str | None = None
     only: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()
@@ -37,7 +39,11 @@ class Line(NamedTuple):
     @property
     def explains(self) -> bool:
         """Whether the row is there to show what sets others apart from the printed figures."""
-        return self.released is not None or self.selection is not None
+        return bool(self.released is not None or self.released_rows or self.selection)
+
+    def has(self, column: str) -> bool:
+        """Whether the row has a cell in a column."""
+        return column in (self.released_rows or self.only or (column,))
 
 
 class Target(NamedTuple):
@@ -105,6 +111,7 @@ def _line(values: Mapping[str, Any]) -> Line:
         settings=values.get("settings", {}),
         published=values.get("published", values["name"]),
         released=values.get("released"),
+        released_rows=values.get("released_rows", {}),
         selection=values.get("selection"),
         only=tuple(values.get("only", ())),
         quick=values.get("quick", True),

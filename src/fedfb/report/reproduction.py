@@ -20,15 +20,16 @@ Written by `fedfb reproduce`. Rows of FedFB:
   signal), tuned on validation rows;
 - **released**: the rules, data and random numbers of the authors' code of October 2021, which gave
   the printed digits, at the settings they were printed for (chosen by the authors, by test
-  figures); **averages mended**: the same with one cause removed, the first client's missing weight
-  in the average.
+  figures); **mended**: the same with a cause removed, which is the first client's missing weight in
+  the **averages**, the first group's share as every group's **bound**, or a slip in the **split**;
+- **the authors' rows**: ours, on the rows as that code prepares, splits and draws them.
 
 The other methods are ours, tuned on validation rows over the paper's grids. What is known of the
-causes of differences is shown below each table, by runs that switch one cause each: **averaging**
-(the first client's missing weight), **bound** (every group bounded by the first one's share),
-**selection** (the setting, or what is averaged, taken by test figures), **split** (a slip in the
-shares of a client), **rule** (Algorithm 2's step in place of the solved outer problem); derivations
-and 25 seeds of the released code are in [errata.md](errata.md).
+causes of differences is shown below each table, by runs that switch one cause each, from the
+printed figure towards ours: **averaging** and **split** (as above), **selection** (the setting, or
+what is averaged, taken by test figures), **rule** (a step at a given setting, Algorithm 2's or the
+released code's, in place of the solved outer problem), **rows** (the authors' in place of ours).
+Derivations and 25 seeds of the released code are in [errata.md](errata.md).
 
 CPU time is what a target takes alone. `fedfb reproduce all` takes less than their sum: what several
 of them show is trained once.
