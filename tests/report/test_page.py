@@ -15,6 +15,7 @@ from fedfb.experiments.store import save
 from fedfb.report.page.folder import Found, Run, read_folder
 from fedfb.report.page.headline import frontier_headline, run_headline
 from fedfb.report.page.render import render
+from fedfb.report.page.reproduction import reproduction_headline
 from fedfb.report.page.sections import make_page
 from report.reproduced import reproduced
 
@@ -181,3 +182,18 @@ def test_an_unfinished_reproduction_is_told_how_to_go_on(tmp_path):
     (tmp_path / "cells").mkdir()
     with pytest.raises(DataError, match=r"not finished: .* fedfb reproduce all --out"):
         read_folder(tmp_path)
+
+
+def cell(row, accuracy, disparity):
+    printed = {"accuracy": {"mean": 0.8}, "disparity": {"mean": 0.1}}
+    point = {"accuracy": {"mean": accuracy}, "disparity": {"mean": disparity}}
+    return {"row": row, "published": printed, "points": [point]}
+
+
+def test_the_headline_of_a_reproduction_counts_cells_as_good_as_printed():
+    ours = [cell("FedFB, ours", 0.8, 0.05), cell("FedFB, ours", 0.79, 0.0)]
+    theirs = [cell("FedFB, ours, the authors' rows", 0.9, 0.1), cell("CFL", 0.9, 0.0)]
+    assert "in 1 of 2 cells." in reproduction_headline([{"cells": ours}])
+    both = reproduction_headline([{"cells": [*ours, *theirs]}])
+    assert "in 1 of 2 cells, on the authors' own rows in 1 of 1." in both
+    assert reproduction_headline([{"cells": theirs}]) == "Methods of the paper, run again."
