@@ -95,7 +95,8 @@ INLINE void copy_row(const Job *job, int64_t number, real *to) {
     to[inputs] = 1;
 }
 
-/* Bring rows start.. of an order of `known` together; what fills up the last tile is 0 and of weight 0. */
+/* Bring rows start.. of an order of `known` together, or note where they lie if they are sparse; what fills up
+ * the last tile is 0 and of weight 0. */
 static void gather(const Job *job, Block *block, const int64_t *order, int64_t known, int64_t start, int64_t end) {
     const int64_t count = end - start < BLOCK_ROWS ? end - start : BLOCK_ROWS;
     const int32_t groups = (int32_t)job->groups;
