@@ -27,9 +27,11 @@ Written by `fedfb reproduce`. Rows of FedFB:
 The other methods are ours, tuned on validation rows over the paper's grids. What is known of the
 causes of differences is shown below each table, by runs that switch one cause each, from the
 printed figure towards ours: **averaging** and **split** (as above), **selection** (the setting, or
-what is averaged, taken by test figures), **rule** (a step at a given setting, Algorithm 2's or the
-released code's, in place of the solved outer problem), **rows** (the authors' in place of ours).
-Derivations and 25 seeds of the released code are in [errata.md](errata.md).
+what is averaged, taken by test figures), **rule** (Algorithm 2's step in place of the solved outer
+problem), **rows** (the authors' in place of ours). Which causes are followed was chosen for each
+column. What no run covers is left: above all what sets the released code, mended, apart from ours
+on its rows, that is its rule, setting, initial weights and orders together. Derivations and 25
+seeds of the released code are in [errata.md](errata.md).
 
 CPU time is what a target takes alone. `fedfb reproduce all` takes less than their sum: what several
 of them show is trained once.
