@@ -25,6 +25,7 @@ from fedfb.engine import Engine, cell_counts, sigmoid
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity, EqualOpportunity
 from fedfb.notions.base import ratio
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Float
 
 KEPT = 0.9
@@ -51,6 +52,7 @@ def fairfl(
     beta: Float[Array, " r"],
     eta_pi: Float[Array, " r"],
     start: float = 0.0,
+    minimum: int = 1,
 ) -> Algorithm:
     r"""Return FairFL-style training. After the abstract of FairFL: a reconstruction.
 
@@ -65,10 +67,11 @@ def fairfl(
     and with the baseline :math:`b\leftarrow .9b+.1R` (at first the first reward) every client moves
     its own policy, :math:`\theta_i\leftarrow\theta_i+\eta_\pi(R-b)(u_i-\pi_i)o_i`.
 
-    :math:`F_a=0` where nothing is positive; groups without rows are left out, and a single one has
-    :math:`DI=0`. Policies begin at :math:`\pi_i=\sigma(\texttt{start})`. Should nobody want to
-    take part, all do: to find the most willing would show the server single :math:`\pi_i`. Those
-    who stay away send zeros of weight 0, so the server sees sums and the number of participants.
+    :math:`F_a=0` where nothing is positive; groups of fewer rows than ``minimum`` are left out,
+    and a single one has :math:`DI=0`. Policies begin at :math:`\pi_i=\sigma(\texttt{start})`.
+    Should nobody want to take part, all do: to find the most willing would show the server single
+    :math:`\pi_i`. Those who stay away send zeros of weight 0, so the server sees sums and the
+    number of participants.
     """
     count, choose, fit = _count_task(), _choose_task(engine, eta_pi), _fit_task(engine, solver)
     measure = confusion_task(engine)._replace(name="measure")
@@ -90,7 +93,7 @@ def fairfl(
         willing = ask(choose, {"params": s.params, **told})["action"]
         total = ask(fit, {"params": s.params, "everyone": willing == 0})
         params = average(total, s.params)
-        index, reward = reward_of(ask(measure, {"params": params})["confusion"], beta)
+        index, reward = reward_of(ask(measure, {"params": params})["confusion"], beta, minimum)
         baseline = reward if t == 1 else s.baseline
         state = State(params, reward - baseline, KEPT * baseline + (1 - KEPT) * reward, s.rows, t)
         return state, Info(signal=index, lam=total["action"][:, None])
@@ -101,9 +104,9 @@ def fairfl(
 
 
 def reward_of(
-    confusion: Float[Array, "r 2 2 a"], beta: Float[Array, " r"]
+    confusion: Float[Array, "r 2 2 a"], beta: Float[Array, " r"], minimum: int = 1
 ) -> tuple[Float[Array, "r a"], Float[Array, " r"]]:
-    """Return each group's discrimination index (0 if it has no rows) and the team's reward.
+    """Return each group's discrimination index (0 if it has too few rows) and the team's reward.
 
     >>> confusion = np.array([[[[1.0, 2.0], [1.0, 0.0]], [[1.0, 2.0], [1.0, 0.0]]]])
     >>> reward_of(confusion, beta=np.array([1.0]))  # F1 of 1/2 and, nothing found, 0
@@ -111,10 +114,10 @@ def reward_of(
     """
     hits, mistakes = 2 * confusion[:, 1, 1], confusion[:, 0, 1] + confusion[:, 1, 0]
     f1 = ratio(hits, hits + mistakes, empty=0.0)
-    here = confusion.sum(axis=(1, 2)) > 0
+    here = enough(confusion.sum(axis=(1, 2)), minimum)
     number = here.sum(axis=1, keepdims=True)
     total = np.sum(f1 * here, axis=1, keepdims=True)
-    others = ratio(total - f1, number - 1, empty=0.0)
+    others = ratio(total - f1 * here, number - 1, empty=0.0)
     index = np.where(here & (number > 1), f1 - others, 0.0)
     mean = ratio(total, number, empty=0.0)[:, 0]
     return index, mean - beta * np.abs(index).max(axis=1)
@@ -175,7 +178,8 @@ def _make(problem: Problem) -> Algorithm:
     match problem.notion:
         case DemographicParity(groups=groups) | EqualOpportunity(groups=groups):
             beta, eta_pi = problem.knobs["beta"], problem.knobs["eta_pi"]
-            return fairfl(problem.engine, problem.solver, groups, beta, eta_pi)
+            minimum = problem.notion.minimum
+            return fairfl(problem.engine, problem.solver, groups, beta, eta_pi, minimum=minimum)
         case other:
             raise ConfigError(
                 f"fairfl rewards equal F1 of groups, which is nearest to demographic parity and "

@@ -21,6 +21,7 @@ from fedfb.core import Algorithm, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
 from fedfb.notions import EqualOpportunity
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Float
 
 LARGEST = 10.0
@@ -55,9 +56,10 @@ def fedfair(
               \nabla d_a\big)
 
     with :math:`L_{1a}` the mean of :math:`|y-p|` (or of the cross-entropy) over the positives of
-    group a, :math:`\Pi` the projection onto [0, 10]; group 0 is the first with a positive row in
-    the federation. A group without one among those who answered, or compared with one that has
-    none, keeps its multipliers and exerts no force in that step.
+    group a, :math:`\Pi` the projection onto [0, 10]; group 0 is the first with enough positive
+    rows (``notion.minimum``) in the federation. A group with fewer of them among
+    those who answered, or compared with such a one, keeps its multipliers and exerts no force in
+    that step.
 
     After Chu et al.: a reconstruction. Departs from it: :math:`d_a` is exact, from sums, where the
     paper averages the clients' own differences (which a client without a cell has not); more than
@@ -68,11 +70,13 @@ def fedfair(
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         positives = ask(count, {})["counts"][1]
         lam = np.zeros((len(params), 2, notion.groups))
-        return State(params, no_moments(params), lam, int(np.argmax(positives > 0)), 0)
+        return State(
+            params, no_moments(params), lam, int(np.argmax(enough(positives, notion.minimum))), 0
+        )
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(ask_sums, {"params": s.params})
-        gap, t, first = gaps(total), s.t + 1, slice(s.reference, s.reference + 1)
+        gap, t, first = gaps(total, notion.minimum), s.t + 1, slice(s.reference, s.reference + 1)
         compared = gap.present & gap.present[:, first]
         d = np.where(compared, gap.value - gap.value[:, first], 0.0)
         slope = gap.gradient - gap.gradient[:, first]

@@ -13,7 +13,7 @@ from fedfb.algorithms.nearest_round import choice, chosen, take_nearer
 from fedfb.algorithms.outer import (
     Outer,
     at_a_bound,
-    distance,
+    distances,
     measured_gaps,
     solve,
     step,
@@ -49,7 +49,8 @@ class State(NamedTuple):
     """The common model, the weights' lambda, the pooled counts, and the number of rounds done.
 
     Where lambda is solved for: what the rounds so far have shown (``seen``), the model of the round
-    whose training signal came nearest to the target, that round, and how near it came.
+    whose training signal came nearest to the target, that round, how near it came by the measure
+    that chooses, and by the disparity itself.
     """
 
     params: Float[Array, "r p"]
@@ -60,6 +61,7 @@ class State(NamedTuple):
     best: Float[Array, "r p"]
     best_round: Int[Array, " r"]
     distance: Float[Array, " r"]
+    off_target: Float[Array, " r"]
 
 
 def fedfb(
@@ -92,7 +94,7 @@ def fedfb(
         counts = read_counts(ask(count, {}))
         lam = np.repeat(notion.init(counts)[None], len(params), axis=0)
         never, far = np.zeros(len(params), dtype=int), np.full(len(params), np.inf)
-        return State(params, lam, counts, 0, nothing_seen(lam), params, never, far)
+        return State(params, lam, counts, 0, nothing_seen(lam), params, never, far, far)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         weights = notion.weights(s.lam, s.counts)
@@ -119,10 +121,10 @@ def fedfb(
     ) -> State:
         gap, measured = measured_gaps(notion, signal, there, s.counts)
         free = unmoved(notion, s.lam, s.counts)
-        far = distance(outer, notion, gap, free)
+        far, off = distances(outer, notion, gap, free, s.counts)
         lam, seen = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
         s = s._replace(lam=lam, seen=seen)
-        found: State = take_nearer(s, measured_at, far, outer.period)
+        found: State = take_nearer(s, measured_at, far, off, outer.period)
         return found
 
     def tell(s: State) -> list[dict[str, Any]]:
@@ -208,7 +210,9 @@ def from_settings(problem: Problem) -> Algorithm:
         if notion.reduce == "gather" and _sums_suffice(outer):
             from fedfb.algorithms.fedfb_search import fedfb_by_sums  # here: few runs need it
 
-            return fedfb_by_sums(problem.engine, problem.solver, outer.surrogate, outer.period)
+            return fedfb_by_sums(
+                problem.engine, problem.solver, outer.surrogate, outer.period, notion.minimum
+            )
     return fedfb(problem.engine, problem.solver, notion, outer, options["scaling"])
 
 

@@ -21,6 +21,7 @@ from fedfb.algorithms.tasks import average, equal_weights, global_model, predict
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
 from fedfb.notions import Surrogate
+from fedfb.notions.base import ratio
 from fedfb.notions.client_parity import LOSS_ANSWER
 from fedfb.shapes import Array, Float, Int
 
@@ -45,10 +46,15 @@ class State(NamedTuple):
     best: Float[Array, "r p"]
     best_round: Int[Array, " r"]
     distance: Float[Array, " r"]
+    off_target: Float[Array, " r"]
 
 
 def fedfb_by_sums(
-    engine: Engine, solver: LocalSolver, surrogate: Surrogate = "ce", period: int = 1
+    engine: Engine,
+    solver: LocalSolver,
+    surrogate: Surrogate = "ce",
+    period: int = 1,
+    minimum: int = 1,
 ) -> Algorithm:
     r"""Return FedFB for client parity with solved weights, of which the server sees only sums.
 
@@ -65,7 +71,13 @@ def fedfb_by_sums(
     The same search as FedFB's for any notion, :func:`fedfb.algorithms.fedfb.fedfb`, up to the
     grid's fineness. One thing differs: the round is chosen by the root mean square of the gaps,
     :math:`\sqrt{\sum_in_i(L_i-\bar L)^2/n}`, a sum, where the largest gap would need every loss.
+
+    A client with fewer rows than ``minimum`` trains with weight 1 and adds 0 to every other sum:
+    the mean loss of a few rows would steer all others.
     """
+
+    def compared_rows(data: ClientData) -> int:
+        return len(data.y) if len(data.y) >= minimum else 0
 
     def moved(broadcast: Arrays, memory: Arrays) -> Arrays:
         """Return the memory after the last search, if the client took part in it."""
@@ -88,8 +100,8 @@ def fedfb_by_sums(
     def tell_loss(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
-        rows = len(data.y)
-        loss = engine.loss_sums(broadcast["params"], data, surrogate).sum(axis=(1, 2)) / rows
+        loss = engine.loss_sums(broadcast["params"], data, surrogate).sum(axis=(1, 2))
+        loss, rows = loss / len(data.y), compared_rows(data)
         upload = {
             "rows": np.asarray(rows),
             "loss": rows * loss,
@@ -107,8 +119,10 @@ def fedfb_by_sums(
         level = lines(seen, GUESS)[0]
         fall = level[:, None] - broadcast["levels"]
         shifts = towards(seen[..., None], theta[:, None], fall, GUESS[None])
-        upload = {"weight": len(data.y) * np.exp(shifts), "rows": np.asarray(len(data.y))}
-        return upload, {**memory, "next": seen, "searched": broadcast["round"]}
+        rows = compared_rows(data)
+        upload = {"weight": rows * np.exp(shifts), "rows": np.asarray(rows)}
+        searched = broadcast["round"] if rows else NEVER
+        return upload, {**memory, "next": seen, "searched": searched}
 
     fit = ClientTask("fit", "sum", train)
     measure = ClientTask("measure", "sum", tell_loss)
@@ -116,7 +130,8 @@ def fedfb_by_sums(
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         nought, never = np.zeros(len(params)), np.zeros(len(params), dtype=int)
-        return State(params, 0, nought, params, never, nought + np.inf)
+        far = nought + np.inf
+        return State(params, 0, nought, params, never, far, far)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         searched = np.asarray(s.t - s.t % period)
@@ -125,11 +140,13 @@ def fedfb_by_sums(
         if s.t % period:
             return s, Info()
         found = ask(measure, {"params": s.params, "round": np.asarray(s.t)})
-        means = {name: found[name] / found["rows"] for name in ("loss", "square", "by_line")}
+        # Where no client has enough rows nothing is compared, and every weight stays 1.
+        names = ("loss", "square", "by_line")
+        means = {name: ratio(found[name], found["rows"], empty=0.0) for name in names}
         gap = np.sqrt(np.maximum(means["square"] - means["loss"] ** 2, 0.0))
         told = {"mean_loss": means["loss"], "mean_by_line": means["by_line"], "round": s.t}
         s = s._replace(level=meeting({name: np.asarray(it) for name, it in told.items()}, ask))
-        return take_nearer(s, s.params, gap, period), Info(signal=gap[:, None])
+        return take_nearer(s, s.params, gap, gap, period), Info(signal=gap[:, None])
 
     def meeting(told: Arrays, ask: Ask) -> Float[Array, " r"]:
         """Return the level that keeps the weights' sum, between two of a fine grid."""
@@ -138,7 +155,7 @@ def fedfb_by_sums(
         for _ in range(GRIDS):
             levels = np.linspace(low, high, LEVELS, axis=1)
             found = ask(search, {**told, "levels": levels})
-            low, high, level = bracket(levels, found["weight"] / found["rows"])
+            low, high, level = bracket(levels, ratio(found["weight"], found["rows"], empty=1.0))
         return level
 
     def memory(params: Float[Array, "r p"]) -> Arrays:

@@ -38,6 +38,7 @@ def fedfb_sums(
     alpha: Float[Array, " r"],
     decaying: Decay = "inv_sqrt",
     surrogate: Surrogate = "ce",
+    minimum: int = 1,
 ) -> Algorithm:
     r"""Return FedFB for client parity in the form that needs only sums.
 
@@ -61,8 +62,11 @@ def fedfb_sums(
     Departs from the paper: losses are compared with their mean, which is a sum, not with the loss
     of client 0, which that client would have to publish. Where only some clients answer, they
     share the part of lambda that they held. A client keeps :math:`n\lambda_i/n_i`, which starts
-    at 1 everywhere.
+    at 1 everywhere. A client with fewer rows than ``minimum`` stays at 1 and adds 0 to the sums.
     """
+
+    def is_compared(data: ClientData) -> bool:
+        return len(data.y) >= minimum
 
     def share(memory: Arrays, name: str, data: ClientData, rows: Array) -> Float[Array, " r"]:
         return memory[name] * len(data.y) / rows
@@ -83,7 +87,8 @@ def fedfb_sums(
     ) -> tuple[Arrays, Arrays]:
         sums = engine.loss_sums(broadcast["params"], data, surrogate)
         loss = sums.sum(axis=(1, 2)) / len(data.y)
-        upload = {"loss": loss, "clients": np.asarray(1)}
+        compared = np.asarray(int(is_compared(data)))
+        upload = {"loss": loss * compared, "clients": compared}
         return upload, {**memory, "before": memory["weight"], "loss": loss}
 
     def move(
@@ -91,6 +96,9 @@ def fedfb_sums(
     ) -> tuple[Arrays, Arrays]:
         before, rows = share(memory, "before", data, broadcast["rows"]), broadcast["rows"]
         v = before + broadcast["step_size"] * (memory["loss"] - broadcast["mean_loss"])
+        if not is_compared(data):
+            nothing = np.zeros_like(before)
+            return {"held": nothing, "above": nothing, "before": nothing}, memory
         lam = np.maximum(v - broadcast["theta"], 0.0)
         upload = {"held": lam, "above": (lam > 0).astype(np.float64), "before": before}
         return upload, {**memory, "weight": lam * rows / len(data.y)}
@@ -107,7 +115,7 @@ def fedfb_sums(
         params, t = average(ask(fit, {"params": s.params}), s.params), s.t + 1
         rows = np.asarray(s.rows)
         found = ask(measure, {"params": params})
-        mean_loss = found["loss"] / found["clients"]
+        mean_loss = ratio(found["loss"], found["clients"], empty=0.0)
         step = {"mean_loss": mean_loss, "step_size": alpha * decay(t, decaying), "rows": rows}
         theta, above = np.zeros(len(params)), np.full(len(params), np.nan)
         for _ in range(int(found["clients"]) + 1):
@@ -147,6 +155,7 @@ def _make(problem: Problem) -> Algorithm:
         problem.knobs["alpha"],
         options.get("decay", "inv_sqrt"),
         options.get("signal_loss") or "ce",
+        problem.notion.minimum,
     )
 
 

@@ -85,7 +85,7 @@ def with_thresholds(
         s = State(*inner, *s[width:])._replace(done=s.done + 1)
         if s.done < cutting.rounds:
             return s, info
-        asked = wanted(s.counts, compared, cutting.minimum)
+        asked = wanted(s.counts, compared, cutting.minimum, notion.minimum)
         rows = read_histogram(ask(histogram, {"params": model(inner), "wanted": asked}))
         rows = np.where(asked[:, None], rows, 0.0)  # of the others there is at most noise
 
@@ -109,7 +109,8 @@ def with_thresholds(
         return Prediction(score, s.chance[run, examples.group, bin_of(score, cutting.bins)])
 
     def tell(s: Any) -> list[dict[str, Any]]:
-        left_out = np.flatnonzero(~wanted(s.counts, compared, cutting.minimum)).tolist()
+        cut_apart = wanted(s.counts, compared, cutting.minimum, notion.minimum)
+        left_out = np.flatnonzero(~cut_apart).tolist()
         trained = base.tell(within(s)) if base.tell else [{} for _ in s.chance]
         return [
             {
@@ -156,14 +157,22 @@ def _renamed(told: dict[str, Any]) -> dict[str, Any]:
     return {"off_target_before" if k == "off_target" else k: v for k, v in told.items()}
 
 
-def wanted(counts: Num[Array, "2 a"], compared: Compared, minimum: int) -> Bool[Array, " a"]:
+def wanted(
+    counts: Num[Array, "2 a"], compared: Compared, minimum: int, minimum_group: int = 1
+) -> Bool[Array, " a"]:
     """Tell which groups are large enough for thresholds of their own.
+
+    Args:
+        counts: training rows of all clients, by label and group.
+        compared: the sets of labels whose rates are compared.
+        minimum: least rows of every label that a group has.
+        minimum_group: least rows of every set of labels.
 
     >>> wanted(np.array([[30, 3, 0], [30, 30, 30]]), ((1,),), minimum=20)
     array([ True, False,  True])
     """
     small = (counts > 0) & (counts < minimum)
-    return comparable(counts, compared) & ~small.any(axis=0)
+    return comparable(counts, compared, minimum_group) & ~small.any(axis=0)
 
 
 def thresholds(chance: Float[Array, " k"]) -> list[dict[str, float]]:

@@ -43,7 +43,12 @@ class State(NamedTuple):
 
 
 def fpfl(
-    engine: Engine, solver: LocalSolver, groups: int, statistic: Statistic, rule: Multipliers
+    engine: Engine,
+    solver: LocalSolver,
+    groups: int,
+    statistic: Statistic,
+    rule: Multipliers,
+    minimum: int = 1,
 ) -> Algorithm:
     r"""Return the modified method of differential multipliers, one exchange a step.
 
@@ -54,7 +59,8 @@ def fpfl(
 
     both sides taken at the old point, :math:`\lambda=0` at first. :math:`h_a` is the mean over
     group a of 1-p on positives (equal opportunity) or of p (demographic parity), h the mean of all.
-    A group without such a row among those who answered keeps its multiplier for that step. With
+    A group with fewer such rows than ``minimum`` among those who answered keeps its multiplier for
+    that step. With
     :math:`\tau=0` no g is negative and multipliers only grow: a small positive bound settles.
 
     After Rodriguez-Galvez et al.: a reconstruction. Departs from it: no clipping and no noise, so
@@ -69,7 +75,7 @@ def fpfl(
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(ask_sums, {"params": s.params})
-        gap, t = gaps(total), s.t + 1
+        gap, t = gaps(total, minimum), s.t + 1
         g = excess(gap.value, rule.tau).max(axis=1)
         pressure = np.maximum(0.0, s.lam + damping * g)
         gradient = mean_loss_gradient(total) + pull(pressure, gap.value, gap.gradient)
@@ -93,7 +99,8 @@ def _make(problem: Problem) -> Algorithm:
             )
     knobs = problem.knobs
     rule = Multipliers(knobs["tau"], knobs["damping"], knobs["gamma"])
-    return fpfl(problem.engine, problem.solver, groups, statistic, rule)
+    minimum = problem.notion.minimum
+    return fpfl(problem.engine, problem.solver, groups, statistic, rule, minimum)
 
 
 METHOD = Method(

@@ -12,6 +12,7 @@ import numpy as np
 from fedfb.core import Arrays, ClientData, ClientTask, Key
 from fedfb.engine import Engine, RowLoss, cell_counts
 from fedfb.notions.base import ratio
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float
 
 
@@ -36,7 +37,8 @@ LOSS_OF_POSITIVES = Statistic("ce", (0, 1))
 class Gaps(NamedTuple):
     r"""The gaps :math:`h_a-h`, their gradients and each group's share of the compared rows.
 
-    A group that is not ``present`` among those who answered has gap, gradient and share 0.
+    A group that is not ``present``, because those who answered have too few rows of it, has gap,
+    gradient and share 0.
     """
 
     value: Float[Array, "r a"]
@@ -94,15 +96,19 @@ def mean_loss_gradient(total: Arrays) -> Float[Array, "r p"]:
     return mean
 
 
-def gaps(total: Arrays) -> Gaps:
+def gaps(total: Arrays, minimum: int = 1) -> Gaps:
     """Return the gaps of those who answered, from the sum of their answers.
+
+    A group with fewer compared rows than ``minimum`` is not present.
 
     >>> total = {"sums": np.array([[3.0, 1.0]]), "compared": np.array([[4.0, 4.0]])}
     >>> gaps({**total, "gradients": np.zeros((1, 2, 1))}).value
     array([[ 0.25, -0.25]])
     """
-    sums, compared, gradients = total["sums"], total["compared"], total["gradients"]
-    everyone, present = compared.sum(axis=1, keepdims=True), compared > 0
+    present = enough(total["compared"], minimum)
+    sums, compared = (np.where(present, total[name], 0.0) for name in ("sums", "compared"))
+    gradients = np.where(present[..., None], total["gradients"], 0.0)
+    everyone = compared.sum(axis=1, keepdims=True)
     value = ratio(sums, compared, 0.0) - ratio(sums.sum(axis=1, keepdims=True), everyone, 0.0)
     slope = ratio(gradients, compared[..., None], 0.0) - ratio(
         gradients.sum(axis=1, keepdims=True), everyone[..., None], 0.0

@@ -76,15 +76,34 @@ def solve(
     return np.where(weighed, start * moved, lam), seen
 
 
-def distance(
-    outer: Outer, notion: Notion, gap: Float[Array, "r *l"], free: Bool[Array, " r"]
-) -> Float[Array, " r"]:
-    """Return how far a round's training disparity lies from the target: what chooses the round.
+RELIABLE = 400
+"""From so many rows on a gap counts in full: chance alone shows .025 there, and more below."""
 
-    A model that was trained ``free``, with every weight 1, may be fairer than the target asks for.
+
+def distances(
+    outer: Outer,
+    notion: Notion,
+    gap: Float[Array, "r *l"],
+    free: Bool[Array, " r"],
+    counts: Num[Array, "*c"],
+) -> tuple[Float[Array, " r"], Float[Array, " r"]]:
+    r"""Return what chooses a round, and how far its training disparity lies from the target.
+
+    The round is chosen by gaps :math:`g_a\min(1,\sqrt{n_a/400})`: the gap of a group of few rows
+    jumps by :math:`1/n_a`, and would choose a round in which the large groups are far apart.
+
+    Args:
+        outer: holds the target.
+        notion: makes one disparity of the gaps.
+        gap: signed gaps of the round's model, 0 for groups that are not compared.
+        free: runs with every weight 1; their model may be fairer than the target asks for.
+        counts: pooled rows, as the notion takes them.
     """
-    over = notion.disparity(gap) - outer.target
-    return np.where(free & (over < 0), 0.0, np.abs(over))
+    rows = notion.init(counts) * counts.sum()
+    weighed = gap * np.minimum(1.0, np.sqrt(rows / RELIABLE))
+    over = [notion.disparity(gaps) - outer.target for gaps in (weighed, gap)]
+    choosing, off = (np.where(free & (far < 0), 0.0, np.abs(far)) for far in over)
+    return choosing, off
 
 
 def unmoved(

@@ -55,7 +55,8 @@ def reweighing(
     with counts pooled over all clients by one sum before the first round: the pre-processing of
     the centralised method exactly, also where a client lacks a cell. With one group, or with labels
     independent of groups, every weight is 1 and this is FedAvg. It makes labels independent of
-    groups in the training rows; decisions follow only as far as the model cannot tell groups.
+    groups in the training rows; decisions follow only as far as the model cannot tell groups. Rows
+    of groups with fewer rows than ``notion.minimum`` keep weight 1 and enter no count.
 
     Departs from Abay et al.: noise is added to the counts (their differential privacy) only where
     privacy is asked for, and then to the training as well.
@@ -68,7 +69,11 @@ def reweighing(
     count = count_task(notion)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
-        return State(params, independent_weights(read_counts(ask(count, {}))))
+        counts = read_counts(ask(count, {}))
+        weights = np.ones(counts.shape)
+        compared = notion.present(counts)
+        weights[:, compared] = independent_weights(counts[:, compared])
+        return State(params, weights)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(fit, {"params": s.params, "weights": s.weights})

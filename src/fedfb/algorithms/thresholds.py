@@ -30,6 +30,7 @@ from fedfb.engine import Engine, sigmoid
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity, EqualizedOdds, EqualOpportunity, Notion
 from fedfb.notions.projections import simplex
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 Compared = tuple[tuple[int, ...], ...]
@@ -179,9 +180,12 @@ def bin_of(score: Float[Array, "r n"], bins: int) -> Int[Array, "r n"]:
     return np.minimum((score * bins).astype(np.int64), bins - 1)
 
 
-def comparable(counts: Num[Array, "2 a"], compared: Compared) -> Bool[Array, " a"]:
-    """Tell which groups have rows of every set of labels that is compared."""
-    return np.all([counts[list(labels)].sum(axis=0) > 0 for labels in compared], axis=0)
+def comparable(
+    counts: Num[Array, "2 a"], compared: Compared, minimum: int = 1
+) -> Bool[Array, " a"]:
+    """Tell which groups have enough rows of every set of labels that is compared."""
+    rows = [counts[list(labels)].sum(axis=0) for labels in compared]
+    return np.all([enough(of_labels, minimum) for of_labels in rows], axis=0)
 
 
 def histogram_task(engine: Engine, bins: int) -> ClientTask:

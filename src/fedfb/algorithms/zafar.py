@@ -48,6 +48,7 @@ def zafar(
     nu: Float[Array, " r"],
     statistic: Statistic = MEAN_LOGIT,
     period: int | None = PERIOD,
+    minimum: int = 1,
 ) -> Algorithm:
     r"""Return descent on the mean loss under a bound on every group's covariance with the logit.
 
@@ -67,7 +68,8 @@ def zafar(
     :math:`\bar z_a`, a proxy of its false negative rate.
 
     Departs from the paper: the solver (the paper's is SLSQP, and a convex-concave procedure for
-    mistreatment), and :math:`\tau` is absolute, not a fraction of the free model's covariance.
+    mistreatment), and :math:`\tau` is absolute, not a fraction of the free model's covariance. A
+    group with fewer compared rows than ``minimum`` has no bound.
     """
     ask_sums = gaps_task(engine, statistic)
 
@@ -76,7 +78,7 @@ def zafar(
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(ask_sums, {"params": s.params})
-        gap, t = gaps(total), s.t + 1
+        gap, t = gaps(total, minimum), s.t + 1
         covariance = gap.share * gap.value
         push = 2 * nu[:, None, None] * excess(covariance, tau)
         pressure = np.maximum(0.0, s.multipliers + push)
@@ -102,7 +104,15 @@ def _make(problem: Problem) -> Algorithm:
                 f"{other.name!r}. Choose --notion dp or --notion eo, or the method fedfb."
             )
     knobs = problem.knobs
-    return zafar(problem.engine, problem.solver, groups, knobs["tau"], knobs["nu"], statistic)
+    return zafar(
+        problem.engine,
+        problem.solver,
+        groups,
+        knobs["tau"],
+        knobs["nu"],
+        statistic,
+        minimum=problem.notion.minimum,
+    )
 
 
 METHOD = Method(

@@ -10,6 +10,7 @@ from fedfb.data.builtin import PaperClients, Source, deal, split_at_random
 from fedfb.data.derive import Bins, derive
 from fedfb.data.federation import Federation
 from fedfb.data.fetch import path_of
+from fedfb.data.groups import groups_in
 from fedfb.data.read import read_cells, typed
 from fedfb.data.table import Table
 
@@ -35,7 +36,8 @@ def load_bank(
     The clients receive 50, 10 and 40 % of the rows without a loan, 20, 60 and 20 % of the others.
     """
     table = derive(_read(path_of("bank-full.csv")), (AGE_GROUPS,))
-    train, test = split_at_random(len(table), split_seed)
+    group = groups_in(table, (AGE_GROUPS.target,)).group_of(table)
+    train, test = split_at_random(group, split_seed)
     source = Source(
         name="bank",
         table=table,

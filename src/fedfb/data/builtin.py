@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from fedfb.core import generator
 from fedfb.data.derive import Derived
 from fedfb.data.federation import Federation, federate
 from fedfb.data.groups import groups_in
-from fedfb.data.partition import Clients, assign, deal_by_shares, parse_partition
+from fedfb.data.partition import (
+    Clients,
+    assign,
+    deal_by_shares,
+    parse_partition,
+    split_order,
+)
 from fedfb.data.table import Table
 from fedfb.shapes import Array, Float, Int
 
@@ -39,16 +43,16 @@ class Source:
     group_order: tuple[str, ...] = ()
 
 
-def split_at_random(rows: int, split_seed: int) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
+def split_at_random(
+    group: Int[Array, " n"], split_seed: int
+) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
     """Draw 70 % of the rows to train on; return their numbers and those of the others, in order.
 
-    >>> train, test = split_at_random(10, split_seed=0)
+    >>> train, test = split_at_random(np.zeros(10, int), split_seed=0)
     >>> len(train), sorted([*train, *test]) == list(range(10))
     (7, True)
     """
-    order = generator((split_seed, 14)).permutation(rows)
-    training_rows = 7 * rows // 10
-    return np.sort(order[:training_rows]), np.sort(order[training_rows:])
+    return split_order(generator((split_seed, 14)).permutation(len(group)), group)
 
 
 def deal(
@@ -63,7 +67,8 @@ def deal(
     ``resplit`` draws training and test rows anew instead of taking the published ones.
     """
     if resplit:
-        train, test = split_at_random(len(source.table), split_seed)
+        groups = groups_in(source.table, source.sensitive, source.group_order)
+        train, test = split_at_random(groups.group_of(source.table), split_seed)
         source = replace(source, train=train, test=test)
     client, names = _clients(source, partition, split_seed)
     return federate(

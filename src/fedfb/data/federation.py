@@ -17,11 +17,11 @@ from fedfb.data.check import (
 from fedfb.data.columns import Column
 from fedfb.data.derive import Derived
 from fedfb.data.encode import Encoder, fit_encoder
-from fedfb.data.groups import Groups, groups_in
+from fedfb.data.groups import Groups, groups_in, merge_small
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
-from fedfb.shapes import Array, Int
+from fedfb.shapes import Array, Bool, Float, Int
 
 if TYPE_CHECKING:  # numpy.typing takes longer to import than the rest of this file
     from numpy.typing import DTypeLike
@@ -109,7 +109,6 @@ def federate(
     said = (
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(groups.names) == 1 else ()),
-        *small_group_notes(groups.names, group[train], group[test]),
     )
     rows = [train[client[train] == number] for number in range(len(client_names))]
     clients = [
@@ -125,6 +124,79 @@ def federate(
         feature_names=encoder.feature_names,
         encoder=encoder,
         notes=(*notes, *said, *encoding_notes(encoder.columns, table.take(test))),
+    )
+
+
+def settle_small_groups(
+    federation: Federation, minimum: int, rest: str | None = None
+) -> Federation:
+    """Merge the groups with few training rows, or say that they are not compared.
+
+    Args:
+        federation: clients with the groups that their rows have.
+        minimum: least training rows of a group, over all clients.
+        rest: name of the group that takes the smaller ones; None leaves them as they are.
+    """
+    names, rows = federation.group_names, group_rows(federation)
+    groups = federation.encoder.groups
+    if rest is not None:
+        groups = merge_small(groups, rows, minimum, rest)
+    if groups.names != names:
+        federation = _regroup(federation, groups, small=rows < minimum)
+        names, rows = federation.group_names, group_rows(federation)
+    tested = np.bincount(federation.test.group, minlength=len(names))
+    notes = small_group_notes(names, rows, tested, minimum)
+    return replace(federation, notes=(*federation.notes, *notes))
+
+
+def group_rows(federation: Federation) -> Int[Array, " a"]:
+    """Return the training rows of each group, over all clients."""
+    return training_cells(federation).sum(axis=0)
+
+
+def training_cells(federation: Federation) -> Int[Array, "2 a"]:
+    """Return the training rows by label and group, over all clients."""
+    groups = len(federation.group_names)
+    rows: Int[Array, "2 a"] = np.sum(
+        [np.bincount(client.cell, minlength=2 * groups) for client in federation.clients], axis=0
+    ).reshape(2, groups)
+    return rows
+
+
+def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -> Federation:
+    """Return the federation with other groups; where the model reads the group, ``x`` follows."""
+    before, encoder = federation.group_names, replace(federation.encoder, groups=groups)
+    into = dict(zip(groups.merged, groups.into, strict=True))
+    number = {name: place for place, name in enumerate(groups.names)}
+    new = np.array([number[into.get(name, name)] for name in before])
+    read = encoder.sensitive_at_prediction
+
+    def encoded(x: Float[Array, "n d"], group: Int[Array, " n"]) -> Float[Array, "n e"]:
+        if not read:
+            return x
+        ones = np.eye(len(groups.names), dtype=x.dtype)[group]
+        return np.concatenate([x[:, : -len(before)], ones], axis=1)
+
+    clients = [
+        client._replace(
+            x=encoded(client.x, new[client.group]),
+            group=new[client.group],
+            groups=len(groups.names),
+        )
+        for client in federation.clients
+    ]
+    test = federation.test
+    group = new[test.group]
+    merged = ", ".join(name for name, few in zip(before, small.tolist(), strict=True) if few)
+    note = f"small groups were merged into {groups.into[-1]!r} (--rest): {merged}"
+    return replace(
+        federation,
+        clients=tuple(clients),
+        test=test._replace(x=encoded(test.x, group), group=group),
+        group_names=groups.names,
+        feature_names=encoder.feature_names,
+        encoder=encoder,
+        notes=(*federation.notes, note, *((ONE_GROUP,) if len(groups.names) == 1 else ())),
     )
 
 

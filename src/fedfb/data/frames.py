@@ -5,7 +5,7 @@ from typing import Any
 
 from fedfb.data.agree import agreed_schema
 from fedfb.data.declare import Wanted
-from fedfb.data.federation import Federation
+from fedfb.data.federation import Federation, settle_small_groups
 from fedfb.data.own import federate_cells
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
@@ -32,6 +32,8 @@ def federation_from_frames(
     test: Frame | None = None,
     split: bool = True,
     sensitive_at_prediction: bool = True,
+    minimum_group: int = 10,
+    rest: str | None = None,
     name: str = "frames",
     add: AddUp = add_in_clear,
 ) -> Federation:
@@ -42,6 +44,7 @@ def federation_from_frames(
     from there on: the result is that of the files, to the bit. What the columns are is said as for
     files (``bins=["age: 25,40"]``), or by a ``schema``, read or by its path. Without ``test`` every
     client's rows are split 7:3; with ``split=False`` all of them train and there are no test rows.
+    Groups with fewer training rows than ``minimum_group`` become the group ``rest``, if named.
 
     >>> rows = {"age": [31, 52, 40, 28], "sex": ["F", "M", "F", "M"], "paid": [1, 0, 0, 1]}
     >>> found = federation_from_frames(rows, "paid", 1, "sex", split=False)
@@ -59,7 +62,7 @@ def federation_from_frames(
         tuple(bins),
         tuple(merge),
     )
-    return federate_cells(
+    federation = federate_cells(
         name,
         silos,
         agreed_schema([*silos.values()], wanted, schema),
@@ -70,6 +73,7 @@ def federation_from_frames(
         sensitive_at_prediction=sensitive_at_prediction,
         add=add,
     )
+    return settle_small_groups(federation, minimum_group, rest)
 
 
 def _by_client(frames: Any, name: str) -> dict[str, Frame]:

@@ -16,6 +16,8 @@ from fedfb.shapes import Array, Int
 class Groups:
     """The sensitive columns and the groups their crossed values form, in the order of numbers.
 
+    The group ``merged[i]`` of the crossed values is part of the group ``into[i]``.
+
     >>> sex, race = np.array(["F", "M", "F"], object), np.array(["B", "B", "W"], object)
     >>> table = Table({"sex": sex, "race": race})
     >>> groups = groups_in(table, ("sex", "race"))
@@ -25,10 +27,13 @@ class Groups:
 
     columns: tuple[str, ...]
     names: tuple[str, ...]
+    merged: tuple[str, ...] = ()
+    into: tuple[str, ...] = ()
 
     def group_of(self, table: Table) -> Int[Array, " n"]:
         """Return each row's group number; a group that is not among ``names`` is an error."""
         index = {name: number for number, name in enumerate(self.names)}
+        index |= {name: index[rest] for name, rest in zip(self.merged, self.into, strict=True)}
         crossed = _crossed(table, self.columns)
         unknown = Counter(name for name in crossed if name not in index)
         if unknown:
@@ -40,6 +45,31 @@ class Groups:
                 "another by declaration, e.g. --merge 'race: Asian+Other=rest'."
             )
         return np.fromiter((index[name] for name in crossed), np.int64, len(crossed))
+
+
+def merge_small(groups: Groups, rows: Int[Array, " a"], minimum: int, rest: str) -> Groups:
+    """Merge the groups with fewer rows than a minimum into one group.
+
+    Args:
+        groups: the groups as the rows have them.
+        rows: training rows of each group, over all clients.
+        minimum: least number of rows of a group that stays a group.
+        rest: name of the group that takes the small ones; it may be one that exists.
+
+    >>> merge_small(Groups(("race",), ("A", "B", "C")), np.array([50, 3, 4]), 10, "rest")
+    Groups(columns=('race',), names=('A', 'rest'), merged=('B', 'C'), into=('rest', 'rest'))
+    """
+    names = zip(groups.names, rows.tolist(), strict=True)
+    small = tuple(name for name, count in names if count < minimum and name != rest)
+    if not small:
+        return groups
+    kept = tuple(name for name in groups.names if name not in small)
+    return Groups(
+        groups.columns,
+        kept if rest in kept else (*kept, rest),
+        (*groups.merged, *small),
+        (*groups.into, *(rest for _ in small)),
+    )
 
 
 def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = ()) -> Groups:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 
-from fedfb.data.federation import Federation
+from fedfb.data.federation import Federation, settle_small_groups
 from fedfb.data.request import POPULATIONS, DataRequest, check_request
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
@@ -15,6 +15,8 @@ PUBLISHED = ("adult", "bank", "compas")
 def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Federation:
     """Load what a request asks for; every random choice about the data follows the split seed.
 
+    Small groups are merged where the request names a group for them.
+
     ``add`` adds up what the owners of one's own files say of their columns; built-in data are
     prepared as one table, before they are dealt to clients.
 
@@ -23,6 +25,11 @@ def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Fe
     (3, 100)
     """
     check_request(request)
+    federation = _load(request, split_seed, add)
+    return settle_small_groups(federation, request.minimum_group, request.rest)
+
+
+def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
     # Loaders are imported where they are used: a run needs one of them.
     if request.data in PUBLISHED:

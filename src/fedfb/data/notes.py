@@ -1,14 +1,17 @@
 """What a report says of the data: one plain sentence for each declared behaviour that applied."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from fedfb.core import MINIMUM_ROWS
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
 from fedfb.data.encode import Encoder
 from fedfb.data.table import Table
 from fedfb.shapes import Array, Int
 
-FEW_ROWS = 10
-"""Groups with fewer rows are called small: their rates are left out of disparities."""
+MOST_NAMED = 20
+"""So many small groups or clients are named in one sentence."""
 
 
 def sensitive_note(encoder: Encoder) -> str:
@@ -20,19 +23,46 @@ def sensitive_note(encoder: Encoder) -> str:
 
 
 def small_group_notes(
-    names: tuple[str, ...], train: Int[Array, " t"], test: Int[Array, " e"]
+    names: tuple[str, ...], train: Int[Array, " a"], test: Int[Array, " a"], minimum: int
 ) -> tuple[str, ...]:
-    """Name groups that are too small to train on or to be judged, and what to do about them."""
-    small = []
-    for number, name in enumerate(names):
-        trained, tested = int((train == number).sum()), int((test == number).sum())
-        if trained < FEW_ROWS or (len(test) and tested < FEW_ROWS):
-            small.append(f"{name} ({trained} to train, {tested} to test)")
-    if not small:
-        return ()
+    """Name the groups that are too small to be compared, and say what to do.
+
+    Args:
+        names: the groups' names.
+        train: training rows of each group, over all clients.
+        test: test rows of each group; all 0 where there are no test rows.
+        minimum: least training rows of a group that is compared.
+    """
+    rows = [*zip(names, train.tolist(), test.tolist(), strict=True)]
+    few = [f"{name} ({trained})" for name, trained, _ in rows if trained < minimum]
+    untested = [
+        f"{name} ({tested})"
+        for name, trained, tested in rows
+        if test.any() and trained >= minimum and tested < MINIMUM_ROWS
+    ]
     return (
-        f"groups of fewer than {FEW_ROWS} rows are too small to train on or to be judged, merge "
-        f"them by declaration (--merge): {'; '.join(small)}",
+        *small_note("groups", few, minimum, "Merge them into one group by --rest NAME."),
+        *(
+            f"groups with fewer than {MINIMUM_ROWS} test rows have no reported rate, so they are "
+            f"not in the disparity: {', '.join(untested)}."
+            for _ in untested[:1]
+        ),
+    )
+
+
+def small_note(what: str, few: Sequence[str], minimum: int, way: str) -> tuple[str, ...]:
+    """Say that groups or clients with few training rows are not compared.
+
+    >>> small_note("groups", ["typo (1)"], 10, "Merge them.")  # doctest: +NORMALIZE_WHITESPACE
+    ('groups with fewer than 10 training rows are not compared: their rows have weight 1, and they
+    are not in the target or the disparity (--minimum-group): typo (1). Merge them.',)
+    """
+    if not few:
+        return ()
+    named = ", ".join(few[:MOST_NAMED]) + (f", ... ({len(few)} in all)" * (len(few) > MOST_NAMED))
+    return (
+        f"{what} with fewer than {minimum} training rows are not compared: their rows have weight "
+        f"1, and they are not in the target or the disparity (--minimum-group): {named}. {way}",
     )
 
 

@@ -13,7 +13,7 @@ from fedfb.data.files import names_of, paths_of, read_rows
 from fedfb.data.fit_silos import by_sums
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.misfits import tables_of
-from fedfb.data.partition import Clients, Partition, assign, parse_partition
+from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
 from fedfb.data.read import Cells
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
@@ -92,7 +92,7 @@ def federate_cells(
     _refuse_small_clients(client[given], names)
     train, held = given, np.arange(len(given), len(table))
     if test is None and split:
-        train, held = _split(client, split_seed)
+        train, held = _split(client, groups.group_of(table), split_seed)
     features = schema.of("feature")
     if not features:
         raise DataError(f"{table.source}: no columns are left as features. Add some.")
@@ -149,24 +149,29 @@ def _clients(
     return Clients(np.repeat([*range(len(silos)), -1][: len(sizes)], sizes), silos)
 
 
-def _split(client: Int[Array, " n"], split_seed: int) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
-    """Split every client's rows 7:3; both parts have at least one row."""
+def _split(
+    client: Int[Array, " n"], group: Int[Array, " n"], split_seed: int
+) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
+    """Split every client's rows 7:3, see :func:`split_client`."""
     train, test = [], []
     for number in range(int(client.max()) + 1):
         rows = np.flatnonzero(client == number)
-        kept, held = split_client(len(rows), number, split_seed)
+        kept, held = split_client(group[rows], number, split_seed)
         train.append(rows[kept])
         test.append(rows[held])
     return np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
 
 
 def split_client(
-    rows: int, number: int, split_seed: int
+    group: Int[Array, " n"], number: int, split_seed: int
 ) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
-    """Split one client's rows 7:3, in the order of rows: by the seed and its number only."""
-    order = generator((split_seed, 12, number)).permutation(rows)
-    cut = 7 * rows // 10
-    return np.sort(order[:cut]), np.sort(order[cut:])
+    """Split one client's rows 7:3, in the order of rows.
+
+    The order of rows is drawn by the seed and the client's number only. Every group of the client
+    has at least one training row.
+    """
+    order = generator((split_seed, 12, number)).permutation(len(group))
+    return split_order(order, group)
 
 
 def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> None:

@@ -100,6 +100,28 @@ def by_group(group: Int[Array, " n"], names: tuple[str, ...]) -> Clients:
     return Clients(group, names)
 
 
+def split_order(
+    order: Int[Array, " n"], group: Int[Array, " n"]
+) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
+    """Split rows 7:3 in a drawn order; every group has at least one training row.
+
+    A group that would have test rows only gives its first one for a training row of a group that
+    has several. Where no group has several, the row moves without one in return.
+
+    >>> split_order(np.arange(10), np.array([0, 0, 0, 0, 0, 0, 0, 0, 0, 1]))
+    (array([0, 1, 2, 3, 4, 5, 9]), array([6, 7, 8]))
+    """
+    cut = 7 * len(order) // 10
+    trained = np.zeros(len(order), dtype=bool)
+    trained[order[:cut]] = True
+    for number in np.setdiff1d(group, group[trained]):
+        trained[order[group[order] == number][0]] = True
+        rows = np.bincount(group[trained])
+        spare = order[:cut][trained[order[:cut]] & (rows[group[order[:cut]]] > 1)]
+        trained[spare[-1:]] = False
+    return np.flatnonzero(trained), np.flatnonzero(~trained)
+
+
 def assign(
     partition: Partition, table: Table, groups: Groups, train: Int[Array, " t"], key: Key
 ) -> Clients:

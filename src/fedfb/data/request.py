@@ -29,7 +29,8 @@ class DataRequest:
 
     ``label``, ``positive``, ``client_column`` and ``test`` describe one's own files, ``sensitive``
     these and some published data sets; ``ignore``, ``bins`` and ``merge`` say what is done with
-    columns, or a ``schema`` all of it;
+    columns, or a ``schema`` all of it; groups of fewer training rows than ``minimum_group`` become
+    the group ``rest``, where it has a name;
     ``clients``, ``groups`` and ``heterogeneity`` the synthetic data, ``q`` the populations of the
     paper's figures, ``rows`` and ``test_rows`` both; ``resplit`` the published data sets. The
     partition 'paper' means, for one's own files: as the files or the client column say.
@@ -44,6 +45,8 @@ class DataRequest:
     ignore: tuple[str, ...] = ()
     bins: tuple[str, ...] = ()
     merge: tuple[str, ...] = ()
+    minimum_group: int = 10
+    rest: str | None = None
     test: str | None = None
     partition: str = "paper"
     clients: int | None = None
@@ -66,7 +69,7 @@ def check_request(request: DataRequest) -> None:
         )
     _refuse_given(request, () if own else _OWN_ONLY, "one's own files")
     if not own and request.data not in SEVERAL_ATTRIBUTES:
-        _refuse_given(request, ("sensitive",), "one's own files, adult and compas")
+        _refuse_given(request, ("sensitive", "rest"), "one's own files, adult and compas")
     if request.data != "synthetic":
         _refuse_given(request, _SYNTHETIC_ONLY, "the synthetic data")
     if request.data not in POPULATIONS:

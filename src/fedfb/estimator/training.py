@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.algorithms import find_method
-from fedfb.data.federation import Federation, federate
+from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_silos import by_sums
 from fedfb.data.partition import by_column
 from fedfb.data.schema import ColumnSchema, Kind, Schema
@@ -88,7 +88,7 @@ def make_federation(
         crossed=tuple(groups),
         source=SOURCE,
     )
-    return federate(
+    federation = federate(
         SOURCE,
         Table({**table.columns, **groups, name: words}, SOURCE),
         label=name,
@@ -103,6 +103,7 @@ def make_federation(
         notes=(ON_TRAINING_ROWS,),
         learn=by_sums(make_add(experiment, None, experiment.seeds[0]), schema),
     )
+    return settle_small_groups(federation, experiment.minimum_group, experiment.rest)
 
 
 def _kind(cells: Array) -> Kind:

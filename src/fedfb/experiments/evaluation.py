@@ -1,20 +1,53 @@
 """What a trained classifier is worth on rows it has not seen: one JSON-ready record per run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedfb.core import Examples, Prediction
+from fedfb.data.federation import Federation, training_cells
 from fedfb.errors import DataError
 from fedfb.notions.disparity import Estimate, disparities, four_fifths
 from fedfb.notions.values import MINIMUM_ROWS, disparity_values, known
-from fedfb.shapes import Array, Float, Int
+from fedfb.shapes import Array, Bool, Float, Int, Num
 
 SMALLEST_PROBABILITY = 1e-12
 """Scores are kept this far from 0 and 1, so one certain mistake costs 27.6 and not infinity."""
 
 Record = dict[str, Any]  # nested JSON: its values have no common type
+
+
+class Few(NamedTuple):
+    """Groups, cells (label, group) and clients with too few training rows to be compared."""
+
+    groups: Bool[Array, " a"]
+    cells: Bool[Array, "2 a"]
+    clients: Bool[Array, " i"]
+
+
+def no_few(groups: int, clients: int) -> Few:
+    """Return that everything is compared."""
+    return Few(*(np.zeros(shape, dtype=bool) for shape in (groups, (2, groups), clients)))
+
+
+def few_of(federation: Federation, minimum: int) -> Few:
+    """Return which groups, cells and clients have fewer training rows than the minimum."""
+    sizes = np.zeros(len(federation.client_names))
+    for client in federation.clients:
+        sizes[client.id] = len(client.y)
+    return few_in(training_cells(federation), sizes, minimum)
+
+
+def few_in(cells: Num[Array, "2 a"], sizes: Num[Array, " i"], minimum: int) -> Few:
+    """Return which groups, cells and clients have fewer rows than the minimum.
+
+    Args:
+        cells: training rows of all clients by label and group.
+        sizes: training rows of each client.
+        minimum: least number of rows to be compared.
+    """
+    return Few(cells.sum(axis=0) < minimum, cells < minimum, sizes < minimum)
 
 
 def confusion_table(
@@ -128,6 +161,7 @@ def client_records(
     groups: int,
     client_names: Sequence[str],
     minimum: int,
+    few: Few,
 ) -> list[list[Record]]:
     """Describe for every run each client: rows, accuracy, mean loss, disparities among its own."""
     owned = examples.client >= 0
@@ -136,7 +170,8 @@ def client_records(
     clients = len(client_names)
     tables = [confusion_table(own, crossed, clients * groups) for own in decision[:, owned]]
     by_client = np.stack(tables).reshape(-1, 2, 2, clients, groups).transpose(0, 3, 1, 2, 4)
-    disparity = {n: known(found) for n, found in disparity_values(by_client, minimum).items()}
+    compared = np.where(few.groups, 0.0, by_client)
+    disparity = {n: known(found) for n, found in disparity_values(compared, minimum).items()}
     counted = by_client.sum(axis=4)
     right = (counted[:, :, 0, 0] + counted[:, :, 1, 1]).tolist()
     return [
@@ -173,12 +208,20 @@ def counted_records(
     group_names: Sequence[str],
     client_names: Sequence[str] = (),
     minimum: int = MINIMUM_ROWS,
+    few: Few | None = None,
 ) -> list[Record]:
     """Describe runs by counts alone, see :func:`evaluate`: what sums over clients tell of them."""
-    estimates = disparities(confusion, losses, minimum)
+    few = few or no_few(len(group_names), len(client_names))
+    # A group without rows is not estimable: it is named, and it enters no disparity.
+    by_group = np.where(few.groups, 0.0, confusion)
+    by_label = np.where(few.groups | few.cells[:, None], 0.0, confusion)
+    if losses is not None:
+        losses = np.where(few.clients, 0.0, losses)
+    estimates = disparities(by_group, losses, minimum, by_label)
     return [
-        _counted_record(table, of_run, group_names, client_names, minimum)
-        for table, of_run in zip(confusion, estimates, strict=True)
+        _counted_record(table, of_run, group_names, client_names)
+        | {"four_fifths": four_fifths(compared, minimum)}
+        for table, of_run, compared in zip(confusion, estimates, by_group, strict=True)
     ]
 
 
@@ -187,7 +230,6 @@ def _counted_record(
     estimates: Mapping[str, Estimate],
     group_names: Sequence[str],
     client_names: Sequence[str],
-    minimum: int,
 ) -> Record:
     everyone = group_record("all", confusion.sum(axis=2))
     tpr, fpr = everyone["tpr"], everyone["fpr"]
@@ -206,7 +248,7 @@ def _counted_record(
         ],
         "clients": [],
         "local_disparity": {},
-        "four_fifths": four_fifths(confusion, minimum),
+        "four_fifths": None,
         "not_estimable": {
             name: [names[name][number] for number in estimate.not_estimable]
             for name, estimate in estimates.items()
@@ -231,12 +273,14 @@ def evaluate(
     group_names: Sequence[str],
     client_names: Sequence[str],
     minimum: int = MINIMUM_ROWS,
+    few: Few | None = None,
 ) -> list[Record]:
     """Return one record per run: accuracy, disparities with intervals, groups and clients.
 
     Group ``a`` is called ``group_names[a]``, the client with id ``i`` ``client_names[i]``. Numbers
     are plain floats, None where not estimable, never NaN. Of randomised decisions every figure is
-    the expected one. ``majority_accuracy`` is what the better constant classifier reaches.
+    the expected one. ``majority_accuracy`` is what the better constant classifier reaches. A rate
+    of fewer than ``minimum`` rows, and what had ``few`` training rows, enters no disparity.
 
     >>> y, group = np.tile([0, 1], 20), np.repeat([0, 1], 20)
     >>> examples = Examples(np.zeros((40, 1)), y, group, np.full(40, -1))
@@ -247,6 +291,7 @@ def evaluate(
     """
     check_numbers("group", examples.group, group_names)
     check_numbers("client", examples.client, client_names)
+    few = few or no_few(len(group_names), len(client_names))
     score, decision = prediction
     groups, has_clients = len(group_names), bool((examples.client >= 0).any())
     confusion = np.stack([confusion_table(own, examples, groups) for own in decision])
@@ -258,9 +303,9 @@ def evaluate(
     clients = (
         [[] for _ in decision]
         if losses is None
-        else client_records(decision, losses, examples, groups, client_names, minimum)
+        else client_records(decision, losses, examples, groups, client_names, minimum, few)
     )
-    counted = counted_records(confusion, losses, group_names, client_names, minimum)
+    counted = counted_records(confusion, losses, group_names, client_names, minimum, few)
     return [
         {
             **record,

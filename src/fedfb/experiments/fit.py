@@ -177,8 +177,8 @@ def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion
     if comparing_clients and method.is_pooled(experiment.variant or method.variants[0]):
         from fedfb.notions import PooledClientParity
 
-        return PooledClientParity(clients, symmetric)
-    return make_notion(experiment.notion, groups, symmetric)
+        return PooledClientParity(clients, symmetric, minimum=experiment.minimum_group)
+    return make_notion(experiment.notion, groups, symmetric, experiment.minimum_group)
 
 
 def _refuse_too_many(method: Method, groups: int) -> None:

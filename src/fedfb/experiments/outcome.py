@@ -13,9 +13,10 @@ import numpy as np
 from fedfb.algorithms import find_method
 from fedfb.core import Examples
 from fedfb.data import Federation, hold_out, load
+from fedfb.data.notes import small_note
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError
-from fedfb.experiments.evaluation import Record, evaluate
+from fedfb.experiments.evaluation import Record, evaluate, few_of
 from fedfb.experiments.fit import WORTH_THREADS, Fitted, check_secure, fit, training_names
 from fedfb.experiments.reporting import make_report, seed_records
 from fedfb.experiments.resolve import (
@@ -117,8 +118,19 @@ def run(
     records = [seed_records(experiment, one, federations[one.seed]) for one in fitted]
     first = experiment.seeds[0]
     one, number = federations[first], len(settings[first])
-    report = make_report(experiment, one.notes, one.group_names, number, records, choices)
+    notes = (*one.notes, *small_client_notes(experiment, one))
+    report = make_report(experiment, notes, one.group_names, number, records, choices)
     return Outcome(experiment, report, tuple(fitted), one, tuple(records), choices)
+
+
+def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[str, ...]:
+    """Name the clients that are too small to be compared, where clients are compared."""
+    if long_name(experiment.notion) != "client_parity":
+        return ()
+    minimum, names = experiment.minimum_group, federation.client_names
+    sizes = [(names[client.id], len(client.y)) for client in federation.clients]
+    few = [f"{name} ({rows})" for name, rows in sizes if rows < minimum]
+    return small_note("clients", few, minimum, "Merge them with other clients.")
 
 
 def _settings(experiment: Experiment, choice: Choice | None) -> list[Setting]:
@@ -239,9 +251,9 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
         saving = work.saving("tune", seed)
         fitted = fit(experiment, federation, settings, seed, saving, on_round, watched=False)
         prediction = fitted.predict(validation)
-        records = evaluate(
-            prediction, validation, federation.group_names, federation.client_names, minimum=1
-        )
+        few = few_of(federation, experiment.minimum_group)
+        names = (federation.group_names, federation.client_names)
+        records = evaluate(prediction, validation, *names, minimum=1, few=few)
         off = [told.get("off_target", 0.0) for told in fitted.tell()]
         return _Tried(records, validation_loss(prediction, validation), off, len(validation.y))
 

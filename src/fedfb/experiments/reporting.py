@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfb.core import Prediction
 from fedfb.data import Federation
-from fedfb.experiments.evaluation import Record, evaluate, mean_and_std, summarise
+from fedfb.experiments.evaluation import Record, evaluate, few_of, mean_and_std, summarise
 from fedfb.experiments.fit import Fitted
 from fedfb.experiments.rounds import round_rows
 from fedfb.experiments.spec import Experiment
@@ -27,9 +27,12 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
     notion = long_name(experiment.notion)
     plain = Prediction(prediction.score, (prediction.score >= 0.5).astype(np.float64))
     by_thresholds = bool(np.any(plain.decision != prediction.decision))
-    halves = evaluate(plain, test, *names) if by_thresholds else [None] * len(prediction.score)
-    tested = evaluate(prediction, test, *names)
-    by_round = round_rows(fitted.trained.history, len(tested), notion)
+    few = few_of(federation, experiment.minimum_group)
+    halves: list[Any] = [None] * len(prediction.score)
+    if by_thresholds:
+        halves = evaluate(plain, test, *names, few=few)
+    tested = evaluate(prediction, test, *names, few=few)
+    by_round = round_rows(fitted.trained.history, len(tested), notion, experiment.minimum_group)
     return [
         {
             "seed": fitted.seed,

@@ -12,23 +12,32 @@ from fedfb.shapes import Array, Float
 Row = dict[str, Any]  # JSON values of several types
 
 
-def round_rows(history: Sequence[RoundRecord], runs: int, notion: str) -> list[list[Row]]:
+def round_rows(
+    history: Sequence[RoundRecord], runs: int, notion: str, minimum: int = 1
+) -> list[list[Row]]:
     """Return for every run of a grid one row per round.
+
+    Groups with fewer training rows than ``minimum`` are not in the disparity.
 
     A method without a common model has none to look at on the way: accuracy and disparity are None.
     """
-    rounds = [_rows(number, record, runs, notion) for number, record in enumerate(history, start=1)]
+    rounds = [
+        _rows(number, record, runs, notion, minimum)
+        for number, record in enumerate(history, start=1)
+    ]
     return [[rows[run] for rows in rounds] for run in range(runs)]
 
 
-def _rows(number: int, record: RoundRecord, runs: int, notion: str) -> list[Row]:
+def _rows(number: int, record: RoundRecord, runs: int, notion: str, minimum: int) -> list[Row]:
     """Return one round's row of every run."""
     signal, lam, confusion = record
     nothing = [None] * runs
     if notion == "client_parity":
         disparity = nothing if signal is None else _ranges_with_reference(signal).tolist()
     else:
-        disparity = nothing if confusion is None else known(disparity_value(notion, confusion, 1))
+        disparity = (
+            nothing if confusion is None else known(disparity_value(notion, confusion, minimum))
+        )
     columns = {
         "round": [number] * runs,
         "signal": nothing if signal is None else signal.tolist(),

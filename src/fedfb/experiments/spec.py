@@ -54,6 +54,19 @@ class Experiment:
         DATA,
         s.declarations,
     )
+    minimum_group: int = setting(
+        10,
+        "Least training rows, over all clients, of a group (cp: of a client) that is compared",
+        DATA,
+        s.whole,
+        low=1,
+    )
+    rest: str | None = setting(
+        None,
+        "Own files, adult, compas: merge the groups that are smaller into one of this name",
+        DATA,
+        s.text,
+    )
     test: str | None = setting(
         None, "Own files: test rows (default: 30% of each client)", DATA, s.text
     )
@@ -319,7 +332,7 @@ class Experiment:
         content = {
             f.name: _canonical(self, f)
             for f in fields(self)
-            if f.name != "seeds" and not _is_usual_privacy(self, f)
+            if f.name != "seeds" and not _is_usual_addition(self, f)
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -333,10 +346,14 @@ class Experiment:
         return seed if self.data in DRAWN or self.resplit else 0
 
 
-def _is_usual_privacy(experiment: Experiment, declared: Field[Any]) -> bool:
-    """Tell whether a setting of privacy is left as it is: runs of before it keep their names."""
-    of_privacy = s.setting_of(declared).panel == PRIVACY
-    return of_privacy and bool(getattr(experiment, declared.name) == declared.default)
+ADDED = ("minimum_group", "rest")
+"""Settings, beside those of privacy, that experiments written before did not have."""
+
+
+def _is_usual_addition(experiment: Experiment, declared: Field[Any]) -> bool:
+    """Return True for a later setting at its default: hashes written before it must not change."""
+    added = declared.name in ADDED or s.setting_of(declared).panel == PRIVACY
+    return added and bool(getattr(experiment, declared.name) == declared.default)
 
 
 def _canonical(experiment: Experiment, declared: Field[Any]) -> Any:

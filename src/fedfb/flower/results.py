@@ -15,7 +15,7 @@ from fedfb.data.federation import ONE_GROUP
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.data.silo_answers import no_rows
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.evaluation import Record, counted_records
+from fedfb.experiments.evaluation import Record, counted_records, few_in
 from fedfb.experiments.reporting import in_short, make_report, with_names
 from fedfb.experiments.rounds import round_rows
 from fedfb.experiments.spec_file import to_toml
@@ -76,6 +76,7 @@ def make_study_report(study: Study, known: Known) -> Record:
     notion, confusion = long_name(experiment.notion), known.tables["confusion"]
     halves = np.stack([_at_one_half(bins) for bins in known.tables["bins"]])
     by_thresholds = bool(np.any(halves != confusion))
+    few = few_in(_trained(study, known), np.zeros(0), experiment.minimum_group)
     records = [
         {
             "seed": study.seed,
@@ -87,10 +88,10 @@ def make_study_report(study: Study, known: Known) -> Record:
         }
         for setting, record, half, told, rounds in zip(
             known.trial.settings,
-            counted_records(confusion, None, groups),
-            counted_records(halves, None, groups),
+            counted_records(confusion, None, groups, few=few),
+            counted_records(halves, None, groups, few=few),
             tell(known.trial, known.trained),
-            round_rows(known.trained.history, len(confusion), notion),
+            round_rows(known.trained.history, len(confusion), notion, experiment.minimum_group),
             strict=True,
         )
     ]
@@ -106,17 +107,22 @@ def _at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:
     return np.stack(parts, axis=1).astype(np.float64)
 
 
+def _trained(study: Study, known: Known) -> Int[Array, "2 a"]:
+    """Return the training rows of all silos by label and group, for the groups that occur."""
+    of = {name: number for number, name in enumerate(study.schema.group_names)}
+    return known.rows[:, [of[name] for name in known.encoder.groups.names]]
+
+
 def _notes(study: Study, known: Known) -> tuple[str, ...]:
     encoder, names = known.encoder, known.encoder.groups.names
-    of = {name: number for number, name in enumerate(study.schema.group_names)}
-    trained = known.rows.sum(axis=0)[[of[name] for name in names]]
+    trained = _trained(study, known).sum(axis=0)
     tested = np.rint(known.tables["confusion"][0].sum(axis=(0, 1))).astype(np.int64)
-    each = np.arange(len(names))
+    minimum = study.experiment.minimum_group
     return (
         *type_notes(study.schema),
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(names) == 1 else ()),
-        *small_group_notes(names, np.repeat(each, trained), np.repeat(each, tested)),
+        *small_group_notes(names, trained, tested, minimum),
         *encoding_notes(encoder.columns, no_rows(study.schema)),
         SUMS_ONLY,
     )

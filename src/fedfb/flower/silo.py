@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import Arrays, Asked
+from fedfb.data.groups import Groups
 from fedfb.data.own import split_client
 from fedfb.data.silo_answers import silo_answer
 from fedfb.data.table import Table
@@ -73,7 +74,9 @@ def open_silo(bundle: Bundle, path: str | Path, folder: Path) -> Silo:
     table = read_table(study.schema, path)
     if len(table) < 2:
         raise DataError(f"{path} has {len(table)} rows, and at least 2 are needed. Add rows.")
-    train, test = split_client(len(table), bundle.id, study.split)
+    schema = study.schema
+    group = Groups(schema.crossed, schema.group_names).group_of(table)
+    train, test = split_client(group, bundle.id, study.split)
     return Silo(bundle, folder, table.take(train), table.take(test))
 
 

@@ -153,6 +153,12 @@ def make_study(
             f"{method.name} trains on all rows in one place, and here no row leaves its owner. "
             "Choose another method (fedfb list)."
         )
+    if experiment.rest is not None:
+        raise ConfigError(
+            "--rest merges groups by how many rows they have, and the groups of a study are "
+            "declared before any row is read. Merge them in the schema (merge), or leave --rest "
+            "out: small groups are not compared (--minimum-group)."
+        )
     if experiment.tune or experiment.cost is not None:
         raise ConfigError(
             "of a study's settings only the learning rate is chosen on validation rows: --tune and "

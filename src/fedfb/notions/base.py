@@ -26,6 +26,10 @@ class Notion(Protocol):
     def reduce(self) -> Literal["sum", "gather"]:
         """Whether the server needs only the sum of the clients' shares, or each of them."""
 
+    @property
+    def minimum(self) -> int:
+        """The least number of training rows of a group (or client) that is compared."""
+
     def init(self, counts: Num[Array, "*c"]) -> Float[Array, "*l"]:
         """Return the lambda at which every weight is 1, so that the first round is FedAvg."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedfb.notions import shared_mass
 from fedfb.notions.base import ratio
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 LOSS_ANSWER = 0.05
@@ -24,7 +25,8 @@ class ClientParity:
               \qquad \sum_i\lambda^{(i)}=1
 
     The counts are the clients' sizes :math:`n^{(i)}`. Lambda is individual, so the server sees
-    every client's loss.
+    every client's loss. A client with fewer rows than ``minimum`` stays out of the signal, and
+    keeps weight 1: the mean loss of a few rows would steer all others.
 
     Departs from the paper: lambda weighs the average and not the loss as well (E13), and is
     projected (E15).
@@ -34,6 +36,7 @@ class ClientParity:
     name: str = "client_parity"
     reach: tuple[float, float] = (0.0, 1.3863)
     reduce: Literal["sum", "gather"] = "gather"
+    minimum: int = 1
 
     @property
     def values(self) -> int:
@@ -41,8 +44,8 @@ class ClientParity:
         return 1
 
     def present(self, counts: Num[Array, " i"]) -> Int[Array, " g"]:
-        """Return the clients that have rows; the first of them is the reference."""
-        return np.flatnonzero(counts > 0)
+        """Return the clients with enough rows; the first of them is the reference."""
+        return np.flatnonzero(enough(counts, self.minimum))
 
     def init(self, counts: Num[Array, " i"]) -> Float[Array, " i"]:
         shares: Float[Array, " i"] = counts / counts.sum()
@@ -92,10 +95,14 @@ class ClientParity:
         step_size: Float[Array, " r"],
     ) -> Float[Array, "r i"]:
         step = step_size[:, None] * signal
-        return shared_mass.move(lam, step, 1.0, self.present(counts), self.symmetric)
+        here = self.present(counts)
+        return shared_mass.move(
+            lam, step, float(self.init(counts)[here].sum()), here, self.symmetric
+        )
 
     def feasible(self, lam: Float[Array, "r i"], counts: Num[Array, " i"]) -> bool:
-        return shared_mass.within(lam, 1.0, self.present(counts))
+        here = self.present(counts)
+        return shared_mass.within(lam, float(self.init(counts)[here].sum()), here)
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,7 @@ class PooledClientParity:
     name: str = "client_parity"
     reach: tuple[float, float] = (-1.3863, 1.3863)
     reduce: Literal["sum", "gather"] = "sum"
+    minimum: int = 1
 
     @property
     def values(self) -> int:
@@ -118,8 +126,8 @@ class PooledClientParity:
         return self.groups - 1
 
     def present(self, counts: Num[Array, "2 i"]) -> Int[Array, " g"]:
-        """Return the clients that have rows; the first of them is the reference."""
-        return np.flatnonzero(counts.sum(axis=0) > 0)
+        """Return the clients with enough rows; the first of them is the reference."""
+        return np.flatnonzero(enough(counts.sum(axis=0), self.minimum))
 
     def init(self, counts: Num[Array, "2 i"]) -> Float[Array, " i"]:
         shares: Float[Array, " i"] = counts.sum(axis=0) / counts.sum()
@@ -170,7 +178,11 @@ class PooledClientParity:
         step_size: Float[Array, " r"],
     ) -> Float[Array, "r i"]:
         step = step_size[:, None] * signal
-        return shared_mass.move(lam, step, 1.0, self.present(counts), self.symmetric)
+        here = self.present(counts)
+        return shared_mass.move(
+            lam, step, float(self.init(counts)[here].sum()), here, self.symmetric
+        )
 
     def feasible(self, lam: Float[Array, "r i"], counts: Num[Array, "2 i"]) -> bool:
-        return shared_mass.within(lam, 1.0, self.present(counts))
+        here = self.present(counts)
+        return shared_mass.within(lam, float(self.init(counts)[here].sum()), here)

@@ -8,6 +8,7 @@ import numpy as np
 from fedfb.notions.base import largest_size, ratio
 from fedfb.notions.projections import box
 from fedfb.notions.shared_mass import centred, gaps_to_reference
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 EXPLAINED = 0.4
@@ -29,7 +30,8 @@ class DemographicParity:
 
     Departs from the released code: the constant enters once, not once per client, and every group
     has its own bound. ``symmetric`` measures each group against the mean of all instead of against
-    the first.
+    the first. A group with fewer rows than ``minimum`` stays out of the signal, and its rows keep
+    weight 1: the rate of a few rows would steer all others.
 
     >>> notion = DemographicParity(groups=2)
     >>> notion.rates(np.array([[[1., 0.], [2., 3.]]]), np.array([[4, 5], [6, 5]]))
@@ -41,6 +43,7 @@ class DemographicParity:
     name: str = "demographic_parity"
     reach: tuple[float, float] = (-2.0, 2.0)
     reduce: Literal["sum", "gather"] = "sum"
+    minimum: int = 1
 
     @property
     def values(self) -> int:
@@ -48,8 +51,8 @@ class DemographicParity:
         return self.groups - 1
 
     def present(self, counts: Num[Array, "2 a"]) -> Int[Array, " g"]:
-        """Return the groups that have rows; the first of them is the reference."""
-        return np.flatnonzero(counts.sum(axis=0) > 0)
+        """Return the groups with enough rows; the first of them is the reference."""
+        return np.flatnonzero(enough(counts.sum(axis=0), self.minimum))
 
     def init(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
         shares: Float[Array, " a"] = counts.sum(axis=0) / counts.sum()
@@ -111,11 +114,11 @@ class DemographicParity:
         # once per client.
         here = self.present(counts)
         label_share = ratio(counts[1], counts.sum(axis=0), empty=0.0)[here]
-        difference = total + label_share[1:] - label_share[0]
+        difference = total + label_share[1:] - label_share[:1]
         mu = gaps_to_reference(difference, here, self.groups, lacking)
         if self.symmetric:
             return centred(mu, here, lacking)
-        mu[:, here[0]] = -mu.sum(axis=1)
+        mu[:, here[:1]] = -mu.sum(axis=1, keepdims=True)
         return mu
 
     def upper(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:

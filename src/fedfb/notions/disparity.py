@@ -240,8 +240,15 @@ def disparities(
     confusion: Float[Array, "r 2 2 a"],
     client_losses: Float[Array, "r 3 i"] | None,
     minimum: int = MINIMUM_ROWS,
+    by_label: Float[Array, "r 2 2 a"] | None = None,
 ) -> list[dict[str, Estimate]]:
     """Return for every run each disparity by its name; all runs decide on the same rows.
+
+    Args:
+        confusion: the tables of all runs.
+        client_losses: rows, losses and squared losses of each client; None: no client parity.
+        minimum: a rate of fewer rows is not estimable.
+        by_label: the tables for rates among rows of one label, where these have fewer groups.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
     >>> [estimates] = disparities(confusion[None], client_losses=None)
@@ -250,11 +257,12 @@ def disparities(
     {'demographic_parity': True, 'spd': True, 'equal_opportunity': True,
      'equalized_odds': True, 'client_parity': False}
     """
+    by_label = confusion if by_label is None else by_label
     found = {
         "demographic_parity": demographic_parity(confusion, minimum),
         "spd": spd(confusion, minimum),
-        "equal_opportunity": equal_opportunity(confusion, minimum),
-        "equalized_odds": equalized_odds(confusion, minimum),
+        "equal_opportunity": equal_opportunity(by_label, minimum),
+        "equalized_odds": equalized_odds(by_label, minimum),
         "client_parity": (
             [not_estimable(0)] * len(confusion)
             if client_losses is None

@@ -7,6 +7,7 @@ import numpy as np
 
 from fedfb.notions import shared_mass
 from fedfb.notions.base import largest_size, ratio
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 
@@ -19,8 +20,8 @@ class EqualOpportunity:
               \sum_a\lambda_a=\frac{n_{1*}}{n}
 
     (paper, Appendix, "FedFB w.r.t. Equal Opportunity"). With the 0-1 loss :math:`\mu_a` is the
-    difference of false negative rates. A group without a positive row cannot be compared: it stays
-    out of the signal and its rows keep weight 1.
+    difference of false negative rates. A group with fewer positive rows than ``minimum`` cannot be
+    compared: it stays out of the signal and its rows keep weight 1.
 
     Departs from the paper: clients weigh their cells with pooled counts, so that their sum is the
     global objective (errata E8, E9), and lambda is projected (E15).
@@ -31,6 +32,7 @@ class EqualOpportunity:
     name: str = "equal_opportunity"
     reach: tuple[float, float] = (-1.0, 1.0)
     reduce: Literal["sum", "gather"] = "sum"
+    minimum: int = 1
 
     @property
     def values(self) -> int:
@@ -38,12 +40,12 @@ class EqualOpportunity:
         return self.groups - 1
 
     def present(self, counts: Num[Array, "2 a"]) -> Int[Array, " g"]:
-        """Return the groups with at least one positive row; the first of them is the reference."""
-        return np.flatnonzero(counts[1] > 0)
+        """Return the groups with enough positive rows; the first of them is the reference."""
+        return np.flatnonzero(enough(counts[1], self.minimum))
 
     def mass(self, counts: Num[Array, "2 a"]) -> float:
-        """Return the share n_{1*}/n of positives that lambda deals out."""
-        return float(counts[1].sum() / counts.sum())
+        """Return the share of all rows that are positives of compared groups."""
+        return float(counts[1, self.present(counts)].sum() / counts.sum())
 
     def init(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
         shares: Float[Array, " a"] = counts[1] / counts.sum()

@@ -7,6 +7,7 @@ import numpy as np
 
 from fedfb.notions import shared_mass
 from fedfb.notions.base import largest_size, ratio
+from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 
@@ -19,8 +20,8 @@ class EqualizedOdds:
     .. math:: \mu_{ya} = \frac{L_{ya}}{n_{ya}} - \frac{L_{y0}}{n_{y0}},\qquad
               \omega_{ya}=\frac{n\lambda_{ya}}{n_{ya}},\qquad \sum_a\lambda_{ya}=\frac{n_{y*}}{n}
 
-    (paper, Appendix, "... Equalized Odds"). A group that lacks one label cannot be compared: it
-    stays out of both signals and its rows keep weight 1.
+    (paper, Appendix, "... Equalized Odds"). A group with fewer rows of one label than
+    ``minimum`` cannot be compared: it stays out of both signals and its rows keep weight 1.
 
     Departs from the paper: the base terms stand outside the sum over groups (E11), cells are
     weighed with pooled counts (E8, E9), lambda is projected label by label (E15).
@@ -31,6 +32,7 @@ class EqualizedOdds:
     name: str = "equalized_odds"
     reach: tuple[float, float] = (-1.0, 1.0)
     reduce: Literal["sum", "gather"] = "sum"
+    minimum: int = 1
 
     @property
     def values(self) -> int:
@@ -38,8 +40,8 @@ class EqualizedOdds:
         return 2 * (self.groups - 1)
 
     def present(self, counts: Num[Array, "2 a"]) -> Int[Array, " g"]:
-        """Return the groups with rows of both labels; the first of them is the reference."""
-        return np.flatnonzero(np.all(counts > 0, axis=0))
+        """Return the groups with enough rows of both labels; the first is the reference."""
+        return np.flatnonzero(np.all(enough(counts, self.minimum), axis=0))
 
     def masses(self, counts: Num[Array, "2 a"]) -> tuple[float, float]:
         """Return, for each label, the share of all rows that its compared groups deal out."""

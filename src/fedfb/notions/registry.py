@@ -26,8 +26,14 @@ def long_name(name: str) -> str:
     return full
 
 
-def make_notion(name: str, groups: int, symmetric: bool = False) -> Notion:
+def make_notion(name: str, groups: int, symmetric: bool = False, minimum: int = 1) -> Notion:
     """Return the notion of that name for a number of groups.
+
+    Args:
+        name: short or long.
+        groups: how many groups the data have.
+        symmetric: whether groups are compared with their mean, not with the first of them.
+        minimum: the least number of training rows of a group (or client) that is compared.
 
     >>> make_notion("dp", groups=3).name
     'demographic_parity'
@@ -37,19 +43,19 @@ def make_notion(name: str, groups: int, symmetric: bool = False) -> Notion:
         case "demographic_parity":
             from fedfb.notions.demographic_parity import DemographicParity
 
-            return DemographicParity(groups, symmetric)
+            return DemographicParity(groups, symmetric, minimum=minimum)
         case "equal_opportunity":
             from fedfb.notions.equal_opportunity import EqualOpportunity
 
-            return EqualOpportunity(groups, symmetric)
+            return EqualOpportunity(groups, symmetric, minimum=minimum)
         case "equalized_odds":
             from fedfb.notions.equalized_odds import EqualizedOdds
 
-            return EqualizedOdds(groups, symmetric)
+            return EqualizedOdds(groups, symmetric, minimum=minimum)
         case _:
             from fedfb.notions.client_parity import ClientParity
 
-            return ClientParity(symmetric)
+            return ClientParity(symmetric, minimum=minimum)
 
 
 def symmetric(notion: Notion) -> Notion:
