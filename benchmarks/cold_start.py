@@ -13,7 +13,7 @@ TITLE = "Cold start"
 PROGRAM = """
 import fedfb
 grid = dict(alpha={alphas}, lr={rates})
-outcome = fedfb.run(fedfb.Experiment(model={model!r}, engine={engine!r}, **grid))
+outcome = fedfb.run(fedfb.Experiment(model={model!r}, engine={engine!r}, sensitive_at_prediction=True, **grid))
 assert len(outcome.report["runs"]) == 24
 """
 

@@ -57,7 +57,7 @@ def experiment_options(*without: str) -> Callable[[Command], Command]:
 
 
 def _parameter(field: Field[Any]) -> inspect.Parameter:
-    """Return a setting as typer reads it: a switch if off by default and not in words, else text."""
+    """Return a setting as typer reads it: a switch if off by default, else text; see in_words."""
     declared, flag = setting_of(field), flag_of(field.name)
     off = declared.parse is yes_or_no and field.default is False
     switch = off and not declared.in_words
