@@ -12,8 +12,8 @@ TITLE = "Cold start"
 
 PROGRAM = """
 import fedfb
-grid = dict(alpha={alphas}, lr={rates})
-outcome = fedfb.run(fedfb.Experiment(model={model!r}, engine={engine!r}, sensitive_at_prediction=True, **grid))
+grid = dict(alpha={alphas}, lr={rates}, sensitive_at_prediction=True)
+outcome = fedfb.run(fedfb.Experiment(model={model!r}, engine={engine!r}, **grid))
 assert len(outcome.report["runs"]) == 24
 """
 

@@ -62,9 +62,10 @@ def many_clients(number, rows=20_000):
     from fedfb.data import load
     from fedfb.data.request import DataRequest
 
-    drawn = load(DataRequest(
-        "synthetic", rows=rows, test_rows=10_000, sensitive_at_prediction=True
-    ), split_seed=0)
+    drawn = load(
+        DataRequest("synthetic", rows=rows, test_rows=10_000, sensitive_at_prediction=True),
+        split_seed=0,
+    )
     x, y, group = (
         np.concatenate([getattr(client, part) for client in drawn.clients])
         for part in ("x", "y", "group")

@@ -79,7 +79,11 @@ def test_fedfb_with_four_groups_runs_the_same_under_masks(notion):
 @pytest.mark.parametrize("case", [c for c in CASES if c not in SUMMED], ids=name_of)
 def test_a_method_that_needs_more_than_sums_is_refused_before_training(case):
     experiment = Experiment(
-        algorithm=case.method.name, notion=case.notion, variant=case.variant, secure=True
+        algorithm=case.method.name,
+        notion=case.notion,
+        variant=case.variant,
+        secure=True,
+        sensitive_at_prediction=True,
     )
     pooled = case.method.is_pooled(case.variant)
     with pytest.raises(ConfigError if pooled else DisclosureError, match=case.method.name):

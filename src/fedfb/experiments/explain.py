@@ -90,8 +90,9 @@ def explain(
     """
     # One epoch says as much about what is exchanged as thirty. Random rows are nobody's, so a
     # method that decides by the group can be shown before anybody has chosen to use it.
-    shown = {"local_epochs": 1, "rounds": LAST, "sensitive_at_prediction": True}
-    experiment = replace(resolve(experiment), **shown)
+    experiment = replace(
+        resolve(experiment), local_epochs=1, rounds=LAST, sensitive_at_prediction=True
+    )
     method = find_method(experiment.algorithm)
     pooled = method.is_pooled(experiment.variant or "")
     comparing = clients if pooled and long_name(experiment.notion) == "client_parity" else groups

@@ -25,8 +25,8 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
               +\beta_a\Big)
 
     over numbers j, categories c with value :math:`v_c`, and the group a where the model reads it. A
-    missing number adds ``if_missing``, a category that is not listed adds nothing. Where no decision
-    depends on the group, no sensitive column is named, and one group stands for all rows.
+    missing number adds ``if_missing``, a category that is not listed adds nothing. Where decisions
+    do not depend on the group, no sensitive column is named and one group stands for all rows.
     """
     network = layers_of(hand.rule)
     if len(hand.rule.members) > 1 or network.hidden:
