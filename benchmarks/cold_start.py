@@ -12,7 +12,7 @@ TITLE = "Cold start"
 
 PROGRAM = """
 import fedfb
-grid = dict(alpha={alphas}, lr={rates})
+grid = dict(alpha={alphas}, lr={rates}, sensitive_at_prediction=True)
 outcome = fedfb.run(fedfb.Experiment(model={model!r}, engine={engine!r}, **grid))
 assert len(outcome.report["runs"]) == 24
 """

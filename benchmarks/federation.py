@@ -24,6 +24,7 @@ import federation  # noqa: E402
 
 SHORT, LONG = 2, 6
 SETTINGS = ["--algorithm", "fedfb", "--notion", "dp", "--local-epochs", "10", "--lr", "0.02"]
+SETTINGS += ["--sensitive-at-prediction", "yes"]
 
 
 def cpu(who):
@@ -62,7 +63,9 @@ def by_hand(folder):
 
     took = []
     for rounds in (SHORT, LONG):
-        experiment = Experiment(rounds=rounds, local_epochs=10, lr=(0.02,))
+        experiment = Experiment(
+            rounds=rounds, local_epochs=10, lr=(0.02,), sensitive_at_prediction=True
+        )
         study, silos = make(folder / str(rounds), experiment, rows=400)
         start = time.perf_counter()
         run_by_hand(study, silos)

@@ -48,7 +48,7 @@ def main() -> None:
 
 def gap_against_lambda(figure: Figure) -> None:
     """Hold lambda, train, and look at the gap: many lambdas are the runs of one grid."""
-    federation = load(Experiment().request, 0)
+    federation = load(Experiment(sensitive_at_prediction=True).request, 0)
     engine = choose_engine("auto", make_model("logistic", federation.test.x.shape[1]), np.float32)
     clients = [c._replace(x=c.x.astype(np.float32)) for c in federation.clients]
     notion = make_notion("dp", 2)
@@ -86,7 +86,7 @@ def gap_against_lambda(figure: Figure) -> None:
 
 def paths(figure: Figure) -> None:
     """Show how the three rules move lambda, and what the gap does."""
-    base = Experiment(lr=(0.005,), rounds=LAST)
+    base = Experiment(lr=(0.005,), rounds=LAST, sensitive_at_prediction=True)
     rules = {
         "solve": base,
         "step, alpha .5": replace(base, alpha=(0.5,)),
@@ -110,7 +110,9 @@ def periods(figure: Figure) -> None:
     """Move lambda ten times, every k rounds of 30/k epochs: the same 300 epochs in all."""
     accuracy, gap = figure.subplots(1, 2)
     for style, k in zip(STYLES, (1, 2, 5, 10), strict=True):
-        experiment = Experiment(lr=(0.005,), rounds=10 * k, local_epochs=30 // k, period=k)
+        experiment = Experiment(
+            lr=(0.005,), rounds=10 * k, local_epochs=30 // k, period=k, sensitive_at_prediction=True
+        )
         rounds = run(experiment).report["runs"][0]["rounds"]
         at = [row["round"] * 30 / k for row in rounds]
         accuracy.plot(at, [row["accuracy"] for row in rounds], style, color="0.1", label=f"k = {k}")

@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument("--data", default="adult")
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
-    experiment = Experiment(data=arguments.data, model="mlp", alpha=ALPHAS, lr=RATES)
+    experiment = Experiment(
+        data=arguments.data, model="mlp", alpha=ALPHAS, lr=RATES, sensitive_at_prediction=True
+    )
     federation = load(experiment.request, 0)
     grid = [{"alpha": alpha, "lr": lr} for alpha in ALPHAS for lr in RATES]
     ratios, alone, together = [], [], []

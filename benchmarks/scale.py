@@ -62,7 +62,10 @@ def many_clients(number, rows=20_000):
     from fedfb.data import load
     from fedfb.data.request import DataRequest
 
-    drawn = load(DataRequest("synthetic", rows=rows, test_rows=10_000), split_seed=0)
+    drawn = load(
+        DataRequest("synthetic", rows=rows, test_rows=10_000, sensitive_at_prediction=True),
+        split_seed=0,
+    )
     x, y, group = (
         np.concatenate([getattr(client, part) for client in drawn.clients])
         for part in ("x", "y", "group")
@@ -83,7 +86,13 @@ def sampled(share, secure, clients=1000, rounds=20):
     from fedfb.experiments.spec import Experiment
 
     experiment = Experiment(
-        rounds=rounds, local_epochs=5, lr=(0.02,), alpha=(0.5,), participation=share, secure=secure
+        rounds=rounds,
+        local_epochs=5,
+        lr=(0.02,),
+        alpha=(0.5,),
+        participation=share,
+        secure=secure,
+        sensitive_at_prediction=True,
     )
     start = time.perf_counter()
     [record] = run(experiment, federations={0: many_clients(clients)}).report["runs"]

@@ -17,7 +17,7 @@ DRAWN_AT_ONCE = 100_000
 
 def encoded(folder: Path, data: str, *, dense: bool = False) -> Path:
     """Write a built-in data set as fedfb encodes it; dense: with every zero moved off zero."""
-    clients = load(Experiment(data=data).request, 0).clients
+    clients = load(Experiment(data=data, sensitive_at_prediction=True).request, 0).clients
     x = np.concatenate([client.x for client in clients]).astype(np.float32)
     if dense:
         x[x == 0] = 1e-3

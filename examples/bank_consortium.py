@@ -4,7 +4,8 @@ The Bank Marketing rows are written as the files that branches would keep, one f
 reach customers. Who subscribes to a deposit differs with age; each model below is judged on rows
 that nobody trained on. The same from the command line:
 
-    fedfb run --data 'silos/*.csv' --label y --positive yes --sensitive age --bins 'age: 30,45,60'
+    fedfb run --data 'silos/*.csv' --label y --positive yes --sensitive age --bins 'age: 30,45,60' \
+        --ignore day,month,duration --sensitive-at-prediction yes
 
     FEDFB_DATA=folder/with/bank-full.csv python examples/bank_consortium.py        (--quick)
 """
@@ -52,6 +53,8 @@ def main() -> None:
                     bins=("age: 30,45,60",),
                     ignore=("day", "month", "duration"),  # known only after the call
                     algorithm=algorithm,
+                    # Thresholds by age decide by age. Whether they may is for people to judge.
+                    sensitive_at_prediction=True,
                     notion="dp",
                     **quick,
                 )

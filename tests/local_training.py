@@ -13,7 +13,7 @@ from fedfb.experiments.spec import Experiment
 from fedfb.notions import make_notion
 from fedfb.runtime import train
 
-OPTIONS = {**asdict(Experiment()), "outer": "solve", "rounds": 2}
+OPTIONS = {**asdict(Experiment(sensitive_at_prediction=True)), "outer": "solve", "rounds": 2}
 
 
 def run(algorithm, clients, engine, rounds=2, seed=0, runs=1, **more):

@@ -20,16 +20,16 @@ def kept(fedfb, write):
     return run
 
 
-def test_onnx_is_checked_and_written_into_the_folder(fedfb, kept, tmp_path):
-    kept("--model", "mlp")
+@pytest.mark.parametrize("given", ["yes", "no"])
+def test_onnx_is_checked_and_written_into_the_folder(fedfb, kept, tmp_path, given):
+    kept("--model", "mlp", "--sensitive-at-prediction", given)
     said = fedfb("export", "kept")
     assert (said.code, said.out) == (0, "")
     assert "onnxruntime decides 200 made-up rows as fedfb does" in said.err
     session = onnxruntime.InferenceSession(tmp_path / "kept/model.onnx")
-    assert [(i.name, i.type) for i in session.get_inputs()] == [
-        ("age", "tensor(double)"),
-        ("sex", "tensor(string)"),
-    ]
+    inputs = [("age", "tensor(double)"), ("sex", "tensor(string)")]
+    wanted = inputs if given == "yes" else inputs[:1]
+    assert [(i.name, i.type) for i in session.get_inputs()] == wanted
     assert [output.name for output in session.get_outputs()] == ["score", "decision"]
 
 
@@ -42,7 +42,7 @@ def test_skops_names_the_types_to_trust(fedfb, kept, tmp_path):
 
 
 def test_json_is_plain(fedfb, kept, tmp_path):
-    kept("--algorithm", "hardt")
+    kept("--algorithm", "hardt", "--sensitive-at-prediction", "yes")
     assert fedfb("export", "kept", "--to", "json", "--out", "model.json").code == 0
     model = json.loads((tmp_path / "model.json").read_text())
     assert model["format"] == "fedfb coefficients 1"

@@ -8,11 +8,12 @@ import pytest
 
 from cli.asking import TINY, refused
 
-FEW = (*TINY, "--algorithms", "fedavg,fedfb,hardt", "--quick")
+GIVEN = ("--sensitive-at-prediction", "yes")
+FEW = (*TINY, "--algorithms", "fedavg,fedfb,hardt", "--quick", *GIVEN)
 
 
 def test_the_tables_fit_80_columns_and_show_approaches_limit_and_pareto_set(fedfb):
-    said = fedfb("frontier", *TINY, "--quick", "--notion", "eo")
+    said = fedfb("frontier", *TINY, "--quick", "--notion", "eo", *GIVEN)
     assert said.code == 0, said.err
     assert max(map(len, said.out.splitlines())) <= 80
     for word in ("fedavg", "fedfb", "cfl (p)", "hardt (limit)", "Pareto set", "left out: fedprox"):

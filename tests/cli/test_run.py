@@ -73,7 +73,7 @@ def test_a_table_shows_rates_by_group_and_the_four_fifths_ratio_in_80_columns(fe
           .replace("[0, 25)", '"[0, 25)"'))  # fmt: skip
     said = fedfb("run", "--data", "rows.csv", *OWN, "--tune", "--alpha", ".1,.2")
     assert said.code == 0, said.err
-    for words in ("positive", "TPR", "FPR", "four-fifths ratio", "group given to the model: yes"):
+    for words in ("positive", "TPR", "FPR", "four-fifths ratio", "group given to the model: no"):
         assert words in said.out
     assert "[0, 25)" in said.out
     assert "[/bold]" in said.out

@@ -54,7 +54,9 @@ def test_a_client_column_makes_the_clients_and_is_no_feature(own, write):
     write(silo(40))
     federation = own(client_column="town")
     assert federation.client_names == ("a", "b")
-    assert federation.feature_names == ("age", "group=F", "group=M")
+    assert federation.feature_names == ("age",)
+    given = own(client_column="town", sensitive_at_prediction=True)
+    assert given.feature_names == ("age", "group=F", "group=M")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_a_column_that_is_text_in_one_silo_is_text_in_all(own, write):
     write("code,sex,y\n" + "1,F,y\n2,M,n\n" * 4, "silos/a.csv")
     write("code,sex,y\n" + "1,F,y\nX,M,n\n" * 4, "silos/b.csv")
     names = own("silos/*.csv").feature_names
-    assert set(names) == {"code=1", "code=2", "code=X", "group=F", "group=M"}
+    assert set(names) == {"code=1", "code=2", "code=X"}
 
 
 def test_more_than_two_labels_are_set_against_each_other_with_a_note(own, write):

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.usefixtures("published")
 
 
 def loaded(data: str, partition: str = "paper", split_seed: int = 0) -> Federation:
-    return load(DataRequest(data, partition=partition), split_seed)
+    request = DataRequest(data, partition=partition, sensitive_at_prediction=True)
+    return load(request, split_seed)
 
 
 def rows(federation: Federation) -> list[int]:

@@ -50,7 +50,9 @@ def test_defaults_have_the_papers_sizes(clients):
     assert len(federation.clients) == (clients or 3)
     assert sum(len(client.y) for client in federation.clients) == rows
     assert len(federation.test.y) == test_rows
-    assert federation.feature_names == ("x1", "x2", "group=0", "group=1")
+    assert federation.feature_names == ("x1", "x2")
+    given = DataRequest("synthetic", clients=clients, sensitive_at_prediction=True)
+    assert load(given, split_seed=0).feature_names == ("x1", "x2", "group=0", "group=1")
 
 
 @pytest.mark.parametrize(("clients", "heterogeneity"), list(SHARES))

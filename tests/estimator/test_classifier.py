@@ -58,6 +58,7 @@ def test_the_command_line_gives_the_same_on_the_same_rows(
     said = fedfb_command(
         *("run", "--data", "*.csv", *OWN, *FLAGS, *flags, "--test", "test.txt"),
         *("--algorithm", classifier.algorithm, "--out", "kept", "--json"),
+        *("--sensitive-at-prediction", "yes"),
     ).json
     ours = fitted(
         classifier(
@@ -84,7 +85,8 @@ def test_the_command_line_gives_the_same_on_the_same_rows(
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS, ids=lambda one: one.algorithm)
 def test_every_method_can_be_fitted_cloned_and_copied(classifier, loans):
-    model = fitted(clone(classifier(rounds=2, local_epochs=1)), loans)
+    small = {"rounds": 2, "local_epochs": 1, "sensitive_at_prediction": classifier.by_group}
+    model = fitted(clone(classifier(**small)), loans)
     groups = {"sensitive_features": loans["sex"]}
     proba = model.predict_proba(loans[FEATURES], **groups)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
@@ -139,7 +141,7 @@ def test_the_favourable_label_can_be_named(loans):
 
 def test_several_sensitive_columns_are_crossed_whatever_their_order(loans):
     both = loans[["sex", "branch"]]
-    model = FedFBThresholdsClassifier(**SMALL)
+    model = FedFBThresholdsClassifier(**SMALL, sensitive_at_prediction=True)
     model.fit(loans[["income", "age"]], loans["repaid"], sensitive_features=both)
     assert model.groups_ == [
         f"sex={sex}, branch={branch}" for sex in "fm" for branch in ("east", "north", "west")
@@ -152,7 +154,8 @@ def test_several_sensitive_columns_are_crossed_whatever_their_order(loans):
 
 
 def test_mixed_decisions_are_thrown_alike_each_time_and_scored_as_expected(loans):
-    model = fitted(FedFBThresholdsClassifier(**SMALL, variant="mixed", notion="eod"), loans)
+    mixed = {"variant": "mixed", "notion": "eod", "sensitive_at_prediction": True}
+    model = fitted(FedFBThresholdsClassifier(**SMALL, **mixed), loans)
     groups = {"sensitive_features": loans["sex"]}
     chance = model.decide(loans[FEATURES], **groups)
     assert ((chance > 0) & (chance < 1)).any()
@@ -217,7 +220,8 @@ def test_what_cannot_be_done_is_told(loans):
         FedFBClassifier().fit(X.assign(number=range(len(X))), y, sensitive_features=groups)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         FedFBClassifier().fit(X, y, sensitive_features=groups[1:])
-    by_group = FedFBThresholdsClassifier(**SMALL).fit(X, y, sensitive_features=groups)
+    by_group = FedFBThresholdsClassifier(**SMALL, sensitive_at_prediction=True)
+    by_group.fit(X, y, sensitive_features=groups)
     with pytest.raises(ValueError, match="needs to know the group of every row"):
         by_group.predict(X)
     plain = FedAvgClassifier(**SMALL).fit(X, y, sensitive_features=groups)

@@ -43,7 +43,7 @@ FORMS = {
     "a grid": replace(TINY, target=(0.0, 0.1, 1.0)),
     "bounded cost": replace(TINY, cost=0.05),
     "tuned": replace(TINY, algorithm="zafar", tune=True),
-    "own thresholds": replace(TINY, algorithm="hardt", lr=(0.01,)),
+    "own thresholds": replace(TINY, algorithm="hardt", lr=(0.01,), sensitive_at_prediction=True),
     "clients": replace(TINY, algorithm="q-ffl", notion="cp"),
 }
 

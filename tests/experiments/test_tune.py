@@ -120,9 +120,10 @@ def test_a_bounded_cost_picks_the_least_target_within_it(accuracies, cost):
 
 @pytest.mark.parametrize("algorithm", ["fedfb", "cfl", "fedfb-thresholds"])
 def test_a_picked_rate_is_trained_on_all_rows_and_nothing_is_picked_that_was_given(algorithm):
-    picked = outcome.run(replace(TINY, algorithm=algorithm)).report
+    one = replace(TINY, algorithm=algorithm, sensitive_at_prediction=True)
+    picked = outcome.run(one).report
     [choice] = picked["picked"]
-    given = replace(TINY, algorithm=algorithm, lr=(choice["chosen"]["lr"],))
+    given = replace(one, lr=(choice["chosen"]["lr"],))
     plain = outcome.run(given).report
     assert picked["runs"] == plain["runs"]
     assert plain["picked"] == []

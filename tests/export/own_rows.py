@@ -40,4 +40,5 @@ SETTINGS = {
     "sensitive": ("sex", "race", "age"),
     "bins": ("age: 30,50",),
     "merge": ("race: Asian+Black+Other=other",),
+    "sensitive_at_prediction": True,
 }

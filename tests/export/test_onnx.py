@@ -22,6 +22,7 @@ from fedfb.export.to_onnx import onnx_model, run_onnx
 
 METHODS = [
     {"algorithm": "fedfb"},
+    {"algorithm": "fedfb", "sensitive_at_prediction": False},
     {"algorithm": "fedfb", "model": "mlp", "hidden": (7, 3)},
     {"algorithm": "fedfb-thresholds", "variant": "mixed", "notion": "eod"},
     {"algorithm": "hardt", "model": "mlp", "notion": "eo"},
@@ -61,7 +62,7 @@ def typed_as_read(hand, path):
 def test_own_rows_with_gaps_unseen_values_and_crossed_groups(trained, tmp_path, settings):
     write_rows(tmp_path / "rows.csv")
     new = write_rows(tmp_path / "new.csv", seed=1, unseen=True)
-    _, folder = trained(data=str(tmp_path / "rows.csv"), **SETTINGS, **settings)
+    _, folder = trained(data=str(tmp_path / "rows.csv"), **{**SETTINGS, **settings})
     hand = take_over(folder)
     assert_same(hand, typed_as_read(hand, new))
     assert_same(hand, made_up_rows(hand))
@@ -120,7 +121,9 @@ def test_the_test_set_is_decided_as_in_the_run(trained, data, algorithm):
     if data != "synthetic" and not os.environ.get("FEDFB_DATA"):
         pytest.skip("FEDFB_DATA does not name a folder with the published files")
     small = {"local_epochs": 1} if data in ("bank", "adult") else {}
-    outcome, folder = trained(data=data, algorithm=algorithm, lr=(0.01,), **small)
+    outcome, folder = trained(
+        data=data, algorithm=algorithm, lr=(0.01,), sensitive_at_prediction=True, **small
+    )
     hand, table = raw_rows(outcome, folder)
     assert_same(hand, table)
     run = outcome.fitted[0].predict(outcome.federation.test)
@@ -174,7 +177,8 @@ def test_a_personal_model_is_one_client_s(trained):
 
 
 def test_a_classifier_fitted_in_python_is_handed_over_too(loans):
-    model = FedFBThresholdsClassifier(rounds=2, local_epochs=2, variant="mixed", notion="eod")
+    mixed = {"variant": "mixed", "notion": "eod", "sensitive_at_prediction": True}
+    model = FedFBThresholdsClassifier(rounds=2, local_epochs=2, **mixed)
     X, groups = loans[["income", "job", "age"]], loans["sex"]
     model.fit(X, loans["repaid"], sensitive_features=groups, client=loans["branch"])
     hand = of_classifier(model)

@@ -69,17 +69,24 @@ def figures(printed: str) -> np.ndarray:
     return np.array([line.split(",") for line in printed.splitlines()], float).T
 
 
-THRESHOLDS = ("--algorithm", "fedfb-thresholds", "--variant", "mixed", "--notion", "eod")
+GIVEN = ("--sensitive-at-prediction", "yes")
+THRESHOLDS = ("--algorithm", "fedfb-thresholds", "--variant", "mixed", "--notion", "eod", *GIVEN)
 
 
-@pytest.mark.parametrize("flags", [("--model", "mlp"), THRESHOLDS], ids=["mlp", "thresholds"])
+@pytest.mark.parametrize(
+    "flags",
+    [("--model", "mlp"), ("--model", "mlp", *GIVEN), THRESHOLDS],
+    ids=["mlp", "group given", "thresholds"],
+)
 def test_numpy_and_onnxruntime_are_enough(handed_over, with_only, flags):
     model, rows, ours = handed_over("onnx", *flags)
     found = figures(with_only(block("score.py"), ("numpy", "onnxruntime"), model, rows))
     np.testing.assert_allclose(found, ours, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("flags", [(), THRESHOLDS], ids=["plain", "thresholds"])
+@pytest.mark.parametrize(
+    "flags", [(), GIVEN, THRESHOLDS], ids=["plain", "group given", "thresholds"]
+)
 def test_numpy_alone_reads_the_coefficients(handed_over, with_only, flags):
     model, rows, ours = handed_over("json", *flags)
     found = figures(with_only(block("coefficients.py"), ("numpy",), model, rows))

@@ -11,7 +11,14 @@ from export.test_onnx import typed_as_read
 from fedfb.export.handover import take_over
 from fedfb.export.to_onnx import run_onnx
 
-MIXED = ("--algorithm", "fedfb-thresholds", "--variant", "mixed")
+MIXED = (
+    "--algorithm",
+    "fedfb-thresholds",
+    "--variant",
+    "mixed",
+    "--sensitive-at-prediction",
+    "yes",
+)
 
 
 @pytest.mark.parametrize("table", [credit, health, education])

@@ -14,6 +14,7 @@ from fedfb.privacy.accounting import grid_of
 
 DELTA = 1e-5
 TINY = {"rows": 400, "test_rows": 200, "rounds": 3, "local_epochs": 2, "lr": (0.005,)}
+GIVEN = {"privacy_epsilon": 2.0, "sensitive_at_prediction": True}  # thresholds decide by the group
 
 
 def step_by_step(accountant, sampling, steps, training, answers, answering):
@@ -29,7 +30,7 @@ def step_by_step(accountant, sampling, steps, training, answers, answering):
 def test_the_epsilon_of_a_run_is_that_of_its_steps(algorithm):
     """FedAvg: steps only; FedFB: counts and a signal a round; thresholds: counts, a histogram."""
     answers = {"fedavg": 0, "fedfb": 4, "fedfb-thresholds": 2}[algorithm]
-    report = run(Experiment(algorithm=algorithm, privacy_epsilon=2.0, **TINY)).report
+    report = run(Experiment(**TINY, algorithm=algorithm, **GIVEN)).report
     for place, silo in enumerate(report["privacy"]["silos"]):
         assert silo["steps"] == 3 * 2 * -(-silo["rows"] // 128)
         assert silo["sampling"] == min(1.0, 128 / silo["rows"])

@@ -77,6 +77,7 @@ KINDS = [
 
 def questions(settings, groups):
     given = {"rounds": 2, "local_epochs": 1, "lr": (0.005,), "engine": "numpy", **settings}
+    given["sensitive_at_prediction"] = True
     experiment = resolve(Experiment(privacy_epsilon=1.0, precision="float64", **given))
     engine = make_engine(experiment, 3)
     notion = training_notion(experiment, groups, 3)

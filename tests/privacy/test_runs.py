@@ -21,14 +21,15 @@ from fedfb.experiments.spec_file import from_values
 from fedfb.runtime import as_arrays
 
 TINY = {"rows": 300, "test_rows": 200, "rounds": 2, "local_epochs": 1, "lr": (0.005,)}
+GIVEN = {"sensitive_at_prediction": True}  # thresholds decide by the group
 ABLE = ("fedavg", "fedprox", "fedfb", "fedfb-thresholds", "reweighing")
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedfb", "fedfb-thresholds"])
 @pytest.mark.parametrize("model", ["logistic", "mlp"])
 def test_with_an_infinite_epsilon_a_run_is_the_plain_one_bit_for_bit(algorithm, model):
-    plain = Experiment(algorithm=algorithm, model=model, **TINY)
-    free = Experiment(algorithm=algorithm, model=model, privacy_epsilon=inf, **TINY)
+    plain = Experiment(algorithm=algorithm, model=model, **GIVEN, **TINY)
+    free = Experiment(algorithm=algorithm, model=model, privacy_epsilon=inf, **GIVEN, **TINY)
     assert free == plain
     assert from_values({"privacy_epsilon": "inf"}) == Experiment()
     assert free.hash == plain.hash
@@ -57,7 +58,8 @@ def test_a_torch_model_is_refused_before_training():
 def test_every_method_is_private_or_refused_by_name(algorithm):
     method = METHODS[algorithm]
     notion = "dp" if "demographic_parity" in method.notions else "cp"
-    experiment = Experiment(algorithm=algorithm, notion=notion, rounds=2, privacy_epsilon=1.0)
+    private = {"rounds": 2, "privacy_epsilon": 1.0, **GIVEN}
+    experiment = Experiment(algorithm=algorithm, notion=notion, **private)
     if algorithm in ABLE:
         check_privacy(experiment)
     else:

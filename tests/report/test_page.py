@@ -50,7 +50,7 @@ def test_the_headline_says_what_fairness_costs(outcome):
         replace(TINY, algorithm="lft-ensemble"),
         replace(TINY, notion="cp", algorithm="ditto"),
         replace(TINY, notion="eod", groups=3, model="mlp"),
-        replace(TINY, algorithm="hardt", rounds=1, seeds=(0,)),
+        replace(TINY, algorithm="hardt", rounds=1, seeds=(0,), sensitive_at_prediction=True),
         replace(TINY, algorithm="zafar", tune=True),
     ],
     ids=["grid", "one seed", "no model", "clients", "mlp", "thresholds", "tuned"],
@@ -147,7 +147,8 @@ def test_a_comparison_has_paired_differences(tmp_path):
 
 
 def test_a_frontier_has_its_pareto_set_limit_and_constant_classifier():
-    record = frontier(replace(TINY, seeds=(0,)), ["fedavg", "fedfb", "hardt"], quick=True)
+    given = replace(TINY, seeds=(0,), sensitive_at_prediction=True)
+    record = frontier(given, ["fedavg", "fedfb", "hardt"], quick=True)
     text = render(make_page(Found((), frontier=record)))
     for word in ("Pareto set", "hardt (limit)", "a constant classifier", "The frontier on"):
         assert word in text

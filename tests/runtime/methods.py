@@ -15,6 +15,7 @@ def build(case, clients, **changes):
         lr=(0.05,),
         local_epochs=1,
         batch=12,
+        sensitive_at_prediction=True,
         **changes,
     )
     experiment = resolve(experiment)

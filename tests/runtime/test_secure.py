@@ -9,7 +9,7 @@ from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
 from fedfb.experiments.conformance.federations import make_clients
 from fedfb.experiments.conformance.running import Case, Run, engine, results, start
-from fedfb.experiments.fit import check_secure
+from fedfb.experiments.fit import check_method
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import Saving, as_arrays, make_ask, reduce_uploads, train
 from fedfb.runtime import loop as training_loop
@@ -79,17 +79,21 @@ def test_fedfb_with_four_groups_runs_the_same_under_masks(notion):
 @pytest.mark.parametrize("case", [c for c in CASES if c not in SUMMED], ids=name_of)
 def test_a_method_that_needs_more_than_sums_is_refused_before_training(case):
     experiment = Experiment(
-        algorithm=case.method.name, notion=case.notion, variant=case.variant, secure=True
+        algorithm=case.method.name,
+        notion=case.notion,
+        variant=case.variant,
+        secure=True,
+        sensitive_at_prediction=True,
     )
     pooled = case.method.is_pooled(case.variant)
     with pytest.raises(ConfigError if pooled else DisclosureError, match=case.method.name):
-        check_secure(experiment)
+        check_method(experiment)
 
 
 def test_the_methods_of_the_paper_are_among_those_that_sum():
     assert {"fedfb", "fedfb-sums", "fedavg", "fairfed", "q-ffl"} <= {c.method.name for c in SUMMED}
     with pytest.raises(DisclosureError, match="without a target"):
-        check_secure(Experiment(algorithm="fedfb", notion="cp", target=(0.1,), secure=True))
+        check_method(Experiment(algorithm="fedfb", notion="cp", target=(0.1,), secure=True))
 
 
 @pytest.mark.parametrize("name", ["fedfb", "fairfed", "q-ffl", "fedfb-sums", "fedavg"])
@@ -235,4 +239,4 @@ def test_a_wide_bound_keeps_small_and_large_values(scale):
 def test_secure_sums_ask_for_their_package(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'fedfb\[privacy\]'"):
-        check_secure(Experiment(secure=True))
+        check_method(Experiment(secure=True))

@@ -68,11 +68,14 @@ def compared_groups(name: str, notion: Notion) -> tuple[int, Compared]:
 
 
 def refuse_without_group(name: str, group_given: bool) -> None:
-    """Refuse thresholds by group for a model that is not to know the group."""
+    """Refuse a method that decides by the group, unless somebody has chosen to give the group."""
     if not group_given:
         raise ConfigError(
-            f"{name} decides by the group of a row, and --sensitive-at-prediction no says that it "
-            "is not known when deciding. Choose a method that only weighs rows, such as fedfb."
+            f"{name} decides by the group of a row: two rows that differ in nothing else may be "
+            "decided differently. To use a protected attribute for deciding is a choice that a "
+            "person has to make, so the group is not given to a model by default. If you may use "
+            "it here, add --sensitive-at-prediction yes (in Python: sensitive_at_prediction=True). "
+            "Otherwise choose a method that only weighs rows, such as fedfb."
         )
 
 

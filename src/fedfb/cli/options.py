@@ -57,9 +57,10 @@ def experiment_options(*without: str) -> Callable[[Command], Command]:
 
 
 def _parameter(field: Field[Any]) -> inspect.Parameter:
-    """Return a setting as typer reads it: a switch if off by default, else a value as text."""
+    """Return a setting as typer reads it: a switch if off by default, else text; see in_words."""
     declared, flag = setting_of(field), flag_of(field.name)
-    switch = declared.parse is yes_or_no and field.default is False
+    off = declared.parse is yes_or_no and field.default is False
+    switch = off and not declared.in_words
     option = typer.Option(
         *(f"{flag}/--no-{flag[2:]}" if switch else flag, *declared.flags),
         help=declared.help + _default_in_words(field, switch) + ".",

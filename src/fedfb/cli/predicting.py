@@ -49,7 +49,7 @@ def predict(
     if out is not None:
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)
-    prediction = model.predict(encode_file(model.encoder, rows), client)
+    prediction = model.predict(encode_file(model.encoder, rows, groups=False), client)
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["score", "decision"])

@@ -41,7 +41,7 @@ _RACE = Keep(source="race", target="race", values=("White",), other="Other")
 def load_adult(
     partition: str = "paper",
     split_seed: int = 0,
-    sensitive_at_prediction: bool = True,
+    sensitive_at_prediction: bool = False,
     resplit: bool = False,
     sensitive: tuple[str, ...] = ATTRIBUTES[0],
 ) -> Federation:

@@ -28,7 +28,7 @@ _NOT_FEATURES = ("age", "age group", "day", "month", "y")
 def load_bank(
     partition: str = "paper",
     split_seed: int = 0,
-    sensitive_at_prediction: bool = True,
+    sensitive_at_prediction: bool = False,
     resplit: bool = False,
 ) -> Federation:
     """Load Bank Marketing: 70 % of the rows, drawn by the split seed, train; three clients.

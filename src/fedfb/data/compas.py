@@ -35,7 +35,7 @@ _RACE = Keep(source="race", target="race", values=("African-American",), other="
 def load_compas(
     partition: str = "paper",
     split_seed: int = 0,
-    sensitive_at_prediction: bool = True,
+    sensitive_at_prediction: bool = False,
     resplit: bool = False,
     sensitive: tuple[str, ...] = ATTRIBUTES[0],
 ) -> Federation:

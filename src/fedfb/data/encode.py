@@ -81,7 +81,7 @@ class Encoder:
 
 
 class RawRows(NamedTuple):
-    """Encoded rows of a file; ``group`` is None where it does not have the sensitive columns."""
+    """Encoded rows of a file; ``group`` is None where it is absent or not wanted."""
 
     x: Float[Array, "n d"]
     group: Int[Array, " n"] | None

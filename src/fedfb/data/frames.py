@@ -31,7 +31,7 @@ def federation_from_frames(
     split_seed: int = 0,
     test: Frame | None = None,
     split: bool = True,
-    sensitive_at_prediction: bool = True,
+    sensitive_at_prediction: bool = False,
     minimum_group: int = 10,
     rest: str | None = None,
     name: str = "frames",

@@ -44,7 +44,7 @@ def load_gaussians(
     name: str,
     partition: str = "paper",
     split_seed: int = 0,
-    sensitive_at_prediction: bool = True,
+    sensitive_at_prediction: bool = False,
     *,
     q: tuple[float, ...] = (),
     rows: int | None = None,

@@ -36,7 +36,7 @@ def load_own(
     partition: str = "paper",
     split_seed: int = 0,
     test: str | None = None,
-    sensitive_at_prediction: bool = True,
+    sensitive_at_prediction: bool = False,
     add: AddUp = add_in_clear,
 ) -> Federation:
     """Load CSV and Parquet files. Every column that is not named is a feature.
@@ -71,7 +71,7 @@ def federate_cells(
     split_seed: int = 0,
     test: Cells | None = None,
     split: bool = True,
-    sensitive_at_prediction: bool = True,
+    sensitive_at_prediction: bool = False,
     add: AddUp = add_in_clear,
 ) -> Federation:
     """Make a federation of tables by client name, in this order; see :func:`load_own`.

@@ -56,7 +56,7 @@ class DataRequest:
     rows: int | None = None
     test_rows: int | None = None
     resplit: bool = False
-    sensitive_at_prediction: bool = True
+    sensitive_at_prediction: bool = False
 
 
 def check_request(request: DataRequest) -> None:

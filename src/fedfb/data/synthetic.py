@@ -31,7 +31,7 @@ ROWS = {2: (2333, 1000), 3: (3500, 1500), 4: (4667, 2000)}
 def load_synthetic(
     partition: str = "paper",
     split_seed: int = 0,
-    sensitive_at_prediction: bool = True,
+    sensitive_at_prediction: bool = False,
     *,
     clients: int | None = None,
     groups: int = 2,

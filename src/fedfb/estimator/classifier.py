@@ -35,9 +35,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """One model for all clients, trained by one of fedfb's methods.
 
     Parameters are the settings of ``fedfb run`` with the same meaning; ``settings`` takes those
-    that are not listed, ``knobs`` the method's own, by name. Four differ:
+    that are not listed, ``knobs`` the method's own, by name. Three differ:
 
-    - ``sensitive_at_prediction`` is off, so that ``predict(X)`` needs no more than X;
     - ``notion`` is by default the first one that the method knows, mostly demographic parity;
     - ``positive`` is the favourable label, by default the second of ``classes_``;
     - ``random_state`` is the seed.
@@ -57,10 +56,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__score: ClassVar = {"sensitive_features": True}
 
     def __init_subclass__(cls, method: str | None = None, by_group: bool = False) -> None:
-        """Name the method of a class, and whether groups have thresholds of their own in it.
-
-        Then deciding always needs the group.
-        """
+        """Name the method of a class, and whether groups have thresholds of their own in it."""
         super().__init_subclass__()
         if method is None:
             return

@@ -32,7 +32,8 @@ def make_experiment(estimator: Any, groups_given: bool) -> Experiment:
             f"target={estimator.target}: {method.name} cannot be trained to a disparity. Leave it "
             "out, or choose FedFBClassifier."
         )
-    reads_group = estimator.sensitive_at_prediction and groups_given
+    # Where all rows are one group, no decision depends on it, and there is no choice to make.
+    reads_group = estimator.sensitive_at_prediction if groups_given else estimator.by_group
     values = {
         "data": SOURCE,
         "algorithm": estimator.algorithm,
@@ -46,7 +47,7 @@ def make_experiment(estimator: Any, groups_given: bool) -> Experiment:
         "rounds": estimator.rounds,
         "local_epochs": estimator.local_epochs,
         "batch": estimator.batch,
-        "sensitive_at_prediction": reads_group or estimator.by_group,
+        "sensitive_at_prediction": reads_group,
         "seeds": (int(estimator.random_state),),
     }
     return Experiment(**{**values, **(estimator.settings or {})})

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfb.algorithms import find_method
 from fedfb.experiments.evaluation import Record
-from fedfb.experiments.fit import check_secure
+from fedfb.experiments.fit import check_method
 from fedfb.experiments.outcome import Outcome, run
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import Progress
@@ -30,7 +30,7 @@ def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Exper
     """Return the experiment with each of several methods; one that must be refused is, at once."""
     experiments = [for_method(experiment, name, algorithms) for name in algorithms]
     for one in experiments:
-        check_secure(one)
+        check_method(one)
     return experiments
 
 

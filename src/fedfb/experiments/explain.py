@@ -88,8 +88,11 @@ def explain(
     >>> [one.question for one in explained.in_a_round], explained.sums_only
     (['fit', 'measure'], True)
     """
-    # One epoch says as much about what is exchanged as thirty.
-    experiment = replace(resolve(experiment), local_epochs=1, rounds=LAST)
+    # One epoch says as much about what is exchanged as thirty. Random rows are nobody's, so a
+    # method that decides by the group can be shown before anybody has chosen to use it.
+    experiment = replace(
+        resolve(experiment), local_epochs=1, rounds=LAST, sensitive_at_prediction=True
+    )
     method = find_method(experiment.algorithm)
     pooled = method.is_pooled(experiment.variant or "")
     comparing = clients if pooled and long_name(experiment.notion) == "client_parity" else groups

@@ -156,16 +156,15 @@ def training_names(experiment: Experiment, federation: Federation) -> tuple[str,
     return ("all rows pooled",) if pooled else federation.client_names
 
 
-def check_secure(experiment: Experiment) -> None:
-    """Refuse what cannot be run with secure sums, before rows are read or anything is trained."""
-    if not experiment.secure:
-        return
-    experiment = resolve(experiment)
+def check_method(experiment: Experiment) -> None:
+    """Refuse what the method, or secure sums, cannot be run with, before any row is read."""
+    # The model and the number of groups and clients change nothing about what is refused.
+    experiment = replace(resolve(experiment), model="logistic")
     method, engine = find_method(experiment.algorithm), make_engine(experiment, inputs=1)
-    # Of how many groups and clients does not matter for what is asked.
     notion = training_notion(experiment, 2, 3)
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
-    refuse_disclosure(method, experiment.variant or method.variants[0], algorithm)
+    if experiment.secure:
+        refuse_disclosure(method, experiment.variant or method.variants[0], algorithm)
 
 
 def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion:

@@ -10,7 +10,7 @@ from fedfb.algorithms.fedfb_thresholds import LEVELS
 from fedfb.errors import FedFBError
 from fedfb.experiments.compare import paired_interval
 from fedfb.experiments.evaluation import Record, mean_and_std
-from fedfb.experiments.fit import check_secure
+from fedfb.experiments.fit import check_method
 from fedfb.experiments.outcome import OnRound
 from fedfb.experiments.pareto import Place, pareto
 from fedfb.experiments.recorded import load_rows, report_of
@@ -74,7 +74,7 @@ def plan(
         try:
             if reason is None:
                 resolve(own)
-                check_secure(own)
+                check_method(own)
                 _check_privacy(own)
                 curves.extend(_curves(method, own, quick))
                 continue

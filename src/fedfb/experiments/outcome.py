@@ -17,7 +17,7 @@ from fedfb.data.notes import small_note
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError
 from fedfb.experiments.evaluation import Record, evaluate, few_of
-from fedfb.experiments.fit import WORTH_THREADS, Fitted, check_secure, fit, training_names
+from fedfb.experiments.fit import WORTH_THREADS, Fitted, check_method, fit, training_names
 from fedfb.experiments.reporting import make_report, seed_records
 from fedfb.experiments.resolve import (
     FREE,
@@ -89,7 +89,7 @@ def run(
     solving = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
     tried = trial_grid(experiment) if solving else tuning_grid(experiment)
     choosing, experiment = chooses(experiment), resolve(experiment)
-    check_secure(experiment)
+    check_method(experiment)
     if experiment.privacy_epsilon is not None:
         from fedfb.experiments.privacy import check_privacy
 

@@ -13,7 +13,8 @@ from fedfb.errors import ConfigError, unknown_name
 class Setting(NamedTuple):
     """What a field of an experiment means and which values it takes.
 
-    ``or_own`` is the form of values beside the choices, which have a colon: a user's own.
+    ``or_own`` is the form of values beside the choices, which have a colon: a user's own. A setting
+    ``in_words`` is never a switch: the command line has it as yes or no.
     """
 
     help: str
@@ -26,6 +27,7 @@ class Setting(NamedTuple):
     above: float | None = None
     flags: tuple[str, ...] = ()
     infinite: bool = False
+    in_words: bool = False
 
 
 def setting(default: Any, help: str, panel: str, parse: Callable[[str], Any], **more: Any) -> Any:

@@ -106,7 +106,11 @@ class Experiment:
         s.yes_or_no,
     )
     sensitive_at_prediction: bool = setting(
-        True, "Whether the model is given the group", DATA, s.yes_or_no
+        False,
+        "Whether the group is an input of the model, and is known when it decides",
+        DATA,
+        s.yes_or_no,
+        in_words=True,
     )
 
     algorithm: str = setting("fedfb", "See fedfb list", METHOD, s.text)

@@ -14,6 +14,9 @@ from fedfb.models import Network
 
 FORMAT = "fedfb coefficients 1"
 
+HALF = [{"score": 0.5, "share": 1.0}]
+EVERYBODY = {"name": "all", "values": [], "coefficient": 0.0, "thresholds": HALF}
+
 
 def coefficients(hand: HandOver) -> dict[str, Any]:
     r"""Return the model as plain values.
@@ -22,7 +25,8 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
               +\beta_a\Big)
 
     over numbers j, categories c with value :math:`v_c`, and the group a where the model reads it. A
-    missing number adds ``if_missing``, a category that is not listed adds nothing.
+    missing number adds ``if_missing``, a category that is not listed adds nothing. Where decisions
+    do not depend on the group, no sensitive column is named and one group stands for all rows.
     """
     network = layers_of(hand.rule)
     if len(hand.rule.members) > 1 or network.hidden:
@@ -34,14 +38,15 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
     values = iter(weight[0, :, 0].tolist())
     encoder = hand.encoder
     features = [_feature(column, values) for column in encoder.columns]
+    rules = reading(encoder, features=False).rules if hand.needs_group else ()
     return {
         "format": FORMAT,
         "about": hand.about,
         "intercept": float(bias[0, 0]),
         "features": features,
-        "sensitive": list(encoder.groups.columns),
-        "rules": [rule_to_dict(rule) for rule in reading(encoder, features=False).rules],
-        "groups": _groups(hand, values),
+        "sensitive": list(encoder.groups.columns) if hand.needs_group else [],
+        "rules": [rule_to_dict(rule) for rule in rules],
+        "groups": _groups(hand, values) if hand.needs_group else [EVERYBODY],
     }
 
 
@@ -52,13 +57,12 @@ def _groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
     a row reaches add up to its chance.
     """
     groups, chance = hand.encoder.groups, hand.rule.chance
-    half = [{"score": 0.5, "share": 1.0}]
     return [
         {
             "name": name,
             "values": list(cells),
             "coefficient": next(values) if hand.encoder.sensitive_at_prediction else 0.0,
-            "thresholds": half if chance is None else _reachable(thresholds(chance[number])),
+            "thresholds": HALF if chance is None else _reachable(thresholds(chance[number])),
         }
         for number, (name, cells) in enumerate(
             zip(groups.names, cells_of_groups(groups), strict=True)

@@ -21,6 +21,7 @@ def what_is_sent(bundle: Bundle, data: Path, train: int, test: int) -> Iterator[
     study, experiment = bundle.study, bundle.study.experiment
     most = largest_encoder(study.schema, experiment.sensitive_at_prediction)
     groups = most.groups.names
+    given = "" if experiment.sensitive_at_prediction else "not "
     told = explain(
         replace(experiment, secure=False), len(groups), len(study.silos), len(most.feature_names)
     )
@@ -28,7 +29,7 @@ def what_is_sent(bundle: Bundle, data: Path, train: int, test: int) -> Iterator[
     yield f"You are {bundle.silo!r} with {data}: {train} rows to train on, {test} to test on."
     yield (
         f"{experiment.algorithm} ({experiment.notion}), {experiment.rounds} rounds, groups "
-        f"{', '.join(groups)}."
+        f"{', '.join(groups)}. The group is {given}an input of the model."
     )
     yield "No row leaves this machine. What is sent, and what the coordinator sees of it"
     yield "(in brackets how many numbers, at most: categories that nobody has are left out later):"

@@ -29,6 +29,9 @@ OF_THE_DATA = (
 OWN = ("name", "address", "silos", "least", "timeout_s", "wait_s", "single", "achievable")
 """The settings of a study beside its schema and its experiment."""
 
+STATED = "sensitive_at_prediction"
+"""The setting that a study states also where it is as usual: all agree to it before they join."""
+
 SCHEMA = "the study's schema"
 """What messages call it, wherever it was read."""
 
@@ -200,7 +203,8 @@ def refuse_single(study: Study, tasks: Mapping[str, str]) -> None:
 def study_to_toml(study: Study) -> str:
     """Write a study; reading it back gives an equal one."""
     usual = asdict(Experiment())
-    settings = {k: v for k, v in asdict(study.experiment).items() if v != usual[k]}
+    values = asdict(study.experiment).items()
+    settings = {k: v for k, v in values if v != usual[k] or k == STATED}
     top, *tables = schema_parts(study.schema, above="schema.")
     parts = [
         _lines({name: getattr(study, name) for name in OWN}),
@@ -238,7 +242,14 @@ def study_from_toml(text: str, where: str) -> Study:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not valid TOML: {error}.") from None
-    experiment = from_values(values.pop("experiment", {}))
+    settings = values.pop("experiment", {})
+    if STATED not in settings:
+        raise ConfigError(
+            f"{where} does not say whether the group is given to the model ({STATED}). An earlier "
+            "version of fedfb wrote it, and then meant yes. Make the study anew by fedfb study "
+            "init, with --sensitive-at-prediction yes (as before) or no."
+        )
+    experiment = from_values(settings)
     try:
         schema = schema_from_values(values.pop("schema", {}), SCHEMA)
     except ConfigError as error:

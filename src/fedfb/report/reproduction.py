@@ -24,6 +24,9 @@ Written by `fedfb reproduce`. Rows of FedFB:
   the **averages**, the first group's share as every group's **bound**, or a slip in the **split**;
 - **the authors' rows**: ours, on the rows as that code prepares, splits and draws them.
 
+As in the paper, the group is given to the model (`sensitive_at_prediction = true`), which is not
+the default of `fedfb run`.
+
 The other methods are ours, tuned on validation rows over the paper's grids. What is known of the
 causes of differences is shown below each table, by runs that switch one cause each, from the
 printed figure towards ours: **averaging** and **split** (as above), **selection** (the setting, or

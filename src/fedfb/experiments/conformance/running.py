@@ -97,6 +97,7 @@ def build(
         notion=notion,
         variant=variant,
         precision="float64",
+        sensitive_at_prediction=True,
         **{**USUAL, **changes},
     )
     settings = settings or [usual_setting(case)]

@@ -232,7 +232,7 @@ def ledger_table(accounts: Sequence[Account]) -> Table:
 
 def given_table(settings: Mapping[str, Any]) -> Table:
     """Return the main settings, and others that are not as the method usually has them."""
-    main = ("data", "algorithm", "notion", "model", "seeds")
+    main = ("data", "algorithm", "notion", "model", "sensitive_at_prediction", "seeds")
     known = {name: settings[name] for name in main[:-1] if name in settings}
     try:
         usual = asdict(resolve(Experiment(**known)))
