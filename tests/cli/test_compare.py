@@ -1,8 +1,11 @@
 """``fedfb compare``: methods side by side, on the same rows and seeds."""
 
+from dataclasses import replace
+
 import pytest
 
 from cli.asking import TINY, refused
+from fedfb.experiments.published import published
 
 
 def test_every_method_has_the_report_of_its_own_run(fedfb):
@@ -41,6 +44,13 @@ def test_the_papers_figures_stand_beside_its_own_setting_only(fedfb):
     assert "paper" not in fedfb("compare", *TINY).out
 
 
+@pytest.mark.usefixtures("published")
+def test_the_papers_figures_are_of_its_own_groups(fedfb):
+    flags = ("--data", "compas", "--algorithms", "fedavg", "--sensitive-at-prediction", "yes")
+    assert "paper: accuracy" in fedfb("compare", *flags).out
+    assert "paper: accuracy" not in fedfb("compare", *flags, "--sensitive", "sex").out
+
+
 def test_a_picture_is_drawn_where_asked(fedfb, tmp_path):
     said = fedfb("compare", *TINY, "--algorithms", "fedavg,fedfb", "--plot", "points.PNG", "--json")
     assert said.json["results"]
@@ -77,6 +87,7 @@ def test_the_demo_compares_draws_and_says_what_to_type_next(fedfb, monkeypatch, 
     said = fedfb("demo")
     [(experiment, methods, plot, *_)] = shown
     assert (experiment.data, methods) == ("synthetic", ["fedavg", "fedfb", "cfl"])
+    assert all(published(replace(experiment, algorithm=name)) for name in methods)
     assert plot.parent == (tmp_path / "demo").relative_to(tmp_path)
     assert "What to type next" in said.err
     assert max(map(len, demo.NEXT.splitlines())) <= 80
