@@ -20,14 +20,14 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
     """Return one record per setting of one seed: what it is worth on the test rows.
 
     Where decisions are not simply scores of at least 1/2, ``at_one_half`` says what the scores
-    alone would have come to: the rest is what thresholds did.
+    alone would have come to: the rest is what thresholds did, or how models were mixed.
     """
     prediction, test = fitted.predict(federation.test), federation.test
     names = (federation.group_names, federation.client_names)
     notion = long_name(experiment.notion)
     plain = Prediction(prediction.score, (prediction.score >= 0.5).astype(np.float64))
-    by_thresholds = bool(np.any(plain.decision != prediction.decision))
-    halves = evaluate(plain, test, *names) if by_thresholds else [None] * len(prediction.score)
+    otherwise = bool(np.any(plain.decision != prediction.decision))
+    halves = evaluate(plain, test, *names) if otherwise else [None] * len(prediction.score)
     tested = evaluate(prediction, test, *names)
     by_round = round_rows(fitted.trained.history, len(tested), notion)
     return [
@@ -36,7 +36,7 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
             "settings": dict(setting),
             **record,
             "at_one_half": None if half is None else in_short(half),
-            "told": with_names(told, federation.group_names),
+            "told": with_names(told, notion, *names),
             **_privacy_of(fitted, federation),
             "rounds": rounds,
         }
@@ -56,15 +56,13 @@ def in_short(record: Mapping[str, Any]) -> Record:
     return {name: record[name] for name in ("accuracy", "disparity")}
 
 
-def with_names(told: Mapping[str, Any], names: Sequence[str]) -> Record:
-    """Call groups by their names: a method knows only their numbers."""
-    numbered = ("at_bound", "left_out")
-    return {
-        key: [names[number] if number < len(names) else number for number in value]
-        if key in numbered
-        else value
-        for key, value in told.items()
-    }
+def with_names(
+    told: Mapping[str, Any], notion: str, groups: Sequence[str], clients: Sequence[str]
+) -> Record:
+    """Call by their names what a method knows by number: groups, under client parity clients."""
+    names = clients if notion == "client_parity" else groups
+    numbered = {key: told[key] for key in ("at_bound", "left_out") if key in told}
+    return {**told, **{key: [names[at] for at in value] for key, value in numbered.items()}}
 
 
 def make_report(
