@@ -30,6 +30,15 @@ def test_differences_are_paired_by_seed(fedfb):
     assert low <= mean <= high
 
 
+def test_what_was_tuned_before_over_other_values_is_tuned_anew(fedfb):
+    flags = ("compare", *TINY, "--algorithms", "fedavg", "--tune", "--json")
+    tried = [
+        [one["setting"] for one in fedfb(*flags, *more).json["results"][0]["tuning"]["candidates"]]
+        for more in ((), ("--lr", ".005"))
+    ]
+    assert [len(one) for one in tried] == [3, 1]
+
+
 @pytest.mark.parametrize("flags", ["", "--alpha .1,.5", "--seeds 3", "--seeds 2 --notion cp"])
 def test_the_tables_fit_80_columns_and_show_every_method(fedfb, flags):
     said = fedfb("compare", *TINY, *flags.split())

@@ -315,7 +315,11 @@ class Experiment:
 
     @property
     def hash(self) -> str:
-        """A short name of all but the seeds: runs of equal hash and seed are the same run."""
+        """A short name of all but the seeds: runs of equal hash and seed are the same run.
+
+        Reports, cards, exports and the store show that of the resolved experiment, in which it does
+        not matter whether a usual value was typed or left out.
+        """
         content = {
             f.name: _canonical(self, f)
             for f in fields(self)
