@@ -38,9 +38,7 @@ def _cost(summary: Report, notion: str) -> str:
     )
 
 
-def _decisions(
-    summary: Report, halves: Sequence[Report], notion: str, by_thresholds: bool
-) -> str:
+def _decisions(summary: Report, halves: Sequence[Report], notion: str, by_thresholds: bool) -> str:
     """Say what the scores alone would have come to, and what the method's decisions did."""
     accuracy = number(mean([half["accuracy"] for half in halves]))
     disparity = number(mean([half["disparity"][notion] for half in halves]))

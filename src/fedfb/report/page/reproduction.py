@@ -90,7 +90,9 @@ def _beside(target: Target) -> Table:
         "Accuracy / disparity, mean ± spread over seeds",
         ("", "private", "fair", *heads),
         tuple(rows),
-        " ".join(["A star: better than printed on one axis, not worse on the other.", *_not_run(target)]),
+        " ".join(
+            ["A star: better than printed on one axis, not worse on the other.", *_not_run(target)]
+        ),
     )
 
 
