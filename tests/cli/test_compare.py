@@ -1,8 +1,11 @@
 """``fedfb compare``: methods side by side, on the same rows and seeds."""
 
+from dataclasses import replace
+
 import pytest
 
 from cli.asking import TINY, refused
+from fedfb.experiments.published import published
 
 
 def test_every_method_has_the_report_of_its_own_run(fedfb):
@@ -27,6 +30,15 @@ def test_differences_are_paired_by_seed(fedfb):
     assert low <= mean <= high
 
 
+def test_what_was_tuned_before_over_other_values_is_tuned_anew(fedfb):
+    flags = ("compare", *TINY, "--algorithms", "fedavg", "--tune", "--json")
+    tried = [
+        [one["setting"] for one in fedfb(*flags, *more).json["results"][0]["tuning"]["candidates"]]
+        for more in ((), ("--lr", ".005"))
+    ]
+    assert [len(one) for one in tried] == [3, 1]
+
+
 @pytest.mark.parametrize("flags", ["", "--alpha .1,.5", "--seeds 3", "--seeds 2 --notion cp"])
 def test_the_tables_fit_80_columns_and_show_every_method(fedfb, flags):
     said = fedfb("compare", *TINY, *flags.split())
@@ -39,6 +51,13 @@ def test_the_tables_fit_80_columns_and_show_every_method(fedfb, flags):
 
 def test_the_papers_figures_stand_beside_its_own_setting_only(fedfb):
     assert "paper" not in fedfb("compare", *TINY, "--sensitive-at-prediction", "yes").out
+
+
+@pytest.mark.usefixtures("published")
+def test_the_papers_figures_are_of_its_own_groups(fedfb):
+    flags = ("--data", "compas", "--algorithms", "fedavg", "--sensitive-at-prediction", "yes")
+    assert "paper: accuracy" in fedfb("compare", *flags).out
+    assert "paper: accuracy" not in fedfb("compare", *flags, "--sensitive", "sex").out
 
 
 def test_a_picture_is_drawn_where_asked(fedfb, tmp_path):
@@ -77,6 +96,7 @@ def test_the_demo_compares_draws_and_says_what_to_type_next(fedfb, monkeypatch, 
     said = fedfb("demo")
     [(experiment, methods, plot, *_)] = shown
     assert (experiment.data, methods) == ("synthetic", ["fedavg", "fedfb", "cfl"])
+    assert all(published(replace(experiment, algorithm=name)) for name in methods)
     assert plot.parent == (tmp_path / "demo").relative_to(tmp_path)
     assert "What to type next" in said.err
     assert max(map(len, demo.NEXT.splitlines())) <= 80

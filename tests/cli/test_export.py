@@ -6,6 +6,8 @@ import onnxruntime
 import pytest
 
 from cli.asking import OWN, refused, silo
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.spec_file import from_values, read_toml
 
 
 @pytest.fixture
@@ -91,3 +93,32 @@ def test_decisions_go_to_a_file_that_is_not_there_yet(fedfb, kept, tmp_path):
     assert (tmp_path / "decisions.csv").read_text() == printed
     refused(fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv"), "is there already")
     assert fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv", "--force").code == 0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [(), ("--algorithm", "fedavg"), ("--alpha", ".1"), ("--tune",), ("--algorithm", "fairfed")],
+    ids="-".join,
+)
+def test_one_experiment_has_one_hash_everywhere(fedfb, kept, tmp_path, flags):
+    kept(*flags)
+    result = json.loads((tmp_path / "kept/result.json").read_text())
+    name = result["experiment_hash"]
+    typed = from_values(read_toml(tmp_path / "kept/experiment.toml"))
+    assert resolve(typed).hash == name
+    for command in (
+        *(("report", "kept"), ("audit", "kept", "--out", "audited")),
+        *(("export", "kept"), ("export", "kept", "--to", "json")),
+    ):
+        assert fedfb(*command).code == 0
+    session = onnxruntime.InferenceSession(tmp_path / "kept/model.onnx")
+    assert session.get_modelmeta().custom_metadata_map["experiment"] == name
+    assert json.loads((tmp_path / "kept/model.json").read_text())["about"]["experiment"] == name
+    assert f"Experiment {name}." in (tmp_path / "kept/report.html").read_text(encoding="utf-8")
+    card = (tmp_path / "audited/model-card.md").read_text(encoding="utf-8")
+    assert f"Experiment {name} " in card
+    method = dict(zip(flags[::2], flags[1::2], strict=False)).get("--algorithm", "fedfb")
+    more = () if "--algorithm" in flags else flags
+    same = ("--data", "rows.csv", *OWN, "--local-epochs", 2, "--algorithms", method, *more)
+    [compared] = fedfb("compare", *same, "--json").json["results"]
+    assert compared["experiment_hash"] == name

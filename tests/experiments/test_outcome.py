@@ -12,7 +12,6 @@ from fedfb.data import RawRows
 from fedfb.errors import ConfigError, DataError, DivergenceError
 from fedfb.experiments.compare import compare, differences, paired_interval
 from fedfb.experiments.outcome import run
-from fedfb.experiments.published import published
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.store import load_model, round_table, save
 
@@ -79,32 +78,6 @@ def test_differences_leave_out_grids_and_what_is_not_estimable():
     [difference] = differences(reports)
     assert difference["disparity"]["demographic_parity"]["interval"] is None
     assert len(difference["accuracy"]["interval"]) == 2
-
-
-@pytest.mark.parametrize("model", ["mlp", "logistic"])
-@pytest.mark.parametrize("data", ["synthetic", "adult", "compas", "bank"])
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedfb", "cfl"])
-def test_the_paper_has_a_figure_for_its_own_setting(data, algorithm, model):
-    given = {"model": model, "sensitive_at_prediction": True}
-    experiment = Experiment(data=data, algorithm=algorithm, **given)
-    row = published(experiment)
-    assert 0.5 < row["accuracy"]["mean"] < 1
-    assert published(replace(experiment, notion="demographic_parity", seeds=(3,), tune=True)) == row
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"notion": "eo"}, {"partition": "group"}, {"clients": 2}, {"groups": 3}, {"rows": 300}),
-        *({"test_rows": 300}, {"heterogeneity": "high"}, {"hidden": (8,)}, {"rounds": 2}),
-        *({"sensitive_at_prediction": False}, {"local_epochs": 1}, {"data": "own.csv"}),
-        *({"algorithm": "another"}, {"bits": 3}, {"batch": 8}),
-    ],
-)
-def test_the_paper_has_no_figure_for_another_setting(change):
-    own = {"model": "mlp", "sensitive_at_prediction": True}
-    assert published(Experiment(**own)) is not None
-    assert published(Experiment(**{**own, **change})) is None
 
 
 def test_a_saved_model_decides_as_the_run_did(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from fedfb.errors import ConfigError
 from fedfb.experiments.compare import compare
-from fedfb.experiments.published import published
+from fedfb.experiments.published import printed
 from fedfb.experiments.spec import Experiment
 from fedfb.report.figures import FORMATS, check_figure_path, draw_comparison
 from fedfb.report.numbers import number
@@ -30,7 +30,7 @@ def test_a_picture_is_drawn_for_seeds_and_grids(tmp_path, changes):
 
 def test_a_picture_shows_the_papers_figure_and_can_be_svg(tmp_path):
     path = tmp_path / "points.svg"
-    paper = published(Experiment(model="mlp"))
+    paper = printed("tab:dp_mlp", "fedfb", "synthetic")
     draw_comparison(reports(), {"fedfb": paper}, path)
     assert "<svg" in path.read_text()
 
@@ -70,8 +70,7 @@ def test_the_papers_figures_and_a_grid_fit_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     found = reports(("fedavg", "fedfb", "cfl"), alpha=(0.001, 0.05), seeds=(0, 1))
     names = ("fedavg", "fedfb", "cfl")
-    own = {"sensitive_at_prediction": True}
-    print_comparison(found, [], {n: published(Experiment(algorithm=n, **own)) for n in names})
+    print_comparison(found, [], {n: printed("tab:dp_lg", n, "synthetic") for n in names})
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(".756 ± .001" in line for line in lines) == 1

@@ -7,6 +7,7 @@ import pytest
 from fedfb.errors import ConfigError
 from fedfb.experiments import reproduction
 from fedfb.experiments.differences import Cause, better, differs, explain
+from fedfb.experiments.fit import training_notion
 from fedfb.experiments.reproduction import reproduce
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.selections import SELECTIONS
@@ -58,6 +59,22 @@ def test_every_cause_is_shown_by_rows_of_its_target(name):
             for column in cause.columns:
                 assert rows[cause.before].has(column)
                 assert rows[cause.after].has(column)
+
+
+PAPERS_RULE = [
+    pytest.param(target, row, id=f"{target.name}: {row.name}")
+    for target in map(read_target, names())
+    for row in target.rows
+    if "as printed" in row.name or "by the paper's step" in row.name
+]
+
+
+@pytest.mark.parametrize(("target", "row"), PAPERS_RULE)
+def test_a_row_of_the_papers_rule_compares_every_group_with_the_first(target, row):
+    for column in target.columns:
+        experiment = resolve(target.experiment(row, column, quick=False))
+        assert experiment.outer == "paper"
+        assert not training_notion(experiment, groups=4, clients=3).symmetric
 
 
 def test_ours_on_the_released_rows_is_a_cell_of_its_own(tmp_path):
@@ -147,6 +164,8 @@ def test_better_is_on_both_axes_and_a_difference_is_more_than_noise():
     assert better(figures(0.8, 0.1), figures(0.79, 0.1))
     assert not better(figures(0.8, 0.1), figures(0.8, 0.1))
     assert not better(figures(0.9, 0.11), figures(0.8, 0.1))
+    assert not better(figures(0.8004, 0.0996), figures(0.8, 0.1))
+    assert better(figures(0.7997, 0.0994), figures(0.8, 0.1))
     assert differs(figures(0.8, 0.1), figures(0.8, 0.12))
     assert not differs(figures(0.8, 0.1, 0.05), figures(0.8, 0.12, 0.05))
     assert not differs(figures(0.8, 0.1), figures(0.804, 0.1))

@@ -1,5 +1,6 @@
 import pytest
 
+from fedfb.algorithms import METHODS, find_method
 from fedfb.errors import ConfigError
 from fedfb.experiments.compare import for_method
 from fedfb.experiments.fit import training_notion
@@ -14,6 +15,24 @@ def test_what_is_left_open_is_what_the_method_usually_takes():
     steps = resolve(Experiment(algorithm="afl", notion="cp"))
     assert (steps.rounds, steps.lr) == (300, (0.1,))
     assert total_rounds(Experiment(seeds=(0, 1), tune=True)) == 40
+
+
+@pytest.mark.parametrize("tune", [False, True])
+@pytest.mark.parametrize("algorithm", list(METHODS))
+def test_to_resolve_twice_is_to_resolve_once(algorithm, tune):
+    open_one = Experiment(
+        algorithm=algorithm, notion=find_method(algorithm).notions[0], tune=tune, seeds=(0, 1)
+    )
+    done = resolve(open_one)
+    assert resolve(done) == done
+    assert given_grid(done) == given_grid(open_one)
+    assert not tune or tuning_grid(done) == tuning_grid(open_one)
+
+
+def test_what_is_tuned_among_a_methods_values_is_not_tuned_among_ones_own():
+    """The store goes by the resolved experiment: it must tell the two apart."""
+    own = resolve(Experiment(algorithm="fedavg", tune=True, lr=(0.005,)))
+    assert own != resolve(Experiment(algorithm="fedavg", tune=True))
 
 
 def test_clients_are_compared_with_a_larger_step():

@@ -38,7 +38,7 @@ def demo(
     drawing = find_spec("matplotlib") is not None
     if drawing:
         _make_folder(plot.parent)
-    # The paper gives the group to the model, and its figures stand beside.
+    # The paper gives the group to the model: only so its figures may stand beside ours.
     experiment = Experiment(model="mlp", seeds=tuple(range(5)), sensitive_at_prediction=True)
     methods = ["fedavg", "fedfb", "cfl"]
     comparing.compare_and_show(experiment, methods, plot if drawing else None, as_json=False)

@@ -21,7 +21,8 @@ def export(
         typer.Option(help="What to write (json: coefficients; default onnx).", show_default=False),
     ] = "onnx",
     out: Annotated[
-        Path | None, typer.Option(help="The file to write (default: model.onnx in the folder).")
+        Path | None,
+        typer.Option(help="The file to write (default: model.onnx, .skops or .json in FOLDER)."),
     ] = None,
     seed: Annotated[
         int | None,

@@ -47,7 +47,7 @@ def experiment_options(*without: str) -> Callable[[Command], Command]:
             experiment = _experiment(flags, values.get("file"))
             command(**values, experiment=experiment)
 
-        parameters = [*own, *(_parameter(field) for field in declared)]
+        parameters = [*own, *(option_of(field) for field in declared)]
         reading.__name__, reading.__doc__ = command.__name__, command.__doc__
         reading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         reading.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -56,7 +56,7 @@ def experiment_options(*without: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def _parameter(field: Field[Any]) -> inspect.Parameter:
+def option_of(field: Field[Any]) -> inspect.Parameter:
     """Return a setting as typer reads it: a switch if off by default, else text; see in_words."""
     declared, flag = setting_of(field), flag_of(field.name)
     off = declared.parse is yes_or_no and field.default is False
@@ -101,6 +101,8 @@ def _default_in_words(field: Field[Any], switch: bool) -> str:
         return ""
     if isinstance(field.default, bool):
         return f" (default {'yes' if field.default else 'no'})"
+    if setting_of(field).parse is seeds:
+        return f" (default {len(field.default)})"  # as it is typed: so many, from 0 on
     values = field.default if isinstance(field.default, tuple) else (field.default,)
     return f" (default {','.join(str(value) for value in values)})"
 

@@ -20,16 +20,16 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
     """Return one record per setting of one seed: what it is worth on the test rows.
 
     Where decisions are not simply scores of at least 1/2, ``at_one_half`` says what the scores
-    alone would have come to: the rest is what thresholds did.
+    alone would have come to: the rest is what thresholds did, or how models were mixed.
     """
     prediction, test = fitted.predict(federation.test), federation.test
     names = (federation.group_names, federation.client_names)
     notion = long_name(experiment.notion)
     plain = Prediction(prediction.score, (prediction.score >= 0.5).astype(np.float64))
-    by_thresholds = bool(np.any(plain.decision != prediction.decision))
+    otherwise = bool(np.any(plain.decision != prediction.decision))
     few = few_of(federation, experiment.minimum_group)
     halves: list[Any] = [None] * len(prediction.score)
-    if by_thresholds:
+    if otherwise:
         halves = evaluate(plain, test, *names, few=few)
     tested = evaluate(prediction, test, *names, few=few)
     by_round = round_rows(fitted.trained.history, len(tested), notion, experiment.minimum_group)
@@ -39,7 +39,7 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
             "settings": dict(setting),
             **record,
             "at_one_half": None if half is None else in_short(half),
-            "told": with_names(told, federation.group_names),
+            "told": with_names(told, notion, *names),
             **_privacy_of(fitted, federation),
             "rounds": rounds,
         }
@@ -59,15 +59,13 @@ def in_short(record: Mapping[str, Any]) -> Record:
     return {name: record[name] for name in ("accuracy", "disparity")}
 
 
-def with_names(told: Mapping[str, Any], names: Sequence[str]) -> Record:
-    """Call groups by their names: a method knows only their numbers."""
-    numbered = ("at_bound", "left_out")
-    return {
-        key: [names[number] if number < len(names) else number for number in value]
-        if key in numbered
-        else value
-        for key, value in told.items()
-    }
+def with_names(
+    told: Mapping[str, Any], notion: str, groups: Sequence[str], clients: Sequence[str]
+) -> Record:
+    """Call by their names what a method knows by number: groups, under client parity clients."""
+    names = clients if notion == "client_parity" else groups
+    numbered = {key: told[key] for key in ("at_bound", "left_out") if key in told}
+    return {**told, **{key: [names[at] for at in value] for key, value in numbered.items()}}
 
 
 def make_report(

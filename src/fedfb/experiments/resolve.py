@@ -24,15 +24,27 @@ TARGETS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, FREE)
 def resolve(experiment: Experiment) -> Experiment:
     """Return the experiment with everything that its method decides filled in.
 
+    What is chosen on validation rows stays open: filled in it would be a value to choose from.
+    To resolve twice is to resolve once, and the hash of an experiment is that of the resolved one.
+
     >>> resolve(Experiment(algorithm="fedavg")).rounds
     10
+    >>> resolve(Experiment(algorithm="fedavg")).lr, resolve(Experiment(algorithm="fedavg", tune=True)).lr
+    ((0.005,), ())
     """
     method = find_method(experiment.algorithm)
     check_fit(experiment, method)
     experiment = replace(experiment, outer=outer_rule(experiment, method))
-    values = {knob: given or (usual,) for knob, (given, usual, _) in _knobs(experiment).items()}
+    values = {
+        knob: given or (() if experiment.tune else (usual,))
+        for knob, (given, usual, _) in _knobs(experiment).items()
+    }
     of_fields = ("alpha", "target", "lr")
-    knobs = [f"{k}={','.join(map(repr, v))}" for k, v in values.items() if k not in of_fields]
+    knobs = [
+        f"{knob}={','.join(repr(float(value)) for value in some)}"
+        for knob, some in values.items()
+        if some and knob not in of_fields
+    ]
     return replace(
         experiment,
         variant=experiment.variant or method.variants[0],

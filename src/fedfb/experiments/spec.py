@@ -94,7 +94,7 @@ class Experiment:
     test_rows: int | None = setting(None, "Drawn data: test rows", DATA, s.whole, low=20)
     split_seed: int | None = setting(
         None,
-        "Fixes rows and clients (default 0; drawn data: anew per seed)",
+        "Fixes rows and clients (default 0; drawn data and --resplit: the run's own seed)",
         DATA,
         s.whole,
         low=0,
@@ -138,7 +138,8 @@ class Experiment:
     )
     target: tuple[float, ...] = setting(
         (),
-        "fedfb, cfl, fedfb-thresholds: the disparity to train to; several make a grid (default 0)",
+        "fedfb, cfl, fedfb-thresholds, hardt: the disparity to train to; several make a grid "
+        "(default 0)",
         METHOD,
         s.numbers,
         low=0.0,
@@ -154,7 +155,8 @@ class Experiment:
     )
     alpha: tuple[float, ...] = setting(
         (),
-        "Step of the fairness weights; several make a grid (default .5; cp: 2)",
+        "Step of the fairness weights; several make a grid (default: fedfb and cfl .5, for cp 2; "
+        "else the method's, fedfb list)",
         METHOD,
         s.numbers,
         low=0.0,
@@ -168,8 +170,8 @@ class Experiment:
     )
     lr: tuple[float, ...] = setting(
         (),
-        "Learning rate; several make a grid (default: chosen on validation rows by fedfb and cfl, "
-        "else the method's)",
+        "Learning rate; several make a grid (default: chosen on validation rows by methods that take "
+        "a target, else the method's)",
         METHOD,
         s.numbers,
         above=0.0,
@@ -207,7 +209,8 @@ class Experiment:
 
     signal_loss: str | None = setting(
         None,
-        "Loss in the signal (default prob; for cp: ce)",
+        "Loss in the signal (default zero_one; where a step is taken: prob; for cp and with "
+        "--outer paper: ce)",
         SIGNAL,
         s.text,
         choices=("zero_one", "prob", "ce"),
@@ -332,7 +335,11 @@ class Experiment:
 
     @property
     def hash(self) -> str:
-        """A short name of all but the seeds: runs of equal hash and seed are the same run."""
+        """A short name of all but the seeds: runs of equal hash and seed are the same run.
+
+        Reports, cards, exports and the store show that of the resolved experiment, in which it does
+        not matter whether a usual value was typed or left out.
+        """
         content = {
             f.name: _canonical(self, f)
             for f in fields(self)

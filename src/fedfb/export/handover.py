@@ -14,6 +14,7 @@ from fedfb.data.encode import Encoder, RawRows
 from fedfb.data.reading import Reading, reading
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, unknown_name
+from fedfb.experiments.resolve import resolve
 from fedfb.experiments.rule import NOBODY, Rule, rule_of
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_toml
@@ -65,7 +66,7 @@ def take_over(
 ) -> HandOver:
     """Take a model out of a run's folder; where every client has its own, that of one."""
     saved = load_model(folder, seed, setting)
-    experiment = from_values(read_toml(folder / EXPERIMENT))
+    experiment = resolve(from_values(read_toml(folder / EXPERIMENT)))
     number = _number_of(client, saved.clients, saved.fitted.trained.memories)
     inputs = len(saved.encoder.feature_names)
     return HandOver(

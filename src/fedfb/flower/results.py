@@ -75,15 +75,15 @@ def make_study_report(study: Study, known: Known) -> Record:
     experiment, groups = study.experiment, known.encoder.groups.names
     notion, confusion = long_name(experiment.notion), known.tables["confusion"]
     halves = np.stack([_at_one_half(bins) for bins in known.tables["bins"]])
-    by_thresholds = bool(np.any(halves != confusion))
+    otherwise = bool(np.any(halves != confusion))
     few = few_in(_trained(study, known), np.zeros(0), experiment.minimum_group)
     records = [
         {
             "seed": study.seed,
             "settings": dict(setting),
             **record,
-            "at_one_half": in_short(half) if by_thresholds else None,
-            "told": with_names(told, groups),
+            "at_one_half": in_short(half) if otherwise else None,
+            "told": with_names(told, notion, groups, study.silos),
             "rounds": rounds,
         }
         for setting, record, half, told, rounds in zip(

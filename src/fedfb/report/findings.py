@@ -19,13 +19,13 @@ def findings(report: Report) -> Iterator[str]:
 
 
 def closer_findings(report: Report) -> Iterator[str]:
-    """Yield what thresholds did, how near the target came, and what stood in the way."""
+    """Yield what decisions other than a cut at 1/2 did, how near the target came, and what stood in the way."""
     notion, summary = report["notion"], report["summary"]
     runs = report["runs"]
     halves = [run["at_one_half"] for run in runs if run["at_one_half"] is not None]
-    if halves:
-        yield _thresholds(summary, halves, notion)
     told = [run["told"] for run in runs if run["told"]]
+    if halves:
+        yield _decisions(summary, halves, notion, any("thresholds" in one for one in told))
     yield from _search(told, target=runs[0]["settings"].get("target", 0.0))
 
 
@@ -38,13 +38,16 @@ def _cost(summary: Report, notion: str) -> str:
     )
 
 
-def _thresholds(summary: Report, halves: Sequence[Report], notion: str) -> str:
+def _decisions(summary: Report, halves: Sequence[Report], notion: str, by_thresholds: bool) -> str:
+    """Say what the scores alone would have come to, and what the method's decisions did."""
     accuracy = number(mean([half["accuracy"] for half in halves]))
     disparity = number(mean([half["disparity"][notion] for half in halves]))
+    what = "thresholds" if by_thresholds else "method's own way to decide"
+    how = "with a threshold for each group" if by_thresholds else "as it decides"
     return (
-        f"What the thresholds did: cut at 1/2 these scores would be {accuracy} accurate at "
-        f"{disparity}; with a threshold for each group they are "
-        f"{number(summary['accuracy']['mean'])} at {number(summary['disparity'][notion]['mean'])}."
+        f"What the {what} did: cut at 1/2 these scores would be {accuracy} accurate at "
+        f"{disparity}; {how} they are {number(summary['accuracy']['mean'])} at "
+        f"{number(summary['disparity'][notion]['mean'])}."
     )
 
 
