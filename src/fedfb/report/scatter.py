@@ -244,7 +244,7 @@ def _frame(
     ]
     ys += [] if constant is None else [constant]
     height = max(max(ys) - min(ys), 0.02)
-    axes.set_xlim(0, max(*xs, 0.01) * (1 + ROOM))
+    axes.set_xlim(0, max([*xs, 0.01]) * (1 + ROOM))
     axes.set_ylim(min(ys) - ROOM * height, max(ys) + ROOM * height)
     if constant is not None:
         axes.axhline(constant, color=palette.muted, linewidth=1, linestyle=":", zorder=0)
