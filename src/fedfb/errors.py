@@ -19,6 +19,10 @@ class DataError(FedFBError):
     """A file or table cannot be used as it is."""
 
 
+class WriteError(FedFBError):
+    """A file cannot be written: the disk is full, or the place may not be written to."""
+
+
 class DisclosureError(FedFBError):
     """A method would show the server one client's value where only sums are allowed."""
 

@@ -104,8 +104,8 @@ def test_what_does_not_apply_or_is_missing_is_told(fedfb, write, flags, fragment
 @pytest.mark.parametrize(
     ("content", "fragments"),
     [
-        ("rounds = [", ["experiment.toml is not valid TOML: Invalid value"]),
-        (b"\xff", ["experiment.toml is not valid TOML"]),
+        ("rounds = [", ["experiment.toml cannot be read: it is not valid TOML: Invalid value"]),
+        (b"\xff", ["experiment.toml cannot be read: it is not valid UTF-8 text"]),
         ("round = 3", ["unknown setting 'round'; did you mean 'rounds'"]),
         ("seeds = [1.5]", ["--seeds must be a whole number of at least 0, got 1.5"]),
         ("seeds = [true]", ["--seeds must be a whole number of at least 0, got True"]),

@@ -152,6 +152,7 @@ def test_an_interrupted_run_has_a_ledger_too(tiny, fedfb, tmp_path):
     path = tmp_path / "kept/ledger.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:5]) + "\n" + lines[5][:30])
+    (tmp_path / "kept/fedfb.sha256").unlink()  # written at the end of a run
     told = fedfb("ledger", "kept", "--json").json
     assert len(told["messages"]) == 4
     assert json.loads(lines[0])["clients"] == [client["client"] for client in told["clients"]]

@@ -26,7 +26,7 @@ def test_the_folder_holds_model_preprocessing_settings_versions_and_rounds(tiny,
     files = {path.name for path in kept.iterdir() if path.is_file()}
     assert files == {
         *("experiment.toml", "result.json", "models.npz", "preprocessing.json"),
-        *("versions.json", "rounds.csv", "ledger.jsonl"),
+        *("versions.json", "rounds.csv", "ledger.jsonl", "fedfb.sha256"),
     }
     assert json.loads((kept / "result.json").read_text()) == report
     assert {"fedfb", "numpy", "python"} <= set(json.loads((kept / "versions.json").read_text()))
@@ -101,7 +101,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(tiny, write, fo
     if folder.startswith("/proc") and not os.path.isdir("/proc"):
         pytest.skip("no /proc here")
     write("", "a-file")
-    refused(tiny("--out", folder), f"cannot write to the output folder {folder}", "Give one")
+    refused(tiny("--out", folder), f"cannot write to {folder}", "give a place")
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,11 @@ def test_what_is_wrong_with_the_folder_is_told(fedfb, write, trained, tmp_path):
     refused(fedfb("predict", "kept", "test.csv", "--setting", 2), "2 settings, counted from 0")
     refused(fedfb("predict", "kept", "test.csv", "--setting", -1), "2 settings, counted from 0")
     (tmp_path / "kept/models.npz").write_bytes(b"PK\x03\x04")
-    refused(fedfb("predict", "kept", "test.csv"), "the model in kept cannot be read")
+    refused(fedfb("predict", "kept", "test.csv"), "models.npz cannot be read: it has changed")
+    (tmp_path / "kept/fedfb.sha256").unlink()
+    refused(fedfb("predict", "kept", "test.csv"), "models.npz cannot be read: it is not a whole")
     write("{", "kept/preprocessing.json")
-    refused(fedfb("predict", "kept", "test.csv"), "the model in kept cannot be read")
+    refused(fedfb("predict", "kept", "test.csv"), "preprocessing.json cannot be read")
 
 
 def test_a_model_that_is_not_given_the_group_decides_whoever_comes(fedfb, trained, write):

@@ -51,7 +51,7 @@ def test_a_page_is_written_over_only_by_force(fedfb, tiny, write, tmp_path):
         ("begun", (), "is not finished"),
         ("broken", (), "cannot be read"),
         ("strange", (), "not as this version of fedfb writes"),
-        ("partial", (), "absent/result.json cannot be read"),
+        ("partial", (), "cannot read partial/absent/result.json"),
         ("begun", ("--out", "absent/page.html"), "is not finished"),
     ],
 )

@@ -135,7 +135,7 @@ def test_what_is_wrong_in_a_schema_is_told(files, change, message):
         assert change[0] in text
         text = text.replace(*change)
     (files / "schema.toml").write_text(text)
-    with pytest.raises(ConfigError, match=f"schema.toml.*{message}"):
+    with pytest.raises((ConfigError, DataError), match=f"schema.toml.*{message}"):
         read_schema("schema.toml")
 
 

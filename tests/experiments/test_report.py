@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedfb.errors import ConfigError
+from fedfb.errors import ConfigError, WriteError
 from fedfb.experiments.compare import compare
 from fedfb.experiments.published import printed
 from fedfb.experiments.spec import Experiment
@@ -56,7 +56,7 @@ def test_the_same_picture_has_the_same_bytes(tmp_path, ending):
 
 
 def test_a_picture_that_cannot_be_written_is_told(tmp_path):
-    with pytest.raises(ConfigError, match="could not be written"):
+    with pytest.raises(WriteError, match="cannot write to"):
         draw_comparison(reports(), {}, tmp_path / "absent" / "points.png")
 
 

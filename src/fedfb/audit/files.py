@@ -11,6 +11,7 @@ from fedfb.data.partition import Clients, by_column
 from fedfb.data.read import Cells
 from fedfb.data.table import Table, concat
 from fedfb.errors import DataError
+from fedfb.files import read_bytes
 
 
 def as_text(cells: Cells) -> Table:
@@ -57,4 +58,4 @@ def refuse_missing(table: Table, column: str) -> None:
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    return sha256(path.read_bytes()).hexdigest()
+    return sha256(read_bytes(path, "the file that was read just before")).hexdigest()

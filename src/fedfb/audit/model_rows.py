@@ -27,8 +27,14 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values, read_toml
-from fedfb.experiments.store import ENCODER, EXPERIMENT, MODELS, SavedModel, load_model
+from fedfb.experiments.store import (
+    ENCODER,
+    EXPERIMENT,
+    MODELS,
+    SavedModel,
+    load_model,
+    read_experiment,
+)
 from fedfb.notions import long_name
 from fedfb.shapes import Array, Int
 
@@ -90,7 +96,7 @@ def model_subject(folder: Path, choice: Choice, baseline: Path | None = None) ->
 
 
 def _experiment(folder: Path) -> Experiment:
-    return resolve(from_values(read_toml(folder / EXPERIMENT)))
+    return resolve(read_experiment(folder))
 
 
 def decide(model: SavedModel, examples: Examples) -> tuple[Array, Array]:

@@ -22,10 +22,10 @@ def ledger(
     Example: fedfb ledger runs/mine
     """
     from fedfb.data.request import BUILT_IN
-    from fedfb.experiments.spec_file import from_values, read_toml
-    from fedfb.experiments.store import EXPERIMENT, LEDGER
+    from fedfb.experiments.store import LEDGER, read_experiment
+    from fedfb.files import interpreting
     from fedfb.report.ledger import as_record, print_ledger
-    from fedfb.runtime.ledger import read_ledger
+    from fedfb.runtime.ledger import EXPECTED, read_ledger
 
     path = run / LEDGER
     if not path.is_file():
@@ -34,8 +34,10 @@ def ledger(
             "FOLDER writes one."
         )
     accounts = read_ledger(path)
-    published = from_values(read_toml(run / EXPERIMENT)).data in BUILT_IN
+    published = read_experiment(run).data in BUILT_IN
+    with interpreting(path, EXPECTED):
+        record = as_record(accounts, published)
     if as_json:
-        typer.echo(json.dumps(as_record(accounts, published), indent=1))
+        typer.echo(json.dumps(record, indent=1))
     else:
         print_ledger(accounts, published)

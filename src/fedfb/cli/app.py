@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import TextIO
 
 import typer
 
@@ -28,10 +29,16 @@ from fedfb.cli import (
 )
 from fedfb.cli.plugins import with_plugins
 from fedfb.cli.sections import Sections
-from fedfb.errors import FedFBError
+from fedfb.errors import FedFBError, WriteError
+from fedfb.files import say
 
 INTERRUPTED = 130
 """The exit code by which typer tells Ctrl-C."""
+
+READER_LEFT = 1
+"""The exit code by which click tells that nobody reads stdout any more."""
+
+ROOM = "Make room there, or give another place."
 
 app = typer.Typer(
     name="fedfb",
@@ -86,13 +93,62 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(arguments)
-    except FedFBError as error:
+        _run(arguments)
+    except (FedFBError, OSError, MemoryError) as error:
         if "--debug" in sys.argv:
             raise
-        typer.echo(f"fedfb: {error}", err=True)
+        if not _is_writable(sys.stdout):
+            _drop(sys.stdout)
+            if isinstance(error, BrokenPipeError):
+                sys.exit(READER_LEFT)
+            error = WriteError(f"cannot write to standard output: {_reason(error)}. {ROOM}")
+        say(f"fedfb: {error if isinstance(error, FedFBError) else _sentence(error)}")
+        if not _is_writable(sys.stderr):
+            _drop(sys.stderr)
         sys.exit(2)
     except SystemExit as ending:
         if ending.code == INTERRUPTED:
-            typer.echo("fedfb: stopped. A run with --out goes on with --resume.", err=True)
+            say("fedfb: stopped. A run with --out goes on with --resume.")
         raise
+
+
+def _run(arguments: list[str]) -> None:
+    try:
+        app(arguments)
+    except SystemExit:
+        # What is still in the buffer would fail at the very end, where nobody can catch it.
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        raise
+
+
+def _is_writable(stream: TextIO | None) -> bool:
+    """Tell whether a stream takes what is still in its buffer; a closed one (None) has nothing."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _drop(stream: TextIO) -> None:
+    """Lead what is still in a stream's buffer nowhere: Python would fail on it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _sentence(error: OSError | MemoryError) -> str:
+    """Phrase what the system refused, where no part of fedfb has foreseen it."""
+    if isinstance(error, MemoryError):
+        return (
+            f"the memory of this machine is not enough ({_reason(error)}). Give fewer or smaller "
+            "rows, models or settings."
+        )
+    where = "" if error.filename is None else f" {error.filename}"
+    return f"cannot use{where or ' a file or a connection'}: {_reason(error)}. {ROOM}"
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -164,7 +164,7 @@ def audit(
         _refuse("a scores file", data=data, seed=seed, setting=setting)
         more = _given(score=score, decision=decision, threshold=threshold)
         subject = _of_scores(scores or "", {**columns, **more}, crossed, baseline)
-    with claim_empty(out) if out else nullcontext():
+    with claim_empty(out, undo=True) if out else nullcontext():
         ledger = out / LEDGER if out else None
         add = make_audit_add(secure, ledger) if secure or ledger else add_in_clear
         record = make_audit(subject, minimum, secure=secure, drawn_mix=mix == "drawn", add=add)
@@ -220,13 +220,11 @@ def _of_scores(
 
 def write_audit(record: dict[str, Any], out: Path) -> None:
     """Write an audit with its card into a folder: the record, the page and the card."""
-    from fedfb.experiments.folders import write_json
-    from fedfb.experiments.store import write_whole, writing_to
+    from fedfb.files import write_json, write_whole
     from fedfb.report.audit.card import as_markdown
     from fedfb.report.audit.page import audit_page
     from fedfb.report.page.render import render
 
-    with writing_to(out):
-        write_whole(out / CARD, as_markdown(record["name"], record["card"]))
-        write_whole(out / PAGE, render(audit_page(record)))
+    write_whole(out / CARD, as_markdown(record["name"], record["card"]))
+    write_whole(out / PAGE, render(audit_page(record)))
     write_json(out / AUDIT, record)

@@ -8,7 +8,6 @@ import typer
 
 from fedfb.cli import comparing
 from fedfb.cli.progress import talk
-from fedfb.errors import ConfigError
 
 NEXT = """
 What to type next (in this folder: .venv/bin/fedfb ...):
@@ -34,10 +33,11 @@ def demo(
     Example: fedfb demo
     """
     from fedfb.experiments.spec import Experiment
+    from fedfb.files import make_folder
 
     drawing = find_spec("matplotlib") is not None
     if drawing:
-        _make_folder(plot.parent)
+        make_folder(plot.parent)
     # The paper gives the group to the model: only so its figures may stand beside ours.
     experiment = Experiment(model="mlp", seeds=tuple(range(5)), sensitive_at_prediction=True)
     methods = ["fedavg", "fedfb", "cfl"]
@@ -45,13 +45,3 @@ def demo(
     if not drawing:
         talk("Without matplotlib there is no picture: pip install 'fedfb[report]'.")
     talk(NEXT)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot make the folder {folder} for the picture: {error.strerror}. "
-            "Give another place: --plot PATH."
-        ) from None

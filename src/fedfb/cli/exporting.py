@@ -50,15 +50,14 @@ def export(
 
     Example: fedfb export runs/adult --to onnx --out adult.onnx
     """
-    from fedfb.experiments.store import write_whole, writing_to
     from fedfb.export.handover import take_over
+    from fedfb.files import write_whole
 
     hand = take_over(folder, seed, setting, client)
     path = folder / f"model.{to}" if out is None else out
     refuse_taken(path, force)
     content, told = {"onnx": _onnx, "skops": _skops, "json": _json}[to](hand)
-    with writing_to(path.parent):
-        write_whole(path, content)
+    write_whole(path, content)
     talk(f"The model is in {path}. {told}")
 
 

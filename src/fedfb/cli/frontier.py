@@ -1,5 +1,6 @@
 """``fedfb frontier``: every approach on the same seeds, accuracy against disparity."""
 
+import io
 import json
 import sys
 from contextlib import nullcontext
@@ -165,16 +166,23 @@ def _keep(record: dict[str, Any], folder: Path) -> None:
     """Write what a frontier came to into its folder; the picture only where it can be drawn."""
     from importlib.util import find_spec
 
-    from fedfb.experiments.folders import FRONTIER, write_json
-    from fedfb.experiments.store import writing_to
-    from fedfb.report.frontier import write_csv
+    from fedfb.experiments.folders import FRONTIER
+    from fedfb.files import write_json
 
     write_json(folder / FRONTIER, record)
-    with writing_to(folder), (folder / "frontier.csv").open("w", encoding="utf-8") as file:
-        write_csv(record, file)
+    _write_csv(record, folder / "frontier.csv")
     if find_spec("matplotlib") is not None:
         _draw(record, folder / "frontier.svg")
     talk(f"The frontier is in {folder}; a page to look at: fedfb report {folder}")
+
+
+def _write_csv(record: dict[str, Any], path: Path) -> None:
+    from fedfb.files import write_whole
+    from fedfb.report.frontier import write_csv
+
+    lines = io.StringIO(newline="")
+    write_csv(record, lines)
+    write_whole(path, lines.getvalue())
 
 
 def show(record: dict[str, Any], csv: Path | None, as_json: bool) -> None:
@@ -186,11 +194,7 @@ def show(record: dict[str, Any], csv: Path | None, as_json: bool) -> None:
         write_csv(record, sys.stdout)
         return
     if csv:
-        try:
-            with csv.open("w", encoding="utf-8", newline="") as file:
-                write_csv(record, file)
-        except OSError as error:
-            raise ConfigError(f"--csv {csv} could not be written: {error.strerror}.") from None
+        _write_csv(record, csv)
         talk(f"The points are in {csv}.")
     if as_json:
         typer.echo(json.dumps(record, indent=1, allow_nan=False))

@@ -44,7 +44,8 @@ def predict(
     Example: fedfb predict runs/adult rows.csv --out decisions.csv
     """
     from fedfb.data import encode_file
-    from fedfb.experiments.store import load_model, write_whole, writing_to
+    from fedfb.experiments.store import load_model
+    from fedfb.files import write_whole
 
     if out is not None:
         refuse_taken(out, force)
@@ -58,6 +59,5 @@ def predict(
     if out is None:
         typer.echo(lines.getvalue(), nl=False)
         return
-    with writing_to(out.parent):
-        write_whole(out, lines.getvalue())
+    write_whole(out, lines.getvalue())
     talk(f"Score and decision of {len(prediction.score[0])} rows are in {out}.")

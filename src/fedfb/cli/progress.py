@@ -1,7 +1,7 @@
 """Talk on stderr: sentences, and progress on a terminal; a pipe gets no bar."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def talk(sentence: str) -> None:
-    """Say something to the user; stdout is for data."""
-    typer.secho(sentence, err=True, dim=True)
+    """Say something to the user; stdout is for data. Where nobody can be told, go on."""
+    with suppress(OSError):
+        typer.secho(sentence, err=True, dim=True)
 
 
 @contextmanager

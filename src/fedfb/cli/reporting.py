@@ -31,7 +31,7 @@ def report(
 
     Example: fedfb report runs/mine --out mine.html
     """
-    from fedfb.experiments.store import write_whole, writing_to
+    from fedfb.files import write_whole
     from fedfb.report.page.folder import read_folder
     from fedfb.report.page.render import check_tools, render
     from fedfb.report.page.sections import make_page
@@ -41,6 +41,5 @@ def report(
     found = read_folder(folder)
     refuse_taken(path, force)
     page = make_page(found)
-    with writing_to(path.parent):
-        write_whole(path, render(page))
+    write_whole(path, render(page))
     talk(f"The page is in {path}.")

@@ -1,6 +1,5 @@
 """``fedfb reproduce``: the paper's tables and figures, ours beside the printed ones."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -36,10 +35,12 @@ def reproduce(
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs}: expected at least 1 seed at a time.")
     from fedfb.experiments import reproduction, targets
+    from fedfb.files import make_folder, write_json, write_whole
     from fedfb.report.reproduction import as_markdown
     from fedfb.report.reproduction_figures import draw_target
 
     chosen = targets.names() if target == "all" else [target]
+    make_folder(out)
     found = []
     for one in [targets.read_target(name) for name in chosen]:
         talk(one.title)
@@ -49,7 +50,7 @@ def reproduce(
         found.append(done)
         draw_target(done, out / "reproduction")
     page, data = out / f"{target}.md", out / f"{target}.json"
-    page.write_text(as_markdown(found), encoding="utf-8")
-    data.write_text(json.dumps(found, indent=1, allow_nan=False), encoding="utf-8")
+    write_whole(page, as_markdown(found))
+    write_json(data, found)
     typer.echo(as_markdown(found))
     talk(f"The page is {page}, the figures as numbers {data}.")

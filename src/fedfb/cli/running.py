@@ -43,8 +43,9 @@ def run(
     with claimed as checkpoints, progress_bar(rounds, "rounds") as on_round:
         ledger = out / store.LEDGER if out else None
         result = outcome.run(experiment, checkpoints=checkpoints, ledger=ledger, on_round=on_round)
+        if out:
+            store.save(result, out)
     if out:
-        store.save(result, out)
         talk(f"Model, results, rounds and ledger are in {out}.")
     if as_json:
         typer.echo(json.dumps(result.report, indent=1, allow_nan=False))

@@ -56,6 +56,7 @@ def infer(
     from fedfb.data.files import paths_of, read_rows
     from fedfb.data.infer import infer as infer_schema
     from fedfb.data.schema_file import write_schema
+    from fedfb.files import write_whole
 
     for flag, value in (("label", label), ("positive", positive), ("sensitive", sensitive)):
         if not value:
@@ -83,10 +84,7 @@ def infer(
     if out is None:
         typer.echo(text, nl=False)
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {out}: {error.strerror}. Give another file.") from None
+    write_whole(out, text)
     talk(f"The schema is in {out}. Look it over, then: fedfb run --data {data!r} --schema {out}")
 
 

@@ -67,21 +67,22 @@ def fetch(
 
     Example: fedfb fetch triage/study.toml --to result
     """
+    from fedfb.experiments.folders import claim_empty
     from fedfb.flower.places import RUN, state_of
     from fedfb.flower.results import fetch
 
     if to is None:
         raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
     folder = source.parent / RUN if source.suffix == ".toml" else state_of(source)
-    found = [*fetch(folder, to), *_audit_page(to)]
+    with claim_empty(to, undo=True):
+        found = [*fetch(folder, to), *_audit_page(to)]
     talk(f"{to} holds {', '.join(found)}.")
 
 
 def _audit_page(folder: Path) -> list[str]:
     """Write page and card of the audit that lies in a folder; return their names."""
-    import json
-
     from fedfb.cli.auditing import AUDIT, CARD, PAGE, write_audit
+    from fedfb.files import interpreting, read_json
     from fedfb.report.audit.card import make_card
     from fedfb.report.page.folder import read_folder
     from fedfb.report.page.render import check_tools
@@ -93,9 +94,11 @@ def _audit_page(folder: Path) -> list[str]:
     except ConfigError as error:
         talk(f"The audit is left as {AUDIT}: {error}")
         return []
-    record = json.loads((folder / AUDIT).read_text(encoding="utf-8"))
-    record["card"] = make_card(record, read_folder(folder).runs[0], None)
-    write_audit(record, folder)
+    expected = "the audit of a study as fedfb serve writes it"
+    record, run = read_json(folder / AUDIT, expected), read_folder(folder).runs[0]
+    with interpreting(folder / AUDIT, expected):
+        record["card"] = make_card(record, run, None)
+        write_audit(record, folder)
     return [PAGE, CARD]
 
 

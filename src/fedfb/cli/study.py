@@ -151,12 +151,15 @@ def key(
 
     Example: fedfb study key north
     """
-    from fedfb.experiments.store import writing_to
     from fedfb.flower.bundle import write_secret
     from fedfb.flower.keys import make_silo_keys
 
     made = make_silo_keys()
-    with writing_to(out):
-        write_secret(out / f"{silo}.key", made._asdict())
+    path = out / f"{silo}.key"
+    write_secret(path, made._asdict())
+    try:
         write_secret(out / f"{silo}.pub", {"silo": silo, **made.public._asdict()})
+    except BaseException:
+        path.unlink()  # nobody knows it yet, and another attempt would not write over it
+        raise
     talk(f"{out / silo}.key stays here. Give {out / silo}.pub to the coordinator.")

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fedfb.errors import DataError, unknown_name
+from fedfb.files import write_whole
 
 _UCI = "https://archive.ics.uci.edu/static/public"
 _PROPUBLICA = (
@@ -78,7 +79,7 @@ def _download(filename: str, published: Published) -> Path:
     try:
         fetched = Path(pooch.retrieve(published.url, known_hash, fname=name, path=cache))
         if published.members:
-            path.write_bytes(_extract(fetched.read_bytes(), published.members))
+            write_whole(path, _extract(fetched.read_bytes(), published.members))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{filename} could not be downloaded from {published.url} ({error}). Download it by "

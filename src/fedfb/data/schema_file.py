@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -10,6 +9,7 @@ from typing import Any, get_args
 from fedfb.data.schema import ColumnSchema, Kind, Missing, Role, Scale, Schema, check_declarations
 from fedfb.data.table import number_as_text
 from fedfb.errors import ConfigError, unknown_name
+from fedfb.files import read_toml
 
 HEAD = """\
 # What each column is to a model. Edit it, agree on it with all owners, and give it to fedfb run as
@@ -90,15 +90,7 @@ def _key(name: str) -> str:
 
 def read_schema(path: str | Path) -> Schema:
     """Read a schema file; what is wrong in it is told with the column."""
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the schema {path}: {error.strerror}. Expected a file as fedfb schema "
-            "infer writes it."
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the schema {path} is not valid TOML: {error}.") from None
+    values = read_toml(Path(path), "a schema as fedfb schema infer writes it")
     try:
         return schema_from_values(values, str(path))
     except ConfigError as error:

@@ -7,7 +7,7 @@ from fedfb.data.encode import Encoder
 from fedfb.errors import ConfigError
 from fedfb.estimator.training import ON_TRAINING_ROWS
 from fedfb.experiments.evaluation import Record, evaluate, summarise
-from fedfb.experiments.store import write_whole, writing_to
+from fedfb.files import write_whole
 
 
 def judged(
@@ -37,6 +37,5 @@ def write_page(report: Record, encoder: Encoder, path: Path) -> Path:
     if path.exists():
         raise ConfigError(f"{path} is there already. Give the name of a new file.")
     page = make_page(Found((Run(report, {}, len(encoder.feature_names), ()),)))
-    with writing_to(path.parent):
-        write_whole(path, render(page))
+    write_whole(path, render(page))
     return path

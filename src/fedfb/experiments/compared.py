@@ -5,12 +5,13 @@ from pathlib import Path
 
 from fedfb.experiments.compare import for_methods
 from fedfb.experiments.evaluation import Record
-from fedfb.experiments.folders import COMPARISON, claim_empty, write_json
+from fedfb.experiments.folders import COMPARISON, claim_empty
 from fedfb.experiments.outcome import OnRound, run
 from fedfb.experiments.recorded import load_rows, report_of
 from fedfb.experiments.records import Store
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.store import LEDGER, claim, save
+from fedfb.files import write_json
 
 
 def reports_of(
@@ -39,7 +40,7 @@ def compare_into(
             own = folder / one.algorithm
             with claim(own, one) as checkpoints:
                 outcome = run(one, checkpoints=checkpoints, ledger=own / LEDGER, on_round=on_round)
-            save(outcome, own)
+                save(outcome, own)
             reports.append(outcome.report)
         write_json(folder / COMPARISON, {"algorithms": list(algorithms)})
     return reports

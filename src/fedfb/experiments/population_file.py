@@ -1,11 +1,11 @@
 """A population as TOML: the clients' shares, groups and laws, for ``fedfb achievable``."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedfb.errors import ConfigError, unknown_name
+from fedfb.files import read_toml
 from fedfb.theory import (
     Client,
     Frozen,
@@ -33,14 +33,7 @@ LAWS = ("normal", "mixture", "histogram", "or the name of a distribution of scip
 
 def read_population(path: Path) -> Population:
     """Read a population from its file."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror}. Expected a population:{FORM}"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    content = read_toml(path, f"a population:{FORM}\n")
     try:
         return make_population(content)
     except ConfigError as error:

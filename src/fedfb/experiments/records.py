@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import json
 import os
-import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +20,13 @@ import numpy as np
 import fedfb
 from fedfb.algorithms import find_method
 from fedfb.data import Federation
+from fedfb.errors import WriteError
 from fedfb.experiments.evaluation import Record
 from fedfb.experiments.outcome import Outcome, fingerprint
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import versions, write_whole
+from fedfb.experiments.store import versions
 from fedfb.experiments.tune import Candidate, Choice
+from fedfb.files import CHANGED, say, write_whole, writing
 from fedfb.models.own import is_own
 
 Key = Mapping[str, Any]
@@ -108,16 +109,12 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _to_stderr(sentence: str) -> None:
-    sys.stderr.write(sentence + "\n")
-
-
 @dataclass(frozen=True)
 class Store:
     """A folder of records. What cannot be read or written costs training, never a result."""
 
     folder: Path
-    say: Callable[[str], None] = _to_stderr
+    say: Callable[[str], None] = say
 
     def get(self, key: Key) -> SeedRecord | None:
         """Return the record of a key, None if there is none that can be read."""
@@ -127,7 +124,7 @@ class Store:
             return _read(found, key)
         except FileNotFoundError:
             return None
-        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+        except (OSError, EOFError, zlib.error, *CHANGED) as error:
             self.say(f"The record {path} cannot be read ({error}): trained again.")
             return None
 
@@ -136,10 +133,11 @@ class Store:
         path = self.path(key)
         content = json.dumps(_written(seed, key), allow_nan=False).encode()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            with writing(path.parent):
+                path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, gzip.compress(content, compresslevel=4, mtime=0))
-        except OSError as error:
-            self.say(f"The record {path} cannot be written ({error.strerror}): it is not kept.")
+        except WriteError as error:
+            self.say(f"A record is not kept: {error}")
 
     def path(self, key: Key) -> Path:
         """Return the file of a record."""

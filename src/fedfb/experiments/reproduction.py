@@ -12,7 +12,7 @@ from typing import Any
 import fedfb
 from fedfb.algorithms import find_method
 from fedfb.data import Federation, load
-from fedfb.errors import FedFBError
+from fedfb.errors import DataError, FedFBError
 from fedfb.experiments.differences import differs, explain
 from fedfb.experiments.evaluation import Record, summarise
 from fedfb.experiments.explain import explain as explain_method
@@ -23,9 +23,12 @@ from fedfb.experiments.reporting import plain
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.selections import SELECTIONS
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import write_whole
 from fedfb.experiments.targets import QUICK_SEEDS, SEEDS, Line, Target
+from fedfb.files import make_folder, read_json, say, write_json
 from fedfb.notions import long_name
+
+CELL = {"points", "cpu_seconds"}
+"""What every cell has, one that failed too."""
 
 OnCell = Callable[[str, str], None]
 
@@ -151,13 +154,15 @@ def _kept(name: str, folder: Path, make: Callable[[], Record]) -> Record:
     path = folder / f"{sha256(name.encode()).hexdigest()[:16]}.json"
     if path.exists():
         try:
-            kept: Record = json.loads(path.read_text(encoding="utf-8"))
-            return kept
-        except json.JSONDecodeError:
-            path.unlink()  # cut short by a full disk: made anew
-    folder.mkdir(parents=True, exist_ok=True)
+            kept: Record = read_json(path, "a cell as fedfb reproduce writes it")
+            if isinstance(kept, dict) and kept.keys() >= CELL:
+                return kept
+            say(f"{path} is not a cell as fedfb reproduce writes it. It is computed again.")
+        except DataError as error:
+            say(f"{error} It is computed again.")
+    make_folder(folder)
     found = make()
-    write_whole(path, json.dumps(found, allow_nan=False))
+    write_json(path, found)
     return found
 
 

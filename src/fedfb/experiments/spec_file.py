@@ -6,6 +6,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from fedfb import files
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments import settings as s
 from fedfb.experiments.spec import Experiment
@@ -44,19 +45,14 @@ def _as_float(item: Any) -> Any:
     return float(item) if isinstance(item, int) and not isinstance(item, bool) else item
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read the named values of an experiment file."""
-    import tomllib  # here: a start from Python does without it
-
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror}. Expected an experiment as TOML, such as the "
-            "experiment.toml in an --out folder; data are named by --data."
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+def read_toml(path: Path, sealed: bool = False) -> dict[str, Any]:
+    """Read the named values of an experiment file; ``sealed`` if nobody may have changed it."""
+    return files.read_toml(
+        path,
+        "an experiment as TOML, such as the experiment.toml in an --out folder; data are named by "
+        "--data",
+        sealed,
+    )
 
 
 def to_toml(experiment: Experiment) -> str:

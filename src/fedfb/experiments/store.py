@@ -4,8 +4,8 @@ Nothing is pickled.
 """
 
 import csv
+import io
 import json
-import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,18 +13,28 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.data.encode import Encoder, RawRows
-from fedfb.errors import ConfigError, DataError, unknown_name
+from fedfb.errors import ConfigError, DataError, WriteError, unknown_name
 from fedfb.experiments.fit import QUIET, Fitted, build, make_engine, training_notion
 from fedfb.experiments.outcome import Outcome
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_toml, to_toml
+from fedfb.files import (
+    interpreting,
+    make_folder,
+    pack_arrays,
+    read_arrays,
+    read_json,
+    seal,
+    unseal,
+    write_whole,
+    writing,
+)
 from fedfb.runtime import as_arrays, from_arrays
 from fedfb.runtime.ledger import settle
 
@@ -36,6 +46,9 @@ EXPERIMENT, RESULT, MODELS, ENCODER = (
 )
 VERSIONS, ROUNDS, CHECKPOINTS = "versions.json", "rounds.csv", "checkpoints"
 LEDGER = "ledger.jsonl"
+WRITTEN = f"{MODELS} and {ENCODER} as fedfb run --out wrote them: restore them, or train again"
+"""How a sentence about a model that cannot be read ends."""
+
 DEPENDENCIES = ("numpy", "scipy", "scikit-learn")
 
 
@@ -49,41 +62,40 @@ def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterato
     """
     checkpoints = folder / CHECKPOINTS
     made = not folder.exists()
-    with writing_to(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        held = sorted(path.name for path in folder.iterdir())
-        if held and not resume:
-            more = ", ..." if len(held) > 3 else ""
-            raise ConfigError(
-                f"the output folder {folder} is not empty ({', '.join(held[:3])}{more}). "
-                "Give a new folder, or go on with the run in it: --resume."
-            )
-        if held:
-            _refuse_other(folder, experiment)
-        write_whole(folder / EXPERIMENT, to_toml(experiment))
-        checkpoints.mkdir(exist_ok=True)
+    held = held_in(folder)
+    if held and not resume:
+        more = ", ..." if len(held) > 3 else ""
+        raise ConfigError(
+            f"the output folder {folder} is not empty ({', '.join(held[:3])}{more}). "
+            "Give a new folder, or go on with the run in it: --resume."
+        )
+    if held:
+        _refuse_other(folder, experiment)
     try:
+        make_folder(checkpoints)
+        unseal(folder)
+        write_whole(folder / EXPERIMENT, to_toml(experiment))
         yield checkpoints
-    except BaseException:
-        if not held and not any(checkpoints.iterdir()):
-            checkpoints.rmdir()
-            (folder / EXPERIMENT).unlink()
+    except BaseException as error:
+        if checkpoints.is_dir() and any(checkpoints.iterdir()):
+            if isinstance(error, WriteError):
+                raise WriteError(
+                    f"{error} What is done is kept: fedfb run --out {folder} --resume goes on."
+                ) from error
+        elif not held and folder.is_dir():
+            if checkpoints.is_dir():
+                checkpoints.rmdir()
+            (folder / EXPERIMENT).unlink(missing_ok=True)
             (folder / LEDGER).unlink(missing_ok=True)
             if made:
                 folder.rmdir()
         raise
 
 
-@contextmanager
-def writing_to(folder: Path) -> Iterator[None]:
-    """Turn a failure to write into a message that names the output folder."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to the output folder {folder}: {error.strerror}. "
-            "Give one you may write to."
-        ) from None
+def held_in(folder: Path) -> list[str]:
+    """Return the names of what a folder holds; one that is not there holds nothing."""
+    with writing(folder):
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 def _refuse_other(folder: Path, experiment: Experiment) -> None:
@@ -92,7 +104,7 @@ def _refuse_other(folder: Path, experiment: Experiment) -> None:
         raise ConfigError(
             f"{folder} holds no run to resume (no {EXPERIMENT}). Give another folder."
         )
-    begun = from_values(read_toml(path))
+    begun = read_experiment(folder)
     differing = [k for k, v in asdict(begun).items() if k != "seeds" and v != asdict(experiment)[k]]
     if differing:
         raise ConfigError(
@@ -103,8 +115,7 @@ def _refuse_other(folder: Path, experiment: Experiment) -> None:
 
 def save(outcome: Outcome, folder: Path) -> None:
     """Write everything a run came to into its folder."""
-    # Any: beside the arrays savez takes a switch, and a type checker cannot tell the names apart.
-    models: dict[str, Any] = {
+    models = {
         f"seed-{fitted.seed}/{path}": value
         for fitted in outcome.fitted
         for path, value in as_arrays(fitted.trained._replace(history=[])).items()
@@ -116,21 +127,25 @@ def save(outcome: Outcome, folder: Path) -> None:
         "asked": len(outcome.report["summaries"]),  # the model without fairness comes after these
         "encoder": outcome.federation.encoder.to_dict(),
     }
-    with writing_to(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / EXPERIMENT).exists():
-            write_whole(folder / EXPERIMENT, to_toml(outcome.experiment))
-        write_whole(folder / RESULT, json.dumps(outcome.report, indent=1, allow_nan=False))
-        write_whole(folder / ENCODER, json.dumps(shape, indent=1))
-        write_whole(folder / VERSIONS, json.dumps(versions(outcome.experiment), indent=1))
-        aside = folder / (MODELS + ".partial")
-        with aside.open("wb") as file:
-            np.savez(file, **models)
-        aside.replace(folder / MODELS)
-        with (folder / ROUNDS).open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows(round_table(outcome.report))
-        if (folder / LEDGER).exists():
-            settle(folder / LEDGER)
+    rounds = io.StringIO(newline="")
+    csv.writer(rounds).writerows(round_table(outcome.report))
+    contents: dict[str, str | bytes] = {
+        ENCODER: json.dumps(shape, indent=1),
+        VERSIONS: json.dumps(versions(outcome.experiment), indent=1),
+        MODELS: pack_arrays(models),
+        ROUNDS: rounds.getvalue(),
+        # Last: who has the report has all of the run.
+        RESULT: json.dumps(outcome.report, indent=1, allow_nan=False),
+    }
+    make_folder(folder)
+    unseal(folder)
+    if not (folder / EXPERIMENT).exists():
+        write_whole(folder / EXPERIMENT, to_toml(outcome.experiment))
+    if (folder / LEDGER).exists():
+        settle(folder / LEDGER)
+    for name, content in contents.items():
+        write_whole(folder / name, content)
+    seal(folder, [name for name in (EXPERIMENT, *contents, LEDGER) if (folder / name).exists()])
 
 
 def round_table(report: dict[str, Any]) -> Iterator[list[Any]]:
@@ -155,14 +170,9 @@ def versions(experiment: Experiment) -> dict[str, str]:
     }
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file aside and move it into place: it is whole, or as it was."""
-    aside = path.with_name(path.name + ".partial")
-    with aside.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+def read_experiment(folder: Path) -> Experiment:
+    """Read the experiment of a run's folder."""
+    return from_values(read_toml(folder / EXPERIMENT, sealed=True))
 
 
 @dataclass(frozen=True)
@@ -200,25 +210,22 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
             f"{folder} holds no finished run: {' and '.join(missing)} not there. "
             "Make one with fedfb run ... --out FOLDER."
         )
-    experiment = resolve(from_values(read_toml(folder / EXPERIMENT)))
-    try:
-        shape = json.loads((folder / ENCODER).read_text(encoding="utf-8"))
-        models = _models(folder / MODELS)
+    experiment = resolve(read_experiment(folder))
+    shape = read_json(folder / ENCODER, WRITTEN)
+    arrays = read_arrays(folder / MODELS, WRITTEN)
+    with interpreting(f"the model in {folder}", WRITTEN):
+        models = _models(arrays)
         encoder, clients = Encoder.from_dict(shape["encoder"]), tuple(shape["clients"])
-        wanted = next(iter(models)) if seed is None else seed
+        first, *_ = models
+        wanted = first if seed is None else seed
         notion = training_notion(experiment, len(encoder.groups.names), len(clients))
         # A model decides with any engine, also where the one that trained it is not there.
         engine = make_engine(replace(experiment, engine="auto"), shape["inputs"])
         algorithm = build(experiment, engine, notion, shape["settings"], QUIET)
         trained = {number: from_arrays(algorithm, found) for number, found in models.items()}
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError, StopIteration) as error:
-        raise DataError(
-            f"the model in {folder} cannot be read ({error}). Expected {MODELS} and {ENCODER} as "
-            "fedfb run --out wrote them: train again."
-        ) from None
+        settings, asked = tuple(shape["settings"]), int(shape["asked"])
     if wanted not in trained:
         raise ConfigError(f"{folder} has no model of seed {wanted}; it has {list(models)}.")
-    settings, asked = tuple(shape["settings"]), shape["asked"]
     if not 0 <= run < asked:
         many = "setting" if asked == 1 else "settings"
         raise ConfigError(f"{folder} has {asked} {many}, counted from 0; {run} is not one of them.")
@@ -226,12 +233,10 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
     return SavedModel(fitted, run, encoder, clients)
 
 
-def _models(path: Path) -> dict[int, Arrays]:
-    """Read the arrays of every seed."""
+def _models(arrays: Arrays) -> dict[int, Arrays]:
+    """Return the arrays of every seed."""
     models: dict[int, Arrays] = {}
-    # Opened here: numpy leaves a file that is no archive open.
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-        for name in found:
-            seed, _, rest = name.removeprefix("seed-").partition("/")
-            models.setdefault(int(seed), {})[rest] = found[name]
+    for name, value in arrays.items():
+        seed, _, rest = name.removeprefix("seed-").partition("/")
+        models.setdefault(int(seed), {})[rest] = value
     return models

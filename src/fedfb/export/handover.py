@@ -1,6 +1,5 @@
 """What is handed over: how raw rows become numbers, how these are decided, and where it is from."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +16,8 @@ from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.rule import NOBODY, Rule, rule_of
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values, read_toml
-from fedfb.experiments.store import EXPERIMENT, RESULT, SavedModel, load_model
+from fedfb.experiments.store import RESULT, SavedModel, load_model, read_experiment
+from fedfb.files import interpreting, read_json
 from fedfb.models import Network
 from fedfb.notions import long_name
 
@@ -66,7 +65,7 @@ def take_over(
 ) -> HandOver:
     """Take a model out of a run's folder; where every client has its own, that of one."""
     saved = load_model(folder, seed, setting)
-    experiment = resolve(from_values(read_toml(folder / EXPERIMENT)))
+    experiment = resolve(read_experiment(folder))
     number = _number_of(client, saved.clients, saved.fitted.trained.memories)
     inputs = len(saved.encoder.feature_names)
     return HandOver(
@@ -129,6 +128,8 @@ def about(
 
 
 def _report(folder: Path, saved: SavedModel) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    own = [run for run in report["runs"] if run["seed"] == saved.fitted.seed]
-    return {**report, "runs": own[saved.run : saved.run + 1]}
+    expected = "the report as fedfb run --out wrote it: restore it from a copy, or train again"
+    report = read_json(folder / RESULT, expected)
+    with interpreting(folder / RESULT, expected):
+        own = [run for run in report["runs"] if run["seed"] == saved.fitted.seed]
+        return {**report, "runs": own[saved.run : saved.run + 1]}

@@ -13,7 +13,8 @@ from fedfb.data.silo_answers import ROWS, no_rows, silo_answer
 from fedfb.experiments.resolve import picks_rate
 from fedfb.experiments.secure import column_question
 from fedfb.experiments.spec_file import to_toml
-from fedfb.experiments.store import CHECKPOINTS, EXPERIMENT, LEDGER, write_whole
+from fedfb.experiments.store import CHECKPOINTS, EXPERIMENT, LEDGER
+from fedfb.files import make_folder, seal, unseal, write_whole
 from fedfb.flower.asking import Inquiry, Keys
 from fedfb.flower.bundle import Office
 from fedfb.flower.closing import achieved, audited, picked
@@ -71,7 +72,8 @@ class Stage(NamedTuple):
 def open_folder(study: Study, kept: Path) -> None:
     """Make the folder in which the coordinator keeps all that it knows, or go on with it."""
     for part in (CHECKPOINTS, ANSWERS):
-        (kept / part).mkdir(parents=True, exist_ok=True)
+        make_folder(kept / part)
+    unseal(kept)
     write_whole(kept / EXPERIMENT, to_toml(study.experiment))
 
 
@@ -99,6 +101,7 @@ def run_study(mail: Mail, office: Office, kept: Path) -> None:
         texts[ACHIEVED] = _achieved(desk, last, encoder)
     _send_home(desk, last, known, texts, model)
     settle(kept / LEDGER)
+    seal(kept, [LEDGER])
 
 
 def _encoder(desk: Desk) -> tuple[Encoder, Int[Array, "2 a"]]:

@@ -33,6 +33,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from fedfb.errors import ConfigError, DataError
+from fedfb.files import read_text, write_whole
 from fedfb.flower.bundle import Bundle
 
 BEAT_S = 10.0
@@ -40,6 +41,8 @@ BEAT_S = 10.0
 
 AGAIN_S = 0.02
 """How soon to ask again for a part of a message that was announced before it is there."""
+
+NODE_ID = "the number that this silo had at the coordinator. Remove the file and join again"
 
 Tell = Callable[[str], None]
 
@@ -73,9 +76,9 @@ def activated(bundle: Bundle, client: FleetHttpClient, folder: Path, tell: Tell)
     while True:
         try:
             if remembered.exists():
-                _leave(client, int(remembered.read_text()))
+                _leave(client, _node_id(remembered))
             node = Node(node_id=client.ActivateNode(request).node_id)
-            remembered.write_text(str(node.node_id))
+            write_whole(remembered, str(node.node_id))
             tell(f"joined {bundle.study.name} at {bundle.study.address} as {bundle.silo}")
             return node
         except httpx.HTTPStatusError as error:
@@ -92,6 +95,14 @@ def activated(bundle: Bundle, client: FleetHttpClient, folder: Path, tell: Tell)
             tell(f"waiting for the coordinator at {bundle.study.address} ...")
             said = True
         time.sleep(0.5)
+
+
+def _node_id(path: Path) -> int:
+    text = read_text(path, NODE_ID)
+    # Flower's ids are unsigned numbers of 64 bits.
+    if not (text.isascii() and text.isdecimal() and int(text) < 2**64):
+        raise DataError(f"{path} cannot be read: it holds {text[:30]!r}. Expected {NODE_ID}.")
+    return int(text)
 
 
 def _leave(client: FleetHttpClient, node: int) -> None:

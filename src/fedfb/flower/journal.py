@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.core import Arrays
+from fedfb.files import interpreting, writing
 from fedfb.runtime import checkpoint
 
 
@@ -32,10 +33,12 @@ class Journal:
 
     def find(self, question: int) -> Answered | None:
         """Return what was answered before."""
-        arrays = checkpoint.load(self._path(question), self.owner)
+        path = self._path(question)
+        arrays = checkpoint.load(path, self.owner)
         if arrays is None:
             return None
-        counted = tuple(arrays.pop("counted").tolist())
+        with interpreting(path, checkpoint.EXPECTED):
+            counted = tuple(arrays.pop("counted").tolist())
         return Answered({name.removeprefix("/"): a for name, a in arrays.items()}, counted)
 
     def write(self, question: int, answered: Answered) -> None:
@@ -48,7 +51,8 @@ class Journal:
         """Drop the answers of earlier rounds of the phase, which a checkpoint has taken in."""
         for path in self.folder.glob(f"{self.phase}-*.npz"):
             if int(path.stem.split("-")[1]) < self.round:
-                path.unlink()
+                with writing(path):
+                    path.unlink()
 
     def _path(self, question: int) -> Path:
         return self.folder / f"{self.phase}-{self.round}-{question}.npz"

@@ -9,11 +9,15 @@ put other keys in its place.
 import datetime
 import ipaddress
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedfb.secure import identity_public_key
@@ -32,9 +36,12 @@ class SiloKeys(NamedTuple):
     @property
     def public(self) -> "PublicKeys":
         """What the others may know of them."""
-        node = serialization.load_pem_private_key(self.node.encode(), None).public_key()
-        text = node.public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        text = (
+            _node_key(self.node)
+            .public_key()
+            .public_bytes(
+                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+            )
         )
         identity = identity_public_key(bytes.fromhex(self.identity)).hex()
         return PublicKeys(text.decode(), identity)
@@ -45,6 +52,38 @@ class PublicKeys(NamedTuple):
 
     node: str
     identity: str
+
+    def check(self) -> "PublicKeys":
+        """Return these keys; refuse (ValueError) what are none."""
+        with _known_algorithms():
+            key = serialization.load_pem_public_key(self.node.encode())
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise ValueError("the key of the node is of another kind")
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.identity))
+        return self
+
+
+def _node_key(pem: str) -> ec.EllipticCurvePrivateKey:
+    with _known_algorithms():
+        key = serialization.load_pem_private_key(pem.encode(), None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the key of the node is of another kind")
+    return key
+
+
+def check_certificate(pem: str) -> x509.Certificate:
+    """Return a certificate; refuse (ValueError) what is none."""
+    with _known_algorithms():
+        return x509.load_pem_x509_certificate(pem.encode())
+
+
+@contextmanager
+def _known_algorithms() -> Iterator[None]:
+    """Turn a key of an algorithm that nobody knows into what a malformed key raises."""
+    try:
+        yield
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
 
 
 def make_silo_keys() -> SiloKeys:
@@ -58,6 +97,15 @@ class Certificates(NamedTuple):
     authority: str
     certificate: str
     key: str
+
+    def check(self) -> "Certificates":
+        """Return these certificates; refuse (ValueError) what are none, or of another key."""
+        check_certificate(self.authority)
+        with _known_algorithms():
+            named = check_certificate(self.certificate).public_key()
+        if named != _node_key(self.key).public_key():
+            raise ValueError("the certificate is of another key")
+        return self
 
 
 def make_certificates(study: str, host: str) -> Certificates:

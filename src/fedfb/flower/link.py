@@ -39,6 +39,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from fedfb.errors import ConfigError
+from fedfb.files import write_whole
 from fedfb.flower.bundle import Office
 from fedfb.flower.grid import LinkGrid
 from fedfb.flower.study import Study
@@ -75,9 +76,8 @@ def superlink(study: Study, office: Office, secrets: Path) -> Iterator[Link]:
     }
     run, task = _start_run(state)
     certificate, key = secrets / "tls.pem", secrets / "tls.key"
-    certificate.write_text(office.certificates.certificate)
-    key.touch(mode=0o600)
-    key.write_text(office.certificates.key)
+    write_whole(certificate, office.certificates.certificate)
+    write_whole(key, office.certificates.key, 0o600)
     config = uvicorn.Config(
         app,
         log_level="critical",

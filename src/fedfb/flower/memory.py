@@ -11,6 +11,7 @@ import numpy as np
 
 from fedfb.core import Arrays
 from fedfb.errors import DataError
+from fedfb.files import writing
 from fedfb.runtime import checkpoint
 
 Place = tuple[int, int]
@@ -37,12 +38,14 @@ def remember(folder: Path, place: Place, memory: Arrays, saved: str) -> None:
 
     Also an empty one: a method may begin to keep something only later.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save(_path(folder, place), {k: np.asarray(v) for k, v in memory.items()}, OWNER)
     if saved:
         for path in folder.glob("memory-*.npz"):
             if _place(path.stem.removeprefix("memory-")) < _place(saved):
-                path.unlink()
+                with writing(path):
+                    path.unlink()
 
 
 def _path(folder: Path, place: Place) -> Path:

@@ -8,7 +8,7 @@ stays warm. Should that process die, the coordinator is told at once and another
 import fcntl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -19,6 +19,7 @@ from flwr.proto.node_pb2 import Node
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from fedfb.errors import ConfigError
+from fedfb.files import make_folder, writing
 from fedfb.flower.bundle import Bundle
 from fedfb.flower.fleet import Tell, activated, beating, fleet_client, pull, push
 from fedfb.flower.wire import RECORD
@@ -89,8 +90,10 @@ def _answered(app: ClientApp, message: Message, context: Context, tell: Tell) ->
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Refuse a second node on the same folder: it would take the first one's messages."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
+    make_folder(folder)
+    with ExitStack() as stack:
+        with writing(folder):
+            file = stack.enter_context((folder / "lock").open("w"))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -11,9 +11,5 @@ def state_of(bundle: Path) -> Path:
     return bundle.with_name(bundle.name + ".state")
 
 
-def no_room(folder: Path, error: OSError) -> str:
-    """Say that a folder cannot be written to: a full disk, or one that may not be used."""
-    return (
-        f"cannot write to {folder}: {error.strerror}. Make room there, or let it be written to; "
-        "then run the same command again: it goes on where it was."
-    )
+GOES_ON = "Then run the same command again: it goes on where it was."
+"""What ends a sentence about a place that cannot be written to."""

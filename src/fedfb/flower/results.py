@@ -1,7 +1,6 @@
 """A study's result as files: the model, how rows are encoded, the report; and how to fetch them."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from fedfb.data.encode import Encoder
 from fedfb.data.federation import ONE_GROUP
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.data.silo_answers import no_rows
-from fedfb.errors import ConfigError, DataError
+from fedfb.errors import DataError
 from fedfb.experiments.evaluation import Record, counted_records, few_in
 from fedfb.experiments.reporting import in_short, make_report, with_names
 from fedfb.experiments.rounds import round_rows
@@ -27,10 +26,9 @@ from fedfb.experiments.store import (
     RESULT,
     VERSIONS,
     versions,
-    write_whole,
-    writing_to,
 )
 from fedfb.experiments.tune import Choice, Choices
+from fedfb.files import make_folder, read_bytes, seal, unseal, write_whole
 from fedfb.flower.study import Study
 from fedfb.flower.trial import Trial
 from fedfb.flower.wire import pack_arrays
@@ -153,26 +151,24 @@ def model_bytes(study: Study, state: Mapping[str, Array]) -> bytes:
 
 def keep_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
     """Write a result into a folder."""
-    with writing_to(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            if name in FETCHED:
-                write_whole(folder / name, text)
-        write_whole(folder / MODELS, model)
+    contents = {name: text.encode() for name, text in texts.items() if name in FETCHED}
+    contents[MODELS] = model
+    make_folder(folder)
+    unseal(folder)
+    for name, content in contents.items():
+        write_whole(folder / name, content)
+    seal(folder, contents)
 
 
 def fetch(source: Path, target: Path) -> list[str]:
-    """Copy a result to a new folder; return the names of its files."""
+    """Copy a result to a folder; return the names of its files."""
     if not (source / RESULT).exists():
         raise DataError(
             f"{source} holds no result yet (no {RESULT}). The study is still to be run, or to be "
             "finished: see fedfb status."
         )
-    if target.exists() and any(target.iterdir()):
-        raise ConfigError(f"the folder {target} is not empty. Give a new one.")
-    with writing_to(target):
-        target.mkdir(parents=True, exist_ok=True)
-        found = [name for name in FETCHED if (source / name).exists()]
-        for name in found:
-            shutil.copyfile(source / name, target / name)
+    found = [name for name in FETCHED if (source / name).exists()]
+    for name in found:
+        write_whole(target / name, read_bytes(source / name, "a file of the study's result"))
+    seal(target, found)
     return found

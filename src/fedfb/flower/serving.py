@@ -1,6 +1,5 @@
 """A study served by Flower: the SuperLink, and on it the ServerApp that runs the study."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,14 @@ from typing import Any
 from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from fedfb.errors import ConfigError, FedFBError
+from fedfb.errors import FedFBError, WriteError
 from fedfb.experiments.store import RESULT
+from fedfb.files import read_json
 from fedfb.flower.bundle import SECRETS, Office
 from fedfb.flower.coordinator import open_folder, run_study
 from fedfb.flower.events import EVENTS, Log
 from fedfb.flower.link import Link, superlink
-from fedfb.flower.places import RUN, no_room
+from fedfb.flower.places import GOES_ON, RUN
 from fedfb.flower.post import Post
 from fedfb.flower.study import Study
 
@@ -35,9 +35,9 @@ def serve(
             except FedFBError as error:
                 log.write("stopped", f"stopped: {error}")
                 raise
-    except OSError as error:
-        raise ConfigError(no_room(kept, error)) from None
-    found: dict[str, Any] = json.loads((kept / RESULT).read_text(encoding="utf-8"))
+    except WriteError as error:
+        raise WriteError(f"{error} {GOES_ON}") from error
+    found: dict[str, Any] = read_json(kept / RESULT, "the report that this study has just written")
     return found
 
 

@@ -16,12 +16,12 @@ from fedfb.data.groups import Groups
 from fedfb.data.own import split_client
 from fedfb.data.silo_answers import silo_answer
 from fedfb.data.table import Table
-from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError
+from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError, WriteError
 from fedfb.experiments.scores import withheld
 from fedfb.experiments.secure import column_question
 from fedfb.flower.bundle import Bundle
 from fedfb.flower.memory import recall, remember
-from fedfb.flower.places import no_room
+from fedfb.flower.places import GOES_ON
 from fedfb.flower.results import keep_result
 from fedfb.flower.rows import Prepared, prepared, read_table
 from fedfb.flower.trial import ACHIEVABLE, DATA, RUN
@@ -92,10 +92,10 @@ def handle(silo: Silo, action: str, content: Content) -> tuple[Silo, dict[str, A
         return silo, {"stop": f"{silo.bundle.silo}: {error}"}
     except SecureError as error:
         return silo, {"silent": str(error)}
+    except WriteError as error:
+        return silo, {"stop": f"{silo.bundle.silo}: {error} {GOES_ON}"}
     except FedFBError as error:
         return silo, {"stop": f"{silo.bundle.silo}: {error}"}
-    except OSError as error:
-        return silo, {"stop": f"{silo.bundle.silo}: {no_room(silo.folder, error)}"}
 
 
 def _hello(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:

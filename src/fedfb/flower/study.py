@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from fedfb.errors import ConfigError, DisclosureError, unknown_name
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values
+from fedfb.files import read_text, toml_values
 from fedfb.runtime.local import number_taking_part
 from fedfb.runtime.secure import plan_for
 from fedfb.secure import Plan
@@ -26,11 +26,23 @@ OF_THE_DATA = (
 )
 """Settings of an experiment that a study's schema and silos take the place of."""
 
-OWN = ("name", "address", "silos", "least", "timeout_s", "wait_s", "single", "achievable")
+OWN: dict[str, type] = {
+    **{"name": str, "address": str, "silos": list, "least": int},
+    **{"timeout_s": float, "wait_s": float, "single": bool, "achievable": bool},
+}
 """The settings of a study beside its schema and its experiment."""
 
 STATED = "sensitive_at_prediction"
 """The setting that a study states also where it is as usual: all agree to it before they join."""
+
+KINDS = {
+    **{str: "text in quotes", list: "a list of names", bool: "true or false"},
+    **{int: "a whole number", float: "a number"},
+}
+"""How a type of TOML is called."""
+
+WRITTEN = "a study.toml as fedfb study init writes it"
+"""How a sentence about a study that cannot be read ends."""
 
 SCHEMA = "the study's schema"
 """What messages call it, wherever it was read."""
@@ -226,23 +238,16 @@ def _lines(values: Mapping[str, Any]) -> str:
 
 def read_study(path: Path) -> Study:
     """Read a study's file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror}. Expected a study.toml as fedfb study init "
-            "writes it."
-        ) from None
-    return study_from_toml(text, str(path))
+    return study_from_toml(read_text(path, WRITTEN), str(path))
 
 
 def study_from_toml(text: str, where: str) -> Study:
     """Read a study from its text."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where} is not valid TOML: {error}.") from None
-    settings = values.pop("experiment", {})
+    values = toml_values(text, where, WRITTEN)
+    for part in ("experiment", "schema"):
+        if not isinstance(values.setdefault(part, {}), dict):
+            raise ConfigError(f"{where}: {part} must be a table [{part}], got {values[part]!r}.")
+    settings = values.pop("experiment")
     if STATED not in settings:
         raise ConfigError(
             f"{where} does not say whether the group is given to the model ({STATED}). An earlier "
@@ -251,7 +256,7 @@ def study_from_toml(text: str, where: str) -> Study:
         )
     experiment = from_values(settings)
     try:
-        schema = schema_from_values(values.pop("schema", {}), SCHEMA)
+        schema = schema_from_values(values.pop("schema"), SCHEMA)
     except ConfigError as error:
         raise ConfigError(f"{where}, schema: {error}") from None
     for name in values:
@@ -260,5 +265,8 @@ def study_from_toml(text: str, where: str) -> Study:
     missing = [name for name in OWN if name not in values]
     if missing:
         raise ConfigError(f"{where} lacks {' and '.join(missing)}. Make it by fedfb study init.")
+    for name, kind in OWN.items():
+        if type(values[name]) not in (kind, *((int,) if kind is float else ())):
+            raise ConfigError(f"{where}: {name} is {values[name]!r}, expected {KINDS[kind]}.")
     silos = tuple(map(str, values.pop("silos")))
     return Study(silos=silos, schema=schema, experiment=experiment, **values)

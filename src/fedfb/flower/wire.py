@@ -1,11 +1,9 @@
 """Arrays and texts as the bytes that a message carries, and back. Nothing is pickled."""
 
-import io
 import json
 from typing import Any
 
-import numpy as np
-
+from fedfb import files
 from fedfb.core import Arrays
 
 RECORD = "fedfb"
@@ -15,24 +13,18 @@ RECORD = "fedfb"
 def pack_arrays(arrays: Arrays) -> bytes:
     """Write named arrays.
 
+    >>> import numpy as np
     >>> unpack_arrays(pack_arrays({"lam": np.array([0.5])}))
     {'lam': array([0.5])}
     """
-    if not arrays:
-        return b""
-    file = io.BytesIO()
-    # Any: beside the arrays savez takes a switch, and a type checker cannot tell the names apart.
-    named: dict[str, Any] = dict(arrays)
-    np.savez(file, **named)
-    return file.getvalue()
+    return files.pack_arrays(arrays) if arrays else b""
 
 
 def unpack_arrays(data: bytes) -> Arrays:
     """Read named arrays."""
     if not data:
         return {}
-    with np.load(io.BytesIO(data), allow_pickle=False) as found:
-        return dict(found)
+    return files.unpack_arrays(data, "a message", "arrays as fedfb sends them, of one version")
 
 
 def pack_values(values: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedfb.files import make_folder
 from fedfb.report.achievable import curve_points
 from fedfb.report.figures import MARKERS
 from fedfb.report.saving import save_figure
@@ -20,7 +21,7 @@ def draw_target(found: Found, folder: Path) -> None:
     """Draw accuracy against disparity, a curve for each row and a panel for each column."""
     from matplotlib.figure import Figure
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     columns = list(dict.fromkeys(cell["column"] for cell in found["cells"]))
     rows = list(dict.fromkeys(cell["row"] for cell in found["cells"]))
     across = min(len(columns), 2)

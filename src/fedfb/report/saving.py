@@ -1,21 +1,21 @@
 """Pictures as files: the same picture has the same bytes."""
 
+import io
 from pathlib import Path
 from typing import Any
 
-from fedfb.errors import ConfigError
+from fedfb.files import write_whole
 
 DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 """Formats that would tell when they were written."""
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a picture, or say why it cannot be written."""
+    """Write a picture: whole, or not at all."""
     from matplotlib import rc_context
 
     options: Any = {"svg.hashsalt": "fedfb"}
-    try:
-        with rc_context(options):
-            figure.savefig(path, dpi=150, metadata=DATES.get(path.suffix.lower()))
-    except OSError as error:
-        raise ConfigError(f"the picture {path} could not be written: {error.strerror}.") from None
+    ending, content = path.suffix.lower(), io.BytesIO()
+    with rc_context(options):
+        figure.savefig(content, format=ending[1:], dpi=150, metadata=DATES.get(ending))
+    write_whole(path, content.getvalue())

@@ -1,18 +1,20 @@
-"""Checkpoints that are whole or absent: written aside, flushed to disk, then moved into place."""
+"""Checkpoints that are whole or absent, and belong to one experiment."""
 
-import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedfb.core import Arrays
-from fedfb.errors import ConfigError, DataError
+from fedfb.errors import ConfigError
+from fedfb.files import pack_arrays, read_arrays, say, write_whole
 
 if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
     from pathlib import Path
 
 OWNER, INSTRUCTIONS = "experiment", "instructions"
+
+EXPECTED = "a checkpoint as fedfb writes it. Remove it: what it holds is then computed again"
+"""How a sentence about a checkpoint that cannot be read ends."""
 
 
 def save(path: "Path", arrays: Arrays, owner: str, instructions: str = "") -> None:
@@ -20,23 +22,8 @@ def save(path: "Path", arrays: Arrays, owner: str, instructions: str = "") -> No
 
     A kill at any moment leaves the old file or the new.
     """
-    # Any: beside the arrays savez takes a switch, and a type checker cannot tell the names apart.
-    content: dict[str, Any] = {
-        **arrays,
-        OWNER: np.array(owner),
-        INSTRUCTIONS: np.array(instructions),
-    }
-    aside = path.with_suffix(".partial")
-    with aside.open("wb") as file:
-        np.savez(file, **content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    labels = {OWNER: np.array(owner), INSTRUCTIONS: np.array(instructions)}
+    write_whole(path, pack_arrays({**arrays, **labels}))
 
 
 def load(path: "Path", owner: str, instructions: str = "") -> Arrays | None:
@@ -46,15 +33,7 @@ def load(path: "Path", owner: str, instructions: str = "") -> Arrays | None:
     """
     if not path.exists():
         return None
-    from zipfile import BadZipFile  # costs more to load than the rest of this file
-
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
-            arrays = dict(saved)
-    except (BadZipFile, ValueError, OSError, EOFError) as error:
-        raise DataError(
-            f"the checkpoint {path} cannot be read ({error}). Remove it to start that seed anew."
-        ) from error
+    arrays = read_arrays(path, EXPECTED)
     found = str(arrays.pop(OWNER, ""))
     if found != owner:
         raise ConfigError(
@@ -64,8 +43,8 @@ def load(path: "Path", owner: str, instructions: str = "") -> Arrays | None:
         )
     before = str(arrays.pop(INSTRUCTIONS, ""))
     if before and instructions and before != instructions:
-        sys.stderr.write(
+        say(
             f"The checkpoint {path} was computed with {before}, going on with {instructions}: the "
-            "last digits may differ from a run that was not interrupted.\n"
+            "last digits may differ from a run that was not interrupted."
         )
     return arrays

@@ -10,9 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from fedfb.errors import DataError
+from fedfb.files import CHANGED, read_text, write_whole, writing
 
 if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
     from pathlib import Path
@@ -32,6 +33,9 @@ PHASES = ("data", "tune", "run", "achievable")
 
 Preparing columns, tuning, the run itself, and in a study what fairness could be reached.
 """
+
+EXPECTED = "lines of JSON as fedfb run --out writes them"
+"""How a sentence about a ledger that cannot be read ends."""
 
 NOTHING_DONE = -1
 """The round after which a run begins that has not even been set up; the set-up is round 0."""
@@ -113,9 +117,11 @@ def _line(phase: str, seed: int, entry: Entry) -> dict[str, Any]:
 
 def _append(path: "Path", records: Iterable[Mapping[str, Any]]) -> None:
     # The line break comes first, so that a line which a kill cut short ends before the next one;
-    # unbuffered, so that seeds on several threads do not write into each other's lines.
-    with path.open("ab", buffering=0) as file:
-        file.write("".join("\n" + _as_json(record) for record in records).encode())
+    # with a buffer for all of it, so that seeds on several threads do not write into each other's
+    # lines, and what a disk without room cuts short is an error.
+    content = "".join("\n" + _as_json(record) for record in records).encode()
+    with writing(path), path.open("ab", buffering=len(content) + 1) as file:
+        file.write(content)
 
 
 def _as_json(record: Mapping[str, Any]) -> str:
@@ -133,14 +139,17 @@ def as_ranges(numbers: Sequence[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in found)
 
 
-def from_ranges(text: str) -> tuple[int, ...]:
-    """Read numbers that :func:`as_ranges` wrote.
+def from_ranges(text: str, below: int) -> tuple[int, ...]:
+    """Read numbers that :func:`as_ranges` wrote, all of them below a limit.
 
-    >>> from_ranges("0-2,7")
+    >>> from_ranges("0-2,7", below=8)
     (0, 1, 2, 7)
     """
     ends = [part.partition("-") for part in text.split(",") if part]
-    return tuple(n for first, _, last in ends for n in range(int(first), int(last or first) + 1))
+    ranges = [range(int(first), int(last or first) + 1) for first, _, last in ends]
+    if any(numbers.stop > below for numbers in ranges):
+        raise ValueError(f"{text!r} goes beyond {below - 1}")
+    return tuple(number for numbers in ranges for number in numbers)
 
 
 def read_ledger(path: "Path") -> list[Account]:
@@ -152,23 +161,41 @@ def read_ledger(path: "Path") -> list[Account]:
         for record in _records(path):
             of = record.pop("phase"), record.pop("seed")
             if "after" in record:
-                clients[of], privacy[of] = tuple(record["clients"]), record.get("privacy")
+                clients[of], privacy[of] = _names(record["clients"]), record.get("privacy")
                 entries[of] = [e for e in entries.get(of, []) if e.round <= record["after"]]
             else:
-                ids = from_ranges(record["clients"])
-                entries[of].append(Entry(**{**record, "clients": ids}))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                entries[of].append(_entry(record, len(clients[of])))
+        in_order = sorted(clients, key=lambda of: (PHASES.index(of[0]), of[1]))
+    except CHANGED as error:
         raise DataError(
-            f"the ledger {path} cannot be read ({error!r}). Expected lines of JSON as fedfb run "
-            "--out writes them."
-        ) from None
-    in_order = sorted(clients, key=lambda of: (PHASES.index(of[0]), of[1]))
+            f"the ledger {path} cannot be read ({error!r}). Expected {EXPECTED}."
+        ) from error
     return [Account(*of, clients[of], tuple(entries[of]), privacy[of]) for of in in_order]
+
+
+def _names(names: Any) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"clients are {names!r}")
+    return tuple(names)
+
+
+def _entry(record: Mapping[str, Any], clients: int) -> Entry:
+    """Return an entry, refusing values that no run writes; ``clients`` is how many there are."""
+    entry = Entry(**{**record, "clients": from_ranges(record["clients"], clients)})
+    numbers = [entry.round, entry.question, *entry.messages.values()]
+    shapes = [list(shape) for shape in entry.parts.values()]
+    if not all(type(number) is int for number in [*numbers, *(n for s in shapes for n in s)]):
+        raise TypeError(f"a number is not whole in {record}")
+    if entry.way not in get_args(Way) or entry.seen not in get_args(Seen):
+        raise ValueError(f"unknown way {entry.way!r} or {entry.seen!r}")
+    if not isinstance(entry.task, str):
+        raise TypeError(f"a task is {entry.task!r}")
+    return entry
 
 
 def _records(path: "Path") -> Iterator[dict[str, Any]]:
     """Yield the records; a line that a kill cut short is the last, or a new beginning follows."""
-    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line]
+    lines = [line for line in read_text(path, EXPECTED).split("\n") if line]
     for line, following in zip(lines, [*lines[1:], None], strict=True):
         try:
             yield json.loads(line)
@@ -179,10 +206,12 @@ def _records(path: "Path") -> Iterator[dict[str, Any]]:
 
 def settle(path: "Path") -> None:
     """Write a ledger anew, in order and without what is void: whole, or as it was."""
-    aside = path.with_name(path.name + ".partial")
-    with aside.open("w", encoding="utf-8") as file:
-        for phase, seed, clients, entries, privacy in read_ledger(path):
-            begin = _beginning(phase, seed, NOTHING_DONE, clients, privacy)
-            for record in (begin, *(_line(phase, seed, entry) for entry in entries)):
-                file.write(_as_json(record) + "\n")
-    aside.replace(path)
+    lines = [
+        _as_json(record)
+        for phase, seed, clients, entries, privacy in read_ledger(path)
+        for record in (
+            _beginning(phase, seed, NOTHING_DONE, clients, privacy),
+            *(_line(phase, seed, entry) for entry in entries),
+        )
+    ]
+    write_whole(path, "".join(line + "\n" for line in lines))

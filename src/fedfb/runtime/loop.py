@@ -6,6 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedfb.core import Algorithm, Ask, ClientData, ClientTask, Info
+from fedfb.files import interpreting
 from fedfb.runtime import checkpoint
 from fedfb.runtime.archive import RoundRecord, Trained, as_arrays, from_arrays
 from fedfb.runtime.boundary import Carry
@@ -134,7 +135,10 @@ def conduct(
 
 def _restored(algorithm: Algorithm, saving: Saving | None) -> Trained | None:
     arrays = checkpoint.load(saving.path, saving.owner, saving.instructions) if saving else None
-    return None if arrays is None else from_arrays(algorithm, arrays)
+    if saving is None or arrays is None:
+        return None
+    with interpreting(saving.path, checkpoint.EXPECTED):
+        return from_arrays(algorithm, arrays)
 
 
 def _look(

@@ -1,6 +1,5 @@
 """What lies in a folder: one run, several side by side, a frontier, or a reproduction."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,9 +9,13 @@ from fedfb.experiments.compare import differences
 from fedfb.experiments.folders import CELLS, COMPARISON, FRONTIER
 from fedfb.experiments.store import ENCODER, EXPERIMENT, LEDGER, RESULT, VERSIONS
 from fedfb.experiments.targets import names
+from fedfb.files import interpreting, read_json
 from fedfb.runtime.ledger import Account, read_ledger
 
 Report = dict[str, Any]
+
+WRITTEN = "JSON as fedfb wrote it: restore it from a copy, or run it again"
+"""How a sentence about results that cannot be read ends."""
 
 
 class Run(NamedTuple):
@@ -44,7 +47,7 @@ def read_folder(folder: Path) -> Found:
     if (folder / RESULT).exists():
         return Found((_run(folder),))
     if (folder / COMPARISON).exists():
-        names = _json(folder / COMPARISON)["algorithms"]
+        names = _compared(folder / COMPARISON)
     else:
         names = sorted(path.parent.name for path in folder.glob(f"*/{RESULT}"))
     if not names:
@@ -57,7 +60,8 @@ def read_folder(folder: Path) -> Found:
 def _targets(folder: Path) -> tuple[Report, ...]:
     """Read what was reproduced; of a target that was done several times, the last."""
     files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
-    found = {one["target"]: one for path in files for one in _json(path)}
+    with interpreting(folder, WRITTEN):
+        found = {one["target"]: one for path in files for one in _json(path)}
     if not found:
         raise DataError(
             f"the reproduction in {folder} is not finished: it has cells and no table. Finish it "
@@ -80,7 +84,8 @@ def _nothing(folder: Path) -> str:
 
 def _refuse_unlike(folder: Path, reports: Sequence[Report]) -> None:
     for what in ("data", "notion"):
-        values = sorted({report[what] for report in reports})
+        with interpreting(folder, WRITTEN):
+            values = sorted({str(report[what]) for report in reports})
         if len(values) > 1:
             raise DataError(
                 f"the runs in {folder} cannot stand side by side: their {what} differ "
@@ -93,15 +98,20 @@ def _run(folder: Path) -> Run:
     return Run(
         report=_json(folder / RESULT),
         versions=_json(folder / VERSIONS) if (folder / VERSIONS).exists() else {},
-        inputs=_json(shape)["inputs"] if shape.exists() else None,
+        inputs=_inputs(shape) if shape.exists() else None,
         accounts=tuple(read_ledger(ledger)) if ledger.exists() else (),
     )
 
 
+def _compared(path: Path) -> list[str]:
+    with interpreting(path, WRITTEN):
+        return [str(name) for name in _json(path)["algorithms"]]
+
+
+def _inputs(path: Path) -> int:
+    with interpreting(path, WRITTEN):
+        return int(_json(path)["inputs"])
+
+
 def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} cannot be read ({error}). Expected JSON as fedfb wrote it: run it again."
-        ) from None
+    return read_json(path, WRITTEN)

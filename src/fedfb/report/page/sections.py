@@ -8,6 +8,7 @@ import numpy as np
 from fedfb.errors import DataError, FedFBError
 from fedfb.experiments.explain import Explained, explain
 from fedfb.experiments.spec_file import from_values
+from fedfb.files import CHANGED
 from fedfb.report import privacy
 from fedfb.report.exchanges import sentence as exchange_sentence
 from fedfb.report.findings import closer_findings
@@ -52,7 +53,7 @@ def make_page(found: Found) -> Page:
             page = _private_frontier_page if private else _frontier_page
             return page(found.frontier)
         return _comparison_page(found) if len(found.runs) > 1 else _run_page(found.runs[0])
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+    except CHANGED as error:
         raise DataError(
             f"these results are not as this version of fedfb writes them ({error!r}). Run them "
             "again."

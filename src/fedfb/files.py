@@ -1,0 +1,319 @@
+"""Files: written whole or not at all, and read so that every fault becomes a sentence.
+
+All that fedfb writes goes through :func:`write_whole`; all that it reads back of its own goes
+through :func:`read_json`, :func:`read_toml`, :func:`read_text` or :func:`read_arrays`. A folder of
+results lists the digests of its files in ``fedfb.sha256`` (:func:`seal`), so that a file which has
+changed is refused. ``sha256sum -c fedfb.sha256`` checks the same.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from fedfb.errors import DataError, WriteError
+
+if TYPE_CHECKING:  # pathlib and numpy take longer to import than the rest of this file
+    from pathlib import Path
+
+    from fedfb.shapes import Array
+
+SUMS = "fedfb.sha256"
+"""The file of a folder of results that lists the digests of the others."""
+
+CHANGED = (
+    *(KeyError, IndexError),  # a key or an item is not there
+    *(TypeError, AttributeError),  # a value is of another type
+    *(ValueError, OverflowError),  # a value is out of its range
+    RecursionError,  # values lie in each other more deeply than code goes
+)
+"""What code raises on JSON or TOML that is well formed and not what fedfb wrote."""
+
+
+def say(sentence: str) -> None:
+    """Tell the user something on standard error; where nobody can be told, go on."""
+    import sys
+
+    with suppress(OSError):
+        sys.stderr.write(sentence + "\n")
+
+
+@contextmanager
+def writing(path: "Path") -> Iterator[None]:
+    """Turn a failure to write into a sentence that names the place."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(
+            f"cannot write to {path}: {error.strerror}. Make room there, or give a place that you "
+            "may write to."
+        ) from error
+
+
+def make_folder(folder: "Path", mode: int = 0o777) -> None:
+    """Make a folder, and refuse one that no file can be written to: better before any training."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=mode)
+        probe = folder / ".partial"
+        probe.touch()
+        probe.unlink()
+
+
+def write_whole(path: "Path", content: str | bytes, mode: int = 0o666) -> None:
+    """Write a file aside, flush it to the disk and move it into place.
+
+    A kill, a power failure or a full disk leaves the old file or the new, and nothing beside it.
+
+    Args:
+        path: where the file belongs; a file that is there is replaced.
+        content: the whole content; text is written as UTF-8.
+        mode: who may read the file, 0o600 for its owner alone.
+
+    """
+    aside = path.with_name(path.name + ".partial")
+    data = content.encode() if isinstance(content, str) else content
+    with writing(path):
+        try:
+            aside.unlink(missing_ok=True)
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        except BaseException:
+            with suppress(OSError):  # the error that is under way says more
+                aside.unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_new(path: "Path", content: str | bytes, mode: int = 0o666) -> None:
+    """Write a file that is not there yet, whole; one that is there raises FileExistsError."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+    except FileExistsError:
+        raise
+    except OSError:
+        with writing(path):
+            raise
+    try:
+        write_whole(path, content, mode)
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
+
+
+def write_json(path: "Path", content: Any) -> None:
+    """Write JSON values into a folder of results, and list the digest of the file there."""
+    import json
+
+    text = json.dumps(content, indent=1, allow_nan=False)
+    _forget(path.parent, path.name)
+    write_whole(path, text)
+    seal(path.parent, [path.name])
+
+
+def seal(folder: "Path", names: Iterable[str]) -> None:
+    """List the digests of files in their folder, beside those that are listed."""
+    added = {name: _digest((folder / name).read_bytes()) for name in names}
+    _write_sums(folder, {**_known_sums(folder), **added})
+
+
+def unseal(folder: "Path") -> None:
+    """Forget the digests of a folder whose files are about to change."""
+    with writing(folder):
+        (folder / SUMS).unlink(missing_ok=True)
+
+
+def _forget(folder: "Path", name: str) -> None:
+    sums = _known_sums(folder)
+    if sums.pop(name, None) is not None:
+        _write_sums(folder, sums)
+
+
+def _known_sums(folder: "Path") -> dict[str, str]:
+    """Return the digests to which others are added; a list that cannot be read is begun anew."""
+    try:
+        return _sums(folder)
+    except DataError:
+        return {}
+
+
+def _write_sums(folder: "Path", sums: Mapping[str, str]) -> None:
+    write_whole(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+
+
+def _digest(content: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(content).hexdigest()
+
+
+def _sums(folder: "Path") -> dict[str, str]:
+    """Return the digests that a folder lists, by the name of the file."""
+    path = folder / SUMS
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}). {_REMEDY}") from error
+    lines = [line.partition("  ") for line in text.splitlines()]
+    if any(len(digest) != 64 or not name for digest, _, name in lines):
+        raise DataError(f"{path} cannot be read: expected lines as sha256sum writes. {_REMEDY}")
+    return {name: digest for digest, _, name in lines}
+
+
+_REMEDY = "Restore it from a copy, or remove it: then nothing in its folder is compared."
+
+
+def read_bytes(path: "Path", expected: str, sealed: bool = True) -> bytes:
+    """Return the content of a file; refuse one that is not as its folder lists it.
+
+    Args:
+        path: the file.
+        expected: what the file should be and what to do about it, to end a sentence.
+        sealed: False for a file that users may change as they like.
+
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}. Expected {expected}.") from error
+    listed = _sums(path.parent).get(path.name) if sealed else None
+    if listed is not None and listed != _digest(content):
+        raise DataError(
+            f"{path} cannot be read: it has changed since fedfb wrote it (its SHA-256 is not the "
+            f"one in {path.parent / SUMS}). Restore it from a copy or make it again; if the change "
+            f"is meant, remove its line from {SUMS}."
+        )
+    return content
+
+
+def read_text(path: "Path", expected: str, sealed: bool = True) -> str:
+    """Return a file of text."""
+    try:
+        return read_bytes(path, expected, sealed).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(_malformed(path, "UTF-8 text", error, expected)) from error
+
+
+def read_json(path: "Path", expected: str) -> Any:
+    """Return the values of a JSON file."""
+    import json
+
+    text = read_text(path, expected)
+    try:
+        return json.loads(text)
+    # ValueError: no JSON, or a number of too many digits. RecursionError: nested too deeply.
+    except (ValueError, RecursionError) as error:
+        raise DataError(_malformed(path, "JSON", error, expected)) from error
+
+
+def read_toml(path: "Path", expected: str, sealed: bool = True) -> dict[str, Any]:
+    """Return the values of a TOML file."""
+    return toml_values(read_text(path, expected, sealed), path, expected)
+
+
+def toml_values(text: str, where: "str | Path", expected: str) -> dict[str, Any]:
+    """Return the values of TOML that came from a place."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    # ValueError: no TOML, or a number of too many digits. RecursionError: nested too deeply.
+    except (ValueError, RecursionError) as error:
+        raise DataError(_malformed(where, "TOML", error, expected)) from error
+
+
+def _malformed(where: "str | Path", form: str, error: BaseException, expected: str) -> str:
+    return f"{where} cannot be read: it is not valid {form}: {error}. Expected {expected}."
+
+
+@contextmanager
+def interpreting(where: "str | Path", expected: str) -> Iterator[None]:
+    """Turn what code raises on values that fedfb did not write into a sentence."""
+    try:
+        yield
+    except CHANGED as error:
+        raise DataError(
+            f"{where} cannot be read: it is not as fedfb writes it ({error!r}). Expected "
+            f"{expected}."
+        ) from error
+
+
+def pack_arrays(arrays: "Mapping[str, Array]") -> bytes:
+    """Return named arrays as the bytes of an npz file.
+
+    >>> import numpy as np
+    >>> unpack_arrays(pack_arrays({"lam": np.array([0.5])}), "here", "arrays")
+    {'lam': array([0.5])}
+    """
+    import io
+
+    import numpy as np
+
+    file = io.BytesIO()
+    # Any: beside the arrays savez takes a switch, and a type checker cannot tell the names apart.
+    named: dict[str, Any] = dict(arrays)
+    np.savez(file, **named)
+    return file.getvalue()
+
+
+def read_arrays(path: "Path", expected: str) -> "dict[str, Array]":
+    """Return the arrays of an npz file."""
+    return unpack_arrays(read_bytes(path, expected), path, expected)
+
+
+def unpack_arrays(content: bytes, where: "str | Path", expected: str) -> "dict[str, Array]":
+    """Return the arrays of an npz file's bytes: all of them as they were written, or an error.
+
+    Each array is read whole and compared with its checksum before its header is trusted: a header
+    with another shape would make numpy stop before the checksum is compared.
+    """
+    import io
+    from tokenize import TokenError
+    from zipfile import ZIP_STORED, BadZipFile, ZipFile
+
+    try:
+        with ZipFile(io.BytesIO(content)) as archive:
+            parts = archive.infolist()
+            if any(p.compress_type != ZIP_STORED or p.flag_bits & 1 for p in parts):
+                raise ValueError("a part of it is compressed or encrypted")
+            # Before any of it is read: a length may claim more memory than there is.
+            if any(p.file_size != p.compress_size for p in parts):
+                raise ValueError("a part of it has two lengths")
+            if sum(p.file_size for p in parts) > len(content):
+                raise ValueError("its parts are longer than the file")
+            raw = {p.filename.removesuffix(".npy"): archive.read(p) for p in parts}
+        return {name: _array(d) for name, d in raw.items()}
+    except (
+        BadZipFile,  # no archive, or a checksum that differs
+        ValueError,  # no npy header, another length, or Python objects, which are never read
+        TypeError,  # a header of other values
+        KeyError,  # a header without shape or type
+        EOFError,  # a part that ends early
+        OSError,  # an offset outside the file
+        OverflowError,  # a length that no machine has
+        RuntimeError,  # encrypted; nested too deeply; NotImplementedError: of another version
+        SyntaxError,  # a header that is no Python literal
+        TokenError,  # the same
+        MemoryError,  # a shape beyond all memory, which nothing but a false header has
+    ) as error:
+        raise DataError(
+            f"{where} cannot be read: it is not a whole npz file ({error}). Expected {expected}."
+        ) from error
+
+
+def _array(content: bytes) -> "Array":
+    import io
+
+    from numpy.lib import format as npy
+
+    return npy.read_array(io.BytesIO(content), allow_pickle=False)

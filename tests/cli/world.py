@@ -1,0 +1,119 @@
+"""A folder with one small file of every kind that commands read, and commands run in process."""
+
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from cli.asking import OWN, TINY, Said, silo
+from fedfb.cli import main
+from fedfb.experiments.targets import Line, Target
+
+POPULATION = """eta = "logistic"
+[[client]]
+share = 0.5
+q = 0.3
+group0 = {dist = "normal", mean = 3.0, sd = 1.0}
+group1 = {dist = "normal", mean = 5.0, sd = 1.0}
+[[client]]
+share = 0.5
+q = 0.7
+group0 = {dist = "expon", scale = 2.0}
+group1 = {dist = "histogram", edges = [0.0, 1.0, 3.0], masses = [0.25, 0.75]}
+"""
+
+PLUGIN = """from dataclasses import replace
+from fedfb.algorithms.fedavg import METHOD as FEDAVG
+METHOD = replace(FEDAVG, name="renamed")
+"""
+
+TARGET = Target(
+    "table1",
+    "A tiny table",
+    "table",
+    "tab:dp_mlp",
+    (Line("FedAvg", {"algorithm": "fedavg"}, "fedavg"),),
+    (Line("synthetic", {"data": "synthetic"}, "synthetic"),),
+    {"rows": 200, "test_rows": 100, "rounds": 2, "local_epochs": 1},
+)
+"""A table of one cell, in the place of the paper's, whose cells take minutes."""
+
+FAST = ("--lr", ".01", "--local-epochs", "1")
+SILOS = ("east", "north", "south", "west")
+
+
+def call(*arguments: object) -> Said:
+    """Run a command in this process; an exception that escapes it is the caller's to see."""
+    out, err = io.StringIO(), io.StringIO()
+    typed = patch.object(sys, "argv", ["fedfb", *map(str, arguments)])
+    with typed, redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ending:
+        main()
+    return Said(int(ending.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def done(*arguments: object) -> Said:
+    """Run a command that must succeed."""
+    said = call(*arguments)
+    assert said.code == 0, (arguments, said.err)
+    return said
+
+
+def tiny_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``fedfb reproduce`` know the tiny table alone."""
+    monkeypatch.setattr("fedfb.experiments.targets.names", lambda: [TARGET.name])
+    monkeypatch.setattr("fedfb.experiments.targets.read_target", lambda name: TARGET)
+
+
+def build(folder: Path) -> None:
+    """Fill a folder, which is the present one, with every kind of file."""
+    import numpy as np
+    from pyarrow import parquet, table
+
+    from fedfb.runtime import checkpoint
+
+    Path("rows.csv").write_text(silo())
+    columns = [line.split(",") for line in silo().splitlines()]
+    named = {name: [row[i] for row in columns[1:]] for i, name in enumerate(columns[0])}
+    named["age"] = list(map(float, named["age"]))
+    parquet.write_table(table(named), "rows.parquet")
+    scores = [f"{(3 * i % 10) / 10},{'FM'[i % 2]},{i // 2 % 2}" for i in range(40)]
+    Path("scores.csv").write_text("\n".join(["p,sex,y", *scores]) + "\n")
+    Path("population.toml").write_text(POPULATION)
+    Path("plugin.py").write_text(PLUGIN)
+    done("schema", "infer", "rows.csv", *OWN[:6], "--out", "schema.toml")
+    done("run", "--data", "rows.csv", *OWN, *FAST, "--out", "kept")
+    done("compare", *TINY, *FAST, "--algorithms", "fedavg,fedfb", "--out", "compared")
+    done("frontier", *TINY, "--lr", ".01", "--algorithms", "fedavg", "--quick", "--out", "frontier")
+    done("reproduce", "table1", "--quick", "--out", "reproduced")
+    done("audit", "kept", "--out", "audited")
+    for number, name in enumerate(SILOS):
+        Path(f"{name}.csv").write_text(silo(start=number))
+    done("study", "key", "north")
+    make_study = ("--like", "rows.csv", *OWN, *FAST, "--silos", ",".join(SILOS))
+    port = ("--address", "127.0.0.1:9", "--wait", ".2", "--timeout", "5")
+    done("study", "init", "study", *make_study, *port, "--keys", "north.pub")
+    run_study(Path("study"))
+    checkpoint.save(Path("memory-1-0.npz"), {"lam": np.array([0.5, 1.0])}, "memory")
+
+
+def run_study(folder: Path) -> None:
+    """Run the study to its end, silos and coordinator in this process."""
+    from fedfb.flower.bundle import read_bundle, read_office
+    from fedfb.flower.coordinator import open_folder, run_study
+    from fedfb.flower.events import EVENTS, Log
+    from fedfb.flower.silo import open_silo
+    from flower.by_hand import Hand
+
+    study, office = read_office(folder / "study.toml")
+    kept = folder / "run"
+    open_folder(study, kept)
+    silos = {}
+    for id, name in enumerate(SILOS):
+        key = Path("north.key") if name == "north" else None
+        bundle = folder / "bundles" / f"{name}.bundle"
+        state = bundle.with_name(bundle.name + ".state")
+        silos[id] = open_silo(read_bundle(bundle, key), f"{name}.csv", state)
+    run_study(Hand(study, Log(kept / EVENTS, lambda text: None), silos), office, kept)
