@@ -49,7 +49,7 @@ def federation_from_frames(
     >>> rows = {"age": [31, 52, 40, 28], "sex": ["F", "M", "F", "M"], "paid": [1, 0, 0, 1]}
     >>> found = federation_from_frames(rows, "paid", 1, "sex", split=False)
     >>> found.feature_names, found.clients[0].y.tolist()
-    (('age', 'group=F', 'group=M'), [1, 0, 0, 1])
+    (('age',), [1, 0, 0, 1])
     """
     by_client = _by_client(frames, name)
     silos = {client: columns_of(client, by_client[client]) for client in sorted(by_client)}
