@@ -99,7 +99,7 @@ def resplit(seeds: tuple[int, ...], data: list[str]) -> None:
 
 def blind(seeds: tuple[int, ...], data: list[str]) -> None:
     print("| group not given to the model | method | accuracy | disparity |\n|---|---|---|---|")
-    for name in ("adult", "bank"):
+    for name in data:
         for method in ("fedavg", "fedfb"):
             base = as_in_the_paper(
                 data=name, algorithm=method, seeds=seeds, sensitive_at_prediction=False
