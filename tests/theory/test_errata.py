@@ -175,7 +175,7 @@ def test_an_ensemble_can_have_the_better_trade_off_even_with_equal_q():
     assert all(first > second for first, second in zip(vote, local, strict=True))
 
 
-@pytest.mark.parametrize("q", [(0.5, 0.5), (0.4, 0.6), (0.3, 0.7), (0.2, 0.8)], ids=str)
+@pytest.mark.parametrize("q", [(0.5, 0.5), (0.2, 0.8)], ids=str)
 def test_the_trade_offs_of_fig_2_are_ordered_as_its_caption_says(q):
     population = setting("fig2", *q)
     free = erm(population).outcome.spd
