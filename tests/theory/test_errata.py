@@ -149,7 +149,7 @@ def test_E40_fig_2_does_not_separate_fedavg_from_cfl_at_equal_q():
     assert lft_fedavg_least(setting("fig2", 0.3, 0.7)).outcome.spd > 0.2
 
 
-def test_E41_different_q_do_not_imply_that_fedavg_is_behind_cfl():
+def test_different_q_do_not_imply_that_fedavg_is_behind_cfl():
     """Two clients with each law, q = .3 and .7: their terms add up to those of q = 1/2.
 
     Both laws have the same fair thresholds, so CFL's rule is attainable at every level.
@@ -165,7 +165,7 @@ def test_E41_different_q_do_not_imply_that_fedavg_is_behind_cfl():
         assert local.spd == pytest.approx(best.outcome.spd, abs=1e-8)
 
 
-def test_E43_an_ensemble_can_have_the_better_trade_off_even_with_equal_q():
+def test_an_ensemble_can_have_the_better_trade_off_even_with_equal_q():
     population = gaussians(((0.0, 0.0), (3.0, -1.0)), (0.05, 1.0), (0.5, 0.5))
     levels = [0.05, 0.1, 0.2, 0.3]
     vote = [point.accuracy for point in lft_ensemble_curve(population, levels)]
@@ -173,6 +173,19 @@ def test_E43_an_ensemble_can_have_the_better_trade_off_even_with_equal_q():
     assert vote[1] == pytest.approx(0.66150, abs=1e-5)
     assert local[1] == pytest.approx(0.65003, abs=2e-5)
     assert all(first > second for first, second in zip(vote, local, strict=True))
+
+
+@pytest.mark.parametrize("q", [(0.5, 0.5), (0.2, 0.8)], ids=str)
+def test_the_trade_offs_of_fig_2_are_ordered_as_its_caption_says(q):
+    population = setting("fig2", *q)
+    free = erm(population).outcome.spd
+    levels = [0.9 * free]
+    curves = [f(population, levels) for f in (lft_ensemble_curve, lft_fedavg_curve, cfl_curve)]
+    vote, local, best = ([point.accuracy for point in curve] for curve in curves)
+    both = [(a, b) for a, b in zip(vote, local, strict=True) if a is not None and b is not None]
+    assert both
+    assert all(one < other - 1e-5 for one, other in both)
+    assert all(a <= b + 1e-9 for a, b in zip(local, best, strict=True) if a is not None)
 
 
 @pytest.mark.parametrize("panel", FIG3_PANELS[::3], ids=str)

@@ -10,7 +10,7 @@ from fedfb.data.groups import values_of
 from fedfb.notions.disparity import Estimate, four_fifths_interval, rate_estimate
 from fedfb.notions.intervals import half_widths, wilson
 from fedfb.notions.values import enough
-from fedfb.shapes import Array, Float
+from fedfb.shapes import Array, Bool, Float
 
 Record = dict[str, Any]  # nested JSON: its values have no common type
 Blocks = tuple[Float[Array, "b a"], Float[Array, "b a"]]
@@ -27,6 +27,10 @@ LABELS: dict[str, tuple[int | None, ...]] = {
     "equalized_odds": (0, 1),
 }
 """The label of each block's rows."""
+
+
+ALL, SHOWN = "all", "shown"
+"""Which groups a disparity compares: all that are large enough, or those of them that are shown."""
 
 
 def rate(positives: float, rows: float) -> Record | None:
@@ -77,11 +81,30 @@ def group_records(shown: Published, names: Sequence[str]) -> list[Record]:
 
 
 def notions(
-    shown: Published, names: Sequence[str], minimum: int, drawn_mix: bool
+    shown: Published,
+    names: Sequence[str],
+    minimum: int,
+    drawn_mix: bool,
+    hidden: Bool[Array, " a"] | None = None,
 ) -> dict[str, Record]:
-    """Return the disparities that tables of groups tell, by notion."""
+    """Return the disparities that tables of groups tell, by notion.
+
+    A disparity compares all groups that have ``minimum`` rows of every kind it compares. Where one
+    of them may be among the ``hidden`` groups (default: those shown, but not by label), the value
+    is that of the groups shown: another figure, and ``compares`` says so.
+    """
+    of_labels = shown.whole & ~shown.split
+    partly = {
+        notion: bool((of_labels if hidden is None else hidden | of_labels).any())
+        if notion != "demographic_parity"
+        else hidden is not None and bool(hidden.any())
+        for notion in BLOCKS
+    }
     return {
-        notion: disparity(*blocks(shown), names, LABELS[notion], minimum, drawn_mix)
+        notion: {
+            **disparity(*blocks(shown), names, LABELS[notion], minimum, drawn_mix),
+            "compares": SHOWN if partly[notion] else ALL,
+        }
         for notion, blocks in BLOCKS.items()
     }
 

@@ -10,6 +10,8 @@ from fedfb.audit.calibration import calibration
 from fedfb.audit.chance import chance, chance_of_losses
 from fedfb.audit.contributions import contributions
 from fedfb.audit.measures import (
+    ALL,
+    SHOWN,
     Record,
     by_attribute,
     estimate_record,
@@ -76,7 +78,11 @@ def audit(
     by_silo = dict(zip(tables, own, strict=True))
     silos = silo_records(by_silo, tables, shown, names, minimum, drawn_mix)
     parity, chance_of_parity = losses_compared(silos)
+    # A silo's rows, accuracy and loss count the groups that are shown by label.
+    every_row = bool((shown.split | shown.none).all())
+    parity["compares"] = ALL if every_row and not parity["left_out"] else SHOWN
     for silo in silos:
+        silo["compares"] = ALL if every_row else SHOWN
         silo.pop("losses")
     if len(by_silo) > 1:
         groups = {name: silo.groups for name, silo in by_silo.items()}
@@ -165,7 +171,9 @@ def silo_records(
             {
                 **rates(name, total, np.array([0])),
                 "groups": group_records(shown, names),
-                "notions": notions(shown, names, minimum, drawn_mix),
+                "notions": notions(
+                    shown, names, minimum, drawn_mix, hidden=~(shown.whole | shown.none)
+                ),
                 "four_fifths": four_fifths(shown),
                 "hidden": hidden_groups(hidden, names),
                 "losses": losses,

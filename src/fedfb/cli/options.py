@@ -101,9 +101,9 @@ def _default_in_words(field: Field[Any], switch: bool) -> str:
         return ""
     if isinstance(field.default, bool):
         return f" (default {'yes' if field.default else 'no'})"
-    if setting_of(field).parse is seeds:
-        return f" (default {len(field.default)})"  # as it is typed: so many, from 0 on
     values = field.default if isinstance(field.default, tuple) else (field.default,)
+    if setting_of(field).parse is seeds:
+        return f" (default {len(values)})"  # as it is typed: so many, from 0 on
     return f" (default {','.join(str(value) for value in values)})"
 
 

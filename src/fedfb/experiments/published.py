@@ -63,7 +63,7 @@ def _in_papers_setting(experiment: Experiment) -> Experiment:
 
 
 def _spell_out(experiment: Experiment) -> Experiment:
-    """Return the experiment with what it leaves open filled in, so that equal settings are equal."""
+    """Fill in what an experiment leaves open, so that equal settings are equal."""
     from fedfb.data.synthetic import ROWS
 
     spelt = resolve(experiment)

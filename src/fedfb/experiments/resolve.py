@@ -29,8 +29,8 @@ def resolve(experiment: Experiment) -> Experiment:
 
     >>> resolve(Experiment(algorithm="fedavg")).rounds
     10
-    >>> resolve(Experiment(algorithm="fedavg")).lr, resolve(Experiment(algorithm="fedavg", tune=True)).lr
-    ((0.005,), ())
+    >>> [resolve(Experiment(algorithm="fedavg", tune=tune)).lr for tune in (False, True)]
+    [(0.005,), ()]
     """
     method = find_method(experiment.algorithm)
     check_fit(experiment, method)

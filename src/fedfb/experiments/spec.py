@@ -170,8 +170,8 @@ class Experiment:
     )
     lr: tuple[float, ...] = setting(
         (),
-        "Learning rate; several make a grid (default: chosen on validation rows by methods that take "
-        "a target, else the method's)",
+        "Learning rate; several make a grid (default: chosen on validation rows by methods that "
+        "take a target, else the method's)",
         METHOD,
         s.numbers,
         above=0.0,

@@ -19,7 +19,7 @@ def findings(report: Report) -> Iterator[str]:
 
 
 def closer_findings(report: Report) -> Iterator[str]:
-    """Yield what decisions other than a cut at 1/2 did, how near the target came, and what stood in the way."""
+    """Yield what other decisions than a cut at 1/2 did, how near the target came, and why."""
     notion, summary = report["notion"], report["summary"]
     runs = report["runs"]
     halves = [run["at_one_half"] for run in runs if run["at_one_half"] is not None]

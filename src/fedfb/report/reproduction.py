@@ -70,10 +70,10 @@ def _table(one: Found) -> Iterator[str]:
         cells = [text for name in columns for text in _cells(own.get(name))]
         yield f"| {row} | {' | '.join((*properties(list(own.values())), *cells))} |"
     yield (
-        "\nAccuracy / disparity, mean ± spread over seeds. **Bold**: better than what is printed on "
-        "one axis and not worse on the other, at the printed digits. *differs*: by more than two "
-        "standard errors and .005. Private: rows stay with their owners. Fair: the method aims at "
-        "it.\n"
+        "\nAccuracy / disparity, mean ± spread over seeds. **Bold**: better than what is printed "
+        "on one axis and not worse on the other, at the printed digits. *differs*: by more than "
+        "two standard errors and .005. Private: rows stay with their owners. Fair: the method aims "
+        "at it.\n"
     )
     yield from _constants(one)
     yield from _exchanged(one)

@@ -67,7 +67,7 @@ def _value_and_ends(found: Record) -> tuple[str, str]:
     if found["value"] is None:
         return "-", "not estimable"
     low, high = found["interval"]
-    return number(found["value"]), f"95% interval {number(low)} to {number(high)}"
+    return words.value(found), f"95% interval {number(low)} to {number(high)}"
 
 
 def _disparities(record: Record) -> Section:
@@ -80,7 +80,7 @@ def _disparities(record: Record) -> Section:
         rows.append(
             (
                 NAMES[notion],
-                number(found["value"]),
+                words.value(found),
                 " to ".join(map(number, found["interval"])),
                 number(found.get("between_groups")),
                 number(expected["mean"]),

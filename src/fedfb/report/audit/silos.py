@@ -63,7 +63,7 @@ def _own_rows(silos: Sequence[Record], notions: Sequence[str]) -> Table:
             words.rows_cell(silo),
             words.with_ends(silo["accuracy"], "-"),
             number(silo["loss"]),
-            *(number(silo["notions"][notion]["value"]) for notion in notions),
+            *(words.value(silo["notions"][notion]) for notion in notions),
         )
         for silo in silos
     )

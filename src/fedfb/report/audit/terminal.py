@@ -55,7 +55,7 @@ def _disparities(record: Record) -> Table:
             continue
         ends = " to ".join(map(number, found["interval"]))
         by_chance = [number(expected[key]) for key in ("mean", "quantile_95")]
-        table.add_row(NAMES[notion], number(found["value"]), ends, *by_chance)
+        table.add_row(NAMES[notion], words.value(found), ends, *by_chance)
     return table
 
 
@@ -79,7 +79,7 @@ def _silos(record: Record) -> Table:
             words.rows_cell(silo),
             number(silo["accuracy"]["value"]) if silo["accuracy"] else "-",
             number(silo["loss"]),
-            number(silo["notions"][notion]["value"]),
+            words.value(silo["notions"][notion]),
             words.signed(change),
         )
     if len(record["silos"]) > MOST_SILOS:

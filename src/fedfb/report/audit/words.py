@@ -24,6 +24,23 @@ AMONG = {
 }
 
 
+def value(found: Record) -> str:
+    """Write a disparity; with a star where it compares the groups shown only.
+
+    >>> value({"value": 0.25, "compares": "shown"}), value({"value": 0.25, "compares": "all"})
+    ('.250*', '.250')
+    """
+    return number(found["value"]) + STAR * is_partial(found)
+
+
+def is_partial(found: Record) -> bool:
+    """Return True if a figure leaves out groups that are hidden here and may be large enough."""
+    return found["value"] is not None and found.get("compares") == "shown"
+
+
+STAR = "*"
+
+
 def with_ends(found: Record | None, hidden: str = "hidden") -> str:
     """Write a figure with its interval.
 
@@ -33,7 +50,7 @@ def with_ends(found: Record | None, hidden: str = "hidden") -> str:
     if found is None or found["value"] is None:
         return hidden
     low, high = found["interval"]
-    return f"{number(found['value'])} [{number(low)}, {number(high)}]"
+    return f"{value(found)} [{number(low)}, {number(high)}]"
 
 
 def signed(value: float | None) -> str:
@@ -65,9 +82,9 @@ def headline(record: Record) -> str:
     low, high = found["interval"]
     sure = f"95% interval {number(low)} to {number(high)}"
     if notion == "client_parity":
-        what = f"The mean losses of silos differ by up to {number(found['value'])} ({sure})"
+        what = f"The mean losses of silos differ by up to {value(found)} ({sure})"
     else:
-        what = f"{_whose(found)} ({NAMES[notion]} {number(found['value'])}, {sure})"
+        what = f"{_whose(found)} ({NAMES[notion]} {value(found)}, {sure})"
     return f"{what}: {_verdict(found, expected)}. {_by_chance(notion, expected)}."
 
 
@@ -123,6 +140,14 @@ def hidden_sentences(record: Record) -> Iterator[str]:
             f"Shown without labels, with fewer than {least} rows of one label: "
             f"{', '.join(hidden['by_label'])}. Their rows are in no figure that depends on labels."
         )
+    parts = [record, *(record["silos"] or [])]
+    if any(is_partial(found) for part in parts for found in part["notions"].values()):
+        yield (
+            f"* This compares the groups that are shown; fedfb run compares all that have {least} "
+            "rows or more, and may give another value."
+        )
+    if any(silo["compares"] == "shown" for silo in record["silos"] or []):
+        yield "Rows, accuracy and loss of a silo are those of the groups shown by label."
 
 
 def count(value: int | None, hidden: str) -> str:

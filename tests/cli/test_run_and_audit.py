@@ -1,0 +1,56 @@
+"""``fedfb run`` and ``fedfb audit`` say the same of one run, or say that it is another figure."""
+
+import json
+
+import pytest
+
+GROUPS = ("demographic_parity", "equal_opportunity", "equalized_odds")
+SMALL = ("--rounds", 2, "--local-epochs", 2, "--lr", ".05")
+
+
+@pytest.fixture
+def both(fedfb, tmp_path):
+    """Run and audit; return the run's record and the audit's, and what was printed."""
+
+    def make(*flags):
+        assert fedfb("run", *SMALL, *flags, "--out", "kept").code == 0
+        said = fedfb("audit", "kept", "--out", "audited")
+        assert said.code == 0, said.err
+        result = json.loads((tmp_path / "kept/result.json").read_text())
+        return result["runs"][0], json.loads((tmp_path / "audited/audit.json").read_text()), said
+
+    return make
+
+
+def pairs(run, audit):
+    """Return (where, notion, the run's value, the audit's record) of all rows and each client."""
+    for notion in (*GROUPS, "client_parity"):
+        yield "all", notion, run["disparity"][notion], audit["notions"][notion]
+    for client, silo in zip(run["clients"], audit["silos"], strict=True):
+        assert client["name"] == silo["name"]
+        for notion in GROUPS:
+            yield silo["name"], notion, client["disparity"][notion], silo["notions"][notion]
+
+
+@pytest.mark.parametrize("rows", [90, 120, 1500])
+@pytest.mark.parametrize("groups", [2, 3])
+def test_a_disparity_has_one_value_or_another_name(both, rows, groups):
+    run, audit, said = both("--rows", 300, "--test-rows", rows, "--groups", groups)
+    partial = False
+    for where, notion, value, found in pairs(run, audit):
+        if found["compares"] == "all":
+            same = pytest.approx(value, abs=1e-9) if value is not None else None
+            assert found["value"] == same, (where, notion)
+        partial |= found["compares"] == "shown" and found["value"] is not None
+    assert ("* This compares the groups that are shown" in said.out) == partial
+    assert ("*" in said.out) == partial
+    if rows == 1500:
+        assert not partial
+
+
+def test_with_rows_enough_a_client_has_the_same_rows_accuracy_and_loss(both):
+    run, audit, _ = both("--rows", 300)
+    for client, silo in zip(run["clients"], audit["silos"], strict=True):
+        assert silo["compares"] == "all"
+        assert (silo["n"], silo["accuracy"]["value"]) == (client["n"], client["accuracy"])
+        assert silo["loss"] == pytest.approx(client["loss"], abs=1e-9)
