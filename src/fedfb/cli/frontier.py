@@ -13,6 +13,7 @@ from fedfb.cli.options import experiment_options, read_names
 from fedfb.cli.progress import progress_bar, talk
 from fedfb.cli.storing import make_store
 from fedfb.errors import ConfigError
+from fedfb.extras import is_installed
 from fedfb.experiments.settings import numbers as read_numbers
 from fedfb.experiments.settings import seeds as read_seeds
 from fedfb.experiments.spec import Experiment
@@ -163,8 +164,6 @@ def _trained(
 
 def _keep(record: dict[str, Any], folder: Path) -> None:
     """Write what a frontier came to into its folder; the picture only where it can be drawn."""
-    from importlib.util import find_spec
-
     from fedfb.experiments.folders import FRONTIER, write_json
     from fedfb.experiments.store import writing_to
     from fedfb.report.frontier import write_csv
@@ -172,7 +171,7 @@ def _keep(record: dict[str, Any], folder: Path) -> None:
     write_json(folder / FRONTIER, record)
     with writing_to(folder), (folder / "frontier.csv").open("w", encoding="utf-8") as file:
         write_csv(record, file)
-    if find_spec("matplotlib") is not None:
+    if is_installed("matplotlib"):
         _draw(record, folder / "frontier.svg")
     talk(f"The frontier is in {folder}; a page to look at: fedfb report {folder}")
 
