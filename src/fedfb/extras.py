@@ -30,6 +30,7 @@ def refuse_without(extra: str, purpose: str, *packages: str, hint: str = "") -> 
         purpose: what needs them, as the subject of the message.
         packages: names under which they are imported; all of the extra if none is named.
         hint: a sentence on how to do without them.
+
     """
     missing = [name for name in packages or EXTRAS[extra] if not is_installed(name)]
     if missing:

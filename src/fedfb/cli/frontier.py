@@ -13,10 +13,10 @@ from fedfb.cli.options import experiment_options, read_names
 from fedfb.cli.progress import progress_bar, talk
 from fedfb.cli.storing import make_store
 from fedfb.errors import ConfigError
-from fedfb.extras import is_installed
 from fedfb.experiments.settings import numbers as read_numbers
 from fedfb.experiments.settings import seeds as read_seeds
 from fedfb.experiments.spec import Experiment
+from fedfb.extras import is_installed
 
 if TYPE_CHECKING:
     from fedfb.experiments.records import Store

@@ -138,7 +138,7 @@ def training_clients(
 
     Where it compares clients, the group of a pooled row is the client it came from.
     """
-    _refuse_too_many(method, len(federation.group_names))
+    refuse_too_many(method, len(federation.group_names))
     if not method.is_pooled(experiment.variant or method.variants[0]):
         return federation.clients
     [everyone] = pooled(federation).clients
@@ -156,16 +156,19 @@ def training_names(experiment: Experiment, federation: Federation) -> tuple[str,
     return ("all rows pooled",) if pooled else federation.client_names
 
 
-def check_secure(experiment: Experiment) -> None:
-    """Refuse what cannot be run with secure sums, before rows are read or anything is trained."""
-    if not experiment.secure:
-        return
+def check_runnable(experiment: Experiment) -> None:
+    """Refuse what cannot be run, before rows are read or anything is trained."""
     experiment = resolve(experiment)
     method, engine = find_method(experiment.algorithm), make_engine(experiment, inputs=1)
     # Of how many groups and clients does not matter for what is asked.
     notion = training_notion(experiment, 2, 3)
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
-    refuse_disclosure(method, experiment.variant or method.variants[0], algorithm)
+    if experiment.secure:
+        refuse_disclosure(method, experiment.variant or method.variants[0], algorithm)
+    if experiment.privacy_epsilon is not None:
+        from fedfb.experiments.privacy import check_privacy  # here: it needs dp-accounting
+
+        check_privacy(experiment)
 
 
 def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion:
@@ -181,7 +184,8 @@ def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion
     return make_notion(experiment.notion, groups, symmetric)
 
 
-def _refuse_too_many(method: Method, groups: int) -> None:
+def refuse_too_many(method: Method, groups: int) -> None:
+    """Refuse a method for more groups than it can compare."""
     if method.most_groups is not None and groups > method.most_groups:
         raise ConfigError(
             f"{method.name} compares at most {method.most_groups} groups, and these data have "

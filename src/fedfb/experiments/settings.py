@@ -14,6 +14,8 @@ class Setting(NamedTuple):
     """What a field of an experiment means and which values it takes.
 
     ``or_own`` is the form of values beside the choices, which have a colon: a user's own.
+    ``needs`` names another setting and the values with which this one has an effect (none: any
+    value but the default). A setting that is ``by_method`` has one where the method reads it.
     """
 
     help: str
@@ -26,6 +28,8 @@ class Setting(NamedTuple):
     above: float | None = None
     flags: tuple[str, ...] = ()
     infinite: bool = False
+    needs: tuple[str, tuple[Any, ...]] | None = None
+    by_method: bool = False
 
 
 def setting(default: Any, help: str, panel: str, parse: Callable[[str], Any], **more: Any) -> Any:
