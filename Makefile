@@ -1,13 +1,14 @@
 # make        set up a private environment and run the main job on built-in data
 # make federation   a coordinator and four silos as processes on this machine
 # make test   run the tests            make check   tests, lint, types, import directions
+# make wheel-test   build the package, install and use it with the newest and the lowest versions
 # make docs   build the documentation site in build/docs
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 3
 
-.PHONY: all demo federation test lint check readme docs bench lock clean
+.PHONY: all demo federation test wheel-test lint check readme docs bench lock clean
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
@@ -47,6 +48,10 @@ test: $(VENV)/.torch
 	FEDFB_CHECK_SHAPES=1 $(BIN)/python -m pytest -n $(JOBS) -q $(PARTS) src --ignore=$(THEORY)
 	$(BIN)/python -m pytest -n $(JOBS) -q tests $(THEORY) $(PARTS:%=--ignore=%)
 
+# The package as users install it, with the newest and the lowest versions of its dependencies.
+wheel-test: $(BIN)/fedfb
+	.ci/wheel $(BIN)/python
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -77,9 +82,9 @@ benchmarks/.venv/.ready: benchmarks/requirements.txt benchmarks/constraints.txt
 # Renew the pins (needs uv). No address of a package index is written down.
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --extra privacy --extra report -c constraints.in build.in pyproject.toml -o requirements.txt
+	  --extra all -c constraints.in build.in pyproject.toml -o requirements.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  $(addprefix --extra ,dev docs export flower parquet privacy report) -c constraints.in build.in pyproject.toml -o requirements-dev.txt
+	  $(addprefix --extra ,all dev docs) -c constraints.in build.in pyproject.toml -o requirements-dev.txt
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv build src/fedfb/engine/native/_kernel*.so src/fedfb.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

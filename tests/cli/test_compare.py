@@ -103,11 +103,11 @@ def test_the_demo_compares_draws_and_says_what_to_type_next(fedfb, monkeypatch, 
 
 
 def test_the_demo_needs_no_matplotlib(fedfb, monkeypatch):
-    from fedfb.cli import comparing, demo
+    from fedfb.cli import comparing
 
     shown = []
     monkeypatch.setattr(comparing, "compare_and_show", lambda *a, **k: shown.append(a))
-    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    monkeypatch.setattr("fedfb.extras.find_spec", lambda name: None)
     assert "pip install 'fedfb[report]'" in fedfb("demo").err
     assert shown[0][2] is None
 

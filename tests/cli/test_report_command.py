@@ -73,8 +73,6 @@ def test_places_that_cannot_be_written_are_refused(fedfb, tiny, tmp_path):
 
 
 def test_without_its_tools_the_command_says_what_to_install(fedfb, tiny, monkeypatch):
-    from fedfb.report.page import render
-
     tiny("--out", "kept")
-    monkeypatch.setattr(render, "find_spec", lambda name: None)
+    monkeypatch.setattr("fedfb.extras.find_spec", lambda name: None)
     refused(fedfb("report", "kept"), "jinja2 and matplotlib", "pip install 'fedfb[report]'")

@@ -61,7 +61,7 @@ def test_a_picture_that_cannot_be_written_is_told(tmp_path):
 
 
 def test_a_picture_needs_matplotlib(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedfb.report.figures.find_spec", lambda name: None)
+    monkeypatch.setattr("fedfb.extras.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'fedfb\[report\]'"):
         check_figure_path(tmp_path / "points.png")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedfb.errors import ConfigError
+from fedfb.errors import ConfigError, DataError
 from fedfb.experiments import reproduction
 from fedfb.experiments.differences import Cause, better, differs, explain
 from fedfb.experiments.fit import training_notion
@@ -231,3 +231,33 @@ def test_a_table_says_of_every_difference_why(tmp_path):
     assert "unexplained" in page
     assert "| FedAvg | yes | no |" in page
     assert "| CFL | no | yes |" in page
+
+
+@pytest.mark.parametrize("wanted", ["table1", "all"])
+def test_missing_data_are_named_all_at_once_before_anything_is_trained(
+    wanted, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FEDFB_DATA", str(tmp_path))
+    monkeypatch.setattr(reproduction, "_cell", lambda *a: pytest.fail("trained"))
+    targets = [read_target(name) for name in (names() if wanted == "all" else [wanted])]
+    with pytest.raises(DataError, match=r"nothing was trained: .* adult, bank, compas") as refused:
+        reproduction.check_data(targets, tmp_path / "out", quick=True)
+    said = str(refused.value)
+    for file in ("adult.data", "adult.test", "bank-full.csv", "compas-scores-two-years.csv"):
+        assert f"there is no {file} in it" in said
+    with pytest.raises(DataError, match="nothing was trained"):
+        reproduce(targets[0], tmp_path / "out", quick=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_drawn_data_and_finished_cells_need_no_files(tmp_path, monkeypatch):
+    reproduce(TINY, tmp_path)
+    monkeypatch.setenv("FEDFB_DATA", str(tmp_path))
+    reproduce(TINY, tmp_path)
+    reproduction.check_data([read_target("table2")], tmp_path, quick=False)
+    adult = TINY._replace(columns=(Line("adult", {"data": "adult"}, "adult"),), settings={})
+    done = [reproduction._work(adult, row, adult.columns[0], True, None) for row in adult.rows]
+    for work in done:
+        path = reproduction._path(work.name, tmp_path / "cells")
+        path.write_text("{}")
+    reproduction.check_data([adult], tmp_path, quick=True)

@@ -2,7 +2,7 @@ import pytest
 
 from fedfb.algorithms import METHODS, find_method
 from fedfb.errors import ConfigError
-from fedfb.experiments.compare import for_method
+from fedfb.experiments.compare import for_methods
 from fedfb.experiments.fit import training_notion
 from fedfb.experiments.resolve import given_grid, resolve, total_rounds, tuning_grid
 from fedfb.experiments.spec import Experiment
@@ -71,10 +71,9 @@ def test_what_does_not_fit_the_method_is_refused(settings, message):
 def test_in_a_comparison_every_method_gets_the_knobs_it_has():
     both = Experiment(knobs=("beta=2",))
     names = ["fedfb", "fairfed"]
-    assert for_method(both, "fedfb", names).knobs == ()
-    assert for_method(both, "fairfed", names).knobs == ("beta=2",)
+    assert [one.knobs for one in for_methods(both, names)] == [(), ("beta=2",)]
     with pytest.raises(ConfigError, match="unknown knob"):
-        resolve(for_method(Experiment(knobs=("gamma=2",)), "fedfb", names))
+        for_methods(Experiment(knobs=("gamma=2",)), names)
 
 
 def test_more_than_two_are_compared_with_their_mean_unless_told_otherwise():

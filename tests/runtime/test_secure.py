@@ -237,6 +237,6 @@ def test_a_wide_bound_keeps_small_and_large_values(scale):
 
 
 def test_secure_sums_ask_for_their_package(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("fedfb.extras.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'fedfb\[privacy\]'"):
         check_method(Experiment(secure=True))

@@ -11,7 +11,7 @@ from fedfb.algorithms.client_losses import (
     placed,
     roll_call_task,
 )
-from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
 from fedfb.algorithms.server_step import descend, no_moments
 from fedfb.algorithms.tasks import predict_globally
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
@@ -143,4 +143,5 @@ METHOD = Method(
     learning_rates=(0.01, 0.03, 0.1),
     reconstruction=True,
     additive=False,  # every client has a weight of its own
+    reads=DESCENT,
 )

@@ -14,7 +14,7 @@ from fedfb.algorithms.group_gaps import (
     mean_loss_gradient,
     pull,
 )
-from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
 from fedfb.algorithms.server_step import descend, no_moments
 from fedfb.algorithms.tasks import global_model
 from fedfb.core import (
@@ -235,4 +235,5 @@ METHOD = Method(
     learning_rate=0.03,
     learning_rates=(0.01, 0.03, 0.1),
     reconstruction=True,
+    reads=DESCENT,
 )

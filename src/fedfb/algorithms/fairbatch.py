@@ -213,4 +213,5 @@ METHOD = Method(
     learning_rate=0.0005,
     learning_rates=(0.0005, 0.001, 0.005),
     additive=False,  # which rows fall into a batch follows their order
+    reads={"local_epochs": (), "batch": ()},
 )

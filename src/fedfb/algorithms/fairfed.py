@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.local_fairbatch import rule_of, train_fairbatch
-from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.local_fairbatch import READS, rule_of, train_fairbatch
+from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
 from fedfb.algorithms.reweighing import independent_weights
 from fedfb.algorithms.tasks import average, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
@@ -177,6 +177,8 @@ def _make(problem: Problem) -> Algorithm:
     return fairfed(problem.engine, notion, problem.knobs["beta"], debias, rule)
 
 
+WITH_FAIRBATCH = ("v3-fairbatch", "v1-fairbatch")
+
 METHOD = Method(
     name="fairfed",
     summary="clients whose gap is close to the global one count more",
@@ -192,9 +194,10 @@ METHOD = Method(
             "Forms with fairbatch: step of each client's own fairness weights",
         ),
     },
-    variants=("v3", "v1", "v3-fairbatch", "v1-fairbatch"),
+    variants=("v3", "v1", *WITH_FAIRBATCH),
     notions=("demographic_parity", "equal_opportunity"),
     most_groups=2,
     learning_rates=(0.001, 0.005),
     additive=False,  # a client counts by its own gap
+    reads={**TRAINING, **dict.fromkeys((*READS, "alpha"), WITH_FAIRBATCH)},
 )

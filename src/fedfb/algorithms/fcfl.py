@@ -224,4 +224,5 @@ METHOD = Method(
     additive=False,  # every client has its own budget and loss
     local=True,
     learning_rates=(0.1, 0.3, 1.0),
+    reads={"weight_decay": ()},
 )

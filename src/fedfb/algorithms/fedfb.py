@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.method import ALL_NOTIONS, Knob, Method, Problem
+from fedfb.algorithms.method import ALL_NOTIONS, TRAINING, Knob, Method, Problem
 from fedfb.algorithms.nearest_round import choice, chosen, take_nearer
 from fedfb.algorithms.outer import (
     Outer,
@@ -249,6 +249,9 @@ TARGET = Knob(
     high=1.0,
 )
 
+SIGNAL = {"signal_loss": (), "timing": (), "period": (), "bits": ()}
+"""What is read of the signal, however the weights are found."""
+
 METHOD = Method(
     name="fedfb",
     summary="FairBatch across clients: weights moved by summed signals",
@@ -257,6 +260,14 @@ METHOD = Method(
     knobs={"alpha": ALPHA, "target": TARGET},
     notions=ALL_NOTIONS,
     outer_rules=("solve", "step", "paper"),
+    reads={
+        **TRAINING,
+        **SIGNAL,
+        "scaling": (),
+        "normalise": ("step",),
+        "decay": ("step", "paper"),
+        "reference": ("step", "paper"),
+    },
 )
 
 CFL = METHOD._replace(

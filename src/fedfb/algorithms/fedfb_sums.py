@@ -8,11 +8,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
 from fedfb.algorithms.tasks import average, equal_weights, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
-from fedfb.errors import ConfigError
 from fedfb.notions import Surrogate
 from fedfb.notions.base import decay, ratio
 from fedfb.shapes import Array, Float
@@ -136,19 +135,8 @@ def fedfb_sums(
     )
 
 
-_ONLY = {"normalise": "none", "timing": "post", "period": 1, "bits": None}
-"""FedFB's options that this form knows in one way only."""
-
-
 def _make(problem: Problem) -> Algorithm:
     options = problem.options
-    for name, only in _ONLY.items():
-        if options.get(name, only) != only:
-            raise ConfigError(
-                f"fedfb-sums moves its weights in every round, at the new model, by the losses "
-                f"themselves; {name} {options[name]!r} is not known to it. Leave out "
-                f"--{name}, or choose fedfb."
-            )
     return fedfb_sums(
         problem.engine,
         problem.solver,
@@ -171,4 +159,5 @@ METHOD = Method(
     },
     notions=("client_parity",),
     additive=False,  # every client keeps a weight of its own
+    reads={**TRAINING, "signal_loss": (), "decay": ()},
 )

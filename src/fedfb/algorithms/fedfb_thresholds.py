@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfb.algorithms import fedfb
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
 from fedfb.algorithms.nearest_round import chosen
 from fedfb.algorithms.tasks import count_task, read_counts
 from fedfb.algorithms.thresholds import (
@@ -217,6 +217,9 @@ def _one(problem: Problem, name: str) -> int:
     return int(values[0])
 
 
+COMBINED = ("combined", "combined-mixed")
+"""The variants that train with FedFB's weights before they cut."""
+
 METHOD = Method(
     name="fedfb-thresholds",
     summary="federated training, then thresholds by group from summed histograms",
@@ -227,6 +230,7 @@ METHOD = Method(
         "bins": Knob(1024, (1024,), "bins of the scores", low=2, high=2**16, if_private=64),
         "minimum": Knob(20, (20,), "least rows of a label for a group to be cut", low=0),
     },
-    variants=("plain", "mixed", "combined", "combined-mixed"),
+    variants=("plain", "mixed", *COMBINED),
     outer_rules=("solve",),
+    reads={**TRAINING, **dict.fromkeys((*fedfb.SIGNAL, "scaling"), COMBINED)},
 )

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.local_fairbatch import LocalFairBatch, rule_of, train_fairbatch
-from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.local_fairbatch import READS, LocalFairBatch, rule_of, train_fairbatch
+from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
 from fedfb.core import (
     Algorithm,
     Arrays,
@@ -140,4 +140,5 @@ METHOD = Method(
     variants=tuple(VARIANTS),
     rounds=1,
     additive=False,  # every client trains a model and weights of its own
+    reads={**TRAINING, **dict.fromkeys(READS, ())},
 )

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.local_fairbatch import LocalFairBatch, rule_of, train_fairbatch
-from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.local_fairbatch import READS, LocalFairBatch, rule_of, train_fairbatch
+from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
 from fedfb.algorithms.tasks import average, global_model
 from fedfb.core import (
     Algorithm,
@@ -89,4 +89,5 @@ METHOD = Method(
         )
     },
     additive=False,  # every client moves weights of its own
+    reads={**TRAINING, **dict.fromkeys(READS, ())},
 )

@@ -11,6 +11,9 @@ from fedfb.errors import ConfigError
 from fedfb.notions import Notion, Surrogate
 from fedfb.shapes import Array, Float
 
+READS = ("signal_loss", "normalise", "decay", "reference")
+"""The settings of the rule."""
+
 
 class LocalFairBatch(NamedTuple):
     """How a client moves its own lambda: FedFB's rule on the counts of its own rows."""

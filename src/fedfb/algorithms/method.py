@@ -52,6 +52,13 @@ class Problem(NamedTuple):
     options: Mapping[str, Any]
 
 
+DESCENT: Mapping[str, tuple[str, ...]] = {"optimiser": (), "weight_decay": ()}
+"""What a method reads whose every exchange is one gradient step."""
+
+TRAINING: Mapping[str, tuple[str, ...]] = {**DESCENT, "local_epochs": (), "batch": ()}
+"""What a method reads whose clients train in between."""
+
+
 class Method(NamedTuple):
     """A method as users know it.
 
@@ -65,7 +72,9 @@ class Method(NamedTuple):
     gradient step is an exchange, of steps. A ``reconstruction`` is built from a description, not
     from its paper: it says "after". An ``additive`` method needs pooled sums only: under group
     notions (all, if it is not ``fair``), with one gradient step a round, it does not matter how
-    rows are spread over clients.
+    rows are spread over clients. ``reads`` names the settings that its ``make`` or its solver reads
+    beside the knobs, each with the variants and outer rules in which it does (none: in all): a
+    setting that is given and not read is refused.
     """
 
     name: str
@@ -85,6 +94,7 @@ class Method(NamedTuple):
     additive: bool = True
     local: bool = False
     outer_rules: tuple[str, ...] = ()
+    reads: Mapping[str, tuple[str, ...]] = TRAINING
 
     def is_pooled(self, variant: str) -> bool:
         """Tell whether a variant trains on all rows in one place."""

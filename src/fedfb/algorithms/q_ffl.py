@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedfb.algorithms.client_losses import bounded_exp, mean_gradient, mean_loss
-from fedfb.algorithms.method import Knob, Method, Problem
+from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
 from fedfb.algorithms.tasks import equal_weights, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
@@ -104,4 +104,5 @@ METHOD = Method(
     variants=("avg", "sgd"),
     notions=("client_parity",),
     additive=False,  # a client counts by its own mean loss
+    reads={**dict.fromkeys(TRAINING, ("avg",)), "weight_decay": ()},
 )

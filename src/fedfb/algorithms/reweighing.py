@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.method import Method, Problem
+from fedfb.algorithms.method import TRAINING, Method, Problem
 from fedfb.algorithms.tasks import (
     Scaling,
     average,
@@ -98,4 +98,5 @@ METHOD = Method(
     paper="Kamiran, Calders 2012; Abay et al. 2020",
     make=_make,
     notions=("demographic_parity",),
+    reads={**TRAINING, "scaling": ()},
 )

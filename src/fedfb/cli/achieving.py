@@ -9,7 +9,7 @@ import typer
 
 from fedfb.cli.options import experiment_options
 from fedfb.errors import ConfigError
-from fedfb.experiments.settings import numbers
+from fedfb.experiments.settings import flag_of, numbers
 from fedfb.experiments.spec import Experiment
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def achievable(
             "fedfb achievable needs one population: --setting NAME (example1, fig1b, fig1c, fig2, "
             "fig3, toy), --population FILE, or --data DATA."
         )
+    if data is None:
+        _refuse_settings(experiment)
     asked, budgets = _read(levels, "--levels") or LEVELS, _read(eps, "--eps") or None
     if data is not None:
         found, told = population_of_data(replace(experiment, data=data))
@@ -150,6 +152,14 @@ def draw(
     records = [record, *(achievable(other, picture_levels(other)) for other in others)]
     titles = [f"q = {', '.join(map(str, q))}" for q in panels]
     return draw_trade_off(dict(zip(titles, records, strict=True)), path)
+
+
+def _refuse_settings(experiment: Experiment) -> None:
+    """Refuse settings of data and training where a population is named: nothing reads them."""
+    for field in fields(experiment):
+        if field.name != "q" and getattr(experiment, field.name) != field.default:
+            flag = flag_of(field.name)
+            raise ConfigError(f"{flag} has no effect without --data. Leave it out, or give --data.")
 
 
 def _read(text: str | None, flag: str) -> tuple[float, ...]:

@@ -162,6 +162,8 @@ def audit(
         subject = _of_model(model, data, columns, crossed, seed, setting, baseline)
     else:
         _refuse("a scores file", data=data, seed=seed, setting=setting)
+        if decision is not None:
+            _refuse("a column of decisions", threshold=threshold)
         more = _given(score=score, decision=decision, threshold=threshold)
         subject = _of_scores(scores or "", {**columns, **more}, crossed, baseline)
     with claim_empty(out, undo=True) if out else nullcontext():

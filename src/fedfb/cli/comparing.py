@@ -10,6 +10,7 @@ import typer
 from fedfb.cli.options import experiment_options, read_names
 from fedfb.cli.progress import progress_bar, talk
 from fedfb.cli.storing import make_store
+from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 
 
@@ -48,6 +49,10 @@ def compare(
 
     Example: fedfb compare --algorithms fedavg,fedfb --seeds 5 --plot points.png
     """
+    if out and no_store:
+        raise ConfigError(
+            "--no-store has no effect with --out, which trains everything. Leave one of them out."
+        )
     apart = experiment.secure or experiment.privacy_epsilon is not None
     usual = "fedavg,fedfb" if apart else "fedavg,fedfb,cfl"
     names = read_names(usual if algorithms is None else algorithms, "--algorithms")
@@ -63,7 +68,7 @@ def compare_and_show(
     no_store: bool = False,
 ) -> None:
     """Run the comparison, print it and draw it."""
-    from fedfb.experiments.compare import differences, for_method
+    from fedfb.experiments.compare import differences, for_methods
     from fedfb.experiments.compared import compare_into, reports_of
     from fedfb.experiments.published import published
     from fedfb.experiments.resolve import total_rounds
@@ -72,7 +77,7 @@ def compare_and_show(
 
     if plot:
         check_figure_path(plot)
-    rounds = sum(total_rounds(for_method(experiment, name, names)) for name in names)
+    rounds = sum(map(total_rounds, for_methods(experiment, names)))
     with progress_bar(rounds, "rounds") as on_round:
         reports = (
             compare_into(out, experiment, names, on_round)

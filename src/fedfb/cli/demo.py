@@ -1,6 +1,5 @@
 """``fedfb demo``: the main job on built-in data, for a first look."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 from fedfb.cli import comparing
 from fedfb.cli.progress import talk
+from fedfb.extras import is_installed, missing_message
 
 NEXT = """
 What to type next (in this folder: .venv/bin/fedfb ...):
@@ -35,7 +35,7 @@ def demo(
     from fedfb.experiments.spec import Experiment
     from fedfb.files import make_folder
 
-    drawing = find_spec("matplotlib") is not None
+    drawing = is_installed("matplotlib")
     if drawing:
         make_folder(plot.parent)
     # The paper gives the group to the model: only so its figures may stand beside ours.
@@ -43,5 +43,5 @@ def demo(
     methods = ["fedavg", "fedfb", "cfl"]
     comparing.compare_and_show(experiment, methods, plot if drawing else None, as_json=False)
     if not drawing:
-        talk("Without matplotlib there is no picture: pip install 'fedfb[report]'.")
+        talk(f"There is no picture: {missing_message('report', 'it', ['matplotlib'])}")
     talk(NEXT)

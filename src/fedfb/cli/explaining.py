@@ -14,6 +14,7 @@ WITHOUT = (
     *("schema", "ignore", "bins", "merge"),
     *("partition", "clients", "groups", "heterogeneity", "rows", "test_rows", "split_seed"),
     *("sensitive_at_prediction", "seeds", "tune", "accuracy_floor", "precision", "secure"),
+    *("q", "resplit", "lr", "optimiser", "weight_decay", "batch", "engine"),
 )
 """Settings that change nothing about what is exchanged."""
 

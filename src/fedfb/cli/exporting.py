@@ -8,7 +8,7 @@ import typer
 
 from fedfb.cli.outfile import refuse_taken
 from fedfb.cli.progress import talk
-from fedfb.errors import ConfigError
+from fedfb.extras import is_installed, refuse_without
 
 if TYPE_CHECKING:
     from fedfb.export.handover import HandOver
@@ -62,14 +62,12 @@ def export(
 
 
 def _onnx(hand: "HandOver") -> tuple[bytes, str]:
-    from importlib.util import find_spec
-
-    _refuse_without("onnx")
+    refuse_without("export", "--to onnx", "onnx")
     from fedfb.export.comparing import made_up_rows, refuse_difference
     from fedfb.export.to_onnx import onnx_model, run_onnx
 
     content = onnx_model(hand).SerializeToString()
-    if find_spec("onnxruntime") is None:
+    if not is_installed("onnxruntime"):
         return content, "It was not checked: onnxruntime is not installed."
     rows = made_up_rows(hand)
     refuse_difference(hand, rows, run_onnx(content, rows), "ONNX file")
@@ -77,7 +75,7 @@ def _onnx(hand: "HandOver") -> tuple[bytes, str]:
 
 
 def _skops(hand: "HandOver") -> tuple[bytes, str]:
-    _refuse_without("skops")
+    refuse_without("export", "--to skops", "skops")
     from fedfb.export.classifiers import run_skops, skops_file
     from fedfb.export.comparing import made_up_rows, refuse_difference
 
@@ -92,10 +90,3 @@ def _json(hand: "HandOver") -> tuple[bytes, str]:
 
     text = json.dumps(coefficients(hand), indent=1, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode(), "docs/hand-over.md says how to read it."
-
-
-def _refuse_without(package: str) -> None:
-    from importlib.util import find_spec
-
-    if find_spec(package) is None:
-        raise ConfigError(f"--to {package} needs {package}: pip install 'fedfb[export]'.")

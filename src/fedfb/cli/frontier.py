@@ -17,6 +17,7 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.settings import numbers as read_numbers
 from fedfb.experiments.settings import seeds as read_seeds
 from fedfb.experiments.spec import Experiment
+from fedfb.extras import is_installed
 
 if TYPE_CHECKING:
     from fedfb.experiments.records import Store
@@ -164,14 +165,12 @@ def _trained(
 
 def _keep(record: dict[str, Any], folder: Path) -> None:
     """Write what a frontier came to into its folder; the picture only where it can be drawn."""
-    from importlib.util import find_spec
-
     from fedfb.experiments.folders import FRONTIER
     from fedfb.files import write_json
 
     write_json(folder / FRONTIER, record)
     _write_csv(record, folder / "frontier.csv")
-    if find_spec("matplotlib") is not None:
+    if is_installed("matplotlib"):
         _draw(record, folder / "frontier.svg")
     talk(f"The frontier is in {folder}; a page to look at: fedfb report {folder}")
 

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from fedfb.cli.progress import talk
-from fedfb.cli.serving import require_flower
 from fedfb.errors import ConfigError
+from fedfb.extras import refuse_without
 
 
 def join(
@@ -31,7 +31,7 @@ def join(
 
     Example: fedfb join north.bundle --data north.csv
     """
-    require_flower()
+    refuse_without("flower", "a study")
     from fedfb.flower.bundle import read_bundle
     from fedfb.flower.disclosure import what_is_sent
     from fedfb.flower.places import state_of

@@ -9,6 +9,7 @@ import typer
 
 from fedfb.cli.outfile import refuse_taken
 from fedfb.cli.progress import talk
+from fedfb.errors import ConfigError
 
 
 def predict(
@@ -47,6 +48,8 @@ def predict(
     from fedfb.experiments.store import load_model
     from fedfb.files import write_whole
 
+    if force and out is None:
+        raise ConfigError("--force has no effect without --out. Leave it out, or give --out.")
     if out is not None:
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)

@@ -40,9 +40,11 @@ def reproduce(
     from fedfb.report.reproduction_figures import draw_target
 
     chosen = targets.names() if target == "all" else [target]
+    wanted = [targets.read_target(name) for name in chosen]
+    reproduction.check_data(wanted, out, quick)
     make_folder(out)
     found = []
-    for one in [targets.read_target(name) for name in chosen]:
+    for one in wanted:
         talk(one.title)
         done = reproduction.reproduce(
             one, out, quick, lambda row, column: talk(f"  {row}, {column}"), jobs

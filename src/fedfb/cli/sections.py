@@ -1,6 +1,7 @@
 """The help of a command in plain sections: its own options first, then those of an experiment."""
 
-import click
+from typing import Any
+
 from typer.core import TyperCommand
 
 OWN = "Options"
@@ -14,7 +15,8 @@ class Sections(TyperCommand):
     Typer has no plain sections, only drawn panels, which leave half of 80 columns for the words.
     """
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    # Any: the types are those of click, which newer versions of typer carry inside themselves.
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write one section of options after the other."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for option in self.get_params(ctx):

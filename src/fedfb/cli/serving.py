@@ -7,6 +7,7 @@ import typer
 
 from fedfb.cli.progress import talk
 from fedfb.errors import ConfigError
+from fedfb.extras import refuse_without
 
 StudyFile = Annotated[Path, typer.Argument(help="The study.toml that fedfb study init wrote.")]
 
@@ -21,7 +22,7 @@ def serve(
 
     Example: fedfb serve triage/study.toml
     """
-    require_flower()
+    refuse_without("flower", "a study")
     from fedfb.flower.bundle import read_office
     from fedfb.flower.places import RUN
     from fedfb.flower.serving import serve
@@ -100,15 +101,3 @@ def _audit_page(folder: Path) -> list[str]:
         record["card"] = make_card(record, run, None)
         write_audit(record, folder)
     return [PAGE, CARD]
-
-
-def require_flower() -> None:
-    """Refuse early where Flower is not installed."""
-    from importlib.util import find_spec
-
-    for package in ("flwr", "cryptography"):
-        if find_spec(package) is None:
-            raise ConfigError(
-                f"a study needs the package {package}, which is not installed. Install fedfb with "
-                "its extra: pip install 'fedfb[flower]'."
-            )

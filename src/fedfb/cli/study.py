@@ -10,6 +10,7 @@ from fedfb.cli.progress import talk
 from fedfb.cli.sections import Sections
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
+from fedfb.extras import refuse_without
 
 if TYPE_CHECKING:
     from fedfb.data.schema import Schema
@@ -81,6 +82,7 @@ def init(
     Example: fedfb study init triage --like template.csv --label urgent
     --positive yes --sensitive sex,region --silos east,north,south,west
     """
+    refuse_without("flower", "a study")
     from fedfb.flower.bundle import create, read_public_keys
     from fedfb.flower.study import make_study
     from fedfb.flower.trial import check_study
@@ -151,6 +153,7 @@ def key(
 
     Example: fedfb study key north
     """
+    refuse_without("flower", "a study")
     from fedfb.flower.bundle import write_secret
     from fedfb.flower.keys import make_silo_keys
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -48,6 +49,30 @@ FILES = {
         "c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d",
     ),
 }
+
+
+FILES_OF = {
+    "adult": ("adult.data", "adult.test"),
+    "bank": ("bank-full.csv",),
+    "compas": ("compas-scores-two-years.csv",),
+}
+"""The files of each published data set."""
+
+
+def refuse_missing(data_sets: Iterable[str]) -> None:
+    """Refuse published data sets that cannot be had, all of them in one message."""
+    missing: dict[str, dict[str, str]] = {}
+    for name in data_sets:
+        for filename in FILES_OF[name]:
+            try:
+                path_of(filename)
+            except DataError as error:
+                missing.setdefault(name, {})[filename] = str(error)
+    if missing:
+        reasons = [f"  {name}: {why}" for files in missing.values() for name, why in files.items()]
+        raise DataError(
+            f"nothing was trained: data are missing of {', '.join(missing)}.\n" + "\n".join(reasons)
+        )
 
 
 def path_of(filename: str) -> Path:

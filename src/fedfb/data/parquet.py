@@ -1,22 +1,18 @@
 """Reading Parquet files, with pyarrow where it is installed."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 from fedfb.data.read import Cells, refuse_many_columns
 from fedfb.data.values import cells_of
-from fedfb.errors import ConfigError, DataError
+from fedfb.errors import DataError
+from fedfb.extras import refuse_without
 
 SUFFIXES = (".parquet", ".pq")
 
 
 def read_parquet(path: str | Path) -> Cells:
     """Read a Parquet file as the text that a CSV file of the same values would hold."""
-    if find_spec("pyarrow") is None:
-        raise ConfigError(
-            f"{path} is a Parquet file, and the package pyarrow, which reads them, is not "
-            "installed. Install fedfb with its extra: pip install 'fedfb[parquet]'."
-        )
+    refuse_without("parquet", f"the Parquet file {path}")
     import pyarrow
     from pyarrow import parquet
 

@@ -1,15 +1,16 @@
 """Several methods on the same seeds: what each reaches, and how they differ seed by seed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from fedfb.algorithms import find_method
+from fedfb.data import Federation
+from fedfb.experiments.effect import share_settings
 from fedfb.experiments.evaluation import Record
-from fedfb.experiments.fit import check_method
-from fedfb.experiments.outcome import Outcome, run
+from fedfb.experiments.fit import check_runnable, refuse_too_many
+from fedfb.experiments.outcome import Outcome, load_federations, run
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import Progress
 
@@ -23,26 +24,27 @@ def compare(
     on_round: Callable[[Progress], None] = lambda progress: None,
 ) -> list[Outcome]:
     """Run the same experiment with each of several methods."""
-    return [run(one, on_round=on_round) for one in for_methods(experiment, algorithms)]
+    experiments = for_methods(experiment, algorithms)
+    rows = load_federations(experiments[0])
+    refuse_many_groups(algorithms, rows[experiment.seeds[0]])
+    return [run(one, on_round=on_round, federations=rows) for one in experiments]
 
 
 def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:
-    """Return the experiment with each of several methods; one that must be refused is, at once."""
-    experiments = [for_method(experiment, name, algorithms) for name in algorithms]
+    """Return the experiment with each of several methods, with the settings that the method reads.
+
+    One that cannot be run is refused at once, before any other is trained.
+    """
+    experiments = share_settings(experiment, algorithms)
     for one in experiments:
-        check_method(one)
+        check_runnable(one)
     return experiments
 
 
-def for_method(experiment: Experiment, name: str, algorithms: Sequence[str]) -> Experiment:
-    """Return the experiment with one of several methods, which gets those knobs that it has.
-
-    A knob that none of them has is left in, and refused where the method is resolved.
-    """
-    has = {other: set(find_method(other).knobs) for other in algorithms}
-    known = set().union(*has.values()) - has[name]
-    knobs = tuple(k for k in experiment.knobs if k.partition("=")[0] not in known)
-    return replace(experiment, algorithm=name, knobs=knobs)
+def refuse_many_groups(algorithms: Sequence[str], rows: Federation) -> None:
+    """Refuse methods that cannot compare as many groups as the rows have."""
+    for name in algorithms:
+        refuse_too_many(find_method(name), len(rows.group_names))
 
 
 def differences(reports: Sequence[Record]) -> list[Record]:

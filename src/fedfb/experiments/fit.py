@@ -138,7 +138,7 @@ def training_clients(
 
     Where it compares clients, the group of a pooled row is the client it came from.
     """
-    _refuse_too_many(method, len(federation.group_names))
+    refuse_too_many(method, len(federation.group_names))
     if not method.is_pooled(experiment.variant or method.variants[0]):
         return federation.clients
     [everyone] = pooled(federation).clients
@@ -156,8 +156,8 @@ def training_names(experiment: Experiment, federation: Federation) -> tuple[str,
     return ("all rows pooled",) if pooled else federation.client_names
 
 
-def check_method(experiment: Experiment) -> None:
-    """Refuse what the method, or secure sums, cannot be run with, before any row is read."""
+def check_runnable(experiment: Experiment) -> None:
+    """Refuse what cannot be run, before rows are read or anything is trained."""
     # The model and the number of groups and clients change nothing about what is refused.
     experiment = replace(resolve(experiment), model="logistic")
     method, engine = find_method(experiment.algorithm), make_engine(experiment, inputs=1)
@@ -165,6 +165,10 @@ def check_method(experiment: Experiment) -> None:
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
     if experiment.secure:
         refuse_disclosure(method, experiment.variant or method.variants[0], algorithm)
+    if experiment.privacy_epsilon is not None:
+        from fedfb.experiments.privacy import check_privacy  # here: it needs dp-accounting
+
+        check_privacy(experiment)
 
 
 def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion:
@@ -180,7 +184,8 @@ def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion
     return make_notion(experiment.notion, groups, symmetric, experiment.minimum_group)
 
 
-def _refuse_too_many(method: Method, groups: int) -> None:
+def refuse_too_many(method: Method, groups: int) -> None:
+    """Refuse a method for more groups than it can compare."""
     if method.most_groups is not None and groups > method.most_groups:
         raise ConfigError(
             f"{method.name} compares at most {method.most_groups} groups, and these data have "

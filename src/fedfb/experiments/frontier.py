@@ -1,7 +1,7 @@
 """The frontier: every approach on the same seeds, and how it trades accuracy for fairness."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -9,14 +9,16 @@ from fedfb.algorithms import METHODS, Method, find_method
 from fedfb.algorithms.fedfb_thresholds import LEVELS
 from fedfb.errors import FedFBError
 from fedfb.experiments.compare import paired_interval
+from fedfb.experiments.effect import share_settings
 from fedfb.experiments.evaluation import Record, mean_and_std
-from fedfb.experiments.fit import check_method
+from fedfb.experiments.fit import check_runnable
 from fedfb.experiments.outcome import OnRound
 from fedfb.experiments.pareto import Place, pareto
 from fedfb.experiments.recorded import load_rows, report_of
 from fedfb.experiments.records import Store
-from fedfb.experiments.resolve import given_grid, resolve, total_rounds, tuning_grid
-from fedfb.experiments.spec import Experiment
+from fedfb.experiments.resolve import given_grid, total_rounds, tuning_grid
+from fedfb.experiments.settings import setting_of
+from fedfb.experiments.spec import PRIVACY, Experiment
 from fedfb.experiments.store import versions
 from fedfb.notions import long_name
 
@@ -67,28 +69,18 @@ def plan(
     """
     curves: list[Curve] = []
     left_out: list[LeftOut] = []
-    for name in METHODS if names is None else names:
-        method = find_method(name)
-        own = replace(experiment, algorithm=name)
+    for own in share_settings(experiment, list(METHODS) if names is None else names):
+        method = find_method(own.algorithm)
         reason = _unfit(method, long_name(experiment.notion), groups, asked=names is not None)
         try:
             if reason is None:
-                resolve(own)
-                check_method(own)
-                _check_privacy(own)
+                check_runnable(replace(own, target=own.target[:1]))
                 curves.extend(_curves(method, own, quick))
                 continue
         except FedFBError as error:
             reason = str(error)
-        left_out.append(LeftOut(name, reason))
+        left_out.append(LeftOut(method.name, reason))
     return Plan(tuple(curves), tuple(left_out))
-
-
-def _check_privacy(experiment: Experiment) -> None:
-    if experiment.privacy_epsilon is not None:
-        from fedfb.experiments.privacy import check_privacy  # here: it needs dp-accounting
-
-        check_privacy(replace(experiment, target=experiment.target[:1]))
 
 
 def _unfit(method: Method, notion: str, groups: int, asked: bool) -> str | None:
@@ -153,6 +145,8 @@ def frontier(
     every approach that can hide rows is trained under each of them, and what cannot is left out;
     Pareto sets are then those of each epsilon.
     """
+    for name in names or ():
+        find_method(name)
     rows = load_rows(experiment)
     first = rows.federations[experiment.seeds[0]]
     planned = _plan_all(experiment, epsilons, len(first.group_names), names, quick)
@@ -200,13 +194,19 @@ def _plan_all(
     """Return the curves of every epsilon, of methods that can be had with all of them."""
     if not epsilons:
         return plan(experiment, groups, names, quick)
-    each = [
-        plan(replace(experiment, privacy_epsilon=one), groups, names, quick) for one in epsilons
-    ]
+    each = [plan(_with_epsilon(experiment, one), groups, names, quick) for one in epsilons]
     left_out = {one.algorithm: one for found in each for one in found.left_out}
     curves = [curve for found in each for curve in found.curves]
     kept = tuple(curve for curve in curves if curve.algorithm not in left_out)
     return Plan(kept, tuple(left_out.values()))
+
+
+def _with_epsilon(experiment: Experiment, epsilon: float) -> Experiment:
+    """Return the experiment with an epsilon; without one, also without what goes with it."""
+    if epsilon != inf:
+        return replace(experiment, privacy_epsilon=epsilon)
+    private = [declared for declared in fields(experiment) if setting_of(declared).panel == PRIVACY]
+    return replace(experiment, **{declared.name: declared.default for declared in private})
 
 
 def _pareto_by_epsilon(points: Sequence[Record], constant: float | None) -> list[Record]:

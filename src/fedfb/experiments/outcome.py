@@ -17,7 +17,7 @@ from fedfb.data.notes import small_note
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError
 from fedfb.experiments.evaluation import Record, evaluate, few_of
-from fedfb.experiments.fit import WORTH_THREADS, Fitted, check_method, fit, training_names
+from fedfb.experiments.fit import WORTH_THREADS, Fitted, check_runnable, fit, training_names
 from fedfb.experiments.reporting import make_report, seed_records
 from fedfb.experiments.resolve import (
     FREE,
@@ -86,14 +86,10 @@ def run(
     >>> sorted(run(tiny).report["summary"])
     ['accuracy', 'cost', 'disparity', 'free']
     """
+    check_runnable(experiment)
     solving = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
     tried = trial_grid(experiment) if solving else tuning_grid(experiment)
     choosing, experiment = chooses(experiment), resolve(experiment)
-    check_method(experiment)
-    if experiment.privacy_epsilon is not None:
-        from fedfb.experiments.privacy import check_privacy
-
-        check_privacy(experiment)
     federations = federations or load_federations(experiment, ledger)
     work = _Work(experiment, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
     choices = _choices(work, tried, solving) if choosing else Choices()

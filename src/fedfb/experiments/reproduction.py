@@ -4,14 +4,15 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fedfb
 from fedfb.algorithms import find_method
 from fedfb.data import Federation, load
+from fedfb.data.fetch import FILES_OF, refuse_missing
 from fedfb.errors import DataError, FedFBError
 from fedfb.experiments.differences import differs, explain
 from fedfb.experiments.evaluation import Record, summarise
@@ -49,21 +50,17 @@ def reproduce(
     where it stopped, and tables share their cells. A quick one leaves out rows that only explain,
     and columns that take long.
     """
+    check_data([target], folder, quick)
     cells = []
     measure = target.measure or long_name(target.settings.get("notion", "dp"))
-    rows = [row for row in target.rows if not (quick and row.explains)]
-    columns = [column for column in target.columns if column.quick or not quick]
-    # Column by column: its cells share the rows that were loaded.
-    for column in columns:
-        for row in rows:
-            if not row.has(column.name):
-                continue
-            on_cell(row.name, column.name)
-            kept = _found(target, row, column, folder / CELLS, quick, jobs)
-            found = _of_measure(kept, measure)
-            beside = printed(target.label, row.published, column.published)
-            place = {"row": row.name, "column": column.name, "notion": measure}
-            cells.append({**place, **found, "published": beside})
+    rows, columns = _lines(target, quick)
+    for row, column in _places(target, quick):
+        on_cell(row.name, column.name)
+        kept = _found(target, row, column, folder / CELLS, quick, jobs)
+        found = _of_measure(kept, measure)
+        beside = printed(target.label, row.published, column.published)
+        place = {"row": row.name, "column": column.name, "notion": measure}
+        cells.append({**place, **found, "published": beside})
     order = [row.name for row in rows]
     cells.sort(key=lambda cell: order.index(cell["row"]))
     return {
@@ -79,6 +76,32 @@ def reproduce(
         "at_best": {c.name: at_best(c) for c in columns} if target.at_best else {},
         "cpu_seconds": sum(cell["cpu_seconds"] for cell in cells),
     }
+
+
+def check_data(targets: Sequence[Target], folder: Path, quick: bool) -> None:
+    """Refuse targets whose data are missing, all at once, before anything is trained.
+
+    Cells that the folder holds need no data.
+    """
+    needed = {
+        work.data.partition("-")[0]  # the released code's adult-0_1 is made of the file of adult
+        for target in targets
+        for row, column in _places(target, quick)
+        if (work := _work(target, row, column, quick, None)) is not None
+        and not _path(work.name, folder / CELLS).exists()
+    }
+    refuse_missing(name for name in FILES_OF if name in needed)
+
+
+def _lines(target: Target, quick: bool) -> tuple[list[Line], list[Line]]:
+    rows = [row for row in target.rows if not (quick and row.explains)]
+    return rows, [column for column in target.columns if column.quick or not quick]
+
+
+def _places(target: Target, quick: bool) -> Iterator[tuple[Line, Line]]:
+    """Yield row and column of every cell, column by column: these share the rows loaded."""
+    rows, columns = _lines(target, quick)
+    return ((row, column) for column in columns for row in rows if row.has(column.name))
 
 
 def explanations(target: Target, cells: Sequence[Record]) -> list[Record]:
@@ -114,22 +137,38 @@ def _found(
     target: Target, row: Line, column: Line, folder: Path, quick: bool, jobs: int | None
 ) -> Record:
     """Return a cell, from the folder or by running it."""
+    work = _work(target, row, column, quick, jobs)
+    if work is None:
+        return {"failed": "its settings are not known", "points": [], "cpu_seconds": 0.0}
+    return _kept(work.name, folder, work.make)
+
+
+class _Work(NamedTuple):
+    """What makes a cell: the name it is kept under, its data, and how it is made."""
+
+    name: str
+    data: str
+    make: Callable[[], Record]
+
+
+def _work(target: Target, row: Line, column: Line, quick: bool, jobs: int | None) -> _Work | None:
+    """Return what makes a cell, None where its settings are not known."""
     if row.released is None:
         experiment = target.experiment(row, column, quick)
         name = f"{experiment.hash} {experiment.seeds} {row.selection or ''}".rstrip()
         rows = row.released_rows.get(column.name)
         name += f" on the released rows {rows}" if rows else ""
-        return _kept(name, folder, lambda: _cell(experiment, row.selection, rows, jobs))
+        make = partial(_cell, experiment, row.selection, rows, jobs)
+        return _Work(name, rows or experiment.data, make)
     at = row.released.get(column.name)
     if at is None:
-        why = "its settings are not known"
-        return {"failed": why, "points": [], "cpu_seconds": 0.0}
+        return None
     data = column.settings.get("data", "synthetic")
     seeds = QUICK_SEEDS if quick else SEEDS
     asked = {"model": target.settings["model"], "seeds": seeds, "data": data, **at}
     asked["method"], asked["flags"] = row.released["method"], row.released.get("flags", {})
     name = f"released {fedfb.__version__} {json.dumps(asked, sort_keys=True)}"
-    return _kept(name, folder, lambda: _released(asked))
+    return _Work(name, asked["data"], partial(_released, asked))
 
 
 def _released(asked: Mapping[str, Any]) -> Record:
@@ -149,9 +188,13 @@ def _released(asked: Mapping[str, Any]) -> Record:
     }
 
 
+def _path(name: str, folder: Path) -> Path:
+    return folder / f"{sha256(name.encode()).hexdigest()[:16]}.json"
+
+
 def _kept(name: str, folder: Path, make: Callable[[], Record]) -> Record:
     """Return what the folder holds under a name; make and keep it where there is nothing."""
-    path = folder / f"{sha256(name.encode()).hexdigest()[:16]}.json"
+    path = _path(name, folder)
     if path.exists():
         try:
             kept: Record = read_json(path, "a cell as fedfb reproduce writes it")

@@ -7,6 +7,8 @@ from math import isfinite
 
 from fedfb.algorithms import Knob, Method, find_method
 from fedfb.errors import ConfigError, unknown_name
+from fedfb.experiments.effect import is_read, without_effect
+from fedfb.experiments.effect import outer_rule as outer_rule
 from fedfb.experiments.settings import numbers
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import long_name
@@ -40,6 +42,7 @@ def resolve(experiment: Experiment) -> Experiment:
         for knob, (given, usual, _) in _knobs(experiment).items()
     }
     of_fields = ("alpha", "target", "lr")
+    values = {name: v for name, v in values.items() if name == "lr" or is_read(experiment, name)}
     knobs = [
         f"{knob}={','.join(repr(float(value)) for value in some)}"
         for knob, some in values.items()
@@ -54,28 +57,6 @@ def resolve(experiment: Experiment) -> Experiment:
         knobs=tuple(knobs),
         rounds=experiment.rounds or method.rounds,
     )
-
-
-def outer_rule(experiment: Experiment, method: Method) -> str | None:
-    """Return how the method finds its weights: as asked; else by a step where one is given.
-
-    >>> outer_rule(Experiment(), find_method("fedfb"))
-    'solve'
-    """
-    if not method.outer_rules:
-        return None
-    rule = experiment.outer or ("step" if experiment.alpha else method.outer_rules[0])
-    if rule not in method.outer_rules:
-        what = f"rule (--outer) of {method.name}"
-        raise ConfigError(unknown_name(what, rule, method.outer_rules))
-    if rule != "solve" and (experiment.target or experiment.cost is not None):
-        raise ConfigError(
-            f"--target and --cost need weights that are solved for, and --outer {rule} moves them "
-            "by a step (--alpha asks for it). Leave out --alpha and --outer."
-        )
-    if experiment.target and experiment.cost is not None:
-        raise ConfigError("--target and --cost both say how fair to be. Give one of them.")
-    return rule
 
 
 def picks_rate(experiment: Experiment) -> bool:
@@ -101,7 +82,7 @@ def total_rounds(experiment: Experiment) -> int:
 
 
 def check_fit(experiment: Experiment, method: Method) -> None:
-    """Refuse a notion, variant or knob that the method does not have."""
+    """Refuse a notion, variant or knob that the method does not have, or a setting not read."""
     notion = long_name(experiment.notion)
     if method.fair and notion not in method.notions:
         able = ", ".join(name.replace("_", " ") for name in method.notions)
@@ -117,6 +98,8 @@ def check_fit(experiment: Experiment, method: Method) -> None:
         if name not in method.knobs:
             knobs = list(method.knobs) or ["none"]
             raise ConfigError(unknown_name(f"knob of {method.name}", name, knobs))
+    for reason in without_effect(experiment).values():
+        raise ConfigError(reason)
 
 
 def given_grid(experiment: Experiment) -> list[Setting]:
@@ -167,6 +150,10 @@ def _knobs(
         for name, knob in method.knobs.items()
         if name != ("alpha" if solved else "target")
     }
+    # Values of a knob that is not read would be one setting, trained several times.
+    for name, (values, usual, _) in found.items():
+        if not is_read(experiment, name):
+            found[name] = (values, usual, (usual,))
     return {**found, "lr": (experiment.lr, method.learning_rate, method.learning_rates)}
 
 

@@ -11,6 +11,7 @@ from fedfb.core import Algorithm, Arrays
 from fedfb.data.statistics import AddUp
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.experiments.spec import Experiment
+from fedfb.extras import refuse_without
 from fedfb.runtime import Carry, Ledger, in_clear
 from fedfb.runtime.boundary import Question
 from fedfb.runtime.ledger import NOTHING_DONE
@@ -86,13 +87,7 @@ def make_audit_add(secure: bool, path: "Path | None") -> AddUp:
 
 def refuse_without_cryptography() -> None:
     """Refuse secure sums where they are not installed."""
-    from importlib.util import find_spec  # here: most runs do without it
-
-    if find_spec("cryptography") is None:
-        raise ConfigError(
-            "--secure needs the package cryptography, which is not installed. Install fedfb with "
-            "its extra: pip install 'fedfb[privacy]'."
-        )
+    refuse_without("privacy", "--secure", "cryptography")
 
 
 def refuse_disclosure(method: Method, variant: str, algorithm: Algorithm) -> None:

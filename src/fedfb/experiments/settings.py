@@ -13,8 +13,10 @@ from fedfb.errors import ConfigError, unknown_name
 class Setting(NamedTuple):
     """What a field of an experiment means and which values it takes.
 
-    ``or_own`` is the form of values beside the choices, which have a colon: a user's own. A setting
-    ``in_words`` is never a switch: the command line has it as yes or no.
+    ``or_own`` is the form of values beside the choices, which have a colon: a user's own.
+    ``needs`` names another setting and the values with which this one has an effect (none: any
+    value but the default). A setting that is ``by_method`` has one where the method reads it.
+    A setting ``in_words`` is never a switch: the command line has it as yes or no.
     """
 
     help: str
@@ -28,6 +30,8 @@ class Setting(NamedTuple):
     flags: tuple[str, ...] = ()
     infinite: bool = False
     in_words: bool = False
+    needs: tuple[str, tuple[Any, ...]] | None = None
+    by_method: bool = False
 
 
 def setting(default: Any, help: str, panel: str, parse: Callable[[str], Any], **more: Any) -> Any:

@@ -124,7 +124,12 @@ class Experiment:
         or_own="MODULE:FUNCTION",
     )
     hidden: tuple[int, ...] = setting(
-        (4,), "mlp: sizes of the hidden layers", METHOD, s.wholes, low=1
+        (4,),
+        "mlp: sizes of the hidden layers",
+        METHOD,
+        s.wholes,
+        low=1,
+        needs=("model", ("mlp",)),
     )
     variant: str | None = setting(
         None, "A form of the method other than its usual one", METHOD, s.text
@@ -135,6 +140,7 @@ class Experiment:
         METHOD,
         s.text,
         choices=("solve", "step", "paper"),
+        by_method=True,
     )
     target: tuple[float, ...] = setting(
         (),
@@ -144,6 +150,7 @@ class Experiment:
         s.numbers,
         low=0.0,
         high=1.0,
+        by_method=True,
     )
     cost: float | None = setting(
         None,
@@ -152,6 +159,7 @@ class Experiment:
         s.number,
         low=0.0,
         high=1.0,
+        by_method=True,
     )
     alpha: tuple[float, ...] = setting(
         (),
@@ -160,6 +168,7 @@ class Experiment:
         METHOD,
         s.numbers,
         low=0.0,
+        by_method=True,
     )
     knobs: tuple[str, ...] = setting(
         (),
@@ -180,7 +189,13 @@ class Experiment:
         None, "Communication rounds (default 10, or the method's)", METHOD, s.whole, low=1
     )
     participation: float = setting(
-        1.0, "Share of the clients that take part in a round", METHOD, s.number, above=0.0, high=1.0
+        1.0,
+        "Share of the clients that take part in a round",
+        METHOD,
+        s.number,
+        above=0.0,
+        high=1.0,
+        by_method=True,
     )
     dropout: float = setting(
         0.0,
@@ -189,22 +204,33 @@ class Experiment:
         s.number,
         low=0.0,
         high=0.9,
+        by_method=True,
     )
     secure: bool = setting(
         False, "Mask what clients send: the server sees sums only", METHOD, s.yes_or_no
     )
     local_epochs: int = setting(
-        30, "Passes over its rows that a client makes in a round", METHOD, s.whole, low=1
+        30,
+        "Passes over its rows that a client makes in a round",
+        METHOD,
+        s.whole,
+        low=1,
+        by_method=True,
     )
-    batch: int = setting(128, "Rows in a minibatch", METHOD, s.whole, low=1)
-    optimiser: str = setting("adam", "Local solver", METHOD, s.text, choices=("adam", "sgd"))
-    weight_decay: float = setting(0.0, "L2 penalty of local training", METHOD, s.number, low=0.0)
+    batch: int = setting(128, "Rows in a minibatch", METHOD, s.whole, low=1, by_method=True)
+    optimiser: str = setting(
+        "adam", "Local solver", METHOD, s.text, choices=("adam", "sgd"), by_method=True
+    )
+    weight_decay: float = setting(
+        0.0, "L2 penalty of local training", METHOD, s.number, low=0.0, by_method=True
+    )
     scaling: str = setting(
         "mass",
         "Weight of a client in the average: its weighted mass, or rows",
         METHOD,
         s.text,
         choices=("mass", "sample"),
+        by_method=True,
     )
 
     signal_loss: str | None = setting(
@@ -214,6 +240,7 @@ class Experiment:
         SIGNAL,
         s.text,
         choices=("zero_one", "prob", "ce"),
+        by_method=True,
     )
     normalise: str = setting(
         "none",
@@ -221,12 +248,23 @@ class Experiment:
         SIGNAL,
         s.text,
         choices=("none", "l2"),
+        by_method=True,
     )
     decay: str = setting(
-        "inv_sqrt", "How the step shrinks", SIGNAL, s.text, choices=("const", "inv_sqrt", "inv")
+        "inv_sqrt",
+        "How the step shrinks",
+        SIGNAL,
+        s.text,
+        choices=("const", "inv_sqrt", "inv"),
+        by_method=True,
     )
     timing: str = setting(
-        "post", "Where the signal is taken", SIGNAL, s.text, choices=("post", "piggyback", "local")
+        "post",
+        "Where the signal is taken",
+        SIGNAL,
+        s.text,
+        choices=("post", "piggyback", "local"),
+        by_method=True,
     )
     period: int = setting(
         1,
@@ -235,9 +273,16 @@ class Experiment:
         s.whole,
         low=1,
         flags=("--k",),
+        by_method=True,
     )
     bits: int | None = setting(
-        None, "Quantise what a client says of the signal", SIGNAL, s.whole, low=1, high=32
+        None,
+        "Quantise what a client says of the signal",
+        SIGNAL,
+        s.whole,
+        low=1,
+        high=32,
+        by_method=True,
     )
     bits_mode: str = setting(
         "per_value",
@@ -245,9 +290,15 @@ class Experiment:
         SIGNAL,
         s.text,
         choices=("per_value", "per_round"),
+        needs=("bits", ()),
     )
     rounding: str = setting(
-        "nearest", "Rounding of quantised values", SIGNAL, s.text, choices=("nearest", "stochastic")
+        "nearest",
+        "Rounding of quantised values",
+        SIGNAL,
+        s.text,
+        choices=("nearest", "stochastic"),
+        needs=("bits", ()),
     )
     reference: str = setting(
         "auto",
@@ -255,6 +306,7 @@ class Experiment:
         SIGNAL,
         s.text,
         choices=("auto", "first", "mean"),
+        by_method=True,
     )
 
     privacy_epsilon: float | None = setting(
@@ -266,10 +318,21 @@ class Experiment:
         infinite=True,
     )
     privacy_delta: float = setting(
-        1e-5, "The delta that goes with it", PRIVACY, s.number, above=0.0, high=0.9
+        1e-5,
+        "The delta that goes with it",
+        PRIVACY,
+        s.number,
+        above=0.0,
+        high=0.9,
+        needs=("privacy_epsilon", ()),
     )
     privacy_clip: float = setting(
-        1.0, "Length to which the gradient of a row is cut", PRIVACY, s.number, above=0.0
+        1.0,
+        "Length to which the gradient of a row is cut",
+        PRIVACY,
+        s.number,
+        above=0.0,
+        needs=("privacy_epsilon", ()),
     )
     privacy_signals: float = setting(
         0.3,
@@ -278,6 +341,7 @@ class Experiment:
         s.number,
         above=0.0,
         high=0.9,
+        needs=("privacy_epsilon", ()),
     )
     privacy_level: str = setting(
         "record",
@@ -285,6 +349,7 @@ class Experiment:
         PRIVACY,
         s.text,
         choices=("record", "silo"),
+        needs=("privacy_epsilon", ()),
     )
 
     seeds: tuple[int, ...] = setting((0,), "5 means 0..4; 100:110 is a range", RUN, s.seeds, low=0)
@@ -301,6 +366,8 @@ class Experiment:
         s.number,
         low=0.0,
         high=1.0,
+        needs=("tune", (True,)),
+        by_method=True,
     )
     precision: str = setting(
         "float32", "Arithmetic of local training", RUN, s.text, choices=("float32", "float64")

@@ -187,10 +187,19 @@ class SavedModel:
     encoder: Encoder
     clients: tuple[str, ...]
 
+    @property
+    def is_personal(self) -> bool:
+        """Whether every client has a model of its own."""
+        return any("personal" in memory for memory in self.fitted.trained.memories.values())
+
     def predict(self, rows: RawRows, client: str | None = None) -> Prediction:
         """Score and decide rows, as those of a client where a method has models of their own."""
         if client is not None and client not in self.clients:
             raise ConfigError(unknown_name("client", client, self.clients))
+        if client is not None and not self.is_personal:
+            raise ConfigError(
+                f"--client {client}: there is one model for all clients here. Leave --client out."
+            )
         number = -1 if client is None else self.clients.index(client)
         count = len(rows.x)
         group = np.zeros(count, np.int64) if rows.group is None else rows.group

@@ -1,13 +1,12 @@
 """What is handed over: how raw rows become numbers, how these are decided, and where it is from."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedfb import __version__
-from fedfb.core import Arrays, Prediction
+from fedfb.core import Prediction
 from fedfb.data.derive import derive
 from fedfb.data.encode import Encoder, RawRows
 from fedfb.data.reading import Reading, reading
@@ -66,7 +65,7 @@ def take_over(
     """Take a model out of a run's folder; where every client has its own, that of one."""
     saved = load_model(folder, seed, setting)
     experiment = resolve(read_experiment(folder))
-    number = _number_of(client, saved.clients, saved.fitted.trained.memories)
+    number = _number_of(client, saved.clients, saved.is_personal)
     inputs = len(saved.encoder.feature_names)
     return HandOver(
         saved.encoder,
@@ -89,9 +88,8 @@ def layers_of(rule: Rule) -> Network:
     )
 
 
-def _number_of(client: str | None, clients: tuple[str, ...], memories: Mapping[int, Arrays]) -> int:
+def _number_of(client: str | None, clients: tuple[str, ...], personal: bool) -> int:
     """Return the number of the client whose model is meant; nobody's is that of all."""
-    personal = any("personal" in memory for memory in memories.values())
     if client is None and personal:
         raise ConfigError(
             "every client has a model of its own here, and one can be handed over. Say whose: "

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedfb.core import Key, generator
 from fedfb.errors import ConfigError
+from fedfb.extras import refuse_without
 from fedfb.models.own import EXPECTED, find_factory
 from fedfb.shapes import Array, Float
 
@@ -94,15 +95,13 @@ class TorchModel:
 
 def find_torch() -> Any:
     """Return torch, or say how to install it."""
-    try:
-        import torch
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ConfigError(
-            "a model of your own needs torch, which is not installed: pip install 'fedfb[torch]'. "
-            "Models that need none: --model logistic, --model mlp."
-        ) from None
+    refuse_without(
+        "torch",
+        "a model of your own",
+        hint="Its usual build takes 3 GB. Models that need none: --model logistic, --model mlp.",
+    )
+    import torch
+
     return torch
 
 

@@ -11,10 +11,10 @@ differ in whether one row is there; how many rows a silo has is public.
 """
 
 from functools import cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedfb.errors import ConfigError
+from fedfb.extras import refuse_without
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant
@@ -151,8 +151,4 @@ def _accountant(grid: float) -> "PrivacyAccountant":
 
 def refuse_without_accounting() -> None:
     """Refuse privacy where nothing is installed that could account for it."""
-    if find_spec("dp_accounting") is None:
-        raise ConfigError(
-            "--privacy-epsilon needs the package dp-accounting, which is not installed. Install "
-            "fedfb with its extra: pip install 'fedfb[privacy]'."
-        )
+    refuse_without("privacy", "--privacy-epsilon", "dp_accounting")

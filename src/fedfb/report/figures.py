@@ -1,12 +1,12 @@
 """Pictures: accuracy against disparity. Readable in grey: every method has its own marker."""
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from os import W_OK, access
 from pathlib import Path
 from typing import Any
 
 from fedfb.errors import ConfigError
+from fedfb.extras import refuse_without
 from fedfb.report.saving import save_figure
 
 Report = Mapping[str, Any]
@@ -26,8 +26,7 @@ def check_figure_path(path: Path) -> None:
         raise ConfigError(f"--plot {path}: there is no folder {path.parent}. Make it first.")
     if not access(path if path.exists() else path.parent, W_OK):
         raise ConfigError(f"--plot {path} may not be written to. Give another place.")
-    if find_spec("matplotlib") is None:
-        raise ConfigError("--plot needs matplotlib: pip install 'fedfb[report]'.")
+    refuse_without("report", "--plot", "matplotlib")
 
 
 def draw_comparison(

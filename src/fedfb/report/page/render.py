@@ -3,19 +3,14 @@
 from base64 import b64encode
 from hashlib import sha256
 from importlib.resources import files
-from importlib.util import find_spec
 
-from fedfb.errors import ConfigError
+from fedfb.extras import refuse_without
 from fedfb.report.page.content import Page
-
-NEEDED = ("jinja2", "matplotlib")
 
 
 def check_tools() -> None:
     """Refuse to make a page where what draws it is not installed."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"a page needs {' and '.join(missing)}: pip install 'fedfb[report]'.")
+    refuse_without("report", "a page")
 
 
 def render(page: Page) -> str:

@@ -1,0 +1,159 @@
+"""Which settings of an experiment have an effect: one that is given and has none is refused."""
+
+from collections.abc import Sequence
+from dataclasses import Field, fields, replace
+from typing import Any
+
+from fedfb.algorithms import METHODS, Method, find_method
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.experiments.settings import flag_of, setting_of
+from fedfb.experiments.spec import Experiment
+
+ACROSS_CLIENTS = ("participation", "dropout", "scaling")
+"""Settings of how clients work together: they mean nothing where all rows are in one place."""
+
+
+def outer_rule(experiment: Experiment, method: Method) -> str | None:
+    """Return how the method finds its weights: as asked; else by a step where one is given.
+
+    >>> outer_rule(Experiment(), find_method("fedfb"))
+    'solve'
+    """
+    rule = _wanted_rule(experiment, method)
+    if rule is None:
+        return None
+    if rule not in method.outer_rules:
+        what = f"rule (--outer) of {method.name}"
+        raise ConfigError(unknown_name(what, rule, method.outer_rules))
+    if rule != "solve" and (experiment.target or experiment.cost is not None):
+        raise ConfigError(
+            f"--target and --cost need weights that are solved for, and --outer {rule} moves them "
+            "by a step (--alpha asks for it). Leave out --alpha and --outer."
+        )
+    if experiment.target and experiment.cost is not None:
+        raise ConfigError("--target and --cost both say how fair to be. Give one of them.")
+    return rule
+
+
+def _wanted_rule(experiment: Experiment, method: Method) -> str | None:
+    if not method.outer_rules:
+        return None
+    return experiment.outer or ("step" if experiment.alpha else method.outer_rules[0])
+
+
+def without_effect(experiment: Experiment) -> dict[str, str]:
+    """Return the settings that are given and have no effect, each with the sentence that says so.
+
+    A value equal to the default counts as not given.
+
+    >>> without_effect(Experiment(hidden=(8,)))["hidden"]
+    '--hidden has no effect with --model logistic. Leave it out, or give --model mlp.'
+    """
+    return {
+        declared.name: reason
+        for declared in fields(experiment)
+        if getattr(experiment, declared.name) != declared.default
+        and (reason := _why_not(experiment, declared))
+    }
+
+
+def share_settings(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:
+    """Return the experiment with each of several methods, which gets the settings that it reads.
+
+    A setting or knob that none of them reads is refused.
+    """
+    each = [replace(experiment, algorithm=name) for name in algorithms]
+    idle = [without_effect(one) for one in each]
+    for name in set.intersection(*map(set, idle)) - {"knobs"}:
+        # What a method reads in another form of it helps more than that others do not read it.
+        able = (forms_that_read(find_method(one.algorithm), name) is not None for one in each)
+        raise ConfigError(max(zip(able, idle, strict=True), key=lambda pair: pair[0])[1][name])
+    usual = {declared.name: declared.default for declared in fields(Experiment)}
+    knobs = [{name for name in _knob_names(one) if is_read(one, name)} for one in each]
+    return [
+        replace(
+            one,
+            **{name: usual[name] for name in unread if name != "knobs"},
+            knobs=_assignments(one, own, set().union(*knobs)),
+        )
+        for one, unread, own in zip(each, idle, knobs, strict=True)
+    ]
+
+
+def is_read(experiment: Experiment, name: str) -> bool:
+    """Return whether the method reads a setting, or a knob of its own, in the form it has here."""
+    return not _unread(experiment, name, "")
+
+
+def _knob_names(experiment: Experiment) -> list[str]:
+    """Return the knobs that are set and that the method has."""
+    names = [assignment.partition("=")[0] for assignment in experiment.knobs]
+    return [name for name in names if name in find_method(experiment.algorithm).knobs]
+
+
+def _assignments(experiment: Experiment, own: set[str], of_all: set[str]) -> tuple[str, ...]:
+    """Return the knobs that a method reads, and those that none does: they are refused."""
+    names = {one: one.partition("=")[0] for one in experiment.knobs}
+    return tuple(one for one, name in names.items() if name in own or name not in of_all)
+
+
+def _why_not(experiment: Experiment, declared: Field[Any]) -> str:
+    setting, flag = setting_of(declared), flag_of(declared.name)
+    if setting.needs is not None:
+        name, values = setting.needs
+        value, other = getattr(experiment, name), flag_of(name)
+        if not values and value is None:
+            return f"{flag} has no effect without {other}. Leave it out, or give {other}."
+        if values and value not in values:
+            wanted = other if values == (True,) else f"{other} {' or '.join(map(str, values))}"
+            with_what = "without " + other if values == (True,) else f"with {other} {value}"
+            return f"{flag} has no effect {with_what}. Leave it out, or give {wanted}."
+    if declared.name == "knobs":
+        reasons = (_unread(experiment, knob, f"--set {knob}") for knob in _knob_names(experiment))
+        return next(filter(None, reasons), "")
+    return _unread(experiment, declared.name, flag) if setting.by_method else ""
+
+
+def _unread(experiment: Experiment, name: str, flag: str) -> str:
+    """Return why the method does not read a setting or knob, "" if it does."""
+    method = find_method(experiment.algorithm)
+    variant, rule = experiment.variant or method.variants[0], _wanted_rule(experiment, method)
+    if name in ACROSS_CLIENTS and method.is_pooled(variant):
+        return f"{flag} has no effect with {method.name}: all rows are in one place. Leave it out."
+    forms = forms_that_read(method, name)
+    if forms is None:
+        others = [
+            other.name for other in METHODS.values() if forms_that_read(other, name) is not None
+        ]
+        return (
+            f"{flag} has no effect with {method.name}. Leave it out, or choose a method that reads "
+            f"it: {', '.join(others)}."
+        )
+    if not forms or variant in forms or rule in forms:
+        return ""
+    kind, now = ("--outer", rule) if forms[0] in method.outer_rules else ("--variant", variant)
+    return (
+        f"{flag} has no effect with {method.name} and {kind} {now}. Leave it out, or give "
+        f"{' or '.join(f'{kind} {form}' for form in forms)}."
+    )
+
+
+def forms_that_read(method: Method, name: str) -> tuple[str, ...] | None:
+    """Return the variants or outer rules in which a method reads a setting or knob.
+
+    Empty means all of them, None that the method never reads it.
+    """
+    stepping = tuple(rule for rule in method.outer_rules if rule != "solve")
+    match name:
+        case "outer":
+            return () if method.outer_rules else None
+        case "target" | "cost":
+            return () if "target" in method.knobs else None
+        case "alpha":
+            return method.reads.get(name, stepping) if name in method.knobs else None
+        case "accuracy_floor":  # it is for a choice by disparity, not for the target of a search
+            return stepping if method.fair and (stepping or not method.outer_rules) else None
+        case "participation" | "dropout":
+            return ()
+        case _:
+            return method.reads.get(name, () if name in method.knobs else None)
