@@ -211,17 +211,22 @@ def from_settings(problem: Problem) -> Algorithm:
             from fedfb.algorithms.fedfb_search import fedfb_by_sums  # here: few runs need it
 
             return fedfb_by_sums(
-                problem.engine, problem.solver, outer.surrogate, outer.period, notion.minimum
+                problem.engine,
+                problem.solver,
+                outer.surrogate,
+                outer.period,
+                outer.target,
+                notion.minimum,
             )
     return fedfb(problem.engine, problem.solver, notion, outer, options["scaling"])
 
 
 def _sums_suffice(outer: Outer) -> bool:
-    """Tell whether clients can be made alike without their losses being seen.
+    """Tell whether clients can be made alike by sums of their losses.
 
-    A target is for the largest gap, and codes of few bits are read one by one.
+    Codes of few bits are read one by one.
     """
-    return outer.timing == "post" and not outer.bits and not np.any(outer.target)
+    return outer.timing == "post" and not outer.bits
 
 
 def _usual_surrogate(notion: Notion, rule: str) -> Surrogate:
