@@ -20,7 +20,7 @@ class DataError(FedFBError):
 
 
 class DisclosureError(FedFBError):
-    """A method would show the server one client's value where only sums are allowed."""
+    """A method needs one client's value where only sums are allowed."""
 
 
 class DivergenceError(FedFBError):

@@ -79,4 +79,4 @@ def test_clients_become_more_alike_and_no_loss_is_seen():
     ],
 )
 def test_single_losses_are_asked_only_for_codes_and_by_steps(changes, sums_only):
-    assert explain(Experiment(notion="cp", **changes), groups=2).sums_only == sums_only
+    assert explain(Experiment(notion="cp", **changes), groups=2).needs_only_sums == sums_only

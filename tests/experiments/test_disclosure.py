@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 
+from fedfb.algorithms import METHODS
+from fedfb.experiments.explain import exchanges_of, explain
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
+from fedfb.report.exchanges import sentence
+from fedfb.report.findings import findings
+from fedfb.report.ledger import as_record as ledger_record
+from fedfb.report.ledger import sentence as ledger_sentence
+from fedfb.report.tables import print_comparison, print_run
 from fedfb.runtime.ledger import read_ledger
 
 TINY = {"rows": 120, "test_rows": 60, "rounds": 4, "local_epochs": 2}
@@ -17,7 +24,9 @@ def ledger_of(experiment, folder):
 
 
 def single_tasks(accounts):
-    return {entry.task for account in accounts for entry in account.entries if entry.seen == "single"}
+    return {
+        entry.task for account in accounts for entry in account.entries if entry.seen == "single"
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,3 +88,122 @@ def test_a_target_for_client_parity_is_met_between_parity_and_the_free_model():
     assert np.all(np.diff(met) > 0), met
     off = [told["off_target"] for fitted in outcome.fitted for told in fitted.tell()[1:3]]
     assert max(off) < 0.01, off
+
+
+def every_case():
+    for method in METHODS.values():
+        # FedFB tries learning rates itself; the others that do are as slow as they are alike.
+        rate = {"lr": (0.005,)} if method.outer_rules == ("solve",) else {}
+        for notion in method.notions:
+            yield method.name, {"notion": notion, **rate}
+        for variant in method.variants[1:]:
+            yield method.name, {"notion": method.notions[0], "variant": variant, **rate}
+        for rule in method.outer_rules[1:]:
+            yield from ((method.name, {"notion": notion, "outer": rule}) for notion in ("dp", "cp"))
+
+
+MORE_CASES = [
+    ("fedfb", {"notion": "dp", "period": 2}),
+    ("fedfb", {"notion": "cp", "period": 2, "target": (0.05,)}),
+    ("fedfb", {"notion": "dp", "timing": "piggyback", "lr": (0.01,)}),
+    ("fedfb", {"notion": "eod", "bits": 9}),
+    ("fedfb", {"notion": "dp", "cost": 0.01}),
+    ("fedfb", {"notion": "cp", "bits": 4}),
+    ("fedfb", {"notion": "cp", "tune": True}),
+    ("fedfb", {"notion": "dp", "secure": True, "lr": (0.01,)}),
+    ("fedfb", {"notion": "cp", "secure": True, "lr": (0.01,)}),
+    ("fedfb", {"notion": "dp", "participation": 0.67, "lr": (0.01,)}),
+    ("fedfb", {"notion": "dp", "privacy_epsilon": np.inf}),
+    ("fedfb", {"notion": "dp", "model": "mlp", "target": (0.0, 0.1)}),
+    ("q-ffl", {"notion": "cp", "knobs": ("q=0.1,1",)}),
+    ("ditto", {"notion": "cp", "tune": True}),
+]
+
+UNKNOWN_NUMBER = {"project"}
+"""Newton's method asks as often as the rows need it."""
+
+
+def facts(exchange):
+    often = None if exchange.question in UNKNOWN_NUMBER else exchange.times
+    when = "rounds" if exchange.when.startswith("rounds") else exchange.when
+    return (*exchange._replace(when=when, models=frozenset())[:-2], often)
+
+
+@pytest.mark.parametrize(("name", "changes"), [*every_case(), *MORE_CASES], ids=str)
+def test_what_explain_says_is_what_a_run_writes_down(name, changes, tmp_path):
+    """Questions, when and how often, what is needed and received, shapes and bytes."""
+    experiment = Experiment(algorithm=name, **{**TINY, "rounds": 5, "local_epochs": 1, **changes})
+    outcome, accounts = ledger_of(experiment, tmp_path)
+    rows = outcome.federation
+    size = (len(rows.group_names), len(rows.clients), len(rows.feature_names))
+    explained = explain(experiment, *size)
+    held = [facts(one) for account in accounts for one in exchanges_of(account, 5)]
+    assert [facts(one) for one in explained.exchanges] == held
+    single = {one.question for one in explained.exchanges if one.seen == "single"}
+    assert single == single_tasks(accounts)
+    usual = [
+        e for a in accounts for e in a.entries if (a.phase, e.way, e.round) == ("run", "up", 4)
+    ]
+    if name != "fedfb-sums" and experiment.participation == 1:
+        assert explained.exchanges_a_round == len(usual)
+        assert explained.bytes_a_round == sum(entry.bytes for entry in usual)
+
+
+def test_what_is_beyond_the_model_is_told_by_what_does_not_grow_with_it():
+    """With 64 features a model is as long as a search: 65 numbers."""
+    told = {n: explain(Experiment(notion="cp", lr=(0.01,)), features=n) for n in (8, 64)}
+    assert told[8].beyond_the_model == told[64].beyond_the_model
+    [fit] = [one for one in told[64].in_a_round if one.question == "fit"]
+    assert (fit.numbers, fit.beyond_the_model) == (2 * 66, 0)
+    [search] = [one for one in told[64].in_a_round if one.question == "search"]
+    assert (search.numbers, search.beyond_the_model, search.times) == (131, 131, (3, 3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "tasks"),
+    [
+        ({"notion": "cp"}, None),
+        ({"notion": "cp", "secure": True}, None),
+        ({"notion": "cp", "outer": "step"}, "'count' and 'measure'"),
+        ({"notion": "cp", "bits": 8}, "'count' and 'measure'"),
+        ({"notion": "cp", "algorithm": "afl"}, "'losses' and 'roll call'"),
+    ],
+    ids=str,
+)
+def test_a_run_says_itself_that_single_values_were_needed(changes, tasks, capsys):
+    outcome = run(Experiment(**{**TINY, "lr": (0.005,), **changes}))
+    print_run(outcome.report)
+    printed = " ".join(capsys.readouterr().out.split())
+    said = f"needs single values ({tasks}), and the server received each client's upload"
+    assert (said in printed) == (tasks is not None)
+    assert ("single values" in printed) == (tasks is not None)
+
+
+def test_a_comparison_says_it_of_every_method(capsys):
+    reports = [
+        run(Experiment(algorithm=name, notion="cp", lr=(0.005,), **TINY)).report
+        for name in ("fedavg", "afl")
+    ]
+    print_comparison(reports, [], {})
+    assert "afl: the method needs single values" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_target_for_client_parity_says_what_it_is_for():
+    report = run(Experiment(notion="cp", target=(0.03,), lr=(0.005,), **TINY)).report
+    assert any("root mean square gap" in line for line in findings(report))
+
+
+def test_without_masks_nothing_says_that_the_server_received_only_sums(tmp_path):
+    """The same method, with and without masks: it needs only sums, and the runs differ."""
+    for secure, words in (
+        (False, "but nothing was masked: the server received each client's upload"),
+        (True, "and everything was masked: the server received only sums"),
+    ):
+        experiment = Experiment(lr=(0.005,), secure=secure, **TINY)
+        _, accounts = ledger_of(experiment, tmp_path / str(secure))
+        assert ledger_sentence(accounts).startswith(f"The method needs only sums, {words}.")
+        record = ledger_record(accounts, published=True)
+        assert (record["needs_only_sums"], record["server_received_only_sums"]) == (True, secure)
+        explained = explain(experiment)
+        assert (explained.needs_only_sums, explained.server_receives_only_sums) == (True, secure)
+        assert ("the server receives only sums (--secure)" in sentence(explained)) == secure

@@ -4,7 +4,7 @@ The search of :mod:`fedfb.algorithms.root_search` fits a line to every client. E
 that for itself; the level at which all lines meet follows from sums.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,9 @@ LEVELS, GRIDS = 65, 3
 """At so many levels the clients say what they would weigh; then at as many between two of these,
 and so on. The last two lie :math:`20/64^3` apart, which moves a shift by at most .004 (over the
 least slope)."""
+
+MEASURE = "the root mean square gap of the clients' losses, which follows from sums"
+"""What a target is for, in the words of a report."""
 
 GUESS, NEVER = np.asarray(LOSS_ANSWER), np.asarray(0)
 
@@ -210,9 +213,12 @@ def fedfb_by_sums(
             "searched": NEVER,
         }
 
+    def tell(s: State) -> list[dict[str, Any]]:
+        return [{**one, "target_is_for": MEASURE} for one in choice(s)]
+
     algorithm = global_model("fedfb", engine, tasks, State, setup, round, memory)
     return algorithm._replace(
-        predict=lambda s, _, examples: predict_globally(engine, chosen(s), examples), tell=choice
+        predict=lambda s, _, examples: predict_globally(engine, chosen(s), examples), tell=tell
     )
 
 

@@ -5,7 +5,16 @@ from typing import Literal
 
 import numpy as np
 
-from fedfb.algorithms.root_search import FARTHEST, FREE, by_line, compared, gaps, look, mean_of, meet
+from fedfb.algorithms.root_search import (
+    FARTHEST,
+    FREE,
+    by_line,
+    compared,
+    gaps,
+    look,
+    mean_of,
+    meet,
+)
 from fedfb.notions import Notion, Surrogate
 from fedfb.notions.base import decay, normalised
 from fedfb.shapes import Array, Bool, Float, Num

@@ -189,7 +189,7 @@ class Experiment:
         high=0.9,
     )
     secure: bool = setting(
-        False, "Mask what clients send: the server sees sums only", METHOD, s.yes_or_no
+        False, "Mask what clients send: the server receives only sums", METHOD, s.yes_or_no
     )
     local_epochs: int = setting(
         30, "Passes over its rows that a client makes in a round", METHOD, s.whole, low=1

@@ -55,6 +55,9 @@ def _search(told: Sequence[Report], target: float) -> Iterator[str]:
             f"On the training rows the target {target:g} was missed by {number(mean(off))}, at "
             f"most {number(max(off))}: what weights could reach in these rounds."
         )
+    measures = {one["target_is_for"] for one in told if "target_is_for" in one}
+    if measures and (0 < target < 1 or max(off, default=0.0) > REACHED):
+        yield f"The target is for {', '.join(sorted(measures))}; the disparity above is their range."
     rounds = [str(one["chosen_round"]) for one in told if "chosen_round" in one]
     if rounds:
         which = "round" if len(rounds) == 1 else "rounds"

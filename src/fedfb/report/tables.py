@@ -217,7 +217,7 @@ def print_comparison(
         for report in reports:
             console.print(f"{report['algorithm']}: {summary(report['privacy'])}")
         console.print("\n".join(sentences(reports[0]["privacy"])), style="dim")
-    for note in reports[0]["notes"]:
+    for note in dict.fromkeys(note for report in reports for note in report["notes"]):
         console.print(f"note: {note}", style="dim")
 
 

@@ -116,7 +116,7 @@ def _comparison_page(found: Found) -> Page:
                 tables=(tables.method_table(exchanged),),
                 folds=tuple(_exchange_fold(run) for run in found.runs),
             ),
-            *_notes(first["notes"]),
+            *_notes(list(dict.fromkeys(note for one in reports for note in one["notes"]))),
             _settings(first, found.runs[0].versions),
         ),
         footer=_made_from(", ".join(report["experiment_hash"] for report in reports)),
