@@ -1,4 +1,4 @@
-"""What a run lets the server see: the same in the run's ledger, and before it in the words on it."""
+"""What a method needs and the server receives: in explain, in a run's words and its ledger."""
 
 import numpy as np
 import pytest

@@ -41,7 +41,7 @@ def test_afl_needs_single_values():
 
 def test_piggyback_needs_no_exchange_of_its_own():
     explained = explain(Experiment(algorithm="fedfb", timing="piggyback"))
-    assert [one.question for one in explained.in_a_round] == ["fit", "confusion"]
+    assert [one.question for one in explained.in_a_round] == ["fit and measure", "confusion"]
 
 
 def test_a_changed_upload_changes_the_table(tmp_path):

@@ -33,7 +33,7 @@ def explain(
     ] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show what clients send, what the method needs of it and what the server receives.
+    """Show what clients send and what the method needs of it.
 
     A short run with these settings is made on random rows, and its ledger is read.
 

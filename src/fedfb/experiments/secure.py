@@ -113,7 +113,7 @@ def refuse_disclosure(method: Method, variant: str, algorithm: Algorithm) -> Non
     if single:
         raise DisclosureError(
             f"{method.name} needs every client's own answer to {' and '.join(map(repr, single))}, "
-            "and under --secure the server receives only sums. Choose a method that needs only sums "
-            "(fedfb list --algorithms); for client parity: fedfb without --bits, --alpha and "
+            "and under --secure the server receives only sums. Choose a method that needs only "
+            "sums (fedfb list --algorithms); for client parity: fedfb without --bits, --alpha and "
             "--outer, or fedfb-sums."
         )

@@ -1,7 +1,7 @@
 """What methods exchange, as tables for a terminal.
 
-Two things are never mixed: what a method *needs* of the uploads (their sum, or each value), and what
-the server *receives* in a run (only the sum, or each client's upload).
+Two things are never mixed: what a method *needs* of the uploads (their sum, or each value), and
+what the server *receives* in a run (only the sum, or each client's upload).
 """
 
 from collections.abc import Sequence

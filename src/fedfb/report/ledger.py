@@ -120,7 +120,7 @@ def _kinds_table(title: str, accounts: Sequence[Account], way: Way) -> Any:
 
 
 def kind_rows(accounts: Sequence[Account], way: Way) -> Iterator[tuple[str, ...]]:
-    """Yield the messages of one direction, one row a kind; upwards also what the server received."""
+    """Yield the messages of one direction, one row a kind; upwards what the server received."""
     for kind, total in by_kind(accounts, way).items():
         none = "keys and shares only" if kind.seen == "no values" else "-"
         when = IN_FRONT.get(kind.phase, "") + kind.when

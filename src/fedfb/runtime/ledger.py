@@ -24,8 +24,9 @@ Seen = Literal["masked", "in clear", "single", "no values", "public"]
 """How far the server sees into a message.
 
 ``masked``: only the sum over clients comes out. ``in clear``: a sum is all the method needs, but
-the server receives each client's upload. ``single``: the method needs every client's value. ``no values``: keys and
-shares of a client that fell silent before it uploaded. ``public``: what the server itself sends.
+the server receives each client's upload. ``single``: the method needs every client's value. ``no
+values``: keys and shares of a client that fell silent before it uploaded. ``public``: what the
+server itself sends.
 """
 
 NEEDS_SUM: Mapping[Seen, bool] = MappingProxyType(
