@@ -1,20 +1,27 @@
 """What a method needs and the server receives: in explain, in a run's words and its ledger."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fedfb.algorithms import METHODS
+from fedfb.estimator import FedFBClassifier
 from fedfb.experiments.explain import exchanges_of, explain
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
-from fedfb.report.exchanges import sentence
+from fedfb.report.exchanges import needs, sentence
 from fedfb.report.findings import findings
 from fedfb.report.ledger import as_record as ledger_record
 from fedfb.report.ledger import sentence as ledger_sentence
 from fedfb.report.tables import print_comparison, print_run
 from fedfb.runtime.ledger import read_ledger
 
-TINY = {"rows": 120, "test_rows": 60, "rounds": 4, "local_epochs": 2}
+TINY = {
+    **{"rows": 120, "test_rows": 60, "rounds": 4, "local_epochs": 2},
+    "sensitive_at_prediction": True,
+}
 
 
 def ledger_of(experiment, folder):
@@ -83,6 +90,7 @@ def rms_gap(record):
 def test_a_target_for_client_parity_is_met_between_parity_and_the_free_model():
     targets = (0.0, 0.02, 0.04, 1.0)
     flags = {"lr": (0.005,), "local_epochs": 10, "partition": "group", "rounds": 12}
+    flags["sensitive_at_prediction"] = True
     outcome = run(Experiment(notion="cp", target=targets, seeds=(0, 1, 2), **flags))
     met = np.mean([[rms_gap(record) for record in of_seed] for of_seed in outcome.records], axis=0)
     assert np.all(np.diff(met) > 0), met
@@ -207,3 +215,43 @@ def test_without_masks_nothing_says_that_the_server_received_only_sums(tmp_path)
         explained = explain(experiment)
         assert (explained.needs_only_sums, explained.server_receives_only_sums) == (True, secure)
         assert ("the server receives only sums (--secure)" in sentence(explained)) == secure
+
+
+HOME = Path(__file__).parents[2]
+MIXED = re.compile(
+    r"\b(sees?|saw)\s+(only\s+)?sums|sums\s+only|server\s+(sees|saw)\b|learns only sums"
+)
+
+
+def test_no_page_mixes_what_a_method_needs_with_what_the_server_received():
+    """Without masks the server receives each upload: "it sees sums only" would be false."""
+    pages = [HOME / "README.md", *(HOME / "docs").glob("*.md"), *(HOME / "src").rglob("*.py")]
+    found = {
+        (page.relative_to(HOME).as_posix(), match.group())
+        for page in pages
+        for match in MIXED.finditer(page.read_text(encoding="utf-8"))
+        if page.name != "errata.md"
+    }
+    assert found == set()
+
+
+def test_list_explain_ledger_and_run_agree_on_client_parity(tmp_path, capsys):
+    experiment = Experiment(notion="cp", **TINY)
+    outcome, accounts = ledger_of(experiment, tmp_path)
+    explained = explain(experiment)
+    assert needs(explained) == "sums"
+    assert explained.needs_only_sums
+    assert ledger_record(accounts, published=True)["needs_only_sums"]
+    assert not ledger_record(accounts, published=True)["server_received_only_sums"]
+    print_run(outcome.report)
+    assert "single values" not in capsys.readouterr().out
+
+
+def test_the_estimator_for_client_parity_needs_only_sums():
+    rng = np.random.default_rng(0)
+    x, owner = rng.normal(size=(120, 3)), np.repeat([0, 1, 2], 40)
+    y = (x[:, 0] + 0.5 * owner + rng.normal(size=120) > 0.5).astype(int)
+    model = FedFBClassifier(notion="cp", rounds=3, local_epochs=2)
+    model.fit(x, y, sensitive_features=owner % 2, client=owner)
+    assert not any("single values" in note for note in model.report_["notes"])
+    assert model.report_["runs"][0]["needs_single"] == []

@@ -31,6 +31,7 @@ QUICK = Experiment(rounds=2, local_epochs=2, lr=(0.02,))
         {"algorithm": "fedfb", "sensitive_at_prediction": True},
         {"algorithm": "fedfb-sums", "notion": "cp"},
         {"algorithm": "fedfb", "notion": "cp", "participation": 0.75, "rounds": 3},
+        {"algorithm": "fedfb", "notion": "cp", "lr": (), "target": (0.05,)},
         {"algorithm": "lft-fedavg"},
         {"algorithm": "ditto", "notion": "cp"},
         {"algorithm": "fairfed", "sensitive": ("sex",)},

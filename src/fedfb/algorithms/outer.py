@@ -112,9 +112,7 @@ def distances(
     weighed = gap * np.minimum(1.0, np.sqrt(rows / RELIABLE))
     over = [notion.disparity(gaps) - outer.target for gaps in (weighed, gap)]
     asks_nothing = np.asarray(outer.target) >= FREE
-    choosing, off = (
-        np.where(asks_nothing | (free & (far < 0)), 0.0, np.abs(far)) for far in over
-    )
+    choosing, off = (np.where(asks_nothing | (free & (far < 0)), 0.0, np.abs(far)) for far in over)
     return choosing, off
 
 

@@ -49,7 +49,7 @@ class Exchange(NamedTuple):
         phase: ``tune`` (what is tried on validation rows) or ``run``.
         when: the set-up, every round, or which rounds.
         question: the name of the task.
-        seen: how far the server sees into the uploads, as the ledger has it.
+        seen: what becomes of the uploads, as the ledger has it.
         parts: the arrays that a client sends.
         bytes: the size of all that a client sends for it, codes packed.
         times: how often it is asked in such a round, at least and at most.

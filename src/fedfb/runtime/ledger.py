@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
 Way = Literal["up", "down"]
 
 Seen = Literal["masked", "in clear", "single", "no values", "public"]
-"""How far the server sees into a message.
+"""What becomes of a message: what the method needs of it, and what the server receives.
 
 ``masked``: only the sum over clients comes out. ``in clear``: a sum is all the method needs, but
 the server receives each client's upload. ``single``: the method needs every client's value. ``no
