@@ -87,8 +87,9 @@ class Prediction(NamedTuple):
 class Asked(Protocol):
     """A question as those see it who carry its answers: its name, and what becomes of uploads.
 
-    ``reduce`` says what the server gets to see: only the ``sum`` of the uploads, or each of them
-    (``gather``, stacked in the order of client ids). ``bits`` is the size of uploads that are
+    ``reduce`` says what the method needs: only the ``sum`` of the uploads, or each of them
+    (``gather``, stacked in the order of client ids). What the server receives is another matter:
+    without secure sums, each upload. ``bits`` is the size of uploads that are
     codes, not numbers. ``bounds`` are the largest absolute values of uploads that are small or
     large by nature: secure sums carry numbers in fixed point, and without a bound take one that is
     usual (``runtime/uploads.py``).

@@ -24,7 +24,7 @@ class WriteError(FedFBError):
 
 
 class DisclosureError(FedFBError):
-    """A method would show the server one client's value where only sums are allowed."""
+    """A method needs one client's value where only sums are allowed."""
 
 
 class DivergenceError(FedFBError):

@@ -73,10 +73,10 @@ def test_clients_become_more_alike_and_no_loss_is_seen():
     ("changes", "sums_only"),
     [
         ({}, True),
-        ({"target": (0.05,)}, False),
+        ({"target": (0.05,)}, True),
         ({"bits": 8}, False),
         ({"outer": "step"}, False),
     ],
 )
-def test_single_losses_are_asked_only_for_a_target_for_codes_and_by_steps(changes, sums_only):
-    assert explain(Experiment(notion="cp", **changes), groups=2).sums_only == sums_only
+def test_single_losses_are_asked_only_for_codes_and_by_steps(changes, sums_only):
+    assert explain(Experiment(notion="cp", **changes), groups=2).needs_only_sums == sums_only

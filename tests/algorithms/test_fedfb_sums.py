@@ -1,4 +1,4 @@
-"""FedFB for client parity in sums: the same lambda as where the server sees every loss."""
+"""FedFB for client parity in sums: the same lambda as where the server needs every loss."""
 
 import numpy as np
 import pytest

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfb.algorithms import Outer
-from fedfb.algorithms.outer import measured_gaps, solve
+from fedfb.algorithms.outer import distances, measured_gaps, solve
 from fedfb.algorithms.root_search import FARTHEST, nothing_seen
 from fedfb.notions import make_notion, symmetric
 
@@ -111,3 +111,13 @@ def test_a_group_that_nobody_has_today_keeps_its_weight():
     assert gap[0, 1] == 0
     assert after.sum() == pytest.approx(notion.init(counts).sum())
     assert after[0, 0] > lam[0, 0]
+
+
+def test_a_target_of_one_asks_for_nothing_even_of_losses_further_apart():
+    notion, counts, rates = make_world("cp", 0, 3)
+    found = search(notion, counts, lambda theta: 10 * rates(theta), target=1.0)
+    assert min(disparity for disparity, _ in found) > 1
+    np.testing.assert_allclose(found[-1][1], found[0][1], rtol=1e-9)
+    gap = np.array([[-2.0, 0.0, 2.0]])
+    far = distances(Outer(target=1.0), notion, gap, np.array([False]), counts)
+    assert np.all(np.stack(far) == 0)

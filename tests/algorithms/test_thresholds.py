@@ -182,7 +182,7 @@ def test_it_needs_the_group_and_one_number_of_bins():
 )
 def test_only_sums_are_used(algorithm, notion):
     explained = explain(Experiment(algorithm=algorithm, notion=notion), groups=4)
-    assert explained.sums_only
+    assert explained.needs_only_sums
     assert "round" in {one.when for one in explained.exchanges}
 
 

@@ -19,7 +19,7 @@ def three_silos(write):
 def test_fedfb_shows_only_masked_sums(tiny, fedfb):
     assert tiny(*FAST, "--secure", "--out", "kept").code == 0
     told = fedfb("ledger", "kept", "--json").json
-    assert told["only_sums"]
+    assert told["server_received_only_sums"]
     up = [line for line in told["questions"] if line["way"] == "up"]
     assert {line["task"] for line in up} == {"count", "fit", "measure", "confusion"}
     assert {line["seen"] for line in up} == {"masked"}
@@ -28,7 +28,7 @@ def test_fedfb_shows_only_masked_sums(tiny, fedfb):
     said = fedfb("ledger", "kept").out
     assert "only the sum" in said
     assert "in clear" not in said
-    assert "\nEverything was masked: the server saw sums only.\n" in said
+    assert "everything was masked: the server received only sums." in " ".join(said.split())
     assert "built-in data are one table" in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 80
 
@@ -36,12 +36,13 @@ def test_fedfb_shows_only_masked_sums(tiny, fedfb):
 def test_afl_shows_single_values(tiny, fedfb):
     tiny("--algorithm", "afl", "--notion", "cp", "--out", "kept")
     told = fedfb("ledger", "kept", "--json").json
-    assert not told["only_sums"]
+    assert not told["server_received_only_sums"]
+    assert not told["needs_only_sums"]
     seen = {line["task"]: line["seen"] for line in told["questions"] if line["way"] == "up"}
     assert seen["losses"] == seen["roll call"] == "single"
     assert seen["gradient"] == "in clear"
     said = fedfb("ledger", "kept").out
-    assert "single values" in said
+    assert "The method needs single values ('losses', 'roll call')" in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 80
 
 
@@ -108,7 +109,7 @@ def test_columns_of_own_silos_are_scaled_by_masked_sums(three_silos, fedfb, tmp_
     assert [line["task"] for line in columns if line["way"] == "up"] == [
         *("row counts", "column sums", "column distances", "column squares"),
     ]
-    assert told["only_sums"]
+    assert told["server_received_only_sums"]
     assert not told["columns_scaled_before_dealing"]
     assert max(map(len, fedfb("ledger", "masked").out.splitlines())) <= 80
 
@@ -125,7 +126,7 @@ def test_the_columns_of_an_interrupted_run_are_asked_again_and_stand_once(three_
     ("flags", "words"),
     [
         (("--algorithm", "cfl"), "nothing is summed there"),
-        (("--notion", "cp", "--target", 0.05), "fedfb without a target"),
+        (("--notion", "cp", "--bits", 8), "fedfb without --bits"),
         (("--algorithm", "afl", "--notion", "cp"), "'roll call' and 'losses'"),
         (("--clients", 2), "at least 3 clients in every round, and 2 of 2 take part"),
         (("--participation", 0.5), "raise --participation"),

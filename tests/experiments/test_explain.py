@@ -8,39 +8,43 @@ import pytest
 from federations import make_clients, make_engine, make_solver
 from fedfb.algorithms import METHODS, Outer
 from fedfb.algorithms.fedfb import fedfb
-from fedfb.experiments.explain import explain, listen
+from fedfb.experiments.explain import exchanges_of, explain
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import make_notion
 from fedfb.report.exchanges import as_record, print_explained, print_methods, sentence
+from fedfb.runtime import Ledger, Saving, in_clear, train
+from fedfb.runtime.ledger import read_ledger
 
 
 @pytest.mark.parametrize(("notion", "numbers"), [("dp", 3), ("eo", 3), ("eod", 6)], ids=str)
 def test_fedfb_asks_twice_and_sends_a_minus_one_numbers_beyond_the_model(notion, numbers):
     explained = explain(Experiment(algorithm="fedfb", notion=notion), groups=4)
-    assert [one.question for one in explained.in_a_round] == ["fit", "measure"]
-    assert explained.beyond_the_model == numbers
-    assert explained.sums_only
+    assert [one.question for one in explained.in_a_round] == ["fit", "measure", "confusion"]
+    [measure] = [one for one in explained.in_a_round if one.question == "measure"]
+    assert explained.settings == 2  # the model asked for, and the free one beside it
+    assert measure.beyond_the_model == measure.numbers == 2 * numbers
+    assert explained.needs_only_sums
 
 
 def test_quantised_signals_are_told_in_bits():
     explained = explain(Experiment(algorithm="fedfb", bits=10), groups=4)
-    [signal] = [s for one in explained.in_a_round for s in one.sent if s.name == "signal"]
-    assert signal.bits == 3 * 10
-    assert explained.in_a_round[-1].bytes == 4
+    [signal] = [one for one in explained.in_a_round if one.question == "measure"]
+    assert signal.numbers == 2 * 3
+    assert signal.bytes == 8  # 60 bits
 
 
-def test_afl_reveals_single_values():
+def test_afl_needs_single_values():
     explained = explain(Experiment(algorithm="afl", notion="cp"))
-    assert not explained.sums_only
-    assert "single values are revealed" in sentence(explained)
+    assert not explained.needs_only_sums
+    assert "The method needs single values" in sentence(explained)
 
 
 def test_piggyback_needs_no_exchange_of_its_own():
     explained = explain(Experiment(algorithm="fedfb", timing="piggyback"))
-    assert len(explained.in_a_round) == 1
+    assert [one.question for one in explained.in_a_round] == ["fit and measure", "confusion"]
 
 
-def test_a_changed_upload_changes_the_table():
+def test_a_changed_upload_changes_the_table(tmp_path):
     engine, clients = make_engine(), make_clients(0)
     algorithm = fedfb(engine, make_solver(), make_notion("dp", 2), Outer(np.array([0.5])))
     fit = algorithm.tasks[1]
@@ -54,20 +58,19 @@ def test_a_changed_upload_changes_the_table():
             state, lambda t, b: ask(t._replace(run=chatty) if t is fit else t, b)
         )
 
-    start = engine.model.init(0)[None]
-    plain = listen(algorithm, clients, start)
-    changed = listen(algorithm._replace(round=round), clients, start)
-    assert [one.numbers for one in plain][1] + 5 == [one.numbers for one in changed][1]
+    def uploaded(algorithm, path):
+        saving = Saving(path / "run.npz", "", ledger=Ledger(path / "ledger", "run", 0, ("a", "b")))
+        carry = in_clear(saving.ledger.write)
+        start = engine.model.init(0)[None]
+        train(algorithm, clients, start, seed=0, rounds=2, watch=None, carry=carry, saving=saving)
+        [account] = read_ledger(path / "ledger")
+        return [one.numbers for one in exchanges_of(account, 2)]
 
-
-@pytest.mark.parametrize("method", METHODS.values(), ids=lambda m: m.name)
-def test_every_method_and_notion_can_be_explained(method):
-    for notion in method.notions:
-        for variant in method.variants:
-            experiment = Experiment(algorithm=method.name, notion=notion, variant=variant)
-            explained = explain(experiment)
-            assert explained.in_a_round
-            json.dumps(as_record(explained))
+    parts = [tmp_path / "plain", tmp_path / "changed"]
+    for path in parts:
+        path.mkdir()
+    plain = uploaded(algorithm, parts[0])
+    assert plain[1] + 5 == uploaded(algorithm._replace(round=round), parts[1])[1]
 
 
 def test_tables_fit_eighty_columns(monkeypatch, capsys):
@@ -78,6 +81,7 @@ def test_tables_fit_eighty_columns(monkeypatch, capsys):
     print_methods(found)
     for method, explained in found:
         print_explained(method.name, explained)
+        json.dumps(as_record(explained))
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     for name in METHODS:

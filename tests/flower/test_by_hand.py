@@ -31,6 +31,7 @@ QUICK = Experiment(rounds=2, local_epochs=2, lr=(0.02,))
         {"algorithm": "fedfb", "sensitive_at_prediction": True},
         {"algorithm": "fedfb-sums", "notion": "cp"},
         {"algorithm": "fedfb", "notion": "cp", "participation": 0.75, "rounds": 3},
+        {"algorithm": "fedfb", "notion": "cp", "lr": (), "target": (0.05,)},
         {"algorithm": "lft-fedavg"},
         {"algorithm": "ditto", "notion": "cp"},
         {"algorithm": "fairfed", "sensitive": ("sex",)},
@@ -49,7 +50,7 @@ def test_a_study_ends_in_the_bits_of_the_run_in_one_process(settings, tmp_path):
 
 
 def test_single_values_are_asked_for_only_where_the_study_says_so(tmp_path):
-    with pytest.raises(DisclosureError, match="allows sums only"):
+    with pytest.raises(DisclosureError, match="allows only sums"):
         make_and_check(tmp_path / "a", replace(QUICK, algorithm="afl", notion="cp"))
     study, silos = make(tmp_path / "b", replace(QUICK, algorithm="afl", notion="cp"), single=True)
     run_by_hand(study, silos)

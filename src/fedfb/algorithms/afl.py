@@ -77,7 +77,7 @@ def afl(
     circle around the solution. Lambda starts at 1/I (``uniform``) or at :math:`n_i/n` (``sizes``).
     With gamma = 0 and ``sizes`` the iterates are those of pooled gradient descent (FedSGD).
 
-    The server sees every client's loss, it must place them in lambda; lambda is public, and every
+    The server needs every client's loss, to place them in lambda; lambda is public, and every
     client weighs its own gradient with it, so that gradients are only summed. A step is over all
     rows: of the solver, epochs and batch have no meaning here.
 

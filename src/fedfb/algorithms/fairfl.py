@@ -70,8 +70,8 @@ def fairfl(
     :math:`F_a=0` where nothing is positive; groups of fewer rows than ``minimum`` are left out,
     and a single one has :math:`DI=0`. Policies begin at :math:`\pi_i=\sigma(\texttt{start})`.
     Should nobody want to take part, all do: to find the most willing would show the server single
-    :math:`\pi_i`. Those who stay away send zeros of weight 0, so the server sees sums and the
-    number of participants.
+    :math:`\pi_i`. Those who stay away send zeros of weight 0, so the server needs only sums,
+    one of them the number of participants.
     """
     count, choose, fit = _count_task(), _choose_task(engine, eta_pi), _fit_task(engine, solver)
     measure = confusion_task(engine)._replace(name="measure")

@@ -47,7 +47,7 @@ def fcfl(
     once :math:`0.1\lVert d\rVert\le\delta`. Stage 2 goes along :math:`b^\top G` that lowers the
     mean loss most while no client's loss, nor a violated disparity, rises (:func:`common_descent`).
 
-    The server sees every client's loss, disparity and their gradients. A client without one of the
+    The server needs every client's loss, disparity and their gradients. A client without one of the
     groups has disparity 0. Always plain descent: Adam would leave the direction that is chosen.
 
     Departs from the released code: all rows in every step; an epsilon of 1 or more, which no

@@ -19,7 +19,7 @@ from fedfb.algorithms.outer import (
     step,
     unmoved,
 )
-from fedfb.algorithms.quantise import Quantiser, bits_per_value
+from fedfb.algorithms.quantise import COARSEST, Quantiser, bits_per_value, fewest_bits
 from fedfb.algorithms.root_search import nothing_seen
 from fedfb.algorithms.signals import (
     SignalExchange,
@@ -78,7 +78,7 @@ def fedfb(
     weighted (E14), lambda is projected (E15), and the root of the default signal is parity, not
     that of the cross-entropy (E19).
     """
-    solving = outer.alpha is None
+    solving, coarse = outer.alpha is None, _too_coarse(notion, outer)
 
     def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
         return notion.cell_weights(broadcast["weights"], data.id, data.groups)
@@ -128,9 +128,11 @@ def fedfb(
         return found
 
     def tell(s: State) -> list[dict[str, Any]]:
+        if not solving:
+            return [coarse for _ in s.params]
         bound = at_a_bound(notion, s.lam, s.counts)
         return [
-            {**one, "at_bound": _groups_of(stuck)}
+            {**one, "at_bound": _groups_of(stuck), **coarse}
             for one, stuck in zip(choice(s), bound, strict=True)
         ]
 
@@ -143,7 +145,7 @@ def fedfb(
         round,
     )
     if not solving:
-        return algorithm
+        return algorithm._replace(tell=tell) if coarse else algorithm
     return algorithm._replace(
         predict=lambda s, _, examples: predict_globally(engine, chosen(s), examples), tell=tell
     )
@@ -184,7 +186,24 @@ def _quantiser(notion: Notion, outer: Outer) -> Quantiser | None:
     if outer.bits is None:
         return None
     bits = bits_per_value(outer.bits, notion.values, outer.bits_mode)
+    needed = fewest_bits(*notion.reach)
+    # Who names the bits of each value knows how few they are, and is told what that means.
+    if outer.bits_mode == "per_round" and bits < needed:
+        raise ConfigError(
+            f"{outer.bits} bits a round leave {bits} for each of {notion.values} values, in which "
+            f"gaps of groups vanish: the model may end less fair than FedAvg's. Give at least "
+            f"--bits {needed * notion.values}, or count them per value (--bits-mode per_value)."
+        )
     return Quantiser(bits, *notion.reach, outer.rounding)
+
+
+def _too_coarse(notion: Notion, outer: Outer) -> dict[str, Any]:
+    """Return what there is to say of codes with too few bits; nothing of others."""
+    quantiser = _quantiser(notion, outer)
+    if quantiser is None or quantiser.step <= COARSEST:
+        return {}
+    needed = fewest_bits(quantiser.low, quantiser.high)
+    return {"coarse": {"bits": quantiser.bits, "step": quantiser.step, "needed": needed}}
 
 
 def from_settings(problem: Problem) -> Algorithm:
@@ -211,17 +230,22 @@ def from_settings(problem: Problem) -> Algorithm:
             from fedfb.algorithms.fedfb_search import fedfb_by_sums  # here: few runs need it
 
             return fedfb_by_sums(
-                problem.engine, problem.solver, outer.surrogate, outer.period, notion.minimum
+                problem.engine,
+                problem.solver,
+                outer.surrogate,
+                outer.period,
+                outer.target,
+                notion.minimum,
             )
     return fedfb(problem.engine, problem.solver, notion, outer, options["scaling"])
 
 
 def _sums_suffice(outer: Outer) -> bool:
-    """Tell whether clients can be made alike without their losses being seen.
+    """Tell whether clients can be made alike by sums of their losses.
 
-    A target is for the largest gap, and codes of few bits are read one by one.
+    Codes of few bits are read one by one.
     """
-    return outer.timing == "post" and not outer.bits and not np.any(outer.target)
+    return outer.timing == "post" and not outer.bits
 
 
 def _usual_surrogate(notion: Notion, rule: str) -> Surrogate:

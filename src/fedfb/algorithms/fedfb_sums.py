@@ -1,7 +1,7 @@
 """FedFB for client parity from sums alone (Zeng, Chen, Lee, appendix on client parity).
 
-FedFB's server must see every client's loss to move the clients' weights. Here each client moves its
-own weight, and the server learns only sums.
+By the paper's rule FedFB's server needs every client's loss to move the clients' weights. Here each
+client moves its own weight, and the server needs only sums.
 """
 
 from typing import Literal, NamedTuple
@@ -149,7 +149,7 @@ def _make(problem: Problem) -> Algorithm:
 
 METHOD = Method(
     "fedfb-sums",
-    "FedFB for client parity; the server sees only sums",
+    "FedFB for client parity by the paper's step; needs only sums",
     "Zeng, Chen, Lee 2021",
     _make,
     knobs={

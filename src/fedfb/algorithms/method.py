@@ -70,7 +70,7 @@ class Method(NamedTuple):
     ``solve`` has no knob ``alpha`` but a ``target``, and picks its learning rate itself unless one
     is given. ``rounds`` is the usual number of rounds; where every
     gradient step is an exchange, of steps. A ``reconstruction`` is built from a description, not
-    from its paper: it says "after". An ``additive`` method needs pooled sums only: under group
+    from its paper: it says "after". An ``additive`` method needs only pooled sums: under group
     notions (all, if it is not ``fair``), with one gradient step a round, it does not matter how
     rows are spread over clients. ``reads`` names the settings that its ``make`` or its solver reads
     beside the knobs, each with the variants and outer rules in which it does (none: in all): a

@@ -5,7 +5,16 @@ from typing import Literal
 
 import numpy as np
 
-from fedfb.algorithms.root_search import FARTHEST, by_line, compared, gaps, look, mean_of, meet
+from fedfb.algorithms.root_search import (
+    FARTHEST,
+    FREE,
+    by_line,
+    compared,
+    gaps,
+    look,
+    mean_of,
+    meet,
+)
 from fedfb.notions import Notion, Surrogate
 from fedfb.notions.base import decay, normalised
 from fedfb.shapes import Array, Bool, Float, Num
@@ -102,7 +111,8 @@ def distances(
     rows = notion.init(counts) * counts.sum()
     weighed = gap * np.minimum(1.0, np.sqrt(rows / RELIABLE))
     over = [notion.disparity(gaps) - outer.target for gaps in (weighed, gap)]
-    choosing, off = (np.where(free & (far < 0), 0.0, np.abs(far)) for far in over)
+    asks_nothing = np.asarray(outer.target) >= FREE
+    choosing, off = (np.where(asks_nothing | (free & (far < 0)), 0.0, np.abs(far)) for far in over)
     return choosing, off
 
 

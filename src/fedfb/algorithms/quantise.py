@@ -1,6 +1,7 @@
 """A uniform quantiser whose integer codes can be summed: FedFB(b bits)."""
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 import numpy as np
@@ -52,6 +53,22 @@ class Quantiser:
     def decode(self, codes: Num[Array, "*s"]) -> Float[Array, "*s"]:
         """Return the value of a code, or of a sum of codes."""
         return codes * self.step
+
+
+COARSEST = 0.3
+r"""The largest step that is of use. A client's share of a gap below half a step becomes 0, so that
+of I clients a gap of :math:`I\Delta/2` can vanish. Measured (3 seeds, disparity by FedAvg, by codes
+of 3 and 4 bits, and exactly): COMPAS, dp: .243, .281, .099, .035; eod: .317, .238, .164, .066;
+synthetic of 3 groups, dp: .457, .189 (at 12 points less accuracy than exactly), .112, .022."""
+
+
+def fewest_bits(low: float, high: float) -> int:
+    """Return with how many bits the step of a range is no coarser than :data:`COARSEST`.
+
+    >>> fewest_bits(-2.0, 2.0), fewest_bits(-1.0, 1.0), fewest_bits(0.0, 1.4)
+    (4, 4, 3)
+    """
+    return next(bits for bits in count(1) if Quantiser(bits, low, high).step <= COARSEST)
 
 
 def bits_per_value(bits: int, values: int, mode: Literal["per_value", "per_round"]) -> int:

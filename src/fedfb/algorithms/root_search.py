@@ -39,6 +39,9 @@ behind their weights in the first rounds."""
 
 FADING_SLOPE = 0.8
 
+FREE = 1.0
+"""The target that asks for nothing: weights stay 1, however far apart the groups are."""
+
 FAR_LEVEL = 10.0
 """The level at which lines meet is sought between this and its negative."""
 
@@ -179,7 +182,9 @@ def meet(
     """
     level = gaps(lines(memory, guess)[0], shares, there)
     largest = notion.disparity(level).reshape(-1, *(1 for _ in shares.shape))
-    allowed = np.zeros_like(largest) + np.reshape(target, (-1, *(1 for _ in shares.shape)))
+    # Losses may lie further apart than 1, the target that asks for nothing.
+    asked = np.where(np.asarray(target) >= FREE, np.inf, target)
+    allowed = np.zeros_like(largest) + np.reshape(asked, (-1, *(1 for _ in shares.shape)))
     aim = level * np.clip(1.0 - ratio(allowed, largest, 1.0), 0.0, 1.0)
 
     def shifts(c: Float[Array, "..."]) -> Float[Array, "r *l"]:

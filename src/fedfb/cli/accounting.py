@@ -15,7 +15,7 @@ def ledger(
         bool, typer.Option("--json", help="Print JSON, with every message, instead of tables.")
     ] = False,
 ) -> None:
-    """Show what left the clients in a run, and what the server saw.
+    """Show what left the clients in a run and reached the server.
 
     RUN is the folder that fedfb run --out has made, also of a run that was stopped.
 

@@ -34,7 +34,7 @@ MODELS = {
 
 def show(
     algorithms: Annotated[
-        bool, typer.Option("--algorithms", help="Show what each algorithm exchanges and reveals.")
+        bool, typer.Option("--algorithms", help="Show what each algorithm exchanges and needs.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -61,7 +61,7 @@ def cited(method: "Method") -> str:
 
 
 def show_algorithms(as_json: bool) -> None:
-    """Print for every algorithm its notions, limits, exchanges and what the server sees."""
+    """Print for every algorithm its notions, limits, exchanges and what it needs of them."""
     from fedfb.algorithms import METHODS
     from fedfb.experiments.explain import explain
     from fedfb.experiments.spec import Experiment

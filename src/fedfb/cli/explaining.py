@@ -1,4 +1,4 @@
-"""``fedfb explain``: what a method exchanges in one round."""
+"""``fedfb explain``: what a run of a method exchanges."""
 
 import json
 from typing import Annotated
@@ -13,8 +13,8 @@ WITHOUT = (
     *("algorithm", "data", "label", "positive", "sensitive", "client_column", "test"),
     *("schema", "ignore", "bins", "merge"),
     *("partition", "clients", "groups", "heterogeneity", "rows", "test_rows", "split_seed"),
-    *("sensitive_at_prediction", "seeds", "tune", "accuracy_floor", "precision", "secure"),
-    *("q", "resplit", "lr", "optimiser", "weight_decay", "batch", "engine"),
+    *("sensitive_at_prediction", "seeds", "accuracy_floor", "precision", "minimum_group", "rest"),
+    *("q", "resplit", "optimiser", "weight_decay", "batch", "engine"),
 )
 """Settings that change nothing about what is exchanged."""
 
@@ -34,9 +34,9 @@ def explain(
     ] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show what clients send and what the server sees.
+    """Show what clients send and what the method needs of it.
 
-    One round of the method is played on random rows, and listened to.
+    A short run with these settings is made on random rows, and its ledger is read.
 
     Example: fedfb explain fedfb --notion dp --groups 4
     """

@@ -1,152 +1,272 @@
-"""What a method exchanges, read off the objects that run: a round is played and listened to."""
+"""What a run exchanges, before it is made: the same run on random rows, and what its ledger holds.
 
-from collections.abc import Sequence
+Nothing is described twice. :func:`explain` calls :func:`fedfb.experiments.outcome.run` with the
+experiment itself, so that trials of learning rates, the free model beside the others and the look
+at every round's model are in it, and reads the exchanges off the ledger which that run writes.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stderr
 from dataclasses import replace
-from typing import NamedTuple
+from io import StringIO
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fedfb.algorithms import find_method
-from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, generator
-from fedfb.experiments.fit import QUIET, build, make_engine, training_notion
+from fedfb.core import ClientData, Examples, generator
+from fedfb.data import Federation
+from fedfb.data.columns import NumberColumn
+from fedfb.data.encode import Encoder
+from fedfb.data.groups import Groups
+from fedfb.experiments.fit import Fitted, fit, make_engine, training_names
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
-from fedfb.notions import long_name
-from fedfb.runtime import bits_of, make_ask
-from fedfb.shapes import Array, Float
+from fedfb.runtime import Ledger, Saving
+from fedfb.runtime.ledger import NEEDS_SUM, RECEIVED_SUM, Account, Entry, Seen, read_ledger
 
-OF_A_MODEL = ("weight", "client")
-"""Uploads that go with a model or a value: what it weighs, and whose it is."""
+if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
+    from pathlib import Path
 
+PLAYED = 3
+"""The rounds that are played of a longer run: a first, a usual one and a last."""
 
-WHEN = ("set-up", "first round", "round", "end")
-LAST = 3
-"""The rounds that are played: a first, a usual one and a last."""
+ROWS_OF_A_CELL = 20
+"""Random rows of each label and group at each client: a tenth can be spared to choose on."""
 
+SET_UP, FIRST, USUAL, LAST = "set-up", "first round", "round", "last round"
 
-class Sent(NamedTuple):
-    """One upload of one client: its name, how many numbers, their size, and whether a model."""
-
-    name: str
-    numbers: int
-    bits: int
-    is_model: bool
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+"""The shapes of an upload's arrays by name."""
 
 
 class Exchange(NamedTuple):
-    """One question: when it is put, what each client sends, what the server sees of it."""
+    """One task that clients are asked: when, what each of them sends, and what becomes of it.
 
+    Args:
+        phase: ``tune`` (what is tried on validation rows) or ``run``.
+        when: the set-up, every round, or which rounds.
+        question: the name of the task.
+        seen: what becomes of the uploads, as the ledger has it.
+        parts: the arrays that a client sends.
+        bytes: the size of all that a client sends for it, codes packed.
+        times: how often it is asked in such a round, at least and at most.
+        models: the names of arrays that grow with the model: parameters and gradients.
+
+    """
+
+    phase: str
     when: str
     question: str
-    reduce: str
-    sent: tuple[Sent, ...]
+    seen: Seen
+    parts: Shapes
+    bytes: int
+    times: tuple[int, int]
+    models: frozenset[str] = frozenset()
 
     @property
     def numbers(self) -> int:
-        """How many numbers a client sends."""
-        return sum(sent.numbers for sent in self.sent)
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes they take, codes packed."""
-        return -(-sum(sent.bits for sent in self.sent) // 8)
-
-
-class Explained(NamedTuple):
-    """The exchanges of the set-up and of one round, and the size of the model."""
-
-    exchanges: tuple[Exchange, ...]
-    parameters: int
-
-    @property
-    def in_a_round(self) -> tuple[Exchange, ...]:
-        """The exchanges of one round."""
-        return tuple(one for one in self.exchanges if one.when == "round")
-
-    @property
-    def sums_only(self) -> bool:
-        """Whether the server sees nothing but sums."""
-        return all(one.reduce == "sum" for one in self.exchanges)
+        """How many numbers a client sends each time."""
+        return sum(int(np.prod(shape)) for _, shape in self.parts)
 
     @property
     def beyond_the_model(self) -> int:
-        """How many numbers a client sends in a round beside models and the weights they have."""
-        return sum(
-            sent.numbers
-            for one in self.in_a_round
-            for sent in one.sent
-            if not sent.is_model and sent.name not in OF_A_MODEL
-        )
+        """How many of them are neither a model's nor the weight that goes with it."""
+        beside = {*self.models, "weight"} if self.models else set()
+        return sum(int(np.prod(shape)) for name, shape in self.parts if name not in beside)
+
+
+class Explained(NamedTuple):
+    """The exchanges of a run, how many settings it trains side by side, and the model's size."""
+
+    exchanges: tuple[Exchange, ...]
+    settings: int
+    parameters: int
+    pooled: bool
+
+    @property
+    def in_a_round(self) -> tuple[Exchange, ...]:
+        """The exchanges of a usual round of the run itself; those of every k-th round too."""
+        rare = (SET_UP, FIRST, LAST)
+        return tuple(e for e in self.exchanges if e.phase == "run" and e.when not in rare)
+
+    @property
+    def exchanges_a_round(self) -> int:
+        """How many exchanges a round has, at most."""
+        return sum(one.times[1] for one in self.in_a_round)
+
+    @property
+    def bytes_a_round(self) -> int:
+        """How many bytes a client sends in a round, at most."""
+        return sum(one.times[1] * one.bytes for one in self.in_a_round)
+
+    @property
+    def needs_only_sums(self) -> bool:
+        """Whether the method could do with nothing but sums over clients."""
+        return all(NEEDS_SUM[one.seen] for one in self.exchanges)
+
+    @property
+    def server_receives_only_sums(self) -> bool:
+        """Whether nothing but sums over clients comes out at the server."""
+        return all(RECEIVED_SUM[one.seen] for one in self.exchanges)
+
+    @property
+    def beyond_the_model(self) -> int:
+        """How many numbers a client sends in a round, at most, beside models and their weights."""
+        return sum(one.times[1] * one.beyond_the_model for one in self.in_a_round)
 
 
 def explain(
     experiment: Experiment, groups: int = 2, clients: int = 3, features: int = 8
 ) -> Explained:
-    """Play a few rounds of a method on random rows and return what was exchanged.
+    """Make a short run of an experiment on random rows and return what was exchanged.
+
+    Of a longer run only as many rounds are made as show what is asked first, usually and last.
 
     >>> explained = explain(Experiment(algorithm="fedfb"), groups=4)
-    >>> [one.question for one in explained.in_a_round], explained.sums_only
-    (['fit', 'measure'], True)
+    >>> [one.question for one in explained.in_a_round], explained.needs_only_sums
+    (['fit', 'measure', 'confusion'], True)
     """
+    from fedfb.experiments.outcome import run  # here: privacy imports this file
+
+    def play(short: Experiment, federation: Federation, folder: "Path", path: "Path") -> Fitted:
+        rows = {short.seeds[0]: federation}
+        return run(short, checkpoints=folder, ledger=path, jobs=1, federations=rows).fitted[0]
+
+    return _explained(experiment, groups, clients, features, play)
+
+
+def explain_alone(experiment: Experiment, groups: int, clients: int, features: int) -> Explained:
+    """Return what a method exchanges to train one setting, and nothing else.
+
+    Without trials on validation rows, a free model beside it, and a look at every round's model:
+    what methods are compared by.
+    """
+    return _explained(experiment, groups, clients, features, _play_alone)
+
+
+def _play_alone(short: Experiment, rows: Federation, folder: "Path", path: "Path") -> Fitted:
+    seed, names = short.seeds[0], training_names(short, rows)
+    saving = Saving(folder / "run.npz", "", ledger=Ledger(path, "run", seed, names))
+    return fit(short, rows, given_grid(short)[:1], seed, saving, watched=False)
+
+
+Play = Callable[[Experiment, Federation, "Path", "Path"], Fitted]
+"""Make a run of an experiment on these rows, in this folder, with a ledger at this path."""
+
+
+def _explained(
+    experiment: Experiment, groups: int, clients: int, features: int, play: Play
+) -> Explained:
+    whole = resolve(experiment)
+    rounds = min(whole.rounds or 1, max(PLAYED, 2 * experiment.period + 1))
     # One epoch says as much about what is exchanged as thirty. Random rows are nobody's, so a
     # method that decides by the group can be shown before anybody has chosen to use it.
-    experiment = replace(
-        resolve(experiment), local_epochs=1, rounds=LAST, sensitive_at_prediction=True
+    short = replace(
+        experiment,
+        local_epochs=1,
+        rounds=rounds,
+        seeds=experiment.seeds[:1],
+        sensitive_at_prediction=True,
     )
+    if experiment.privacy_epsilon is not None:  # no noise changes the size of what is sent
+        short = replace(short, privacy_epsilon=inf)
+    fitted, accounts = _listen(short, random_federation(groups, clients, features), play)
+    found = [one for account in accounts for one in exchanges_of(account, rounds)]
+    # What grows with the features is a model; sizes alone may be the same by chance.
+    _, [wider] = _listen(
+        replace(short, secure=False), random_federation(groups, clients, features + 1), _play_alone
+    )
+    other = {one.question: dict(one.parts) for one in exchanges_of(wider, rounds)}
     method = find_method(experiment.algorithm)
-    pooled = method.is_pooled(experiment.variant or "")
-    comparing = clients if pooled and long_name(experiment.notion) == "client_parity" else groups
-    rows = [random_client(number, comparing, features) for number in range(clients)]
-    engine = make_engine(experiment, features)
-    notion = training_notion(experiment, groups, clients)
-    algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
-    asked = rows[:1] if pooled else rows
-    heard = listen(algorithm, asked, engine.model.init(0)[None])
-    return Explained(tuple(heard), engine.model.size)
+    return Explained(
+        tuple(
+            one._replace(models=_growing(one.parts, other.get(one.question, {}))) for one in found
+        ),
+        len(fitted.settings),
+        make_engine(short, features).model.size,
+        method.is_pooled(whole.variant or ""),
+    )
 
 
-def random_client(number: int, groups: int, features: int) -> ClientData:
-    """Return a few random rows with every cell (label, group) present."""
-    rng, rows = generator((number, 30)), 4 * groups
+def _listen(short: Experiment, rows: Federation, play: Play) -> tuple[Fitted, list[Account]]:
+    """Make a run in a folder of its own, and return its end and its ledger."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as name, redirect_stderr(StringIO()):
+        folder = Path(name)
+        fitted = play(short, rows, folder, folder / "ledger.jsonl")
+        return fitted, read_ledger(folder / "ledger.jsonl")
+
+
+def _growing(parts: Shapes, other: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
+    """Return the names of arrays whose shapes differ, but for how many settings they are of."""
+    return frozenset(name for name, shape in parts if shape[1:] != other.get(name, shape)[1:])
+
+
+def exchanges_of(account: Account, rounds: int) -> Iterator[Exchange]:
+    """Yield what left the clients in one phase of a run, alike exchanges together."""
+    asked: dict[tuple[bool, str, Seen, Shapes, int], dict[int, set[int]]] = {}
+    for entry in account.entries:
+        if entry.way == "up":
+            of = asked.setdefault(_kind(entry), defaultdict(set))
+            of[entry.round].add(entry.question)
+    for (_, question, seen, parts, size), by_round in asked.items():
+        often = [len(numbers) for numbers in by_round.values()]
+        when = _when(by_round, rounds)
+        times = (min(often), max(often))
+        yield Exchange(account.phase, when, question, seen, parts, size, times)
+
+
+def _kind(entry: Entry) -> tuple[bool, str, Seen, Shapes, int]:
+    parts = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
+    return entry.round == 0, entry.task, entry.seen, parts, entry.bytes
+
+
+def _when(by_round: Mapping[int, object], rounds: int) -> str:
+    """Say in which of so many rounds something is asked; the set-up is round 0.
+
+    >>> [_when(dict.fromkeys(asked), 5) for asked in ([0], [1], [1, 2, 3, 4, 5], [5], [2, 4])]
+    ['set-up', 'first round', 'round', 'last round', 'rounds 2, 4']
+    """
+    asked = sorted(by_round)
+    if asked == [0]:
+        return SET_UP
+    if len(asked) == rounds:
+        return USUAL
+    alone = {1: FIRST, rounds: LAST}
+    if len(asked) == 1 and asked[0] in alone:
+        return alone[asked[0]]
+    return f"round{'s' if len(asked) > 1 else ''} {', '.join(map(str, asked))}"
+
+
+def random_federation(groups: int, clients: int, features: int) -> Federation:
+    """Return clients of random rows, every cell (label, group) present, and test rows."""
+    rows = [random_client(n, groups, features, ROWS_OF_A_CELL) for n in range(clients)]
+    origin = np.repeat(np.arange(clients), [len(one.y) for one in rows])
+    x, y, group = (
+        np.concatenate([getattr(one, name) for one in rows]) for name in ("x", "y", "group")
+    )
+    names = tuple(f"x{number}" for number in range(features))
+    columns = tuple(NumberColumn(name, 0.0, 1.0, False) for name in names)
+    grouped = Groups(("group",), tuple(map(str, range(groups))))
+    return Federation(
+        name="random rows",
+        clients=tuple(rows),
+        test=Examples(x, y, group, origin),
+        group_names=grouped.names,
+        client_names=tuple(f"client {number}" for number in range(clients)),
+        feature_names=names,
+        encoder=Encoder(columns, grouped, "label", "1", False),
+    )
+
+
+def random_client(number: int, groups: int, features: int, each: int = 2) -> ClientData:
+    """Return a few random rows, ``each`` of every cell (label, group)."""
+    rng, rows = generator((number, 30)), 2 * each * groups
     cells = np.arange(rows) % (2 * groups)
     x = rng.normal(size=(rows, features))
     return ClientData(number, x, cells // groups, cells % groups, groups)
-
-
-def listen(
-    algorithm: Algorithm, clients: Sequence[ClientData], params: Float[Array, "r p"]
-) -> list[Exchange]:
-    """Run set-up and three rounds, and return what was said in set-up, second round and at the end.
-
-    What is asked in the last round only belongs to the end.
-    """
-    memories = {client.id: algorithm.memory(params) for client in clients}
-    heard: list[Exchange] = []
-
-    def listening(ask: Ask, when: str) -> Ask:
-        def listened(task: ClientTask, broadcast: Arrays) -> Arrays:
-            first = clients[0]
-            upload, _ = task.run(broadcast, first, memories[first.id], (0, 0, 0, first.id))
-            sent = _sent(task, upload, params.shape[1])
-            heard.append(Exchange(when, task.name, task.reduce, sent))
-            return ask(task, broadcast)
-
-        return listened
-
-    state = algorithm.setup(params, listening(make_ask(clients, memories, 0, 0), "set-up"))
-    for number, when in enumerate(WHEN[1:], start=1):
-        ask = listening(make_ask(clients, memories, 0, number), when)
-        state, _ = algorithm.round(state, ask)
-    said = {when: [one for one in heard if one.when == when] for when in WHEN}
-    # A method that asks once and for all (an ensemble) has said everything in its first round.
-    rounds = said["round"] or [one._replace(when="round") for one in said["first round"]]
-    usual = {one.question for one in rounds}
-    return said["set-up"] + rounds + [one for one in said["end"] if one.question not in usual]
-
-
-def _sent(task: ClientTask, upload: Arrays, parameters: int) -> tuple[Sent, ...]:
-    bits = bits_of(task, upload)
-    return tuple(
-        Sent(name, value.size, bits[name], value.ndim > 1 and value.shape[-1] == parameters)
-        for name, value in upload.items()
-    )

@@ -154,6 +154,7 @@ def frontier(
     points: list[Record] = []
     failed: list[LeftOut] = []
     constant: list[float] = []
+    notes = list(first.notes)
     for curve in planned.curves:
         try:
             report = report_of(curve.experiment, store, rows, on_round=on_round)
@@ -162,6 +163,7 @@ def frontier(
             continue
         constant = [run["majority_accuracy"] for run in report["runs"]]
         points.extend(_points(curve, report))
+        notes.extend(report["notes"])
     level = mean_and_std(constant)["mean"]
     return {
         "data": experiment.data,
@@ -179,7 +181,7 @@ def frontier(
         "epsilons": [None if epsilon == inf else epsilon for epsilon in epsilons],
         "left_out": [one._asdict() for one in planned.left_out],
         "failed": [one._asdict() for one in failed],
-        "notes": list(first.notes),
+        "notes": list(dict.fromkeys(notes)),
         "versions": versions(experiment),
     }
 

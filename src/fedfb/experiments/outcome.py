@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedfb.algorithms import find_method
+from fedfb.algorithms.root_search import FREE
 from fedfb.core import Examples
 from fedfb.data import Federation, hold_out, load
 from fedfb.data.notes import small_note
@@ -20,7 +21,6 @@ from fedfb.experiments.evaluation import Record, evaluate, few_of
 from fedfb.experiments.fit import WORTH_THREADS, Fitted, check_runnable, fit, training_names
 from fedfb.experiments.reporting import make_report, seed_records
 from fedfb.experiments.resolve import (
-    FREE,
     Setting,
     chooses,
     given_grid,

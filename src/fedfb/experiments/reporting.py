@@ -11,9 +11,11 @@ from fedfb.data import Federation
 from fedfb.experiments.evaluation import Record, evaluate, few_of, mean_and_std, summarise
 from fedfb.experiments.fit import Fitted
 from fedfb.experiments.rounds import round_rows
+from fedfb.experiments.secure import single_tasks
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.notions import long_name
+from fedfb.runtime.ledger import NEEDED, RECEIVED
 
 
 def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation) -> list[Record]:
@@ -40,6 +42,7 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
             **record,
             "at_one_half": None if half is None else in_short(half),
             "told": with_names(told, notion, *names),
+            "needs_single": single_tasks(fitted.algorithm),
             **_privacy_of(fitted, federation),
             "rounds": rounds,
         }
@@ -98,10 +101,21 @@ def make_report(
             {"seed": seed, **_tuning_record(choice)} for seed, choice in choices.by_seed.items()
         ],
         "privacy": _privacy_over_seeds([of_seed[0] for of_seed in records]),
-        "notes": list(notes),
+        "notes": [*notes, *single_notes(experiment, records)],
         "groups": list(groups),
         "experiment_hash": experiment.hash,
     }
+
+
+def single_notes(experiment: Experiment, records: Sequence[Sequence[Record]]) -> list[str]:
+    """Say for which tasks a method needs every client's own answer; nothing of sums alone."""
+    needed = {
+        task for of_seed in records for one in of_seed for task in one.get("needs_single", ())
+    }
+    if not needed:
+        return []
+    tasks = " and ".join(map(repr, sorted(needed)))
+    return [f"{experiment.algorithm}: {NEEDED[1]} ({tasks}), and {RECEIVED[1]}"]
 
 
 def _privacy_over_seeds(records: Sequence[Record]) -> Record | None:

@@ -16,7 +16,7 @@ from fedfb.data.fetch import FILES_OF, refuse_missing
 from fedfb.errors import DataError, FedFBError
 from fedfb.experiments.differences import differs, explain
 from fedfb.experiments.evaluation import Record, summarise
-from fedfb.experiments.explain import explain as explain_method
+from fedfb.experiments.explain import explain_alone
 from fedfb.experiments.folders import CELLS
 from fedfb.experiments.outcome import run
 from fedfb.experiments.published import printed
@@ -257,14 +257,14 @@ def _picked(picked: Sequence[Record]) -> Record:
 
 
 def _reveals(experiment: Experiment, rows: Federation) -> Record:
-    """Return what a round exchanges: questions, bytes of one client, sums or single values."""
+    """Return what the method exchanges in a round for one setting, and what it needs of that."""
     size = (len(rows.group_names), len(rows.clients), len(rows.feature_names))
-    explained, method = explain_method(experiment, *size), find_method(experiment.algorithm)
+    explained, method = explain_alone(experiment, *size), find_method(experiment.algorithm)
     return {
-        "pooled": method.is_pooled(experiment.variant or method.variants[0]),
+        "pooled": explained.pooled,
         "fair": method.fair,
-        "exchanges": len(explained.in_a_round),
-        "bytes": sum(one.bytes for one in explained.in_a_round),
-        "sums_only": explained.sums_only,
+        "exchanges": explained.exchanges_a_round,
+        "bytes": explained.bytes_a_round,
+        "sums_only": explained.needs_only_sums,
         "rounds": resolve(experiment).rounds,
     }

@@ -6,6 +6,7 @@ from itertools import product
 from math import isfinite
 
 from fedfb.algorithms import Knob, Method, find_method
+from fedfb.algorithms.root_search import FREE
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.effect import is_read, without_effect
 from fedfb.experiments.effect import outer_rule as outer_rule
@@ -15,9 +16,6 @@ from fedfb.notions import long_name
 
 Setting = Mapping[str, float]
 """What one run of a grid is set to: its learning rate and its method's own knobs."""
-
-FREE = 1.0
-"""The target that is always met: weights stay 1."""
 
 TARGETS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, FREE)
 """What is tried where not the disparity is given but the accuracy that it may cost."""

@@ -117,7 +117,7 @@ def _told(again: Population) -> dict[str, float]:
 
 
 def told_of(scored: Scored, seed: int) -> Record:
-    """Return what is told beside the optima: intervals, what was revealed, and the names."""
+    """Return what is told beside the optima: intervals, what was received, and the names."""
     return {
         "intervals": intervals(scored.counts, seed),
         "revealed": revealed(scored),
@@ -127,12 +127,12 @@ def told_of(scored: Scored, seed: int) -> Record:
 
 
 def revealed(scored: Scored) -> str:
-    """Say what each client had to show for this."""
+    """Say what the server received from each client for this."""
     clients, groups, bins = scored.counts.shape
     return (
-        f"Revealed: of each of the {clients} clients the number of its rows in each of {bins} bins "
-        f"of the score, for each of {groups} groups, beside FedAvg's sums. Training together alone "
-        "needs only the sum of these counts over clients."
+        f"The server received of each of the {clients} clients the number of its rows in each of "
+        f"{bins} bins of the score, for each of {groups} groups, beside what FedAvg exchanges. "
+        "Training together alone needs only the sum of these counts over clients."
     )
 
 

@@ -25,7 +25,7 @@ WIDEST = 2.0**72
 
 
 class ColumnQuestion(NamedTuple):
-    """A question about rows as they are read, before a client has features: only sums are seen."""
+    """A question about rows as they are read, before a client has features: it needs only sums."""
 
     name: str
     bounds: Mapping[str, float]
@@ -90,19 +90,25 @@ def refuse_without_cryptography() -> None:
     refuse_without("privacy", "--secure", "cryptography")
 
 
+def single_tasks(algorithm: Algorithm) -> list[str]:
+    """Return the names of tasks of which a method needs every client's own answer."""
+    return [task.name for task in algorithm.tasks if task.reduce == "gather"]
+
+
 def refuse_disclosure(method: Method, variant: str, algorithm: Algorithm) -> None:
     """Refuse secure sums where they are not installed, or where a method does not sum."""
     refuse_without_cryptography()
     if method.is_pooled(variant):
         raise ConfigError(
             f"{method.name} ({variant}) trains on all rows in one place: nothing is summed there, "
-            "so --secure has nothing to hide. Leave it out, or choose a method whose server sees "
+            "so --secure has nothing to hide. Leave it out, or choose a method that needs only "
             "sums (fedfb list --algorithms)."
         )
-    single = [task.name for task in algorithm.tasks if task.reduce == "gather"]
+    single = single_tasks(algorithm)
     if single:
         raise DisclosureError(
             f"{method.name} needs every client's own answer to {' and '.join(map(repr, single))}, "
-            "and --secure lets the server see sums only. Choose a method whose server sees sums "
-            "(fedfb list --algorithms); for client parity: fedfb without a target, or fedfb-sums."
+            "and under --secure the server receives only sums. Choose a method that needs only "
+            "sums (fedfb list --algorithms); for client parity: fedfb without --bits, --alpha and "
+            "--outer, or fedfb-sums."
         )

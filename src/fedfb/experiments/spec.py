@@ -207,7 +207,7 @@ class Experiment:
         by_method=True,
     )
     secure: bool = setting(
-        False, "Mask what clients send: the server sees sums only", METHOD, s.yes_or_no
+        False, "Mask what clients send: the server receives only sums", METHOD, s.yes_or_no
     )
     local_epochs: int = setting(
         30,

@@ -50,7 +50,7 @@ class Target(NamedTuple):
     """One table or figure: experiments by row and column.
 
     ``kind`` is ``table`` where every cell is one setting, ``curves`` where it may be several,
-    ``comparison`` where what is revealed stands beside. ``measure`` is the disparity that is shown,
+    ``comparison`` where what the server needs stands beside. ``measure`` is the disparity shown,
     that of the notion unless another is named. ``at_best`` adds what each approach can reach at
     best on the population of a column, ``exchanged`` what a run sends.
     """

@@ -1,19 +1,23 @@
 """What a silo will send in a study, in words, before it joins."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 from fedfb.data.silo_answers import listed_categories, numeric
 from fedfb.experiments.explain import explain
-from fedfb.experiments.resolve import picks_rate
 from fedfb.experiments.scores import BINS, FEWEST_ROWS
 from fedfb.experiments.tune import HELD_OUT
 from fedfb.flower.bundle import Bundle
 from fedfb.flower.study import Study
 from fedfb.flower.trial import largest_encoder
+from fedfb.runtime.ledger import NEEDS_SUM
 
 SUMS, OWN = "sums over all silos", "YOUR OWN VALUE"
+
+JUDGED = "decisions, scores (10 bins), losses by label and group"
+
+TRIALS = f"to pick a learning rate, on {1 - HELD_OUT:.0%} of the training rows: "
 
 
 def what_is_sent(bundle: Bundle, data: Path, train: int, test: int) -> Iterator[str]:
@@ -22,9 +26,7 @@ def what_is_sent(bundle: Bundle, data: Path, train: int, test: int) -> Iterator[
     most = largest_encoder(study.schema, experiment.sensitive_at_prediction)
     groups = most.groups.names
     given = "" if experiment.sensitive_at_prediction else "not "
-    told = explain(
-        replace(experiment, secure=False), len(groups), len(study.silos), len(most.feature_names)
-    )
+    explained = explain(experiment, len(groups), len(study.silos), len(most.feature_names))
     yield f"Study {study.name!r}, coordinator {study.address}, silos {', '.join(study.silos)}."
     yield f"You are {bundle.silo!r} with {data}: {train} rows to train on, {test} to test on."
     yield (
@@ -34,17 +36,16 @@ def what_is_sent(bundle: Bundle, data: Path, train: int, test: int) -> Iterator[
     yield "No row leaves this machine. What is sent, and what the coordinator sees of it"
     yield "(in brackets how many numbers, at most: categories that nobody has are left out later):"
     yield from (f"  once: {what}; {SUMS}" for what in _about_columns(study))
-    for one in told.exchanges:
-        seen = SUMS if one.reduce == "sum" else OWN
-        parts = ", ".join(f"{sent.name} ({sent.numbers})" for sent in one.sent)
-        yield f"  {one.when}, {one.question}: {parts}; {seen}"
-    yield f"  every round: decisions by label and group; {SUMS}"
-    yield f"  once, on test rows: decisions, scores (10 bins), losses by label and group; {SUMS}"
-    if picks_rate(experiment):
-        yield (
-            f"  before, all of this once more, for several learning rates, on {1 - HELD_OUT:.0%} "
-            "of the training rows and tested on the others"
-        )
+    for phase, title in (("tune", TRIALS), ("run", "")):
+        asked = [one for one in explained.exchanges if one.phase == phase]
+        for one in asked:
+            parts = ", ".join(f"{name} ({prod(shape)})" for name, shape in one.parts)
+            often = "" if one.times[1] == 1 else f", {one.times[1]} times"
+            seen = SUMS if NEEDS_SUM[one.seen] else OWN
+            yield f"  {title}{one.when}{often}, {one.question}: {parts}; {seen}"
+        if asked:
+            rows = "validation rows" if phase == "tune" else "test rows"
+            yield f"  {title}once, on {rows}: {JUDGED}; {SUMS}"
     if study.achievable:
         yield f"  after, FedAvg in {experiment.rounds} more rounds: model and weight; {SUMS}"
         yield (

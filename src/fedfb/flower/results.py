@@ -17,6 +17,7 @@ from fedfb.errors import DataError
 from fedfb.experiments.evaluation import Record, counted_records, few_in
 from fedfb.experiments.reporting import in_short, make_report, with_names
 from fedfb.experiments.rounds import round_rows
+from fedfb.experiments.secure import single_tasks
 from fedfb.experiments.spec_file import to_toml
 from fedfb.experiments.store import (
     ENCODER,
@@ -42,7 +43,7 @@ FETCHED = (EXPERIMENT, RESULT, ENCODER, VERSIONS, MODELS, LEDGER, AUDIT, ACHIEVE
 """The files of a result, of which the ledger lies with the coordinator alone."""
 
 SUMS_ONLY = (
-    "only sums over all silos are known of their test rows: no silo's own figures, no client "
+    "of the silos' test rows the server received only sums: no silo's own figures, no client "
     "parity, no area under the curve"
 )
 
@@ -82,6 +83,7 @@ def make_study_report(study: Study, known: Known) -> Record:
             **record,
             "at_one_half": in_short(half) if otherwise else None,
             "told": with_names(told, notion, groups, study.silos),
+            "needs_single": single_tasks(known.trial.algorithm),
             "rounds": rounds,
         }
         for setting, record, half, told, rounds in zip(

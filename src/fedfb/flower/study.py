@@ -206,8 +206,8 @@ def refuse_single(study: Study, tasks: Mapping[str, str]) -> None:
     if single and not study.single:
         raise DisclosureError(
             f"{study.experiment.algorithm} needs every silo's own answer to "
-            f"{' and '.join(map(repr, single))}, and this study allows sums only. Choose a method "
-            "whose server sees sums (fedfb list --algorithms), or allow it for all to see: "
+            f"{' and '.join(map(repr, single))}, and this study allows only sums. Choose a method "
+            "that needs only sums (fedfb list --algorithms), or allow it for all to see: "
             "fedfb study init --single."
         )
 

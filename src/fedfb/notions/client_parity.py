@@ -24,9 +24,10 @@ class ClientParity:
     .. math:: \mu^{(i)} = L^{(i)} - L^{(0)},\qquad \omega^{(i)}=\frac{n\lambda^{(i)}}{n^{(i)}},
               \qquad \sum_i\lambda^{(i)}=1
 
-    The counts are the clients' sizes :math:`n^{(i)}`. Lambda is individual, so the server sees
-    every client's loss. A client with fewer rows than ``minimum`` stays out of the signal, and
-    keeps weight 1: the mean loss of a few rows would steer all others.
+    The counts are the clients' sizes :math:`n^{(i)}`. Lambda is individual, so the server needs
+    every client's loss; :mod:`fedfb.algorithms.fedfb_search` and :mod:`fedfb.algorithms.fedfb_sums`
+    leave lambda with the clients, and need only sums. A client with fewer rows than ``minimum``
+    stays out of the signal, and keeps weight 1: the mean loss of a few rows would steer all others.
 
     Departs from the paper: lambda weighs the average and not the loss as well (E13), and is
     projected (E15).

@@ -18,6 +18,19 @@ def findings(report: Report) -> Iterator[str]:
     yield from closer_findings(report)
 
 
+def coarse_codes(report: Report) -> list[str]:
+    """Warn of codes so coarse that the weights do not follow the gaps; say nothing of others."""
+    told = [run["told"]["coarse"] for run in report["runs"] if "coarse" in run["told"]]
+    return [
+        (
+            f"Warning: codes of {coarse['bits']} bits are too coarse (step "
+            f"{number(coarse['step'])}): gaps of groups vanish in them, and the model may be less "
+            f"fair than FedAvg's. Give each value --bits {coarse['needed']} or more."
+        )
+        for coarse in told[:1]
+    ]
+
+
 def closer_findings(report: Report) -> Iterator[str]:
     """Yield what other decisions than a cut at 1/2 did, how near the target came, and why."""
     notion, summary = report["notion"], report["summary"]
@@ -58,6 +71,10 @@ def _search(told: Sequence[Report], target: float) -> Iterator[str]:
             f"On the training rows the target {target:g} was missed by {number(mean(off))}, at "
             f"most {number(max(off))}: what weights could reach in these rounds."
         )
+    measures = {one["target_is_for"] for one in told if "target_is_for" in one}
+    if measures and (0 < target < 1 or max(off, default=0.0) > REACHED):
+        measure = ", ".join(sorted(measures))
+        yield f"The target is for {measure}; the disparity above is their range."
     rounds = [str(one["chosen_round"]) for one in told if "chosen_round" in one]
     if rounds:
         which = "round" if len(rounds) == 1 else "rounds"

@@ -5,15 +5,27 @@ from typing import Any, NamedTuple
 
 from fedfb.report.privacy import of_accounts, print_privacy
 from fedfb.report.tables import make_console, make_table
-from fedfb.runtime.ledger import Account, Entry, Seen, Way, as_ranges
+from fedfb.runtime.ledger import (
+    NEEDED,
+    NEEDS_SUM,
+    RECEIVED,
+    RECEIVED_SUM,
+    Account,
+    Entry,
+    Seen,
+    Way,
+    as_ranges,
+)
 
-SEES: dict[Seen, str] = {
-    "masked": "only the sum",
-    "in clear": "each, in clear",
-    "single": "single values",
-    "no values": "nothing",
-    "public": "-",
+NEEDS: dict[Seen, str] = {
+    seen: "the sum" if only_sum else "each value" for seen, only_sum in NEEDS_SUM.items()
 }
+"""What the method needs of messages."""
+
+RECEIVES: dict[Seen, str] = {
+    seen: "only the sum" if only_sum else "each upload" for seen, only_sum in RECEIVED_SUM.items()
+} | {"no values": "nothing", "public": "-"}
+"""What the server receives of them."""
 
 SET_UP = {"data": "columns"}
 """What is asked before the first round, by phase; else it is the set-up."""
@@ -101,20 +113,28 @@ def _kinds_table(title: str, accounts: Sequence[Account], way: Way) -> Any:
     upwards = way == "up"
     what = "each client sends" if upwards else "the server sends"
     columns = ("when", "question", what, "messages", "bytes")
-    table = make_table(title, *columns, *(["server sees"] if upwards else []), wrap=what)
+    table = make_table(title, *columns, *(["server received"] if upwards else []), wrap=what)
     for row in kind_rows(accounts, way):
         table.add_row(*row)
     return table
 
 
 def kind_rows(accounts: Sequence[Account], way: Way) -> Iterator[tuple[str, ...]]:
-    """Yield the messages of one direction, one row a kind; upwards also what the server sees."""
+    """Yield the messages of one direction, one row a kind; upwards what the server received."""
     for kind, total in by_kind(accounts, way).items():
-        parts = ", ".join(f"{name} {_shape(shape)}" for name, shape in kind.parts)
         none = "keys and shares only" if kind.seen == "no values" else "-"
         when = IN_FRONT.get(kind.phase, "") + kind.when
-        row = (when, kind.task, parts or none, f"{total.messages:,}")
-        yield (*row, f"{total.bytes:,}", *([SEES[kind.seen]] if way == "up" else []))
+        row = (when, kind.task, in_words(kind.parts) or none, f"{total.messages:,}")
+        yield (*row, f"{total.bytes:,}", *([RECEIVES[kind.seen]] if way == "up" else []))
+
+
+def in_words(parts: Sequence[tuple[str, Sequence[int]]]) -> str:
+    """Write the names and shapes of an upload's arrays.
+
+    >>> in_words((("weighted", (2, 9)), ("rows", ())))
+    'weighted 2x9, rows 1'
+    """
+    return ", ".join(f"{name} {_shape(shape)}" for name, shape in parts)
 
 
 def _shape(shape: Sequence[int]) -> str:
@@ -139,22 +159,20 @@ def _clients_table(clients: dict[str, dict[Seen, Sum]]) -> Any:
 
 
 def sentence(accounts: Sequence[Account]) -> str:
-    """Say in one sentence how far the server could see."""
+    """Say in one sentence what the method needed, and what the server received."""
     seen = {entry.seen for _, entry in _entries(accounts) if entry.way == "up"}
-    if "single" in seen and "masked" in seen:
-        single = sorted({entry.task for _, entry in _entries(accounts) if entry.seen == "single"})
-        return (
-            f"The server saw single values in answer to {' and '.join(map(repr, single))}; "
-            "everything else was masked."
-        )
+    only_sums, each = RECEIVED
     if "single" in seen:
-        return (
-            "The server saw single values, which the method needs; what it needs in sum was sent "
-            "in clear."
-        )
+        single = sorted({entry.task for _, entry in _entries(accounts) if entry.seen == "single"})
+        rest = "; the rest was masked" if "masked" in seen else "; nothing was masked"
+        return f"{_start(NEEDED[1])} ({', '.join(map(repr, single))}), and there {each}{rest}."
     if "in clear" in seen:
-        return "The method needs sums only, and they were sent in clear: --secure masks them."
-    return "Everything was masked: the server saw sums only."
+        return f"{_start(NEEDED[0])}, but nothing was masked: {each}. --secure masks them."
+    return f"{_start(NEEDED[0])}, and everything was masked: {only_sums}."
+
+
+def _start(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def as_record(accounts: Sequence[Account], published: bool) -> dict[str, Any]:
@@ -164,8 +182,9 @@ def as_record(accounts: Sequence[Account], published: bool) -> dict[str, Any]:
     """
     return {
         "columns_scaled_before_dealing": published,
-        "only_sums": all(
-            entry.seen in ("masked", "no values", "public") for _, entry in _entries(accounts)
+        "needs_only_sums": all(NEEDS_SUM[entry.seen] for _, entry in _entries(accounts)),
+        "server_received_only_sums": all(
+            RECEIVED_SUM[entry.seen] for _, entry in _entries(accounts)
         ),
         "privacy": [
             {"phase": account.phase, "seed": account.seed, **account.privacy}

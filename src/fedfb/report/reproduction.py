@@ -174,7 +174,7 @@ def _curves(one: Found) -> Iterator[str]:
 
 
 def _comparison(one: Found) -> Iterator[str]:
-    yield "| data | method | accuracy | disparity | server sees | exchanges a round | bytes |"
+    yield "| data | method | accuracy | disparity | server needs | exchanges a round | bytes |"
     yield "|---|---|---|---|---|---|---|"
     for cell in one["cells"]:
         if not cell["points"]:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fedfb.report.findings import findings
+from fedfb.report.findings import coarse_codes, findings
 from fedfb.report.numbers import mean, number, spread
 
 Report = Mapping[str, Any]
@@ -65,6 +65,8 @@ def print_run(report: Report) -> None:
     console = make_console()
     console.print(report["algorithm"], style="bold", end="")
     console.print(f" on {heading(report)}")
+    for line in coarse_codes(report):
+        console.print(line, style="bold")
     if report["tuning"]:
         console.print(_choice(report["tuning"]))
     if report["picked"]:
@@ -197,6 +199,8 @@ def print_comparison(
     """Print methods side by side, beside the paper's figures, and their paired differences."""
     console, notion = make_console(), reports[0]["notion"]
     console.print(heading(reports[0]) + "\n")
+    for line in (line for report in reports for line in coarse_codes(report)):
+        console.print(line, style="bold")
     printed = any(paper.values())
     extra = ("paper: accuracy", "disparity") if printed else ()
     table = make_table("Test rows, mean ± spread", "", "accuracy", "disparity", *extra)
@@ -217,7 +221,7 @@ def print_comparison(
         for report in reports:
             console.print(f"{report['algorithm']}: {summary(report['privacy'])}")
         console.print("\n".join(sentences(reports[0]["privacy"])), style="dim")
-    for note in reports[0]["notes"]:
+    for note in dict.fromkeys(note for report in reports for note in report["notes"]):
         console.print(f"note: {note}", style="dim")
 
 

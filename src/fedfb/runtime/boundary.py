@@ -27,7 +27,7 @@ class Question(NamedTuple):
 
 
 Carry = Callable[[Question, Mapping[int, Arrays]], Arrays]
-"""Take the uploads, by client id, across the boundary: return what the server gets to see."""
+"""Take the uploads, by client id, across the boundary: return what the method is given."""
 
 
 def in_clear(record: Record | None = None) -> Carry:
@@ -87,7 +87,7 @@ def broadcast_bytes(question: Question) -> int:
 
 
 def reduce_uploads(task: Asked, uploads: Sequence[Arrays]) -> Arrays:
-    """Return what the server gets to see of the uploads: their sum, or all of them."""
+    """Return what the method is given of the uploads: their sum, or all of them."""
     combine = np.sum if task.reduce == "sum" else np.stack
     return {
         name: np.asarray(combine([upload[name] for upload in uploads], axis=0))

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from fedfb.errors import DataError
@@ -21,12 +22,28 @@ if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
 Way = Literal["up", "down"]
 
 Seen = Literal["masked", "in clear", "single", "no values", "public"]
-"""How far the server sees into a message.
+"""What becomes of a message: what the method needs of it, and what the server receives.
 
-``masked``: only the sum over clients comes out. ``in clear``: a sum is all the method needs, and
-nothing hides its parts. ``single``: the method needs every client's value. ``no values``: keys and
-shares of a client that fell silent before it uploaded. ``public``: what the server itself sends.
+``masked``: only the sum over clients comes out. ``in clear``: a sum is all the method needs, but
+the server receives each client's upload. ``single``: the method needs every client's value. ``no
+values``: keys and shares of a client that fell silent before it uploaded. ``public``: what the
+server itself sends.
 """
+
+NEEDS_SUM: Mapping[Seen, bool] = MappingProxyType(
+    {"masked": True, "in clear": True, "single": False, "no values": True, "public": True}
+)
+"""Whether the sum of such messages is all that the method needs: a property of the method."""
+
+RECEIVED_SUM: Mapping[Seen, bool] = MappingProxyType(
+    {"masked": True, "in clear": False, "single": False, "no values": True, "public": True}
+)
+"""Whether their sum is all that the server received: a property of the run. Without ``--secure``
+the server receives each client's upload, whatever the method needs."""
+
+NEEDED = ("the method needs only sums", "the method needs single values")
+RECEIVED = ("the server received only sums", "the server received each client's upload")
+"""The words for both, wherever they are said: what holds, and what does not."""
 
 PHASES = ("data", "tune", "run", "achievable")
 """What a seed's messages belong to, in their order.

@@ -90,7 +90,7 @@ def _refuse_single(task: Asked) -> None:
     if task.reduce == "gather":
         raise DisclosureError(
             f"the question {task.name!r} asks for every client's own answer, and under --secure "
-            "the server sees sums only. Leave out --secure, or choose another method."
+            "the server receives only sums. Leave out --secure, or choose another method."
         )
 
 

@@ -187,7 +187,7 @@ def _folds(target: Target) -> list[Fold]:
             for cell in target["cells"]
             for point in cell["points"]
         )
-        head = ("", "setting", "accuracy", "disparity", "server sees")
+        head = ("", "setting", "accuracy", "disparity", "server needs")
         folds.append(Fold("All points", (Table(target["title"], head, rows),)))
     return folds
 

@@ -11,7 +11,7 @@ from fedfb.experiments.spec_file import from_values
 from fedfb.files import CHANGED
 from fedfb.report import privacy
 from fedfb.report.exchanges import sentence as exchange_sentence
-from fedfb.report.findings import closer_findings
+from fedfb.report.findings import closer_findings, coarse_codes
 from fedfb.report.frontier import NOTHING_BETTER, left_out_in_words, pareto_points
 from fedfb.report.ledger import sentence as ledger_sentence
 from fedfb.report.numbers import mean, number
@@ -63,7 +63,7 @@ def make_page(found: Found) -> Page:
 def _run_page(run: Run) -> Page:
     report = run.report
     single = report["summary"] is not None
-    said = tuple(closer_findings(report)) if single else ()
+    said = (*coarse_codes(report), *(closer_findings(report) if single else ()))
     shown = tables.result_table(report) if single else tables.settings_table(report)
     overview = Section(
         "results",
@@ -117,7 +117,7 @@ def _comparison_page(found: Found) -> Page:
                 tables=(tables.method_table(exchanged),),
                 folds=tuple(_exchange_fold(run) for run in found.runs),
             ),
-            *_notes(first["notes"]),
+            *_notes(list(dict.fromkeys(note for one in reports for note in one["notes"]))),
             _settings(first, found.runs[0].versions),
         ),
         footer=_made_from(", ".join(report["experiment_hash"] for report in reports)),
@@ -128,7 +128,8 @@ def _method_section(run: Run) -> Section:
     """Return groups, clients and training of one method among several."""
     report, name = run.report, run.report["algorithm"]
     people, training = list(_people(report)), list(_training(report, f"training-{name}"))
-    said = tuple(closer_findings(report)) if report["summary"] is not None else ()
+    single = report["summary"] is not None
+    said = (*coarse_codes(report), *(closer_findings(report) if single else ()))
     shown = tuple(table for section in people for table in section.tables)
     folds = tuple(fold for section in people for fold in section.folds)
     curves = tuple(

@@ -11,7 +11,7 @@ from fedfb.experiments.explain import Explained
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.notions.intervals import wilson
-from fedfb.report.exchanges import exchange_cells
+from fedfb.report.exchanges import COLUMNS, exchange_cells, needs
 from fedfb.report.frontier import LEVELS, best_within, knob_in_words, pareto_points
 from fedfb.report.ledger import kind_rows
 from fedfb.report.numbers import mean, number, spread
@@ -205,8 +205,7 @@ def pareto_group_table(record: Report) -> Table:
 def exchange_table(name: str, explained: Explained) -> Table:
     """Return what one method exchanges, question by question."""
     rows = tuple(exchange_cells(one) for one in explained.exchanges)
-    columns = ("when", "question", "each client sends", "numbers", "bytes", "server sees")
-    return Table(f"{name}: a model of {explained.parameters} parameters", columns, rows)
+    return Table(f"{name}: a model of {explained.parameters} parameters", COLUMNS, rows)
 
 
 def method_table(explained: Mapping[str, Explained]) -> Table:
@@ -214,19 +213,19 @@ def method_table(explained: Mapping[str, Explained]) -> Table:
     rows = [
         (
             shown_name(name),
-            str(len(one.in_a_round)),
+            str(one.exchanges_a_round),
             str(one.beyond_the_model),
-            "sums" if one.sums_only else "single values",
+            needs(one),
         )
         for name, one in explained.items()
     ]
-    columns = ("", "questions a round", "numbers beside the model", "server sees")
+    columns = ("", "exchanges a round", "numbers beside models and weights", "server needs")
     return Table("What methods exchange", columns, tuple(rows))
 
 
 def ledger_table(accounts: Sequence[Account]) -> Table:
     """Return what left the clients, as the run's ledger has it."""
-    columns = ("when", "question", "each client sends", "messages", "bytes", "server sees")
+    columns = ("when", "question", "each client sends", "messages", "bytes", "server received")
     return Table("What left the clients in this run", columns, tuple(kind_rows(accounts, "up")))
 
 
