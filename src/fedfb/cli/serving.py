@@ -67,6 +67,10 @@ def fetch(
 
     Example: fedfb fetch triage/study.toml --to result
     """
+    import json
+
+    from fedfb.experiments.shortfalls import first_sentences
+    from fedfb.experiments.store import RESULT
     from fedfb.flower.places import RUN, state_of
     from fedfb.flower.results import fetch
 
@@ -74,6 +78,9 @@ def fetch(
         raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
     folder = source.parent / RUN if source.suffix == ".toml" else state_of(source)
     found = [*fetch(folder, to), *_audit_page(to)]
+    report = json.loads((to / RESULT).read_text(encoding="utf-8"))
+    for sentence in first_sentences([report]):
+        typer.echo(sentence)
     talk(f"{to} holds {', '.join(found)}.")
 
 

@@ -7,6 +7,9 @@ from fedfb.data.encode import Encoder
 from fedfb.data.table import Table
 from fedfb.shapes import Array, Int
 
+ON_TRAINING_ROWS = "figures are of the training rows"
+"""The note of a report that was made of no other rows."""
+
 FEW_ROWS = 10
 """Groups with fewer rows are called small: their rates are left out of disparities."""
 

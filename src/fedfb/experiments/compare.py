@@ -23,7 +23,14 @@ def compare(
     on_round: Callable[[Progress], None] = lambda progress: None,
 ) -> list[Outcome]:
     """Run the same experiment with each of several methods."""
-    return [run(one, on_round=on_round) for one in for_methods(experiment, algorithms)]
+    experiments = for_methods(experiment, algorithms)
+    outcomes = [run(one, on_round=on_round, warn=False) for one in experiments]
+    found = [one for outcome in outcomes for one in outcome.report["shortfalls"]]
+    if found:
+        from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
+
+        warn_of(found, stacklevel=2)
+    return outcomes
 
 
 def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:

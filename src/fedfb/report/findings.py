@@ -7,9 +7,6 @@ from fedfb.report.numbers import mean, number
 
 Report = Mapping[str, Any]
 
-REACHED = 0.005
-"""A training disparity this near to the target counts as the target."""
-
 
 def findings(report: Report) -> Iterator[str]:
     """Yield a sentence on everything that a reader would ask next, what fairness cost first."""
@@ -26,7 +23,7 @@ def closer_findings(report: Report) -> Iterator[str]:
     if halves:
         yield _thresholds(summary, halves, notion)
     told = [run["told"] for run in runs if run["told"]]
-    yield from _search(told, target=runs[0]["settings"].get("target", 0.0))
+    yield from _search(told)
 
 
 def _cost(summary: Report, notion: str) -> str:
@@ -48,17 +45,11 @@ def _thresholds(summary: Report, halves: Sequence[Report], notion: str) -> str:
     )
 
 
-def _search(told: Sequence[Report], target: float) -> Iterator[str]:
-    off = [one["off_target"] for one in told if "off_target" in one]
-    if off and max(off) > REACHED:
-        yield (
-            f"On the training rows the target {target:g} was missed by {number(mean(off))}, at "
-            f"most {number(max(off))}: what weights could reach in these rounds."
-        )
+def _search(told: Sequence[Report]) -> Iterator[str]:
     rounds = [str(one["chosen_round"]) for one in told if "chosen_round" in one]
     if rounds:
         which = "round" if len(rounds) == 1 else "rounds"
-        yield f"Taken: {which} {', '.join(rounds)}, nearest to the target on training rows."
+        yield f"Chosen: {which} {', '.join(rounds)}, nearest to the target on training rows."
     for key, says in SAYINGS.items():
         names = sorted({str(name) for one in told for name in one.get(key, ())})
         if names:
@@ -66,6 +57,5 @@ def _search(told: Sequence[Report], target: float) -> Iterator[str]:
 
 
 SAYINGS = {
-    "at_bound": "Weights moved as far as they go, without parity, for",
     "left_out": "Too few rows for a threshold of their own (cut at 1/2)",
 }
