@@ -85,7 +85,7 @@ def _trained_records(
     tested = evaluate(prediction, test, *names)
     history = fitted.trained.history
     by_round = round_rows(history, len(tested), notion)
-    constant, copied = _training_figures(experiment, federation)
+    constant, copied = training_figures(experiment, federation)
     records = [
         {
             "seed": fitted.seed,
@@ -117,7 +117,7 @@ def with_training(record: Record, history: Sequence[RoundRecord], run: int, noti
     return {**record, "training": training_record(history, run, notion, target, record)}
 
 
-def _training_figures(
+def training_figures(
     experiment: Experiment, federation: Federation
 ) -> tuple[float | None, float | None]:
     """Return the share of positive labels in training, and of test rows with a copy there.

@@ -115,7 +115,8 @@ def _ways_on(report: Record, at_bound: bool) -> str:
         ways += ["use thresholds"]
     elif at_bound:
         ways += ["raise the target"]
-    sentence = ", or ".join(ways)
+    *first, last = ways
+    sentence = f"{', '.join(first)}, or {last}" if first else last
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
@@ -202,8 +203,8 @@ def _loss(
         return None
     sentence = (
         f"The model's scores are worse than none: mean loss {_figure(loss)} on test rows, and "
-        f"{_figure(constant)} if every row gets the training share of positive labels. Lower the "
-        "learning rate, or raise the target."
+        f"{_figure(constant)} if every row gets the training share of positive labels. Train for "
+        "more rounds, change the learning rate, or raise the target."
     )
     return loss - constant, Shortfall("loss", sentence, {"loss": loss, CONSTANT: constant})
 
