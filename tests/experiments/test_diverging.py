@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.frontier import frontier
-from fedfb.experiments.outcome import run
+from fedfb.experiments.outcome import load_federations, run
 from fedfb.experiments.recorded import report_of
 from fedfb.experiments.records import Store
 from fedfb.experiments.spec import Experiment
@@ -18,7 +19,7 @@ from fedfb.report.page.folder import Found
 from fedfb.report.page.render import render
 from fedfb.report.page.sections import make_page
 from fedfb.runtime import DivergedError
-from fedfb.runtime.local import refuse_non_finite
+from fedfb.runtime.local import make_ask, refuse_non_finite
 
 TINY = Experiment(rows=200, test_rows=200, rounds=2, local_epochs=2, algorithm="fedavg")
 WILD = replace(TINY, model="mlp", optimiser="sgd", lr=(0.01, 1e30, 0.1))
@@ -36,7 +37,7 @@ def figures(report, lr):
         {"algorithm": "fedfb"},
         {"algorithm": "fedfb", "notion": "cp", "clients": 3},
         {"algorithm": "fedfb-thresholds", "sensitive_at_prediction": True},
-        {"algorithm": "ditto", "notion": "cp", "optimiser": "adam"},
+        {"algorithm": "ditto", "notion": "cp", "knobs": ("lam=0",)},
         {"algorithm": "cfl"},
         {"secure": True, "clients": 3},
         {"algorithm": "fairfed"},
@@ -149,12 +150,15 @@ def test_a_frontier_shows_the_point_as_diverged(capsys):
 
 
 def test_what_a_client_keeps_must_be_finite_too():
-    bad = {"personal": np.array([[1.0], [np.nan]])}
-    with pytest.raises(
-        DivergedError, match=r"round 3, on client 7: what it keeps \(personal\)"
-    ) as e:
-        refuse_non_finite({7: {"w": np.zeros((2, 1))}}, {7: bad}, 3, runs=2)
-    assert e.value.runs == [1]
+    def keep(broadcast, data, memory, key):
+        personal = np.array([[1.0], [np.nan if data.id == 1 else 0.0]])
+        return {"w": np.zeros((2, 1))}, {"personal": personal}
+
+    clients, memories = load_federations(TINY)[0].clients, {0: {}, 1: {}, 2: {}}
+    with pytest.raises(DivergedError, match=r"on client 1: what it keeps \(personal\)") as caught:
+        make_ask(clients, memories, 0, 3, runs=2)(ClientTask("keep", "sum", keep), {})
+    assert (caught.value.round, caught.value.runs) == (3, [1])
+    assert memories == {0: {}, 1: {}, 2: {}}
 
 
 def test_an_upload_without_a_run_axis_belongs_to_all_runs():
