@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from fedfb.experiments.compare import compare as compare
     from fedfb.experiments.outcome import Outcome as Outcome
     from fedfb.experiments.outcome import run as run
+    from fedfb.experiments.shortfall_warnings import ShortfallWarning as ShortfallWarning
+    from fedfb.experiments.shortfall_warnings import (
+        TargetNotReachedWarning as TargetNotReachedWarning,
+    )
     from fedfb.experiments.spec import Experiment as Experiment
     from fedfb.experiments.store import load_model as load_model
     from fedfb.experiments.store import save as save
@@ -46,6 +50,8 @@ _HOME = {
     "FedFBClassifier": "estimator",
     "Federation": "data.federation",
     "Outcome": "experiments.outcome",
+    "ShortfallWarning": "experiments.shortfall_warnings",
+    "TargetNotReachedWarning": "experiments.shortfall_warnings",
     "compare": "experiments.compare",
     "federation_from_frames": "data.frames",
     "load": "data.loading",

@@ -3,11 +3,11 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fedfb.cli.options import experiment_options, read_names
+from fedfb.cli.options import Strict, end_strictly, experiment_options, read_names
 from fedfb.cli.progress import progress_bar, talk
 from fedfb.cli.storing import make_store
 from fedfb.errors import ConfigError
@@ -39,6 +39,7 @@ def compare(
     no_store: Annotated[
         bool, typer.Option("--no-store", help="Train everything anew, and keep nothing of it.")
     ] = False,
+    strict: Strict = False,
 ) -> None:
     """Train several methods on the same rows and compare them.
 
@@ -56,7 +57,8 @@ def compare(
     apart = experiment.secure or experiment.privacy_epsilon is not None
     usual = "fedavg,fedfb" if apart else "fedavg,fedfb,cfl"
     names = read_names(usual if algorithms is None else algorithms, "--algorithms")
-    compare_and_show(experiment, names, plot, as_json, out, no_store)
+    reports = compare_and_show(experiment, names, plot, as_json, out, no_store)
+    end_strictly(strict, [one for report in reports for one in report["shortfalls"]])
 
 
 def compare_and_show(
@@ -66,12 +68,13 @@ def compare_and_show(
     as_json: bool,
     out: Path | None = None,
     no_store: bool = False,
-) -> None:
-    """Run the comparison, print it and draw it."""
+) -> list[dict[str, Any]]:
+    """Run the comparison, print it and draw it; return the reports."""
     from fedfb.experiments.compare import differences, for_methods
     from fedfb.experiments.compared import compare_into, reports_of
     from fedfb.experiments.published import published
     from fedfb.experiments.resolve import total_rounds
+    from fedfb.experiments.shortfalls import first_sentences
     from fedfb.report.figures import check_figure_path, draw_comparison
     from fedfb.report.tables import print_comparison
 
@@ -89,11 +92,11 @@ def compare_and_show(
     paper = {name: published(replace(experiment, algorithm=name)) for name in names}
     found = differences(reports)
     if as_json:
-        typer.echo(
-            json.dumps({"results": reports, "differences": found}, indent=1, allow_nan=False)
-        )
+        shown = {"notes": first_sentences(reports), "results": reports, "differences": found}
+        typer.echo(json.dumps(shown, indent=1, allow_nan=False))
     else:
         print_comparison(reports, found, paper)
     if plot:
         draw_comparison(reports, paper, plot)
         talk(f"The picture is in {plot}.")
+    return reports

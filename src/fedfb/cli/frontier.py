@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedfb.cli.options import experiment_options, read_names
+from fedfb.cli.options import Strict, end_strictly, experiment_options, read_names
 from fedfb.cli.progress import progress_bar, talk
 from fedfb.cli.storing import make_store
 from fedfb.errors import ConfigError
@@ -70,6 +70,7 @@ def frontier(
     no_store: Annotated[
         bool, typer.Option("--no-store", help="Train everything anew, and keep nothing of it.")
     ] = False,
+    strict: Strict = False,
 ) -> None:
     """Draw every approach's trade-off between accuracy and fairness.
 
@@ -101,6 +102,7 @@ def frontier(
     if plot:
         _draw(record, plot)
         talk(f"The picture is in {plot}.")
+    end_strictly(strict, record["shortfalls"])
 
 
 STDOUT = Path("-")

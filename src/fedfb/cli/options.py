@@ -1,7 +1,7 @@
 """An experiment's settings as flags: read off its declaration, so that they are defined once."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -111,6 +111,24 @@ def _experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
     values = {} if file is None else read_toml(file)
     given = {name: value for name, value in flags.items() if value is not None}
     return from_values({**values, **given})
+
+
+NOT_KEPT = 3
+"""The exit code of --strict where a result does not keep what was asked for."""
+
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help=f"Exit with code {NOT_KEPT} if a target is missed or another promise not kept.",
+    ),
+]
+
+
+def end_strictly(strict: bool, shortfalls: Sequence[Any]) -> None:
+    """End with an exit code of its own, after all output, if a promise is not kept."""
+    if strict and shortfalls:
+        raise typer.Exit(NOT_KEPT)
 
 
 def read_names(value: str, what: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfb.cli.options import experiment_options
+from fedfb.cli.options import Strict, end_strictly, experiment_options
 from fedfb.cli.progress import progress_bar, talk
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
@@ -24,6 +24,7 @@ def run(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    strict: Strict = False,
 ) -> None:
     """Train one method and report its accuracy and disparity.
 
@@ -42,7 +43,9 @@ def run(
     rounds = total_rounds(experiment)
     with claimed as checkpoints, progress_bar(rounds, "rounds") as on_round:
         ledger = out / store.LEDGER if out else None
-        result = outcome.run(experiment, checkpoints=checkpoints, ledger=ledger, on_round=on_round)
+        result = outcome.run(
+            experiment, checkpoints=checkpoints, ledger=ledger, on_round=on_round, warn=False
+        )
         if out:
             store.save(result, out)
     if out:
@@ -51,3 +54,4 @@ def run(
         typer.echo(json.dumps(result.report, indent=1, allow_nan=False))
     else:
         print_run(result.report)
+    end_strictly(strict, result.report["shortfalls"])

@@ -69,6 +69,9 @@ def fetch(
     Example: fedfb fetch triage/study.toml --to result
     """
     from fedfb.experiments.folders import claim_empty
+    from fedfb.experiments.shortfalls import first_sentences
+    from fedfb.experiments.store import RESULT
+    from fedfb.files import read_json
     from fedfb.flower.places import RUN, state_of
     from fedfb.flower.results import fetch
 
@@ -77,6 +80,9 @@ def fetch(
     folder = source.parent / RUN if source.suffix == ".toml" else state_of(source)
     with claim_empty(to, undo=True):
         found = [*fetch(folder, to), *_audit_page(to)]
+        report = read_json(to / RESULT, "a result as the study wrote it")
+    for sentence in first_sentences([report]):
+        typer.echo(sentence)
     talk(f"{to} holds {', '.join(found)}.")
 
 

@@ -13,6 +13,9 @@ from fedfb.shapes import Array, Int
 MOST_NAMED = 20
 """So many small groups or clients are named in one sentence."""
 
+ON_TRAINING_ROWS = "figures are of the training rows"
+"""The note of a report that was made of no other rows."""
+
 
 def sensitive_note(encoder: Encoder) -> str:
     """Say whether the sensitive attributes are features of the model."""

@@ -22,6 +22,7 @@ from fedfb.estimator.rows import SOURCE, client_names, feature_table, is_frame, 
 from fedfb.estimator.training import make_experiment, make_federation
 from fedfb.experiments.outcome import run
 from fedfb.experiments.rule import NOBODY, rule_of
+from fedfb.experiments.shortfall_warnings import warn_of
 from fedfb.notions import long_name
 from fedfb.shapes import Array, Float, Int
 
@@ -117,7 +118,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table, label, self.positive_, sensitive_features, client, experiment
         )
         seed = experiment.seeds[0]
-        outcome = run(experiment, federations={seed: federation}, jobs=1)
+        outcome = run(experiment, federations={seed: federation}, jobs=1, warn=False)
+        warn_of(outcome.report["shortfalls"], stacklevel=2)
         self.encoder_, self.groups_ = federation.encoder, list(federation.group_names)
         self.clients_ = list(federation.client_names)
         inputs = len(federation.feature_names)

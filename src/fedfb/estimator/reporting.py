@@ -4,9 +4,10 @@ from pathlib import Path
 
 from fedfb.core import Examples, Prediction
 from fedfb.data.encode import Encoder
+from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.errors import ConfigError
-from fedfb.estimator.training import ON_TRAINING_ROWS
 from fedfb.experiments.evaluation import Record, evaluate, summarise
+from fedfb.experiments.reporting import loss_figures, with_shortfalls
 from fedfb.files import write_whole
 
 
@@ -15,16 +16,20 @@ def judged(
 ) -> Record:
     """Return the report with its figures taken on other rows than those of training."""
     [record] = evaluate(*found, groups, clients)
-    one = {**report["runs"][0], **record}
+    prediction, examples = found
+    loss = loss_figures(prediction.score[0], examples, None)
+    one = {**report["runs"][0], **record, **loss}
     summary = summarise([one])
     notes = [note for note in report["notes"] if note != ON_TRAINING_ROWS]
-    return {
-        **report,
-        "runs": [one],
-        "summary": summary,
-        "summaries": [{"settings": one["settings"], **summary}],
-        "notes": notes,
-    }
+    return with_shortfalls(
+        {
+            **report,
+            "runs": [one],
+            "summary": summary,
+            "summaries": [{"settings": one["settings"], **summary}],
+            "notes": notes,
+        }
+    )
 
 
 def write_page(report: Record, encoder: Encoder, path: Path) -> Path:

@@ -7,6 +7,7 @@ import numpy as np
 from fedfb.algorithms import find_method
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_silos import by_sums
+from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.partition import by_column
 from fedfb.data.schema import ColumnSchema, Kind, Schema
 from fedfb.data.table import Table
@@ -19,9 +20,6 @@ from fedfb.shapes import Array
 
 EVERYBODY = "all"
 """The only group, and the only client, where none are given."""
-
-ON_TRAINING_ROWS = "figures are of the training rows"
-"""The note of a report that was made of no other rows."""
 
 
 def make_experiment(estimator: Any, groups_given: bool) -> Experiment:

@@ -27,7 +27,13 @@ def compare(
     experiments = for_methods(experiment, algorithms)
     rows = load_federations(experiments[0])
     refuse_many_groups(algorithms, rows[experiment.seeds[0]])
-    return [run(one, on_round=on_round, federations=rows) for one in experiments]
+    outcomes = [run(one, on_round=on_round, federations=rows, warn=False) for one in experiments]
+    found = [one for outcome in outcomes for one in outcome.report["shortfalls"]]
+    if found:
+        from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
+
+        warn_of(found, stacklevel=2)
+    return outcomes
 
 
 def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:

@@ -43,7 +43,13 @@ def compare_into(
         for one in experiments:
             own = folder / one.algorithm
             with claim(own, one) as checkpoints:
-                outcome = run(one, checkpoints=checkpoints, ledger=own / LEDGER, on_round=on_round)
+                outcome = run(
+                    one,
+                    checkpoints=checkpoints,
+                    ledger=own / LEDGER,
+                    on_round=on_round,
+                    warn=False,
+                )
                 save(outcome, own)
             reports.append(outcome.report)
         write_json(folder / COMPARISON, {"algorithms": list(algorithms)})

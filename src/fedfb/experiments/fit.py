@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,11 +61,103 @@ class Fitted:
             prediction = self.algorithm.predict(state, memories, examples)
         bad = np.flatnonzero(~np.isfinite(prediction.score).all(axis=1)).tolist()
         if bad:
-            raise DivergenceError(
+            raise SettingsDivergedError(
                 f"training diverged: after round {len(history)} the model's scores are not finite "
-                f"(seed {self.seed}, {_in_words(self.settings, bad)}). {LOWER}"
+                f"(seed {self.seed}, {_in_words(self.settings, bad)}). {LOWER}",
+                {run: Divergence(len(history), None) for run in bad},
             )
         return prediction
+
+
+class Divergence(NamedTuple):
+    """Where training of a setting stopped being finite; no client where it was the common model."""
+
+    round: int
+    client: str | None
+
+
+class SettingsDivergedError(DivergenceError):
+    """Some settings of a grid diverged: ``runs`` says where, by their places in the grid."""
+
+    def __init__(self, message: str, runs: Mapping[int, Divergence]) -> None:
+        super().__init__(message)
+        self.runs = runs
+
+
+class FittedGrid(NamedTuple):
+    """All settings of a grid: those that were trained, how they decide, and those that diverged.
+
+    ``fitted`` and ``prediction`` have one run for every setting that did not diverge, in order;
+    ``diverged`` is by place among all ``settings``.
+    """
+
+    settings: tuple[Setting, ...]
+    fitted: Fitted
+    prediction: Prediction
+    diverged: Mapping[int, Divergence]
+
+
+def fit_grid(
+    experiment: Experiment,
+    federation: Federation,
+    settings: Sequence[Setting],
+    seed: int,
+    examples: Examples,
+    saving: Saving | None = None,
+    on_round: Callable[[Progress], None] = lambda progress: None,
+    watched: bool = True,
+    needed: int | None = None,
+) -> FittedGrid:
+    """Train every setting and decide the examples; a setting that diverges does not stop others.
+
+    The grid is trained again without it. A run does not depend on the grid it sits in, so the
+    others have the bits that they have without it.
+
+    Args:
+        experiment: what is trained.
+        federation: the rows.
+        settings: what the runs of the grid are set to.
+        seed: of the models and of the order of rows.
+        examples: the rows to decide.
+        saving: where the checkpoint lies; each part of the grid that is tried has its own.
+        on_round: is called once for every round, however often the grid is trained.
+        watched: whether to look at the model after each round.
+        needed: how many settings, from the first on, must not all diverge (default: all).
+
+    Raises:
+        DivergenceError: all settings that are needed diverged.
+
+    """
+    diverged: dict[int, Divergence] = {}
+    done = 0
+
+    def tell_new(progress: Progress) -> None:
+        nonlocal done
+        if progress.round > done:
+            done = progress.round
+            on_round(progress)
+
+    while True:
+        places = [place for place in range(len(settings)) if place not in diverged]
+        some = [settings[place] for place in places]
+        own = saving and _saving_without(saving, diverged)
+        try:
+            fitted = fit(experiment, federation, some, seed, own, tell_new, watched)
+            prediction = fitted.predict(examples)
+            return FittedGrid(tuple(settings), fitted, prediction, diverged)
+        except SettingsDivergedError as error:
+            diverged |= {places[run]: where for run, where in error.runs.items()}
+            if all(place in diverged for place in range(needed or len(settings))):
+                raise
+
+
+def _saving_without(saving: Saving, diverged: Mapping[int, Divergence]) -> Saving:
+    """Return where the checkpoint of a smaller grid lies, so that none is taken for another's."""
+    if not diverged:
+        return saving
+    without = "without-" + "-".join(map(str, sorted(diverged)))
+    path = saving.path.with_name(f"{saving.path.stem}-{without}{saving.path.suffix}")
+    return replace(saving, path=path, owner=f"{saving.owner}-{without}")
 
 
 def fit(
@@ -112,7 +204,11 @@ def fit(
                 threads=threads_for(engine, clients),
             )
     except DivergedError as error:
-        raise DivergenceError(_diverged(error, names, settings, seed)) from error
+        where = {
+            run: Divergence(error.round, names[client]) for run, client in error.clients.items()
+        }
+        message = _diverged(error, names, settings, seed)
+        raise SettingsDivergedError(message, where) from error
     return Fitted(seed, tuple(settings), algorithm, trained, privacy)
 
 
@@ -246,8 +342,8 @@ def _diverged(
 ) -> str:
     return (
         f"training diverged in round {error.round} on client {client_names[error.client]!r} "
-        f"(seed {seed}, {_in_words(settings, error.runs)}): what it sends ({error.upload}) is not "
-        f"finite. {LOWER}"
+        f"(seed {seed}, {_in_words(settings, error.runs)}): what it {error.what} {error.reason}. "
+        f"{LOWER}"
     )
 
 

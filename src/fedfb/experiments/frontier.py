@@ -155,6 +155,7 @@ def frontier(
     failed: list[LeftOut] = []
     constant: list[float] = []
     notes = list(first.notes)
+    short: list[Record] = []
     for curve in planned.curves:
         try:
             report = report_of(curve.experiment, store, rows, on_round=on_round)
@@ -164,6 +165,8 @@ def frontier(
         constant = [run["majority_accuracy"] for run in report["runs"]]
         points.extend(_points(curve, report))
         notes.extend(report["notes"])
+        short.extend(_named(one, curve) for one in report["shortfalls"])
+    short = _told_once(short)
     level = mean_and_std(constant)["mean"]
     return {
         "data": experiment.data,
@@ -181,9 +184,28 @@ def frontier(
         "epsilons": [None if epsilon == inf else epsilon for epsilon in epsilons],
         "left_out": [one._asdict() for one in planned.left_out],
         "failed": [one._asdict() for one in failed],
-        "notes": list(dict.fromkeys(notes)),
+        "shortfalls": short,
+        "notes": list(dict.fromkeys([*(one["sentence"] for one in short), *notes])),
         "versions": versions(experiment),
     }
+
+
+def _named(shortfall: Record, curve: Curve) -> Record:
+    epsilon = curve.experiment.privacy_epsilon
+    at = "" if epsilon is None else f", epsilon {epsilon:g}"
+    said = f"{curve.algorithm}{at}: {shortfall['sentence']}"
+    return {"algorithm": curve.algorithm, "epsilon": epsilon, **shortfall, "sentence": said}
+
+
+def _told_once(shortfalls: Sequence[Record]) -> list[Record]:
+    """Return one shortfall of a kind for a method; what all methods share is one of the rows."""
+    of_rows = [one for one in shortfalls if one["kind"] == "copies"][:1]
+    found: dict[tuple[Any, ...], Record] = {}
+    for one in shortfalls:
+        if one["kind"] != "copies":
+            found.setdefault((one["algorithm"], one["epsilon"], one["kind"]), one)
+    unnamed = [{**o, "sentence": o["sentence"].partition(": ")[2]} for o in of_rows]
+    return [*found.values(), *unnamed]
 
 
 def _plan_all(
@@ -227,17 +249,20 @@ def _points(curve: Curve, report: Record) -> Iterator[Record]:
         runs = report["runs"][place::number]
         disparity = [run["disparity"][notion] for run in runs]
         known = disparity if None not in disparity else []
+        lost = summary.get("diverged")
+        accuracy = [] if lost else [run["accuracy"] for run in runs]
         yield {
             "algorithm": curve.algorithm,
             "knob": curve.knob,
             "epsilon": curve.experiment.privacy_epsilon,
             "settings": summary["settings"],
-            "accuracy": _within(paired_interval([run["accuracy"] for run in runs]), 0.0, 1.0),
+            "accuracy": _within(paired_interval(accuracy), 0.0, 1.0),
             "disparity": _within(paired_interval(known), 0.0, inf),
             "seeds": [[run["accuracy"], run["disparity"][notion]] for run in runs],
             "groups": _group_means(runs),
             "pooled": method.is_pooled(method.variants[0]),
             "limit": curve.algorithm == LIMIT,
+            "diverged": lost,
         }
 
 
@@ -268,7 +293,8 @@ def _different(points: Sequence[Record]) -> list[Record]:
     seen: set[tuple[str, str]] = set()
     kept = []
     for point in points:
-        result = (f"{point['algorithm']} {point['epsilon']}", repr(point["seeds"]))
+        figures = point["settings"] if point["diverged"] else point["seeds"]
+        result = (f"{point['algorithm']} {point['epsilon']}", repr(figures))
         if result not in seen:
             seen.add(result)
             kept.append(point)

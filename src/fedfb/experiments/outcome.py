@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from os import cpu_count
 from threading import Event
@@ -16,9 +16,17 @@ from fedfb.core import Examples
 from fedfb.data import Federation, hold_out, load
 from fedfb.data.notes import small_note
 from fedfb.engine import is_native
-from fedfb.errors import ConfigError
+from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.evaluation import Record, evaluate, few_of
-from fedfb.experiments.fit import WORTH_THREADS, Fitted, check_runnable, fit, training_names
+from fedfb.experiments.fit import (
+    LOWER,
+    WORTH_THREADS,
+    Divergence,
+    Fitted,
+    check_runnable,
+    fit_grid,
+    training_names,
+)
 from fedfb.experiments.reporting import make_report, seed_records
 from fedfb.experiments.resolve import (
     Setting,
@@ -75,12 +83,15 @@ def run(
     on_round: OnRound = lambda progress: None,
     federations: Mapping[int, Federation] | None = None,
     watched: bool = True,
+    warn: bool = True,
 ) -> Outcome:
     """Run an experiment and return its outcome.
 
     With a folder for checkpoints it goes on where it stopped, and writes every message into the
     file for the ledger. Rows that were loaded before may be handed in, by seed. If it is not
-    watched, nobody looks at the model after each round: the report has no curves.
+    watched, nobody looks at the model after each round: the report has no curves. What the result
+    does not keep of what was asked for, ``report["shortfalls"]``, is a warning too, unless ``warn``
+    is switched off.
 
     >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
     >>> sorted(run(tiny).report["summary"])
@@ -100,23 +111,30 @@ def run(
         seed: _free(settings[seed], choices.of(seed)) if compared else []
         for seed in experiment.seeds
     }
-    fitted = work.for_each_seed(
-        lambda seed, on_round: fit(
+    grids = work.for_each_seed(
+        lambda seed, on_round: fit_grid(
             experiment,
             federations[seed],
             [*settings[seed], *free[seed]],
             seed,
+            federations[seed].test,
             work.saving("run", seed),
             on_round,
             watched,
+            needed=len(settings[seed]),
         )
     )
-    records = [seed_records(experiment, one, federations[one.seed]) for one in fitted]
+    fitted = tuple(grid.fitted for grid in grids)
+    records = [seed_records(experiment, grid, federations[grid.fitted.seed]) for grid in grids]
     first = experiment.seeds[0]
     one, number = federations[first], len(settings[first])
     notes = (*one.notes, *small_client_notes(experiment, one))
     report = make_report(experiment, notes, one.group_names, number, records, choices)
-    return Outcome(experiment, report, tuple(fitted), one, tuple(records), choices)
+    if warn and report["shortfalls"]:
+        from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
+
+        warn_of(report["shortfalls"], stacklevel=2)
+    return Outcome(experiment, report, fitted, one, tuple(records), choices)
 
 
 def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[str, ...]:
@@ -223,12 +241,13 @@ def fingerprint(federation: Federation) -> str:
 
 
 class _Tried(NamedTuple):
-    """What one seed found on its validation rows, for every setting that it tried."""
+    """What one seed found on its validation rows, for every setting that did not diverge."""
 
     records: list[Record]
     losses: list[float]
     off_target: list[float]
     rows: int
+    diverged: Mapping[int, Divergence]
 
 
 def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices:
@@ -245,25 +264,50 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
         federation, validation = hold_out(work.federations[seed], HELD_OUT, seed)
         _refuse_no_rows(validation)
         saving = work.saving("tune", seed)
-        fitted = fit(experiment, federation, settings, seed, saving, on_round, watched=False)
-        prediction = fitted.predict(validation)
+        grid = fit_grid(
+            experiment, federation, settings, seed, validation, saving, on_round, watched=False
+        )
+        prediction = grid.prediction
         few = few_of(federation, experiment.minimum_group)
         names = (federation.group_names, federation.client_names)
         records = evaluate(prediction, validation, *names, minimum=1, few=few)
-        off = [told.get("off_target", 0.0) for told in fitted.tell()]
-        return _Tried(records, validation_loss(prediction, validation), off, len(validation.y))
+        off = [told.get("off_target", 0.0) for told in grid.fitted.tell()]
+        losses = validation_loss(prediction, validation)
+        return _Tried(records, losses, off, len(validation.y), grid.diverged)
 
-    def found(tried: Sequence[_Tried]) -> tuple[Candidate, ...]:
-        records, losses, off, _ = zip(*tried, strict=True)
-        return candidates(settings, records, losses, off, notion, measure)
+    def chosen(tried: Sequence[_Tried], rule: Callable[[tuple[Candidate, ...]], Choice]) -> Choice:
+        """Apply a rule to the settings that diverged on no seed; the others are never chosen."""
+        lost = dict(item for one in tried for item in one.diverged.items())
+        able = [place for place in range(len(settings)) if place not in lost]
+        if not able:
+            raise DivergenceError(f"every setting that was tried diverged on some seed. {LOWER}")
+        of_able = [_of_places(one, able, len(settings)) for one in tried]
+        records, losses, off = zip(*of_able, strict=True)
+        found = candidates([settings[p] for p in able], records, losses, off, notion, measure)
+        in_vain = [{"setting": dict(settings[p]), **lost[p]._asdict()} for p in sorted(lost)]
+        return rule(found)._replace(diverged=tuple(in_vain))
 
     tried = work.for_each_seed(try_out)
     if solving:
-        by_seed = zip(experiment.seeds, tried, strict=True)
-        picked = {seed: pick(found([one]), one.rows, experiment.cost) for seed, one in by_seed}
+        picked = {
+            seed: chosen([one], partial(pick, rows=one.rows, cost=experiment.cost, tried=settings))
+            for seed, one in zip(experiment.seeds, tried, strict=True)
+        }
         return Choices(by_seed=picked)
     majority = float(np.mean([one.records[0]["majority_accuracy"] for one in tried]))
-    return Choices(choose(found(tried), method.fair, majority, experiment.accuracy_floor))
+    floor = experiment.accuracy_floor
+    rule = partial(choose, fair=method.fair, majority=majority, floor_share=floor)
+    return Choices(chosen(tried, rule))
+
+
+def _of_places(
+    tried: _Tried, places: Sequence[int], number: int
+) -> tuple[list[Record], list[float], list[float]]:
+    """Return what a seed found, of these places in the grid alone."""
+    trained = [place for place in range(number) if place not in tried.diverged]
+    at = [trained.index(place) for place in places]
+    records = [tried.records[place] for place in at]
+    return records, [tried.losses[p] for p in at], [tried.off_target[p] for p in at]
 
 
 def _refuse_no_rows(validation: Examples) -> None:

@@ -55,7 +55,7 @@ def report_of(
     size = len(missing) if experiment.tune else jobs or cpu_count() or 1
     for start in range(0, len(missing), size or 1):
         some = replace(experiment, seeds=tuple(missing[start : start + size]))
-        outcome = run(some, jobs=jobs, on_round=on_round, federations=rows.federations)
+        outcome = run(some, jobs=jobs, on_round=on_round, federations=rows.federations, warn=False)
         for seed, record in seed_records_of(outcome).items():
             found[seed] = record
             _keep(store, keys[seed], record)

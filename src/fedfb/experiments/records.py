@@ -161,5 +161,6 @@ def _read(found: Record, key: Key) -> SeedRecord:
     choice = found["choice"]
     if choice is not None:
         candidates = tuple(Candidate(*values) for values in choice["candidates"])
-        choice = Choice(choice["setting"], choice["floor"], candidates)
+        diverged = tuple(choice["diverged"])
+        choice = Choice(choice["setting"], choice["floor"], candidates, diverged=diverged)
     return SeedRecord(found["number"], found["records"], choice)

@@ -6,25 +6,80 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.core import Prediction
+from fedfb.core import Examples, Prediction
 from fedfb.data import Federation
-from fedfb.experiments.evaluation import Record, evaluate, few_of, mean_and_std, summarise
-from fedfb.experiments.fit import Fitted
+from fedfb.data.notes import ON_TRAINING_ROWS
+from fedfb.data.repeats import copied_share
+from fedfb.experiments.attained import training_record
+from fedfb.experiments.evaluation import (
+    Record,
+    cross_entropy,
+    evaluate,
+    few_of,
+    mean_and_std,
+    summarise,
+)
+from fedfb.experiments.fit import Divergence, Fitted, FittedGrid
 from fedfb.experiments.rounds import round_rows
 from fedfb.experiments.secure import single_tasks
+from fedfb.experiments.shortfalls import as_records, other_notes, shortfalls
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.tune import Choice, Choices
+from fedfb.experiments.tune import Candidate, Choice, Choices
 from fedfb.notions import long_name
+from fedfb.runtime import RoundRecord
 from fedfb.runtime.ledger import NEEDED, RECEIVED
+from fedfb.shapes import Array, Float
 
 
-def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation) -> list[Record]:
-    """Return one record per setting of one seed: what it is worth on the test rows.
+def seed_records(experiment: Experiment, grid: FittedGrid, federation: Federation) -> list[Record]:
+    """Return one record per setting of one seed; one that diverged has no figures."""
+    trained = iter(_trained_records(experiment, grid.fitted, grid.prediction, federation))
+    records = [
+        None if place in grid.diverged else next(trained) for place in range(len(grid.settings))
+    ]
+    like = next(record for record in records if record is not None)
+    return [
+        without_figures(like, setting, grid.diverged[place]) if record is None else record
+        for place, (setting, record) in enumerate(zip(grid.settings, records, strict=True))
+    ]
+
+
+def without_figures(like: Record, setting: Mapping[str, float], where: Divergence) -> Record:
+    """Return the record of a setting that diverged: the rows of another's, and no figures."""
+    nothing = dict.fromkeys(like["disparity"])
+    kept = ("seed", "majority_accuracy", "constant_loss", "copied", "privacy")
+    return {
+        **dict.fromkeys(like),
+        **{name: like[name] for name in kept if name in like},
+        "settings": dict(setting),
+        "disparity": nothing,
+        "interval": nothing,
+        "not_estimable": {name: [] for name in nothing},
+        "groups": [_only(group, "name", "n", "positives") for group in like["groups"]],
+        "clients": [
+            {**_only(client, "name", "n"), "disparity": dict.fromkeys(client["disparity"])}
+            for client in like["clients"]
+        ],
+        "local_disparity": dict.fromkeys(like["local_disparity"]),
+        "told": {},
+        "rounds": [],
+        "diverged": where._asdict(),
+    }
+
+
+def _only(record: Record, *names: str) -> Record:
+    return {name: value if name in names else None for name, value in record.items()}
+
+
+def _trained_records(
+    experiment: Experiment, fitted: Fitted, prediction: Prediction, federation: Federation
+) -> list[Record]:
+    """Return what every trained setting is worth on the test rows.
 
     Where decisions are not simply scores of at least 1/2, ``at_one_half`` says what the scores
     alone would have come to: the rest is what thresholds did, or how models were mixed.
     """
-    prediction, test = fitted.predict(federation.test), federation.test
+    test = federation.test
     names = (federation.group_names, federation.client_names)
     notion = long_name(experiment.notion)
     plain = Prediction(prediction.score, (prediction.score >= 0.5).astype(np.float64))
@@ -34,22 +89,73 @@ def seed_records(experiment: Experiment, fitted: Fitted, federation: Federation)
     if otherwise:
         halves = evaluate(plain, test, *names, few=few)
     tested = evaluate(prediction, test, *names, few=few)
-    by_round = round_rows(fitted.trained.history, len(tested), notion, experiment.minimum_group)
-    return [
+    history = fitted.trained.history
+    by_round = round_rows(history, len(tested), notion, experiment.minimum_group)
+    constant, copied = training_figures(experiment, federation)
+    records = [
         {
             "seed": fitted.seed,
             "settings": dict(setting),
             **record,
+            **loss_figures(score, test, constant),
+            "copied": copied,
             "at_one_half": None if half is None else in_short(half),
             "told": with_names(told, notion, *names),
             "needs_single": single_tasks(fitted.algorithm),
             **_privacy_of(fitted, federation),
             "rounds": rounds,
         }
-        for setting, record, half, told, rounds in zip(
-            fitted.settings, tested, halves, fitted.tell(), by_round, strict=True
+        for setting, record, score, half, told, rounds in zip(
+            fitted.settings,
+            tested,
+            prediction.score,
+            halves,
+            fitted.tell(),
+            by_round,
+            strict=True,
         )
     ]
+    return [with_training(record, history, run, notion) for run, record in enumerate(records)]
+
+
+def with_training(record: Record, history: Sequence[RoundRecord], run: int, notion: str) -> Record:
+    """Add how near to its target a run came on training rows, where it has a target."""
+    target = record["settings"].get("target", 0.0)
+    return {**record, "training": training_record(history, run, notion, target, record)}
+
+
+def training_figures(
+    experiment: Experiment, federation: Federation
+) -> tuple[float | None, float | None]:
+    """Return the share of positive labels in training, and of test rows with a copy there.
+
+    Neither is told where it is not the run's to tell: of rows that privacy hides, and of copies
+    where only sums leave a client, or training rows are judged.
+    """
+    if experiment.privacy_epsilon is not None:
+        return None, None
+    rows = sum(len(client.y) for client in federation.clients)
+    share = sum(int(client.y.sum()) for client in federation.clients) / rows
+    hidden = experiment.secure or ON_TRAINING_ROWS in federation.notes
+    return share, None if hidden else copied_share(federation)
+
+
+def loss_figures(score: Float[Array, " n"], test: Examples, constant: float | None) -> Record:
+    """Return the mean loss, that of the constant score, and the standard error of the difference.
+
+    ``loss_spread`` is the standard deviation of the rows' losses.
+    """
+    loss = cross_entropy(score, test.y)
+    found = {"loss": _mean(loss), "loss_spread": float(loss.std()) if len(loss) else None}
+    if constant is None or not len(loss):
+        return {**found, "constant_loss": None, "loss_error": None}
+    plain = cross_entropy(np.full(len(loss), constant), test.y)
+    error = float((loss - plain).std() / len(loss) ** 0.5)
+    return {**found, "constant_loss": _mean(plain), "loss_error": error}
+
+
+def _mean(values: Float[Array, " n"]) -> float | None:
+    return float(values.mean()) if len(values) else None
 
 
 def _privacy_of(fitted: Fitted, federation: Federation) -> Record:
@@ -85,9 +191,10 @@ def make_report(
     fairness costs.
     """
     free = [of_seed[-1] for of_seed in records if len(of_seed) > number]
+    free = [] if any(record.get("diverged") for record in free) else free
     summaries = [_summary([of_seed[place] for of_seed in records], free) for place in range(number)]
     one = {k: v for k, v in summaries[0].items() if k != "settings"}
-    return {
+    report = {
         "data": experiment.data,
         "model": experiment.model,
         "algorithm": experiment.algorithm,
@@ -101,10 +208,38 @@ def make_report(
             {"seed": seed, **_tuning_record(choice)} for seed, choice in choices.by_seed.items()
         ],
         "privacy": _privacy_over_seeds([of_seed[0] for of_seed in records]),
-        "notes": [*notes, *single_notes(experiment, records)],
+        "notes": [*_diverged_notes(summaries, choices), *notes, *single_notes(experiment, records)],
         "groups": list(groups),
         "experiment_hash": experiment.hash,
     }
+    return with_shortfalls(report)
+
+
+def _diverged_notes(summaries: Sequence[Record], choices: Choices) -> list[str]:
+    """Say which settings diverged, of those that were asked for and of those that were tried."""
+    lost = [summary for summary in summaries if summary.get("diverged")]
+    notes = [
+        f"training diverged in round {where['round']}, with seed "
+        f"{', '.join(map(str, where['seeds']))}: {_in_words(summary['settings'])}"
+        for summary in lost
+        if (where := summary["diverged"])
+    ]
+    every = [choices.common, *choices.by_seed.values()]
+    tried = [_in_words(one["setting"]) for c in every if c for one in c.diverged]
+    if tried:
+        notes.append(f"diverged on validation rows, not chosen: {'; '.join(dict.fromkeys(tried))}")
+    return notes
+
+
+def _in_words(setting: Mapping[str, float]) -> str:
+    return ", ".join(f"{knob} {value:g}" for knob, value in setting.items())
+
+
+def with_shortfalls(report: Record) -> Record:
+    """Put what a report does not keep at its head: typed, and as the first of its notes."""
+    found = as_records(shortfalls(report))
+    first = [one["sentence"] for one in found]
+    return {**report, "shortfalls": found, "notes": [*first, *other_notes(report)]}
 
 
 def single_notes(experiment: Experiment, records: Sequence[Sequence[Record]]) -> list[str]:
@@ -132,6 +267,12 @@ def _summary(records: Sequence[Record], free: Sequence[Record]) -> Record:
     first = records[0]["settings"]
     common = {k: v for k, v in first.items() if all(r["settings"][k] == v for r in records)}
     means = {"settings": common, **summarise(records)}
+    lost = [record for record in records if record.get("diverged")]
+    if lost:
+        # A mean over the seeds that went well would speak of these alone.
+        nothing = summarise([{**record, "accuracy": None} for record in lost])
+        seeds = [record["seed"] for record in lost]
+        return {"settings": common, **nothing, "diverged": {**lost[0]["diverged"], "seeds": seeds}}
     if not free:
         return means
     given_up = [
@@ -144,8 +285,17 @@ def _tuning_record(choice: Choice) -> Record:
     return {
         "chosen": dict(choice.setting),
         "accuracy_floor": choice.floor,
-        "candidates": [c._asdict() for c in choice.candidates],
+        "candidates": [
+            *(candidate._asdict() for candidate in choice.candidates),
+            *map(_without_result, choice.diverged),
+        ],
     }
+
+
+def _without_result(diverged: Mapping[str, Any]) -> Record:
+    nothing = dict.fromkeys(Candidate._fields)
+    where = {name: diverged[name] for name in ("round", "client")}
+    return {**nothing, "setting": dict(diverged["setting"]), "diverged": where}
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -123,7 +123,12 @@ def save(outcome: Outcome, folder: Path) -> None:
     shape = {
         "inputs": len(outcome.federation.feature_names),
         "clients": list(outcome.federation.client_names),
-        "settings": [dict(setting) for setting in outcome.fitted[0].settings],
+        "settings": [dict(record["settings"]) for record in outcome.records[0]],
+        "diverged": {
+            str(records[0]["seed"]): places
+            for records in outcome.records
+            if (places := [p for p, record in enumerate(records) if record.get("diverged")])
+        },
         "asked": len(outcome.report["summaries"]),  # the model without fairness comes after these
         "encoder": outcome.federation.encoder.to_dict(),
     }
@@ -230,16 +235,24 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
         notion = training_notion(experiment, len(encoder.groups.names), len(clients))
         # A model decides with any engine, also where the one that trained it is not there.
         engine = make_engine(replace(experiment, engine="auto"), shape["inputs"])
-        algorithm = build(experiment, engine, notion, shape["settings"], QUIET)
+        diverged = shape.get("diverged", {}).get(str(wanted), [])
+        places = [p for p in range(len(shape["settings"])) if p not in diverged]
+        settings = tuple(shape["settings"][place] for place in places)
+        algorithm = build(experiment, engine, notion, settings, QUIET)
         trained = {number: from_arrays(algorithm, found) for number, found in models.items()}
-        settings, asked = tuple(shape["settings"]), int(shape["asked"])
+        asked = int(shape["asked"])
     if wanted not in trained:
         raise ConfigError(f"{folder} has no model of seed {wanted}; it has {list(models)}.")
     if not 0 <= run < asked:
         many = "setting" if asked == 1 else "settings"
         raise ConfigError(f"{folder} has {asked} {many}, counted from 0; {run} is not one of them.")
+    if run in diverged:
+        raise ConfigError(
+            f"setting {run} of {folder} diverged with seed {wanted} and has no model. Settings "
+            f"that have one: {', '.join(str(place) for place in places if place < asked)}."
+        )
     fitted = Fitted(wanted, settings, algorithm, trained[wanted])
-    return SavedModel(fitted, run, encoder, clients)
+    return SavedModel(fitted, places.index(run), encoder, clients)
 
 
 def _models(arrays: Arrays) -> dict[int, Arrays]:

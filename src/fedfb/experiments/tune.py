@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,12 +34,14 @@ class Choice(NamedTuple):
     """What was chosen, the floor under the accuracy if there was one, and what from.
 
     ``rates`` are the learning rates that were picked: of every setting, and of the free model last.
+    ``diverged`` are the settings that were tried in vain, each with its round and client.
     """
 
     setting: Setting
     floor: float | None
     candidates: tuple[Candidate, ...]
     rates: tuple[float, ...] = ()
+    diverged: tuple[Mapping[str, Any], ...] = ()
 
 
 class Choices(NamedTuple):
@@ -86,30 +88,50 @@ def candidates(
     return tuple(found)
 
 
-def pick(found: Sequence[Candidate], rows: int, cost: float | None = None) -> Choice:
+def pick(
+    found: Sequence[Candidate],
+    rows: int,
+    cost: float | None = None,
+    tried: Sequence[Setting] = (),
+) -> Choice:
     """Pick a learning rate for every other setting, and the target where the cost is bounded.
 
     The target is the least at which the accuracy on that many validation rows falls by at most
-    ``cost`` below that of the free model, whose target is the largest.
+    ``cost`` below that of the free model, whose target is the largest. ``tried`` are all settings,
+    also those that diverged: where all rates of one did, the least of them is left to it.
 
     >>> slow = Candidate({"lr": 0.001}, 0.8, 0.0, 0.3, off_target=0.05)
     >>> good = Candidate({"lr": 0.005}, 0.8, 0.0, 0.4, off_target=0.001)
     >>> pick([slow, good], rows=100).setting
     {'lr': 0.005}
     """
-    alike: dict[tuple[tuple[str, float], ...], list[Candidate]] = {}
+    least_rates: dict[Others, float] = {}
+    for setting in tried or [candidate.setting for candidate in found]:
+        rate = setting["lr"]
+        least_rates[_others(setting)] = min(rate, least_rates.get(_others(setting), rate))
+    alike: dict[Others, list[Candidate]] = {}
     for candidate in found:
-        others = tuple((k, v) for k, v in candidate.setting.items() if k != "lr")
-        alike.setdefault(others, []).append(candidate)
-    best = [_best_rate(own, rows) for own in alike.values()]
-    rates = tuple(candidate.setting["lr"] for candidate in best)
+        alike.setdefault(_others(candidate.setting), []).append(candidate)
+    best = {others: _best_rate(own, rows) for others, own in alike.items()}
+    rates = tuple(
+        best[others].setting["lr"] if others in best else least
+        for others, least in least_rates.items()
+    )
     if cost is None:
         return Choice({"lr": rates[0]}, None, tuple(found), rates)
-    by_target = sorted(best, key=lambda candidate: candidate.setting["target"])
+    by_target = sorted(best.values(), key=lambda candidate: candidate.setting["target"])
     floor = by_target[-1].accuracy - cost
     least = next(candidate for candidate in by_target if candidate.accuracy >= floor)
     rates = (least.setting["lr"], by_target[-1].setting["lr"])
     return Choice(least.setting, floor, tuple(found), rates)
+
+
+Others = tuple[tuple[str, float], ...]
+"""A setting without its learning rate."""
+
+
+def _others(setting: Setting) -> Others:
+    return tuple((knob, value) for knob, value in setting.items() if knob != "lr")
 
 
 def _best_rate(found: Sequence[Candidate], rows: int) -> Candidate:

@@ -15,7 +15,7 @@ from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.data.silo_answers import no_rows
 from fedfb.errors import DataError
 from fedfb.experiments.evaluation import Record, counted_records, few_in
-from fedfb.experiments.reporting import in_short, make_report, with_names
+from fedfb.experiments.reporting import in_short, make_report, with_names, with_training
 from fedfb.experiments.rounds import round_rows
 from fedfb.experiments.secure import single_tasks
 from fedfb.experiments.spec_file import to_toml
@@ -95,6 +95,8 @@ def make_study_report(study: Study, known: Known) -> Record:
             strict=True,
         )
     ]
+    history = known.trained.history
+    records = [with_training(record, history, run, notion) for run, record in enumerate(records)]
     choices = Choices(by_seed={study.seed: known.choice} if known.choice else {})
     report = make_report(experiment, _notes(study, known), groups, len(records), [records], choices)
     return {**report, "data": study.name, "study": study.name, "silos": list(study.silos)}

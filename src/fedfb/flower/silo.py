@@ -193,7 +193,7 @@ def _answer(silo: Silo, content: Content) -> tuple[Asked, Arrays]:
     key = (silo.bundle.study.seed, *place, data.id)
     with np.errstate(all="ignore"):
         upload, kept = task.run(told, data, memory, key)
-    refuse_non_finite(upload, content["round"], data.id)
+    refuse_non_finite({data.id: upload}, {data.id: kept}, content["round"], len(trial.start))
     remember(folder, place, kept, content["saved"])
     return task, upload
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fedfb.experiments.shortfalls import first_sentences
 from fedfb.report.numbers import number
 
 
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Tell what a finished study came to: accuracy, disparities and groups of every run."""
+    yield from first_sentences([report])
     for run in report["runs"]:
         settings = ", ".join(f"{name} {value:g}" for name, value in run["settings"].items())
         yield f"{report['algorithm']} ({report['notion'].replace('_', ' ')}), {settings}"

@@ -7,9 +7,6 @@ from fedfb.report.numbers import mean, number
 
 Report = Mapping[str, Any]
 
-REACHED = 0.005
-"""A training disparity this near to the target counts as the target."""
-
 
 def findings(report: Report) -> Iterator[str]:
     """Yield a sentence on everything that a reader would ask next, what fairness cost first."""
@@ -65,20 +62,14 @@ def _decisions(summary: Report, halves: Sequence[Report], notion: str, by_thresh
 
 
 def _search(told: Sequence[Report], target: float) -> Iterator[str]:
-    off = [one["off_target"] for one in told if "off_target" in one]
-    if off and max(off) > REACHED:
-        yield (
-            f"On the training rows the target {target:g} was missed by {number(mean(off))}, at "
-            f"most {number(max(off))}: what weights could reach in these rounds."
-        )
     measures = {one["target_is_for"] for one in told if "target_is_for" in one}
-    if measures and (0 < target < 1 or max(off, default=0.0) > REACHED):
+    if measures and 0 < target < 1:
         measure = ", ".join(sorted(measures))
         yield f"The target is for {measure}; the disparity above is their range."
     rounds = [str(one["chosen_round"]) for one in told if "chosen_round" in one]
     if rounds:
         which = "round" if len(rounds) == 1 else "rounds"
-        yield f"Taken: {which} {', '.join(rounds)}, nearest to the target on training rows."
+        yield f"Chosen: {which} {', '.join(rounds)}, nearest to the target on training rows."
     for key, says in SAYINGS.items():
         names = sorted({str(name) for one in told for name in one.get(key, ())})
         if names:
@@ -86,6 +77,5 @@ def _search(told: Sequence[Report], target: float) -> Iterator[str]:
 
 
 SAYINGS = {
-    "at_bound": "Weights moved as far as they go, without parity, for",
     "left_out": "Too few rows for a threshold of their own (cut at 1/2)",
 }

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from fedfb.experiments.shortfalls import other_notes
 from fedfb.report.numbers import number
 from fedfb.report.privacy import epsilon_in_words
 from fedfb.report.saving import save_figure
@@ -17,7 +18,7 @@ from fedfb.report.scatter import (
     series_of_frontier,
     setting_in_words,
 )
-from fedfb.report.tables import NAMES, make_console, make_table, with_interval
+from fedfb.report.tables import NAMES, make_console, make_table, print_first, with_interval
 
 Report = Mapping[str, Any]
 
@@ -62,9 +63,16 @@ def knob_in_words(point: Report) -> str:
     return setting_in_words({point["knob"]: settings[point["knob"]]}) if point["knob"] else ""
 
 
+def point_figures(point: Report) -> tuple[str, str]:
+    """Return accuracy and disparity of a point with their intervals; of one that diverged, none."""
+    accuracy = "diverged" if point.get("diverged") else with_interval(point["accuracy"])
+    return accuracy, with_interval(point["disparity"])
+
+
 def print_frontier(record: Report) -> None:
     """Print what each approach reaches, the Pareto set, and what was left out."""
     console = make_console()
+    print_first([one["sentence"] for one in record.get("shortfalls", ())], console)
     seeds = len(record["seeds"])
     which = f"{seeds} seeds" if seeds > 1 else f"seed {record['seeds'][0]}"
     console.print(f"{record['data']}, {record['model']}, {NAMES[record['notion']]}, {which}\n")
@@ -84,9 +92,12 @@ def print_beside(record: Report, console: Any, *more: str) -> None:
         console.print(line)
     for one in record["failed"]:
         console.print(f"failed: {one['algorithm']}: {one['reason']}")
+    for point in record["points"]:
+        if point.get("diverged"):
+            console.print(f"diverged: {point['algorithm']} {knob_in_words(point)}".rstrip())
     if record["left_out"]:
         console.print(f"left out: {left_out_in_words(record['left_out'])}", style="dim")
-    for note in record["notes"]:
+    for note in other_notes(record):
         console.print(f"note: {note}", style="dim")
 
 
@@ -110,8 +121,7 @@ def _pareto_table(record: Report) -> Any:
         "Pareto set, with 95% intervals over seeds", "", "setting", "accuracy", "disparity"
     )
     for point in pareto_points(record):
-        numbers = (with_interval(point["accuracy"]), with_interval(point["disparity"]))
-        table.add_row(point["algorithm"], knob_in_words(point), *numbers)
+        table.add_row(point["algorithm"], knob_in_words(point), *point_figures(point))
     return table
 
 

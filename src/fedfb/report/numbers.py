@@ -1,6 +1,7 @@
 """Numbers as the reports print them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -24,6 +25,17 @@ def spread(statistic: Mapping[str, float | None]) -> str:
     return number(statistic["mean"]) + (
         f" ± {number(statistic['std'])}" if statistic["std"] is not None else ""
     )
+
+
+def figures(summary: Mapping[str, Any], notion: str) -> tuple[str, str]:
+    """Return accuracy and disparity of a setting with their spreads; of one that diverged, none.
+
+    >>> nothing = {"mean": None, "std": None}
+    >>> figures({"accuracy": nothing, "disparity": {"spd": nothing}, "diverged": {}}, "spd")
+    ('diverged', '-')
+    """
+    accuracy = "diverged" if "diverged" in summary else spread(summary["accuracy"])
+    return accuracy, spread(summary["disparity"][notion])
 
 
 def mean(values: Sequence[float | None]) -> float | None:

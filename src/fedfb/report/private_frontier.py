@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedfb.report.frontier import knob_in_words, print_beside
+from fedfb.report.frontier import knob_in_words, point_figures, print_beside
 from fedfb.report.privacy import epsilon_in_words
 from fedfb.report.saving import save_figure
 from fedfb.report.scatter import Palette, Series, draw, series_of_frontier
-from fedfb.report.tables import NAMES, make_console, make_table, with_interval
+from fedfb.report.tables import NAMES, make_console, make_table, print_first
 
 Report = Mapping[str, Any]
 
@@ -26,6 +26,7 @@ def of_epsilon(record: Report, epsilon: float | None) -> Report:
 def print_private_frontier(record: Report) -> None:
     """Print what every approach reaches at every target and epsilon."""
     console = make_console()
+    print_first([one["sentence"] for one in record.get("shortfalls", ())], console)
     seeds = len(record["seeds"])
     which = f"{seeds} seeds" if seeds > 1 else f"seed {record['seeds'][0]}"
     delta = record["settings"]["privacy_delta"]
@@ -37,8 +38,7 @@ def print_private_frontier(record: Report) -> None:
     for epsilon in record["epsilons"]:
         for point in of_epsilon(record, epsilon)["points"]:
             name = " ".join([point["algorithm"], knob_in_words(point)]).strip()
-            cells = with_interval(point["accuracy"]), with_interval(point["disparity"])
-            table.add_row(name, epsilon_in_words(epsilon), *cells)
+            table.add_row(name, epsilon_in_words(epsilon), *point_figures(point))
     console.print(table)
     print_beside(record, console, EACH)
 

@@ -142,6 +142,8 @@ def series_of_reports(reports: Sequence[Report]) -> list[Series]:
         points = []
         for at, summary in enumerate(report["summaries"]):
             own = runs[at::number_of]
+            if summary.get("diverged"):
+                continue
             known = [d for run in own if (d := run["disparity"][notion]) is not None]
             accuracy, disparity = (
                 paired_interval([r["accuracy"] for r in own]),

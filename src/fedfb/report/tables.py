@@ -10,8 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedfb.experiments.shortfalls import first_sentences, other_notes
 from fedfb.report.findings import coarse_codes, findings
-from fedfb.report.numbers import mean, number, spread
+from fedfb.report.numbers import figures, mean, number, spread
 
 Report = Mapping[str, Any]
 
@@ -63,6 +64,7 @@ def heading(report: Report) -> str:
 def print_run(report: Report) -> None:
     """Print one method's results: disparities with intervals, groups, clients."""
     console = make_console()
+    print_first(first_sentences([report]), console)
     console.print(report["algorithm"], style="bold", end="")
     console.print(f" on {heading(report)}")
     for line in coarse_codes(report):
@@ -88,8 +90,16 @@ def print_run(report: Report) -> None:
         from fedfb.report.privacy import print_privacy
 
         print_privacy(report["privacy"])
-    for note in report["notes"]:
+    for note in other_notes(report):
         console.print(f"note: {note}", style="dim")
+
+
+def print_first(sentences: Sequence[str], console: Console) -> None:
+    """Print what a result does not keep, before anything else."""
+    for sentence in sentences:
+        console.print(sentence, style="bold")
+    if sentences:
+        console.print()
 
 
 def _choice(tuning: Report) -> str:
@@ -186,8 +196,7 @@ def _settings_table(report: Report) -> Table:
     table = make_table("Settings", *knobs, "accuracy", NAMES[report["notion"]])
     for summary in report["summaries"]:
         values = [f"{summary['settings'][knob]:g}" for knob in knobs]
-        disparity = summary["disparity"][report["notion"]]
-        table.add_row(*values, spread(summary["accuracy"]), spread(disparity))
+        table.add_row(*values, *figures(summary, report["notion"]))
     return table
 
 
@@ -198,6 +207,7 @@ def print_comparison(
 ) -> None:
     """Print methods side by side, beside the paper's figures, and their paired differences."""
     console, notion = make_console(), reports[0]["notion"]
+    print_first(first_sentences(reports), console)
     console.print(heading(reports[0]) + "\n")
     for line in (line for report in reports for line in coarse_codes(report)):
         console.print(line, style="bold")
@@ -207,8 +217,7 @@ def print_comparison(
     for report in reports:
         beside = _paper_cells(paper, report, printed)
         for summary in report["summaries"]:
-            row = [spread(summary["accuracy"]), spread(summary["disparity"][notion])]
-            table.add_row(_named(report, summary), *row, *beside)
+            table.add_row(_named(report, summary), *figures(summary, notion), *beside)
             beside = ()  # one figure a method, whatever the size of the grid
     console.print(table)
     if differences:
@@ -221,7 +230,7 @@ def print_comparison(
         for report in reports:
             console.print(f"{report['algorithm']}: {summary(report['privacy'])}")
         console.print("\n".join(sentences(reports[0]["privacy"])), style="dim")
-    for note in dict.fromkeys(note for report in reports for note in report["notes"]):
+    for note in dict.fromkeys(note for report in reports for note in other_notes(report)):
         console.print(f"note: {note}", style="dim")
 
 

@@ -39,8 +39,9 @@ def make_ask(
     leaving: Leavings = NOBODY,
     carry: Carry | None = None,
     guard: Guard | None = None,
+    runs: int | None = None,
 ) -> Ask:
-    """Return the ``ask`` of one round.
+    """Return the ``ask`` of one round, for so many ``runs`` where it is known.
 
     It numbers its questions and keeps the clients' memories up to date. Sums run in the order of
     client ids, so that neither the order in which clients are listed nor the number of threads that
@@ -58,15 +59,14 @@ def make_ask(
 
         def answer(client: ClientData) -> tuple[Arrays, Arrays]:
             key = (seed, round, asked, client.id)
-            upload, memory = task.run(broadcast, client, memories[client.id], key)
-            refuse_non_finite(upload, round, client.id)
-            return upload, memory
+            return task.run(broadcast, client, memories[client.id], key)
 
         question = Question(round, asked, task, broadcast, ids, silent_in(leaving, asked))
         here = [client for client in in_order if counts(question.silent.get(client.id))]
         uploads, kept = dict[int, Arrays](), Memories()
         for client, (upload, memory) in zip(here, each(answer, here, threads), strict=True):
             uploads[client.id], kept[client.id] = upload, memory
+        refuse_non_finite(uploads, kept, round, runs)
         total = bring(question, uploads)
         memories.update(kept)
         asked += 1
@@ -145,17 +145,55 @@ def number_taking_part(clients: int, share: float) -> int:
     return max(1, round_half_up(share * clients))
 
 
-def refuse_non_finite(upload: Mapping[str, Array], round: int, client: int) -> None:
-    """Stop a run that diverges, naming the round, the client and the runs of the grid."""
-    for name, value in upload.items():
-        if not np.all(np.isfinite(value)):
-            bad = np.unique(np.nonzero(~np.isfinite(np.atleast_1d(value)))[0])
-            raise DivergedError(round, client, name, bad.tolist())
+def refuse_non_finite(
+    uploads: Mapping[int, Arrays], memories: Memories, round: int, runs: int | None = None
+) -> None:
+    """Stop runs that diverge: nothing that clients send or keep may be other than finite.
+
+    Args:
+        uploads: what the clients answered, by client id; runs are on the first axis.
+        memories: what the clients are to keep, by client id.
+        round: the number of the round.
+        runs: how many runs there are. An array without that axis belongs to all of them.
+
+    """
+    first: dict[int, tuple[int, str]] = {}
+    for kind, of_clients in (("sends", uploads), ("keeps", memories)):
+        for client, arrays in of_clients.items():
+            for name, value in arrays.items():
+                for run in non_finite_runs(value, runs):
+                    first.setdefault(run, (client, f"{kind} ({name})"))
+    if first:
+        raise DivergedError(round, first)
+
+
+def non_finite_runs(value: Array, runs: int | None) -> list[int]:
+    """Return the runs of which an array is not finite.
+
+    >>> non_finite_runs(np.array([[1.0], [np.inf]]), 2), non_finite_runs(np.array(np.nan), 2)
+    ([1], [0, 1])
+    """
+    if np.all(np.isfinite(value)):
+        return []
+    if runs is not None and value.shape[:1] != (runs,):
+        return list(range(runs))
+    return np.unique(np.nonzero(~np.isfinite(np.atleast_1d(value)))[0]).tolist()
 
 
 class DivergedError(DivergenceError):
-    """Which round, client, upload and runs of the grid were not finite."""
+    """Which round, clients and runs of the grid diverged.
 
-    def __init__(self, round: int, client: int, upload: str, runs: list[int]) -> None:
-        super().__init__(f"training diverged in round {round}, on client {client} ({upload}).")
-        self.round, self.client, self.upload, self.runs = round, client, upload, runs
+    ``clients`` has the first client of every run; ``client`` and ``what`` are of the first run.
+    """
+
+    def __init__(
+        self, round: int, first: Mapping[int, tuple[int, str]], reason: str = "is not finite"
+    ) -> None:
+        self.round, self.reason = round, reason
+        self.runs = sorted(first)
+        self.clients = {run: client for run, (client, _) in first.items()}
+        self.client, self.what = first[self.runs[0]]
+        super().__init__(
+            f"training diverged in round {round}, on client {self.client}: what it {self.what} "
+            f"{reason}."
+        )

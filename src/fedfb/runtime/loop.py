@@ -78,12 +78,22 @@ def train(
 
     def asking(number: int) -> Ask:
         if number == SETUP:
-            return make_ask(clients, memories, seed, SETUP, carry=carry, guard=guard)
+            return make_ask(
+                clients, memories, seed, SETUP, carry=carry, guard=guard, runs=len(params)
+            )
         asked = participants(clients, participation, seed, number)
         ids = [client.id for client in asked]
         leaving = leavings(ids, dropout, seed, number, len(algorithm.tasks))
         return make_ask(
-            asked, memories, seed, number, threads, leaving=leaving, carry=carry, guard=guard
+            asked,
+            memories,
+            seed,
+            number,
+            threads,
+            leaving=leaving,
+            carry=carry,
+            guard=guard,
+            runs=len(params),
         )
 
     return conduct(

@@ -15,8 +15,8 @@ from fedfb.errors import ConfigError, DisclosureError
 from fedfb.runtime.boundary import Carry, Question, broadcast_bytes, entries
 from fedfb.runtime.dropout import number_leaving
 from fedfb.runtime.ledger import Entry, Record
-from fedfb.runtime.local import number_taking_part
-from fedfb.runtime.uploads import encoded, joined, parts_of
+from fedfb.runtime.local import DivergedError, number_taking_part
+from fedfb.runtime.uploads import encoded, joined, parts_of, runs_beyond_bounds
 from fedfb.secure import (
     SERVER,
     Kind,
@@ -64,6 +64,7 @@ def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None =
     def carry(question: Question, uploads: Mapping[int, Arrays]) -> Arrays:
         roster, task = roster_of(question.asked), question.task
         _refuse_single(task)
+        _refuse_diverging(question, uploads)
         like = next(iter(uploads.values()))
         parts = parts_of(task, like, len(question.asked))
         session = make_session(roster, question.round, question.number, parts)
@@ -83,6 +84,16 @@ def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None =
         return joined(task, like, decode(session.schema, len(survivors), vector))
 
     return carry
+
+
+def _refuse_diverging(question: Question, uploads: Mapping[int, Arrays]) -> None:
+    """Stop the runs of a grid that are too large for a secure sum, while others are not."""
+    first: dict[int, tuple[int, str]] = {}
+    for id, upload in uploads.items():
+        for run, name in runs_beyond_bounds(question.task, upload).items():
+            first.setdefault(run, (id, f"sends ({name})"))
+    if first:
+        raise DivergedError(question.round, first, "is too large for a secure sum")
 
 
 def _refuse_single(task: Asked) -> None:

@@ -72,6 +72,22 @@ def encoded(schema: Schema, task: Asked, upload: Arrays, who: str) -> Ring:
         ) from None
 
 
+def runs_beyond_bounds(task: Asked, upload: Arrays) -> dict[int, str]:
+    """Return the runs whose part of an upload is beyond its bound, with the name of the array.
+
+    Empty where all runs are: then it is not one setting of a grid that is too large.
+    """
+    found: dict[int, str] = {}
+    for name, value in upload.items():
+        bound = task.bounds.get(name, WHOLE_BOUND if _is_whole(value) else BOUND)
+        beyond = np.abs(np.atleast_1d(value)) > bound
+        runs = np.flatnonzero(beyond.reshape(len(beyond), -1).any(axis=1)).tolist()
+        if len(runs) == len(beyond):
+            return {}
+        found = {**dict.fromkeys(runs, name), **found}
+    return found
+
+
 def joined(task: Asked, like: Arrays, total: Arrays) -> Arrays:
     """Return the sum under the names, and of the kinds, of an upload."""
     found: Arrays = {}

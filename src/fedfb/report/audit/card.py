@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from fedfb.experiments.shortfalls import first_sentences, other_notes
 from fedfb.experiments.store import DEPENDENCIES
 from fedfb.report.audit import words
 from fedfb.report.exchanges import sentence as exchange_sentence
@@ -36,11 +37,12 @@ LIMITS = (
 def make_card(record: Record, run: Run | None, intended_use: str | None) -> Card:
     """Return the card of what was audited; of a scores file the method is not known."""
     method = list(_method(run)) if run else ["Not known: decisions were read from a file."]
+    first = first_sentences([run.report]) if run else []
     return {
         "Intended use": [intended_use or NOT_STATED],
         "Data": [*_data(record), *(_training_data(run) if run else ())],
         "Method": method,
-        "Fairness": [words.headline(record), *_fairness(record)],
+        "Fairness": [*first, words.headline(record), *_fairness(record)],
         "What was exchanged": [*(_training_exchange(run) if run else ()), _exchange(record)],
         "Limits": [*_limits(record), *LIMITS],
         "Versions": [f"{name} {value}" for name, value in _versions(run).items()],
@@ -65,7 +67,7 @@ def _training_data(run: Run) -> Iterator[str]:
     yield f"Trained on {run.report['data']}, by {len(named) or 'several'} clients."
     given = "is" if settings["sensitive_at_prediction"] else "is not"
     yield f"The group {given} given to the model."
-    yield from (f"{note[0].upper()}{note[1:]}." for note in run.report["notes"])
+    yield from (f"{note[0].upper()}{note[1:]}." for note in other_notes(run.report))
 
 
 def _method(run: Run) -> Iterator[str]:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from fedfb.report.page.pictures import Picture
 
-EMPTY = ("", "-", "not estimable", "none", "hidden")
+EMPTY = ("", "-", "not estimable", "none", "hidden", "diverged")
 NUMBER = "-+<.0123456789"
 """What a number begins with."""
 
@@ -58,7 +58,7 @@ class Section(NamedTuple):
 
 
 class Page(NamedTuple):
-    """All that the template needs."""
+    """All that the template needs; ``alerts`` are promises not kept, said before the headline."""
 
     title: str
     kind: str
@@ -66,3 +66,4 @@ class Page(NamedTuple):
     figures: tuple[Figure, ...]
     sections: tuple[Section, ...]
     footer: str
+    alerts: tuple[str, ...] = ()

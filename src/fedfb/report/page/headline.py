@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedfb.experiments.shortfalls import first_sentences
 from fedfb.report.frontier import LEVELS, best_within, pareto_points
 from fedfb.report.numbers import mean, number, spread
 from fedfb.report.page.content import Figure
@@ -26,6 +27,11 @@ MEANS = {
     "client_parity": "the range of the clients' mean losses",
 }
 """What disparity means, by notion."""
+
+
+def alerts(reports: Sequence[Report]) -> tuple[str, ...]:
+    """Return the promises that results do not keep: they come before every headline."""
+    return tuple(first_sentences(reports))
 
 
 def run_headline(report: Report) -> str:

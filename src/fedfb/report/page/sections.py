@@ -7,6 +7,7 @@ import numpy as np
 
 from fedfb.errors import DataError, FedFBError
 from fedfb.experiments.explain import Explained, explain
+from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec_file import from_values
 from fedfb.files import CHANGED
 from fedfb.report import privacy
@@ -83,10 +84,11 @@ def _run_page(run: Run) -> Page:
             *_training(report, "training"),
             *_privacy([report]),
             _exchanges(run),
-            *_notes(report["notes"]),
+            *_notes(other_notes(report)),
             _settings(report, run.versions),
         ),
         footer=_made_from(report["experiment_hash"]),
+        alerts=headline.alerts([report]),
     )
 
 
@@ -117,10 +119,11 @@ def _comparison_page(found: Found) -> Page:
                 tables=(tables.method_table(exchanged),),
                 folds=tuple(_exchange_fold(run) for run in found.runs),
             ),
-            *_notes(list(dict.fromkeys(note for one in reports for note in one["notes"]))),
+            *_notes(list(dict.fromkeys(note for one in reports for note in other_notes(one)))),
             _settings(first, found.runs[0].versions),
         ),
         footer=_made_from(", ".join(report["experiment_hash"] for report in reports)),
+        alerts=headline.alerts(reports),
     )
 
 
@@ -176,10 +179,11 @@ def _frontier_page(record: Report) -> Page:
                 ),
             ),
             *([_method_exchanges(exchanged)] if exchanged else []),
-            *_notes([*record["notes"], *left_out]),
+            *_notes([*other_notes(record), *left_out]),
             _settings(record, record["versions"]),
         ),
         footer=_made_from(record["experiment_hash"]),
+        alerts=_frontier_alerts(record),
     )
 
 
@@ -201,11 +205,16 @@ def _private_frontier_page(record: Report) -> Page:
         figures=(),
         sections=(
             *parts,
-            *_notes([*failed, *record["notes"], *left_out]),
+            *_notes([*failed, *other_notes(record), *left_out]),
             _settings(record, record["versions"]),
         ),
         footer=_made_from(record["experiment_hash"]),
+        alerts=_frontier_alerts(record),
     )
+
+
+def _frontier_alerts(record: Report) -> tuple[str, ...]:
+    return tuple(one["sentence"] for one in record.get("shortfalls", ()))
 
 
 def _method_exchanges(exchanged: Mapping[str, Explained]) -> Section:
@@ -282,6 +291,7 @@ def _training(report: Report, name: str) -> Sequence[Section]:
     number_of = len(report["summaries"])
     several = number_of > 1
     runs = report["runs"][:number_of] if several else report["runs"]
+    runs = [run for run in runs if not run.get("diverged")]
     runs = runs[:MOST_SETTINGS]
     panels = {}
     for key, title in QUANTITIES.items():

@@ -12,9 +12,15 @@ from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.notions.intervals import wilson
 from fedfb.report.exchanges import COLUMNS, exchange_cells, needs
-from fedfb.report.frontier import LEVELS, best_within, knob_in_words, pareto_points
+from fedfb.report.frontier import (
+    LEVELS,
+    best_within,
+    knob_in_words,
+    pareto_points,
+    point_figures,
+)
 from fedfb.report.ledger import kind_rows
-from fedfb.report.numbers import mean, number, spread
+from fedfb.report.numbers import figures, mean, number, spread
 from fedfb.report.page.content import Table
 from fedfb.report.scatter import algorithms_of, setting_in_words, shown_name
 from fedfb.report.tables import NAMES, mean_interval, with_interval
@@ -43,11 +49,7 @@ def result_table(report: Report) -> Table:
 def settings_table(report: Report) -> Table:
     """Return accuracy and disparity of every setting of a grid."""
     rows = [
-        (
-            setting_in_words(summary["settings"]),
-            spread(summary["accuracy"]),
-            spread(summary["disparity"][report["notion"]]),
-        )
+        (setting_in_words(summary["settings"]), *figures(summary, report["notion"]))
         for summary in report["summaries"]
     ]
     return Table("Settings, mean ± spread", ("", "accuracy", "disparity"), tuple(rows))
@@ -62,9 +64,8 @@ def comparison_table(reports: Sequence[Report]) -> Table:
             own = runs[place :: len(report["summaries"])]
             name = shown_name(report["algorithm"])
             told = f"{name}, {setting_in_words(summary['settings'])}" if several else name
-            disparity = summary["disparity"][report["notion"]]
             interval = _ends(mean_interval(own, report["notion"]))
-            rows.append((told, spread(summary["accuracy"]), spread(disparity), interval))
+            rows.append((told, *figures(summary, report["notion"]), interval))
     columns = ("", "accuracy", "disparity", "95% interval")
     return Table("Test rows, mean ± spread over seeds", columns, tuple(rows), BY_ROWS)
 
@@ -183,8 +184,7 @@ def point_table(caption: str, points: Sequence[Report]) -> Table:
         (
             shown_name(point["algorithm"]),
             knob_in_words(point),
-            with_interval(point["accuracy"]),
-            with_interval(point["disparity"]),
+            *point_figures(point),
         )
         for point in points
     ]

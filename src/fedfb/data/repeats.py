@@ -1,0 +1,72 @@
+"""Rows that lie on both sides of the split: they make intervals too short, and figures too good."""
+
+from math import factorial
+
+import numpy as np
+
+from fedfb.core import Examples
+from fedfb.data.federation import Federation
+from fedfb.shapes import Array, Int
+
+LEAST_SHARE = 0.02
+"""Fewer test rows with a copy in training hardly move a figure."""
+
+HIGHEST = 8
+"""Rows that occur more often than so many times are left out of the test."""
+
+
+def copied_share(federation: Federation) -> float | None:
+    """Return the share of test rows with a copy in training; None where chance may explain it.
+
+    A copy has the same features, label and group. Tables of few categories have equal rows by
+    chance, and these are no fault: see :func:`beyond_chance`.
+    """
+    train = np.concatenate([row_hashes(c.x, c.y, c.group) for c in federation.clients])
+    test = _hashes_of(federation.test)
+    if not len(test):
+        return None
+    share = float(np.isin(test, train).mean())
+    if share < LEAST_SHARE:
+        return None
+    _, times = np.unique(np.concatenate([train, test]), return_counts=True)
+    return share if beyond_chance(np.bincount(times, minlength=HIGHEST + 2)) else None
+
+
+def beyond_chance(rows_by_times: Int[Array, " m"]) -> bool:
+    r"""Tell whether rows repeat more often than rows that were drawn one by one ever do.
+
+    Let :math:`f_m` be the number of different rows that occur m times. If rows are drawn one by one
+    from any population, :math:`m!\,f_m\approx\sum_v\lambda_v^me^{-\lambda_v}` with the expected
+    number :math:`\lambda_v` of each row, so that by Cauchy and Schwarz
+
+    .. math:: (m!\,f_m)^2\le (m-1)!\,f_{m-1}\;(m+1)!\,f_{m+1}
+
+    whatever the columns are. Where every row is written twice, :math:`f_2` is large and
+    :math:`f_1=f_3=0`. Each f is taken two standard deviations in favour of chance.
+
+    >>> beyond_chance(np.array([0, 9000, 700, 90, 20, 0])), beyond_chance(np.array([0, 0, 500, 0]))
+    (False, True)
+    """
+    f = np.concatenate([rows_by_times, np.zeros(HIGHEST + 2)]).astype(np.float64)
+    high, low = f + 2 * np.sqrt(f) + 3, np.maximum(f - 2 * np.sqrt(f) - 3, 0)
+    return any(
+        (factorial(m) * low[m]) ** 2
+        > factorial(m - 1) * high[m - 1] * factorial(m + 1) * high[m + 1]
+        for m in range(2, HIGHEST + 1)
+    )
+
+
+def row_hashes(x: Array, y: Int[Array, " n"], group: Int[Array, " n"]) -> Int[Array, " n"]:
+    """Return a number of 64 bits for every row: equal rows have equal ones, others hardly ever."""
+    features = np.ascontiguousarray(x.T, dtype=np.float64) + 0.0  # -0.0 equals 0.0
+    columns = [*features.view(np.uint64), y, group]
+    factors = np.random.default_rng(0).integers(2**63, size=len(columns), dtype=np.uint64)
+    hashes = np.zeros(len(y), np.uint64)
+    for column, factor in zip(columns, factors, strict=True):
+        mixed = (hashes ^ np.asarray(column).astype(np.uint64)) * (factor | np.uint64(1))
+        hashes = mixed ^ (mixed >> np.uint64(32))
+    return hashes
+
+
+def _hashes_of(examples: Examples) -> Int[Array, " n"]:
+    return row_hashes(examples.x, examples.y, examples.group)

@@ -1,0 +1,125 @@
+"""Whether a run's training reached its target, allowing for what chance does to so many rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedfb.runtime import RoundRecord
+from fedfb.shapes import Array, Float
+
+REACHED = 0.005
+"""A training disparity this near to the target counts as the target."""
+
+LEVEL = 0.95
+"""Gaps that so many draws of groups with equal rates stay below are within chance."""
+
+CLIENT_PARITY = "client_parity"
+
+Record = Mapping[str, Any]
+
+
+def training_record(
+    history: Sequence[RoundRecord], run: int, notion: str, target: float, record: Record
+) -> dict[str, Any] | None:
+    """Return the training disparity of a run that has a target, and whether it missed the target.
+
+    A group's gap counts as a miss only beyond the target and what chance shows for so many rows.
+
+    Args:
+        history: the rounds of the seed; with training rows by label, decision and group, or
+            without, where nobody looked at them.
+        run: the place of the run on the run axis.
+        notion: the long name of the notion that was trained for.
+        target: the disparity that was asked for.
+        record: the run's record, with the method's own account (``told``) and test figures.
+
+    """
+    told = record["told"]
+    if "off_target" not in told:
+        return None
+    off = told["off_target"]
+    found = {"target": target, "disparity": target + off, "missed": off > REACHED}
+    if off <= REACHED:
+        return found
+    if "thresholds" in told:
+        rows = _rows_and_positives(record)[0] if notion != CLIENT_PARITY else np.ones(1)
+        return {**found, "missed": off > _one_row(rows)}
+    if notion == CLIENT_PARITY:
+        return {**found, "missed": off > _client_chance(history, record)}
+    gaps, rows, rate = _gaps(history, run, notion, record)
+    beyond = np.abs(gaps) - target > np.maximum(chance(rows, rate), REACHED)
+    return {**found, "missed": bool(beyond.any())}
+
+
+def chance(rows: Float[Array, "b a"], rate: Float[Array, "b 1"]) -> Float[Array, "b a"]:
+    r"""Return how far the rates of groups may lie from the common rate by chance.
+
+    .. math:: z\sqrt{p(1-p)\left(\tfrac1{n_a}-\tfrac1n\right)}
+
+    with the normal quantile z of :data:`LEVEL` for all k gaps together (Bonferroni).
+
+    >>> chance(np.array([[1000.0, 1000.0]]), np.array([[0.5]])).round(3)
+    array([[0.025, 0.025]])
+    """
+    from statistics import NormalDist  # here: few runs need it
+
+    compared = rows > 0
+    z = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / max(int(compared.sum()), 1))
+    inverse = 1 / np.where(compared, rows, 1.0) - 1 / np.maximum(rows.sum(axis=1), 1.0)[:, None]
+    return np.where(compared, z * np.sqrt(rate * (1 - rate) * np.maximum(inverse, 0.0)), np.inf)
+
+
+def _gaps(
+    history: Sequence[RoundRecord], run: int, notion: str, record: Record
+) -> tuple[Float[Array, "b a"], Float[Array, "b a"], Float[Array, "b 1"]]:
+    """Return the training gaps of the chosen round by block and group, their rows and rates.
+
+    Where nobody looked at training rows, the gaps are the signal's, and the rows those of the test.
+    """
+    number = record["told"].get("chosen_round") or len(history)
+    signal, _, confusion = history[number - 1]
+    rows, positives = (
+        _rows_and_positives(record)
+        if confusion is None
+        else (confusion[run].sum(axis=1), confusion[run][:, 1])
+    )
+    rows, positives = _blocks(notion, rows), _blocks(notion, positives)
+    rate = positives.sum(axis=1, keepdims=True) / np.maximum(rows.sum(axis=1, keepdims=True), 1.0)
+    if confusion is not None or signal is None or signal[run].size != rows.size:
+        return positives / np.where(rows > 0, rows, 1.0) - rate, rows, rate
+    gaps = signal[run].reshape(rows.shape)
+    centre = (gaps * rows).sum(axis=1, keepdims=True) / np.maximum(rows.sum(axis=1), 1.0)[:, None]
+    return gaps - centre, rows, rate
+
+
+def _blocks(notion: str, by_label: Float[Array, "2 a"]) -> Float[Array, "b a"]:
+    """Return counts by label and group as the notion compares them: by label, or all together."""
+    if notion == "equalized_odds":
+        return by_label
+    return by_label[1:] if notion == "equal_opportunity" else by_label.sum(axis=0, keepdims=True)
+
+
+def _rows_and_positives(record: Record) -> tuple[Float[Array, "2 a"], Float[Array, "2 a"]]:
+    """Return the test rows by label and group, and how many of them are decided positively."""
+    groups = record["groups"]
+    rows = np.array([[g["n"] - g["positives"], g["positives"]] for g in groups], float).T
+    rates = np.array([[g["fpr"] or 0.0, g["tpr"] or 0.0] for g in groups]).T
+    return rows, rows * rates
+
+
+def _one_row(rows: Float[Array, "2 a"]) -> float:
+    """Return by how much one row moves a rate: no threshold can come nearer."""
+    return max(REACHED, float(1 / rows[rows > 0].min(initial=np.inf)))
+
+
+def _client_chance(history: Sequence[RoundRecord], record: Record) -> float:
+    """Return how far clients' mean losses lie apart by chance: their range, or its mean square."""
+    clients = record["clients"]
+    rows = sum(client["n"] for client in clients)
+    if not rows:
+        return REACHED
+    error = record["loss_spread"] * (len(clients) / rows) ** 0.5
+    signal = history[-1].signal
+    is_mean_square = signal is not None and signal[0].size == 1
+    return max(REACHED, (2 if is_mean_square else 4) * float(error))
