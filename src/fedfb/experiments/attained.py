@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fedfb.notions.values import enough
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
@@ -20,7 +21,12 @@ Record = Mapping[str, Any]
 
 
 def training_record(
-    history: Sequence[RoundRecord], run: int, notion: str, target: float, record: Record
+    history: Sequence[RoundRecord],
+    run: int,
+    notion: str,
+    target: float,
+    record: Record,
+    minimum: int = 1,
 ) -> dict[str, Any] | None:
     """Return the training disparity of a run that has a target, and whether it missed the target.
 
@@ -33,7 +39,7 @@ def training_record(
         notion: the long name of the notion that was trained for.
         target: the disparity that was asked for.
         record: the run's record, with the method's own account (``told``) and test figures.
-
+        minimum: least training rows of a group that is compared.
     """
     told = record["told"]
     if "off_target" not in told:
@@ -47,7 +53,7 @@ def training_record(
         return {**found, "missed": off > _one_row(rows)}
     if notion == CLIENT_PARITY:
         return {**found, "missed": off > _client_chance(history, record)}
-    gaps, rows, rate = _gaps(history, run, notion, record)
+    gaps, rows, rate = _gaps(history, run, notion, record, minimum)
     beyond = np.abs(gaps) - target > np.maximum(chance(rows, rate), REACHED)
     return {**found, "missed": bool(beyond.any())}
 
@@ -71,7 +77,7 @@ def chance(rows: Float[Array, "b a"], rate: Float[Array, "b 1"]) -> Float[Array,
 
 
 def _gaps(
-    history: Sequence[RoundRecord], run: int, notion: str, record: Record
+    history: Sequence[RoundRecord], run: int, notion: str, record: Record, minimum: int
 ) -> tuple[Float[Array, "b a"], Float[Array, "b a"], Float[Array, "b 1"]]:
     """Return the training gaps of the chosen round by block and group, their rows and rates.
 
@@ -85,6 +91,9 @@ def _gaps(
         else (confusion[run].sum(axis=1), confusion[run][:, 1])
     )
     rows, positives = _blocks(notion, rows), _blocks(notion, positives)
+    if confusion is not None:
+        compared = enough(rows, minimum)
+        rows, positives = np.where(compared, rows, 0.0), np.where(compared, positives, 0.0)
     rate = positives.sum(axis=1, keepdims=True) / np.maximum(rows.sum(axis=1, keepdims=True), 1.0)
     if confusion is not None or signal is None or signal[run].size != rows.size:
         return positives / np.where(rows > 0, rows, 1.0) - rate, rows, rate

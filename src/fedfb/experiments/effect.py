@@ -68,7 +68,7 @@ def share_settings(experiment: Experiment, algorithms: Sequence[str]) -> list[Ex
         # What a method reads in another form of it helps more than that others do not read it.
         able = (forms_that_read(find_method(one.algorithm), name) is not None for one in each)
         raise ConfigError(max(zip(able, idle, strict=True), key=lambda pair: pair[0])[1][name])
-    usual = {declared.name: declared.default for declared in fields(Experiment)}
+    usual: dict[str, Any] = {declared.name: declared.default for declared in fields(Experiment)}
     knobs = [{name for name in _knob_names(one) if is_read(one, name)} for one in each]
     return [
         replace(

@@ -115,13 +115,19 @@ def _trained_records(
             strict=True,
         )
     ]
-    return [with_training(record, history, run, notion) for run, record in enumerate(records)]
+    return with_training(records, history, experiment)
 
 
-def with_training(record: Record, history: Sequence[RoundRecord], run: int, notion: str) -> Record:
-    """Add how near to its target a run came on training rows, where it has a target."""
-    target = record["settings"].get("target", 0.0)
-    return {**record, "training": training_record(history, run, notion, target, record)}
+def with_training(
+    records: Sequence[Record], history: Sequence[RoundRecord], experiment: Experiment
+) -> list[Record]:
+    """Add how near to its target each run came on training rows, where it has a target."""
+    notion, minimum = long_name(experiment.notion), experiment.minimum_group
+    targets = [record["settings"].get("target", 0.0) for record in records]
+    return [
+        {**record, "training": training_record(history, run, notion, target, record, minimum)}
+        for run, (record, target) in enumerate(zip(records, targets, strict=True))
+    ]
 
 
 def training_figures(

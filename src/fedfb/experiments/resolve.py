@@ -149,9 +149,9 @@ def _knobs(
         if name != ("alpha" if solved else "target")
     }
     # Values of a knob that is not read would be one setting, trained several times.
-    for name, (values, usual, _) in found.items():
+    for name, (of_user, usual, _) in found.items():
         if not is_read(experiment, name):
-            found[name] = (values, usual, (usual,))
+            found[name] = (of_user, usual, (usual,))
     return {**found, "lr": (experiment.lr, method.learning_rate, method.learning_rates)}
 
 

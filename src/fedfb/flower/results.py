@@ -96,7 +96,7 @@ def make_study_report(study: Study, known: Known) -> Record:
         )
     ]
     history = known.trained.history
-    records = [with_training(record, history, run, notion) for run, record in enumerate(records)]
+    records = with_training(records, history, experiment)
     choices = Choices(by_seed={study.seed: known.choice} if known.choice else {})
     report = make_report(experiment, _notes(study, known), groups, len(records), [records], choices)
     return {**report, "data": study.name, "study": study.name, "silos": list(study.silos)}
