@@ -216,3 +216,39 @@ def test_debug_shows_where_an_error_arose(fedfb, monkeypatch):
     monkeypatch.setattr("sys.argv", ["fedfb", "run", "--rounds", "0", "--debug"])
     with pytest.raises(ConfigError, match="--rounds must be"):
         main()
+
+
+@pytest.mark.parametrize(
+    ("command", "fragments"),
+    [
+        ("run --hidden 8", ["--hidden has no effect with --model logistic", "--model mlp"]),
+        ("run --k 3 --algorithm fedavg", ["--period has no effect with fedavg"]),
+        ("run --privacy-clip 2", ["--privacy-clip has no effect without --privacy-epsilon"]),
+        ("run --data adult --clients 3", ["clients (--clients) does not apply to 'adult'"]),
+        ("run --q .5", ["q (--q) does not apply to 'synthetic'"]),
+        ("run --data fig1b --q .5", ["q"]),
+        ("run --bins age:25", ["bins (--bins) does not apply to 'synthetic'"]),
+        ("compare --decay inv --algorithms fedavg,fedfb", ["--decay has no effect with fedfb"]),
+        ("compare --algorithms fedavg,q-ffl", ["q-ffl does not aim at demographic parity"]),
+        ("compare --out kept --no-store", ["--no-store has no effect with --out"]),
+        ("frontier --hidden 8 --algorithms fedavg,fedfb", ["--hidden has no effect"]),
+        ("explain fedavg --alpha 1", ["--alpha has no effect with fedavg"]),
+        ("achievable --setting fig2 --rows 100", ["--rows has no effect without --data"]),
+        ("predict folder rows.csv --force", ["--force has no effect without --out"]),
+        (
+            "audit --scores s.csv --decision d --threshold .4 --label y --positive 1",
+            ["--threshold does not apply to a column of decisions"],
+        ),
+    ],
+)
+def test_a_flag_without_effect_is_refused(fedfb, tmp_path, command, fragments):
+    refused(fedfb(*command.split()), *fragments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reproduction_names_all_missing_data_before_it_trains(fedfb, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFB_DATA", str(tmp_path))
+    said = fedfb("reproduce", "all", "--quick")
+    refused(said, "nothing was trained: data are missing of adult, bank, compas")
+    assert said.err.count("nothing was trained") == 1
+    assert list(tmp_path.iterdir()) == []
