@@ -3,13 +3,16 @@
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
+import click
 import pytest
+from typer.main import get_command
 
 from cli.asking import OWN, TINY, Said, silo
-from fedfb.cli import main
+from fedfb.cli import app, main
 from fedfb.experiments.targets import Line, Target
 
 POPULATION = """eta = "logistic"
@@ -25,9 +28,26 @@ group0 = {dist = "expon", scale = 2.0}
 group1 = {dist = "histogram", edges = [0.0, 1.0, 3.0], masses = [0.25, 0.75]}
 """
 
-PLUGIN = """from dataclasses import replace
-from fedfb.algorithms.fedavg import METHOD as FEDAVG
-METHOD = replace(FEDAVG, name="renamed")
+PLUGIN = """from fedfb.algorithms.fedavg import METHOD as FEDAVG
+METHOD = FEDAVG._replace(name="renamed")
+"""
+
+EXPERIMENT = """algorithm = "fedfb"
+notion = "dp"
+data = "synthetic"
+rows = 200
+test_rows = 200
+clients = 3
+partition = "dirichlet:0.5"
+heterogeneity = "low"
+rounds = 1
+local_epochs = 1
+batch = 64
+lr = [0.01]
+alpha = [0.1, 0.3]
+seeds = [0]
+sensitive_at_prediction = false
+precision = "float32"
 """
 
 TARGET = Target(
@@ -45,11 +65,35 @@ FAST = ("--lr", ".01", "--local-epochs", "1")
 SILOS = ("east", "north", "south", "west")
 
 
+@cache
+def commands() -> click.Group:
+    """The command line, made ready once: that takes longer than most commands."""
+    made = get_command(app.app)
+    assert isinstance(made, click.Group)
+    return made
+
+
+def names_of(group: click.Group, above: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    """Return every command that can be typed, in its words."""
+    found = set()
+    for name, command in group.commands.items():
+        words = (*above, name)
+        found |= names_of(command, words) if isinstance(command, click.Group) else {words}
+    return found
+
+
 def call(*arguments: object) -> Said:
     """Run a command in this process; an exception that escapes it is the caller's to see."""
     out, err = io.StringIO(), io.StringIO()
     typed = patch.object(sys, "argv", ["fedfb", *map(str, arguments)])
-    with typed, redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ending:
+    ready = patch.object(app, "app", commands())
+    with (
+        ready,
+        typed,
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as ending,
+    ):
         main()
     return Said(int(ending.value.code or 0), out.getvalue(), err.getvalue())
 
@@ -67,11 +111,12 @@ def tiny_target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedfb.experiments.targets.read_target", lambda name: TARGET)
 
 
-def build(folder: Path) -> None:
-    """Fill a folder, which is the present one, with every kind of file."""
+def build() -> None:
+    """Fill the present folder with every kind of file."""
     import numpy as np
     from pyarrow import parquet, table
 
+    from fedfb.flower.journal import Answered, Journal
     from fedfb.runtime import checkpoint
 
     Path("rows.csv").write_text(silo())
@@ -83,6 +128,7 @@ def build(folder: Path) -> None:
     Path("scores.csv").write_text("\n".join(["p,sex,y", *scores]) + "\n")
     Path("population.toml").write_text(POPULATION)
     Path("plugin.py").write_text(PLUGIN)
+    Path("experiment.toml").write_text(EXPERIMENT)
     done("schema", "infer", "rows.csv", *OWN[:6], "--out", "schema.toml")
     done("run", "--data", "rows.csv", *OWN, *FAST, "--out", "kept")
     done("compare", *TINY, *FAST, "--algorithms", "fedavg,fedfb", "--out", "compared")
@@ -96,7 +142,10 @@ def build(folder: Path) -> None:
     port = ("--address", "127.0.0.1:9", "--wait", ".2", "--timeout", "5")
     done("study", "init", "study", *make_study, *port, "--keys", "north.pub")
     run_study(Path("study"))
+    checkpoint.save(Path("checkpoint.npz"), {"state/params": np.zeros((2, 3))}, "")
     checkpoint.save(Path("memory-1-0.npz"), {"lam": np.array([0.5, 1.0])}, "memory")
+    Journal(Path(), "owner", "run", 1).write(0, Answered({"sum": np.array([0.5])}, (0, 2)))
+    Path("node-id").write_text("1234567890123456789")
 
 
 def run_study(folder: Path) -> None:

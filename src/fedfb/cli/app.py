@@ -92,13 +92,14 @@ def main() -> None:
     # Clients train side by side already: more BLAS threads would only wait, .1 s of every start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    stdout = sys.stdout  # click puts another stream in its place where the reader has left
     try:
-        _run(arguments)
+        _run(arguments, stdout)
     except (FedFBError, OSError, MemoryError) as error:
         if "--debug" in sys.argv:
             raise
-        if not _is_writable(sys.stdout):
-            _drop(sys.stdout)
+        if not _is_writable(stdout):
+            _drop(stdout)
             if isinstance(error, BrokenPipeError):
                 sys.exit(READER_LEFT)
             error = WriteError(f"cannot write to standard output: {_reason(error)}. {ROOM}")
@@ -112,13 +113,13 @@ def main() -> None:
         raise
 
 
-def _run(arguments: list[str]) -> None:
+def _run(arguments: list[str], stdout: TextIO | None) -> None:
     try:
         app(arguments)
     except SystemExit:
         # What is still in the buffer would fail at the very end, where nobody can catch it.
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        if stdout is not None:
+            stdout.flush()
         raise
 
 
@@ -132,8 +133,10 @@ def _is_writable(stream: TextIO | None) -> bool:
     return True
 
 
-def _drop(stream: TextIO) -> None:
+def _drop(stream: TextIO | None) -> None:
     """Lead what is still in a stream's buffer nowhere: Python would fail on it at its end."""
+    if stream is None:
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -168,34 +167,34 @@ def _trained(
 def _keep(record: dict[str, Any], folder: Path) -> None:
     """Write what a frontier came to into its folder; the picture only where it can be drawn."""
     from fedfb.experiments.folders import FRONTIER
-    from fedfb.files import write_json
+    from fedfb.files import write_json, write_whole
 
     write_json(folder / FRONTIER, record)
-    _write_csv(record, folder / "frontier.csv")
+    write_whole(folder / "frontier.csv", _csv(record))
     if is_installed("matplotlib"):
         _draw(record, folder / "frontier.svg")
     talk(f"The frontier is in {folder}; a page to look at: fedfb report {folder}")
 
 
-def _write_csv(record: dict[str, Any], path: Path) -> None:
-    from fedfb.files import write_whole
+def _csv(record: dict[str, Any]) -> str:
     from fedfb.report.frontier import write_csv
 
     lines = io.StringIO(newline="")
     write_csv(record, lines)
-    write_whole(path, lines.getvalue())
+    return lines.getvalue()
 
 
 def show(record: dict[str, Any], csv: Path | None, as_json: bool) -> None:
     """Print the frontier as tables, JSON or CSV, and write the CSV asked for."""
-    from fedfb.report.frontier import print_frontier, write_csv
+    from fedfb.files import write_whole
+    from fedfb.report.frontier import print_frontier
     from fedfb.report.private_frontier import print_private_frontier
 
     if csv == STDOUT:
-        write_csv(record, sys.stdout)
+        typer.echo(_csv(record), nl=False)
         return
     if csv:
-        _write_csv(record, csv)
+        write_whole(csv, _csv(record))
         talk(f"The points are in {csv}.")
     if as_json:
         typer.echo(json.dumps(record, indent=1, allow_nan=False))

@@ -46,14 +46,18 @@ def status(
 
     Example: fedfb status triage/study.toml
     """
+    from fedfb.files import interpreting
     from fedfb.flower.events import EVENTS, read_events
     from fedfb.flower.places import RUN
     from fedfb.flower.study import read_study
     from fedfb.report.federation import status_lines
 
     study = read_study(file)
-    events = read_events(file.parent / RUN / EVENTS)
-    typer.echo("\n".join(status_lines(study.name, study.silos, events)))
+    path = file.parent / RUN / EVENTS
+    events = read_events(path)
+    with interpreting(path, "the log of a study as fedfb serve writes it"):
+        lines = list(status_lines(study.name, study.silos, events))
+    typer.echo("\n".join(lines))
 
 
 def fetch(

@@ -6,6 +6,7 @@ from fedfb.data.read import Cells, refuse_many_columns
 from fedfb.data.values import cells_of
 from fedfb.errors import DataError
 from fedfb.extras import refuse_without
+from fedfb.files import CHANGED
 
 SUFFIXES = (".parquet", ".pq")
 
@@ -21,11 +22,14 @@ def read_parquet(path: str | Path) -> Cells:
         refuse_many_columns(str(path), len(names))
         # As one file: the folders above it may look like a partitioned data set.
         table = parquet.ParquetFile(path).read()
+        columns = [column.to_pylist() for column in table.columns]
     except FileNotFoundError:
         raise DataError(
             f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
         ) from None
-    except (OSError, pyarrow.ArrowException) as error:
-        said = str(error).splitlines()[0].rstrip(".")
+    # ArrowException is what pyarrow finds wrong itself; values that are no text, dates or numbers
+    # raise the others, and a length that nobody has a MemoryError.
+    except (OSError, pyarrow.ArrowException, MemoryError, *CHANGED) as error:
+        said = str(error).partition("\n")[0].rstrip(".")
         raise DataError(f"{path} cannot be read as Parquet: {said}. Write it anew.") from None
-    return cells_of(str(path), names, (column.to_pylist() for column in table.columns))
+    return cells_of(str(path), names, columns)

@@ -76,7 +76,7 @@ def activated(bundle: Bundle, client: FleetHttpClient, folder: Path, tell: Tell)
     while True:
         try:
             if remembered.exists():
-                _leave(client, _node_id(remembered))
+                _leave(client, read_node_id(remembered))
             node = Node(node_id=client.ActivateNode(request).node_id)
             write_whole(remembered, str(node.node_id))
             tell(f"joined {bundle.study.name} at {bundle.study.address} as {bundle.silo}")
@@ -97,7 +97,8 @@ def activated(bundle: Bundle, client: FleetHttpClient, folder: Path, tell: Tell)
         time.sleep(0.5)
 
 
-def _node_id(path: Path) -> int:
+def read_node_id(path: Path) -> int:
+    """Return the number that a node had before."""
     text = read_text(path, NODE_ID)
     # Flower's ids are unsigned numbers of 64 bits.
     if not (text.isascii() and text.isdecimal() and int(text) < 2**64):

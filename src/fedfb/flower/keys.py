@@ -79,10 +79,10 @@ def check_certificate(pem: str) -> x509.Certificate:
 
 @contextmanager
 def _known_algorithms() -> Iterator[None]:
-    """Turn a key of an algorithm that nobody knows into what a malformed key raises."""
+    """Turn an algorithm or a version that nobody knows into what a malformed key raises."""
     try:
         yield
-    except UnsupportedAlgorithm as error:
+    except (UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise ValueError(str(error)) from error
 
 

@@ -171,8 +171,10 @@ def fetch(source: Path, target: Path) -> list[str]:
             f"{source} holds no result yet (no {RESULT}). The study is still to be run, or to be "
             "finished: see fedfb status."
         )
-    found = [name for name in FETCHED if (source / name).exists()]
-    for name in found:
-        write_whole(target / name, read_bytes(source / name, "a file of the study's result"))
-    seal(target, found)
-    return found
+    expected = "a file of the study's result, as fedfb serve writes it"
+    names = [name for name in FETCHED if (source / name).exists()]
+    contents = {name: read_bytes(source / name, expected) for name in names}
+    for name, content in contents.items():
+        write_whole(target / name, content)
+    seal(target, contents)
+    return names
