@@ -13,10 +13,10 @@ from fedfb.notions.intervals import (
     Bands,
     intervals,
     mean_variance,
-    pairwise_bands,
     parity_bands,
     parity_contrasts,
     range_critical_value,
+    range_interval,
     rate_variance,
     with_drawn_mix,
 )
@@ -232,8 +232,13 @@ def client_parity(loss: Float[Array, "r 3 i"], minimum: int = MINIMUM_ROWS) -> l
     means = total / rows
     pooled = total.sum(axis=1, keepdims=True) / rows.sum(axis=1, keepdims=True)
     gaps = spread(means - pooled, estimable)
-    bands = pairwise_bands(means, mean_variance(rows, total, squares))
-    return estimated(bands, gaps, left_out)
+    ranges = np.ptp(means, axis=1).tolist()
+    each = zip(means, mean_variance(rows, total, squares), strict=True)
+    ends = [range_interval(*one) for one in each]
+    return [
+        Estimate(value, *interval, own, left_out)
+        for value, interval, own in zip(ranges, ends, gaps, strict=True)
+    ]
 
 
 def disparities(

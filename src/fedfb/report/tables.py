@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedfb.report.clients import summary_rows
 from fedfb.report.findings import findings
 from fedfb.report.numbers import mean, number, spread
 
@@ -26,6 +27,9 @@ NAMES = {
 
 MOST_PAIRED = 3
 """Of more methods than these and one, only differences from the first are printed."""
+
+MOST_CLIENTS = 20
+"""Of more clients the terminal shows quantiles."""
 
 
 def make_console() -> Console:
@@ -157,7 +161,14 @@ def _group_table(runs: Sequence[Report]) -> Table:
 
 def _client_table(runs: Sequence[Report], notion: str) -> Table:
     own = ("own disparity",) if notion in runs[0]["local_disparity"] else ()
-    table = make_table("Clients", "", "test rows", "accuracy", "loss", *own)
+    several = len(runs[0]["clients"])
+    many = several > MOST_CLIENTS
+    title = f"{several:,} clients, each column sorted alone" if many else "Clients"
+    table = make_table(title, "", "test rows", "accuracy", "loss", *own)
+    if many:
+        for row in summary_rows(runs, notion if own else None):
+            table.add_row(*row)
+        return table
     for place, client in enumerate(runs[0]["clients"]):
         seen = [run["clients"][place] for run in runs]
         means = [number(mean([one[key] for one in seen])) for key in ("accuracy", "loss")]

@@ -34,6 +34,12 @@ Report = Mapping[str, Any]
 MOST_SETTINGS = 12
 """Of a larger grid only so many settings have tables of their own; the rest is in the JSON."""
 
+MOST_LINES = 50
+"""Of more groups or clients a picture shows least, median and largest."""
+
+FEW_CLIENTS = (3, 6)
+"""As many clients show whether what a client sends depends on their number."""
+
 QUANTITIES = {
     "accuracy": "training accuracy",
     "disparity": "training disparity",
@@ -281,8 +287,9 @@ def _training(report: Report, name: str) -> Sequence[Section]:
     several = number_of > 1
     runs = report["runs"][:number_of] if several else report["runs"]
     runs = runs[:MOST_SETTINGS]
-    panels = {}
+    panels, many = {}, False
     for key, title in QUANTITIES.items():
+        many |= any(np.size(row[key]) > MOST_LINES for run in runs for row in run["rounds"])
         lines = [
             line
             for owner, run in enumerate(runs)
@@ -297,6 +304,7 @@ def _training(report: Report, name: str) -> Sequence[Section]:
     caption = f"On training rows, of {of}."
     if any(line.component for lines in panels.values() for line in lines):
         caption += " Solid, dashed, dotted: the groups (or clients) that are compared."
+        caption += f" Of more than {MOST_LINES}: least, median, largest." if many else ""
     alt = f"Curves over {len(runs[0]['rounds'])} rounds: {', '.join(panels)}."
     picture = curves_picture(name, panels, owners, alt, caption)
     return [Section("training", "Training, round by round", pictures=(picture,))]
@@ -307,6 +315,8 @@ def _lines(values: Sequence[Any], owner: int) -> list[Line]:
     known = [np.ravel(value).tolist() for value in values if value is not None]
     if len({len(value) for value in known}) != 1:
         return []
+    if len(known[0]) > MOST_LINES:
+        known = np.quantile(known, (0.0, 0.5, 1.0), axis=1).T.tolist()
     return [Line(line, owner, place) for place, line in enumerate(zip(*known, strict=True))]
 
 
@@ -356,6 +366,13 @@ def _explain(
 ) -> Explained | None:
     given = {name: value for name, value in settings.items() if value is not None}
     try:
+        played = [
+            explain(from_values(given), groups, number, inputs or 8)
+            for number in (FEW_CLIENTS if clients > FEW_CLIENTS[-1] else (clients,))
+        ]
+        # Thousands of clients are played only where what a client sends depends on their number.
+        if played[0] == played[-1]:
+            return played[0]
         return explain(from_values(given), groups, clients, inputs or 8)
     except FedFBError:
         return None

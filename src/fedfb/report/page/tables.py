@@ -11,6 +11,7 @@ from fedfb.experiments.explain import Explained
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.notions.intervals import wilson
+from fedfb.report.clients import SUMMARY, summary_rows
 from fedfb.report.exchanges import exchange_cells
 from fedfb.report.frontier import LEVELS, best_within, knob_in_words, pareto_points
 from fedfb.report.ledger import kind_rows
@@ -21,6 +22,9 @@ from fedfb.report.tables import NAMES, mean_interval, with_interval
 from fedfb.runtime.ledger import Account
 
 Report = Mapping[str, Any]
+
+MOST_CLIENTS = 200
+"""Of more clients a page shows quantiles."""
 
 BY_ROWS = "Intervals are of 95% and speak of the test rows, averaged over seeds."
 OVER_SEEDS = "Intervals are of 95%, over seeds."
@@ -107,6 +111,12 @@ def group_table(runs: Sequence[Report], setting: str = "") -> Table:
 def client_table(runs: Sequence[Report], notion: str, setting: str = "") -> Table:
     """Return every client's accuracy, loss and disparity among its own rows."""
     own_disparity = notion in runs[0]["local_disparity"]
+    columns = ("test rows", "accuracy", "loss")
+    columns += ("disparity of its own rows",) if own_disparity else ()
+    if (many := len(runs[0]["clients"])) > MOST_CLIENTS:
+        some = summary_rows(runs, notion if own_disparity else None)
+        caption = _captioned(f"{many:,} clients", setting)
+        return Table(caption, (f"of {many:,}", *columns), tuple(some), SUMMARY)
     rows = []
     for place, client in enumerate(runs[0]["clients"]):
         own = [run["clients"][place] for run in runs]
@@ -114,9 +124,7 @@ def client_table(runs: Sequence[Report], notion: str, setting: str = "") -> Tabl
         if own_disparity:
             cells.append(number(mean([one["disparity"][notion] for one in own])))
         rows.append((str(client["name"]), _count(own), *cells))
-    columns = ("client", "test rows", "accuracy", "loss")
-    more = ("disparity of its own rows",) if own_disparity else ()
-    return Table(_captioned("Clients", setting), (*columns, *more), tuple(rows), BY_ROWS)
+    return Table(_captioned("Clients", setting), ("client", *columns), tuple(rows), BY_ROWS)
 
 
 def _captioned(what: str, setting: str) -> str:
