@@ -6,7 +6,8 @@ from fedfb.core import Examples, Prediction
 from fedfb.data.encode import Encoder
 from fedfb.errors import ConfigError
 from fedfb.estimator.training import ON_TRAINING_ROWS
-from fedfb.experiments.evaluation import Record, evaluate, summarise
+from fedfb.experiments.evaluation import Record, evaluate
+from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.store import write_whole, writing_to
 
 
@@ -16,7 +17,7 @@ def judged(
     """Return the report with its figures taken on other rows than those of training."""
     [record] = evaluate(*found, groups, clients)
     one = {**report["runs"][0], **record}
-    summary = summarise([one])
+    summary = summarise_seeds([one], shared=1.0)
     notes = [note for note in report["notes"] if note != ON_TRAINING_ROWS]
     return {
         **report,

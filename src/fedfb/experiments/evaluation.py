@@ -7,7 +7,7 @@ import numpy as np
 
 from fedfb.core import Examples, Prediction
 from fedfb.errors import DataError
-from fedfb.notions.disparity import Estimate, disparities, four_fifths
+from fedfb.notions.disparity import Estimate, disparities, four_fifths, loss_variances
 from fedfb.notions.values import MINIMUM_ROWS, disparity_values, known
 from fedfb.shapes import Array, Float, Int
 
@@ -129,7 +129,10 @@ def client_records(
     client_names: Sequence[str],
     minimum: int,
 ) -> list[list[Record]]:
-    """Describe for every run each client: rows, accuracy, mean loss, disparities among its own."""
+    """Describe for every run each client: rows, accuracy, mean loss, disparities among its own.
+
+    ``loss_variance`` is that of the mean loss, None where client parity leaves the client out.
+    """
     owned = examples.client >= 0
     mine = Examples(*(part[owned] for part in examples))
     crossed = mine._replace(group=mine.client * groups + mine.group)
@@ -139,6 +142,7 @@ def client_records(
     disparity = {n: known(found) for n, found in disparity_values(by_client, minimum).items()}
     counted = by_client.sum(axis=4)
     right = (counted[:, :, 0, 0] + counted[:, :, 1, 1]).tolist()
+    variance = known(loss_variances(losses, minimum))
     return [
         [
             {
@@ -146,6 +150,7 @@ def client_records(
                 "n": round(n),
                 "accuracy": ratio(right[run][client], n),
                 "loss": ratio(total, n),
+                "loss_variance": variance[run][client],
                 "disparity": {notion: found[run][client] for notion, found in disparity.items()},
             }
             for client, (name, n, total) in enumerate(zip(client_names, *sums, strict=True))

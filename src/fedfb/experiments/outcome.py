@@ -29,6 +29,7 @@ from fedfb.experiments.resolve import (
     tuning_grid,
 )
 from fedfb.experiments.secure import make_add
+from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import (
     HELD_OUT,
@@ -117,7 +118,8 @@ def run(
     records = [seed_records(experiment, one, federations[one.seed]) for one in fitted]
     first = experiment.seeds[0]
     one, number = federations[first], len(settings[first])
-    report = make_report(experiment, one.notes, one.group_names, number, records, choices)
+    shared = shared_test_rows(experiment, federations)
+    report = make_report(experiment, one.notes, one.group_names, number, records, choices, shared)
     return Outcome(experiment, report, tuple(fitted), one, tuple(records), choices)
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from fedfb.core import Prediction
 from fedfb.data import Federation
-from fedfb.experiments.evaluation import Record, evaluate, mean_and_std, summarise
+from fedfb.experiments.evaluation import Record, evaluate, mean_and_std
 from fedfb.experiments.fit import Fitted
 from fedfb.experiments.rounds import round_rows
+from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.notions import long_name
@@ -74,14 +75,17 @@ def make_report(
     number: int,
     records: Sequence[Sequence[Record]],
     choices: Choices,
+    shared: float,
 ) -> Record:
     """Put the records of all seeds and settings together; a summary needs one setting to be of.
 
-    Records beyond the ``number`` of settings are of the model that nothing was asked of: what
-    fairness costs.
+    ``shared`` is the share of test rows that two seeds have in common. Records beyond the
+    ``number`` of settings are of the model that nothing was asked of: what fairness costs.
     """
     free = [of_seed[-1] for of_seed in records if len(of_seed) > number]
-    summaries = [_summary([of_seed[place] for of_seed in records], free) for place in range(number)]
+    summaries = [
+        _summary([of_seed[place] for of_seed in records], free, shared) for place in range(number)
+    ]
     one = {k: v for k, v in summaries[0].items() if k != "settings"}
     return {
         "data": experiment.data,
@@ -100,6 +104,7 @@ def make_report(
         "notes": list(notes),
         "groups": list(groups),
         "experiment_hash": experiment.hash,
+        "shared_test_rows": shared,
     }
 
 
@@ -109,20 +114,20 @@ def _privacy_over_seeds(records: Sequence[Record]) -> Record | None:
     return max(known, key=lambda one: one["most"]) if known else None
 
 
-def _summary(records: Sequence[Record], free: Sequence[Record]) -> Record:
+def _summary(records: Sequence[Record], free: Sequence[Record], shared: float) -> Record:
     """Return means over seeds, and those of the free model with the accuracy given up for it.
 
     What seeds picked for themselves, and not alike, is left out of the settings.
     """
     first = records[0]["settings"]
     common = {k: v for k, v in first.items() if all(r["settings"][k] == v for r in records)}
-    means = {"settings": common, **summarise(records)}
+    means = {"settings": common, **summarise_seeds(records, shared)}
     if not free:
         return means
     given_up = [
         other["accuracy"] - one["accuracy"] for one, other in zip(records, free, strict=True)
     ]
-    return {**means, "cost": mean_and_std(given_up), "free": summarise(free)}
+    return {**means, "cost": mean_and_std(given_up), "free": summarise_seeds(free, shared)}
 
 
 def _tuning_record(choice: Choice) -> Record:

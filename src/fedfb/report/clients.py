@@ -21,16 +21,16 @@ def summary_rows(runs: Sequence[Report], notion: str | None) -> list[tuple[str, 
     Columns are test rows, accuracy, loss, and with a notion the disparity of a client's own rows.
     A column leaves out clients of which it is not estimable.
     """
-    of = [
-        lambda client: client["n"],
-        lambda client: client["accuracy"],
-        lambda client: client["loss"],
+    columns = [
+        _means([[one[key] for one in run["clients"]] for run in runs])
+        for key in ("n", "accuracy", "loss")
     ]
-    of += [] if notion is None else [lambda client: client["disparity"][notion]]
-    columns = [_means([[value(one) for one in run["clients"]] for run in runs]) for value in of]
+    if notion is not None:
+        own = [[one["disparity"][notion] for one in run["clients"]] for run in runs]
+        columns.append(_means(own))
     rows = []
     for name, share in QUANTILES.items():
-        first, *others = (np.quantile(own, share) if len(own) else None for own in columns)
+        first, *others = (np.quantile(one, share) if len(one) else None for one in columns)
         rows.append((name, str(round(first or 0)), *(number(other) for other in others)))
     return rows
 

@@ -27,7 +27,7 @@ from fedfb.report.scatter import (
     setting_in_words,
     shown_name,
 )
-from fedfb.report.tables import NAMES
+from fedfb.report.tables import NAMES, coverage_of
 
 Report = Mapping[str, Any]
 
@@ -100,7 +100,9 @@ def _comparison_page(found: Found) -> Page:
     first = reports[0]
     shown = [tables.comparison_table(reports)]
     if found.differences:
-        shown.append(tables.difference_table(found.differences, first["notion"]))
+        shown.append(
+            tables.difference_table(found.differences, first["notion"], coverage_of(first))
+        )
     overview = Section("results", "Accuracy and disparity", (), (_scatter(reports),), tuple(shown))
     exchanged = {
         run.report["algorithm"]: one
@@ -143,7 +145,7 @@ def _method_section(run: Run) -> Section:
 
 
 def _frontier_page(record: Report) -> Page:
-    chosen = pareto_points(record)
+    chosen, covered = pareto_points(record), coverage_of(record)
     left_out = [f"Left out: {left_out_in_words(record['left_out'])}."] * bool(record["left_out"])
     failed = [f"{one['algorithm']} failed: {one['reason']}" for one in record["failed"]]
     picture = _frontier_picture(record)
@@ -170,12 +172,16 @@ def _frontier_page(record: Report) -> Page:
                     "constant classifier. The limit is not an approach and stays out.",
                     *([] if chosen else [NOTHING_BETTER]),
                 ),
-                tables=(tables.point_table("Pareto set, fairest first", chosen),),
+                tables=(tables.point_table("Pareto set, fairest first", chosen, covered),),
                 folds=(
                     Fold("Groups along the Pareto set", (tables.pareto_group_table(record),)),
                     Fold(
                         f"All {len(record['points'])} points",
-                        (tables.point_table("All points, by approach", record["points"]),),
+                        (
+                            tables.point_table(
+                                "All points, by approach", record["points"], coverage_of(record)
+                            ),
+                        ),
                     ),
                 ),
             ),
@@ -196,7 +202,7 @@ def _private_frontier_page(record: Report) -> Page:
     for place, epsilon in enumerate(record["epsilons"]):
         own, told = of_epsilon(record, epsilon), f"epsilon {privacy.epsilon_in_words(epsilon)}"
         picture = _frontier_picture(own, f"scatter-{place}")
-        shown = tables.point_table(f"All points at {told}", own["points"])
+        shown = tables.point_table(f"All points at {told}", own["points"], coverage_of(record))
         parts.append(Section(f"epsilon-{place}", told.capitalize(), (), (picture,), (shown,)))
     return Page(
         title=f"Accuracy, disparity and privacy on {record['data']}",
@@ -229,7 +235,7 @@ def _kind(report: Report) -> str:
 def _frontier_picture(record: Report, name: str = "scatter") -> Picture:
     series = series_of_frontier(record)
     caption = (
-        f"Each point is the mean of one setting over seeds, with its 95% interval. Disparity: "
+        f"Each point is the mean of one setting over seeds. {coverage_of(record)} Disparity: "
         f"{headline.MEANS[record['notion']]}. Up and left is better. The dashed line is the limit: "
         "all rows in one place and a threshold for each group."
     )
@@ -240,7 +246,7 @@ def _scatter(reports: Sequence[Report]) -> Picture:
     constant = mean([run["majority_accuracy"] for run in reports[0]["runs"]])
     notion = reports[0]["notion"]
     caption = (
-        f"Large: means, with 95% intervals over seeds; small: single seeds. Disparity: "
+        f"Large: means; small: single seeds. {coverage_of(reports[0])} Disparity: "
         f"{headline.MEANS[notion]}. Up and left is better."
     )
     return _scatter_of(series_of_reports(reports), constant, notion, caption)
@@ -272,8 +278,8 @@ def _people(report: Report) -> Sequence[Section]:
     for place, summary in enumerate(report["summaries"][:MOST_SETTINGS]):
         own = report["runs"][place::number_of]
         told = setting_in_words(summary["settings"]) if number_of > 1 else ""
-        groups = tables.group_table(own, told)
-        clients = tables.client_table(own, report["notion"], told) if own[0]["clients"] else None
+        groups = tables.group_table(report, own, told)
+        clients = tables.client_table(report, own, told) if own[0]["clients"] else None
         shown.append((told, tuple(table for table in (groups, clients) if table is not None)))
     if number_of == 1:
         return [Section("people", "Groups and clients", tables=shown[0][1])]
