@@ -1,4 +1,4 @@
-"""Points on the way to many silos: requests a coordinator serves, and rounds on a share of clients.
+"""Points on the way to many silos: evaluation, requests a coordinator serves, rounds on a share.
 
 python benchmarks/scale.py
 """
@@ -6,8 +6,11 @@ python benchmarks/scale.py
 import sys
 import tempfile
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +103,45 @@ def sampled(share, secure, clients=1000, rounds=20):
     return record["accuracy"], record["disparity"]["demographic_parity"], took
 
 
+def evaluated(clients):
+    """Return CPU seconds and MB of evaluating so many clients and of printing their report.
+
+    The rows and the report of training are held before and not counted.
+    """
+    from fedfb.core import Examples, Prediction
+    from fedfb.experiments.evaluation import evaluate
+    from fedfb.experiments.outcome import run
+    from fedfb.experiments.spec import Experiment
+    from fedfb.report.tables import print_run
+
+    report = run(Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)).report
+    rng, rows = np.random.default_rng(0), 30 * clients
+    score, names = rng.random((1, rows)), [f"c{id}" for id in range(clients)]
+    y, group = rng.integers(0, 2, (2, rows))
+    test = Examples(np.zeros((rows, 1)), y, group, np.arange(rows) % clients)
+    decision = np.round(score)
+
+    def report_on():
+        [record] = evaluate(Prediction(score, decision), test, ["0", "1"], names)
+        [old] = report["runs"]
+        with redirect_stdout(StringIO()):
+            print_run({**report, "runs": [{**old, **record}]})
+
+    start = time.process_time()
+    report_on()
+    took = time.process_time() - start
+    tracemalloc.start()  # it slows down: memory is measured in a second pass
+    report_on()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return took, peak / 2**20
+
+
 def main():
+    print("clients  evaluation and report: CPU s  MB")
+    for clients in (10, 100, 1_000, 10_000):
+        took, peak = evaluated(clients)
+        print(f"{clients:7}  {took:28.2f}  {peak:.0f}")
     print("nodes  requests/s  CPU a request, ms (node and coordinator)")
     for nodes in (1, 4, 16, 64):
         with tempfile.TemporaryDirectory() as temporary:

@@ -2,6 +2,7 @@ import json
 import math
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -225,3 +226,21 @@ def test_a_clients_own_disparity_is_that_of_its_rows_alone():
     for notion, largest in record["local_disparity"].items():
         values = [client["disparity"][notion] for client in record["clients"]]
         assert largest == max((v for v in values if v is not None), default=None)
+
+
+def test_ten_thousand_clients_are_evaluated_within_100_megabytes():
+    clients, rows = 10_000, 200_000
+    rng = np.random.default_rng(0)
+    score = rng.random((1, rows))
+    examples = Examples(
+        np.zeros((rows, 1)), rng.integers(0, 2, rows), rng.integers(0, 2, rows),
+        np.arange(rows) % clients,
+    )  # fmt: skip
+    tracemalloc.start()
+    names = [f"c{client}" for client in range(clients)]
+    [record] = evaluate(Prediction(score, np.round(score)), examples, ["f", "m"], names)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100 * 2**20
+    low, high = record["interval"]["client_parity"]
+    assert low < record["disparity"]["client_parity"] < high

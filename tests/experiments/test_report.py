@@ -10,7 +10,7 @@ from fedfb.experiments.published import printed
 from fedfb.experiments.spec import Experiment
 from fedfb.report.figures import FORMATS, check_figure_path, draw_comparison
 from fedfb.report.numbers import number
-from fedfb.report.tables import print_comparison
+from fedfb.report.tables import print_comparison, print_run
 
 TINY = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
 
@@ -80,3 +80,19 @@ def test_the_papers_figures_and_a_grid_fit_80_columns(capsys, monkeypatch):
 def test_numbers_of_no_size_have_no_sign():
     assert number(-0.0) == number(-1e-9) == ".000"
     assert number(-0.0006) == "-.001"
+
+
+def test_more_than_twenty_clients_are_printed_as_quantiles(capsys):
+    [report] = reports(("fedavg",))
+    [run] = report["runs"]
+    client = run["clients"][0]
+    run["clients"] = [
+        {**client, "name": f"c{number}", "accuracy": number / 100} for number in range(101)
+    ]
+    run["clients"][0]["accuracy"] = None  # a client without test rows
+    print_run(report)
+    out = capsys.readouterr().out
+    assert "101 clients" in out
+    assert "c17" not in out
+    line = next(line for line in out.splitlines() if line.startswith("median"))
+    assert line.split()[2] == ".505"

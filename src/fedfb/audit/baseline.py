@@ -4,26 +4,28 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfb.audit.measures import LABELS, Record
+from fedfb.audit.measures import Record
 from fedfb.audit.suppress import Published
-from fedfb.core import Key, generator
-from fedfb.notions.intervals import LEVEL
-from fedfb.notions.values import enough, largest_rate_gap
-from fedfb.shapes import Array, Float
-
-DRAWS = 4_000
-KEY: Key = (0, 8)
-CRITICAL = 1.959964
-"""The 97.5% quantile of the normal distribution."""
+from fedfb.notions.disparity import Estimate, rate_estimate
+from fedfb.notions.intervals import (
+    LEVEL,
+    Bands,
+    mix_variance,
+    normal_quantile,
+    parity_bands,
+    parity_contrasts,
+)
+from fedfb.notions.over_seeds import MeanDisparity, difference_of_disparities
+from fedfb.notions.values import enough
+from fedfb.shapes import Array, Bool, Float
 
 
 def accuracy_difference(joint: Float[Array, "2 2 2"]) -> Record:
     r"""Return the accuracy less the baseline's, from who is right where the other is wrong.
 
-    .. math:: \frac{b - c}{n} \pm \frac{1.96}{n'}
-              \sqrt{b' + c' - \frac{(b' - c')^2}{n'}}
+    .. math:: \frac{b - c}{n} \pm 1.96 \sqrt v
 
-    with half a row added to each of the four outcomes under the root (Agresti and Min 2005).
+    with the variance v of :func:`change_variance`.
 
     >>> joint = np.array([[[50.0, 10.0], [5.0, 20.0]], [[20.0, 5.0], [10.0, 60.0]]])
     >>> found = accuracy_difference(joint)
@@ -33,53 +35,87 @@ def accuracy_difference(joint: Float[Array, "2 2 2"]) -> Record:
     n = joint.sum()
     ours = joint[0, 0, 1] + joint[1, 1, 0]
     theirs = joint[0, 1, 0] + joint[1, 0, 1]
-    b, c, rows = ours + 0.5, theirs + 0.5, n + 2
-    half = CRITICAL * np.sqrt(b + c - (b - c) ** 2 / rows) / rows
+    half = normal_quantile(LEVEL) * np.sqrt(change_variance(ours, theirs, n))
     value = (ours - theirs) / n
     return {"value": float(value), "interval": [float(value - half), float(value + half)]}
 
 
-def disparity_difference(
-    tables: Float[Array, "l 2 2 a"], minimum: int, number: int
-) -> Record | None:
-    """Return the disparity less the baseline's, with an interval of redrawn tables.
+def disparity_difference(tables: Float[Array, "l 2 2 a"], minimum: int) -> Record | None:
+    r"""Return the disparity less the baseline's, with an interval of two statements that both hold.
 
-    ``tables[block, decision, baseline, group]``. Every cell's rows are drawn anew with the shares
-    that they have; the interval holds the middle 95% of the differences. Where a disparity is near
-    0 it is rough: no disparity is below 0.
+    One comes from the intervals of both disparities
+    (:func:`fedfb.notions.over_seeds.difference_of_disparities`). The other is paired: with the
+    differences :math:`\eta_g` of the two classifiers' signed gaps on the same rows and with their
+    bands,
+
+    .. math:: \big|\max_g |\delta_g| - \max_g |\delta'_g|\big| \le \max_g |\eta_g|
+              \le \max_g (|\hat\eta_g| + c\,\mathrm{se}_g)
+
+    so that classifiers which seldom differ have a short interval. Returns None where a disparity
+    is not estimable.
+
+    Args:
+        tables: rows by block, decision, baseline's decision and group.
+        minimum: fewest rows of a group that is compared.
+
     """
     rows = tables.sum(axis=(1, 2))
-    ours, theirs = (largest_rate_gap(side, rows, minimum) for side in _positives(tables))
-    if ours is None or theirs is None:
+    (ours, bands), (theirs, others) = (
+        rate_estimate(positives, rows, minimum) for positives in _positives(tables)
+    )
+    if ours.value is None or theirs.value is None:
         return None
-    drawn = _redrawn(tables, rows, enough(rows, minimum), number)
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    value = ours - theirs
-    ends = [min(float(low), value), max(float(high), value)]
-    return {"value": value, "interval": ends, "baseline": theirs}
+    value = ours.value - theirs.value
+    ends, most = (np.array(0.0), np.array(0.0)), 0.0
+    if bands is not None and others is not None:
+        found = _one_run(ours, bands), _one_run(theirs, others)
+        ends = difference_of_disparities(*found, np.array([value]))
+        most = _largest_change(tables, rows, enough(rows, minimum))
+    within = [min(max(float(end), -most), most) for end in ends]
+    return {"value": value, "interval": within, "baseline": theirs.value}
 
 
-def _positives(tables: Float[Array, "*r 2 2 a"]) -> tuple[Array, Array]:
+def _one_run(estimate: Estimate, bands: Bands) -> MeanDisparity:
+    assert estimate.value is not None
+    assert estimate.low is not None
+    assert estimate.high is not None
+    value, low, high = np.array([estimate.value, estimate.low, estimate.high])
+    return MeanDisparity(value, low, high, bands.gap)
+
+
+def _positives(tables: Float[Array, "l 2 2 a"]) -> tuple[Array, Array]:
     """Return the positive decisions of both classifiers, by block and group."""
-    return tables[..., 1, :, :].sum(axis=-2), tables[..., :, 1, :].sum(axis=-2)
+    return tables[:, 1].sum(axis=1), tables[:, :, 1].sum(axis=1)
 
 
-def _redrawn(
-    tables: Float[Array, "l 2 2 a"], rows: Float[Array, "l a"], there: Array, number: int
-) -> Float[Array, " d"]:
-    rng = generator((*KEY, number))
-    sizes, n = np.where(there, np.rint(rows), 0), np.where(there, rows, 1.0)
-    shares = np.moveaxis(tables / n[:, None, None, :], 3, 1).reshape(*rows.shape, 4)
-    shares = np.where(there[:, :, None], shares, 0.25)
-    shares = shares / shares.sum(axis=2, keepdims=True)
-    drawn = rng.multinomial(sizes.astype(np.int64), shares, size=(DRAWS, *rows.shape))
-    again = np.moveaxis(drawn.reshape(DRAWS, *rows.shape, 2, 2), 2, 4).astype(np.float64)
-    total = np.where(there, sizes, 0).sum(axis=1)[None, :, None]
-    sides = []
-    for k in _positives(again):
-        gaps = np.abs(k / np.maximum(sizes, 1) - k.sum(axis=2, keepdims=True) / total)
-        sides.append(np.where(there, gaps, 0.0).max(axis=(1, 2)))
-    return sides[0] - sides[1]
+def _largest_change(
+    tables: Float[Array, "l 2 2 a"], rows: Float[Array, "l a"], there: Bool[Array, "l a"]
+) -> float:
+    """Return how much the two classifiers' signed gaps differ at most, by their bands."""
+    n, block = rows[there], np.nonzero(there)[0]
+    gained, lost = tables[:, 1, 0][there], tables[:, 0, 1][there]
+    changes = (gained - lost) / n
+    bands = parity_bands(parity_contrasts(n, block), changes, change_variance(gained, lost, n))
+    se = np.sqrt(bands.se**2 + mix_variance(changes, n, block))
+    return float((np.abs(bands.gap) + bands.critical * se).max())
+
+
+def change_variance(
+    gained: Float[Array, "*k"], lost: Float[Array, "*k"], rows: Float[Array, "*k"]
+) -> Float[Array, "*k"]:
+    r"""Return the variance of a difference of rates on the same rows (Agresti and Min 2005).
+
+    .. math:: \frac{1}{n'^2} \Big(b' + c' - \frac{(b' - c')^2}{n'}\Big), \qquad n' = n + 2
+
+    from the rows b that only one classifier decides positively and c that only the other one
+    does, with half a row added to each of the four outcomes.
+
+    >>> change_variance(np.array([0.0]), np.array([0.0]), np.array([98.0]))
+    array([0.0001])
+    """
+    b, c, n = gained + 0.5, lost + 0.5, rows + 2
+    variance: Float[Array, "*k"] = (b + c - (b - c) ** 2 / n) / n**2
+    return variance
 
 
 def comparison(
@@ -95,8 +131,7 @@ def comparison(
     return {
         "accuracy": accuracy_difference(split.sum(axis=3)) if shown.split.any() else None,
         "notions": {
-            notion: disparity_difference(tables, minimum, len(LABELS[notion]))
-            for notion, tables in blocks.items()
+            notion: disparity_difference(tables, minimum) for notion, tables in blocks.items()
         },
         "changed": changed(whole, shown, names),
     }

@@ -8,7 +8,7 @@ import numpy as np
 from fedfb.audit.suppress import Published
 from fedfb.data.groups import values_of
 from fedfb.notions.disparity import Estimate, four_fifths_interval, rate_estimate
-from fedfb.notions.intervals import half_widths, wilson
+from fedfb.notions.intervals import half_widths, rate_ends
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float
 
@@ -41,7 +41,7 @@ def rate(positives: float, rows: float) -> Record | None:
     """
     if rows < 0.5:
         return None
-    low, high = wilson(np.array([float(positives)]), np.array([float(rows)]))
+    low, high = rate_ends(np.array([float(positives)]), np.array([float(rows)]))
     return {"value": float(positives / rows), "interval": [float(low[0]), float(high[0])]}
 
 

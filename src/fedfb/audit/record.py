@@ -45,14 +45,14 @@ def audit(
     minimum: int = MINIMUM_ROWS,
     *,
     secure: bool = False,
-    drawn_mix: bool = False,
+    drawn_mix: bool = True,
     add: AddUp = add_in_clear,
 ) -> Record:
     """Audit decisions on rows that stay with their owners.
 
     Every silo answers with tables of counts; ``add`` sums them up. With ``secure`` nothing but the
-    sum is looked at. Counts of fewer rows than ``minimum`` are hidden everywhere. With
-    ``drawn_mix`` intervals also speak of another draw of the groups' shares.
+    sum is looked at. Counts of fewer rows than ``minimum`` are hidden everywhere. Without
+    ``drawn_mix`` intervals take as given how many rows each group has.
 
     >>> from fedfb.audit.rows import SiloRows
     >>> y, group = np.tile([0, 1], 40), np.repeat([0, 1], 40)
@@ -104,7 +104,7 @@ def audit_of_sum(
     minimum: int = MINIMUM_ROWS,
     *,
     secure: bool = True,
-    drawn_mix: bool = False,
+    drawn_mix: bool = True,
 ) -> Record:
     """Return what the sum of all silos' tables tells: an audit without any silo's own figures."""
     check_subject(names, bool(total.confusion[1].any()), about)

@@ -112,11 +112,11 @@ def audit(
         str,
         typer.Option(
             metavar="given|drawn",
-            help="Whether the groups' shares of rows are given, or were drawn (default given).",
+            help="Whether the groups' shares of rows are given, or were drawn (default drawn).",
             show_default=False,
             rich_help_panel=AUDITING,
         ),
-    ] = "given",
+    ] = "drawn",
     intended_use: Annotated[
         str | None,
         typer.Option(help="For the model card: what it is for.", rich_help_panel=AUDITING),

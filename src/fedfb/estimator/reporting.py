@@ -6,8 +6,9 @@ from fedfb.core import Examples, Prediction
 from fedfb.data.encode import Encoder
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.errors import ConfigError
-from fedfb.experiments.evaluation import Record, evaluate, summarise
+from fedfb.experiments.evaluation import Record, evaluate
 from fedfb.experiments.reporting import loss_figures, with_shortfalls
+from fedfb.experiments.seeds import summarise_seeds
 from fedfb.files import write_whole
 
 
@@ -19,7 +20,7 @@ def judged(
     prediction, examples = found
     loss = loss_figures(prediction.score[0], examples, None)
     one = {**report["runs"][0], **record, **loss}
-    summary = summarise([one])
+    summary = summarise_seeds([one], shared=1.0)
     notes = [note for note in report["notes"] if note != ON_TRAINING_ROWS]
     return with_shortfalls(
         {

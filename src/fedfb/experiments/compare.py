@@ -3,18 +3,15 @@
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-import numpy as np
-
 from fedfb.algorithms import find_method
 from fedfb.data import Federation
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.evaluation import Record
 from fedfb.experiments.fit import check_runnable, refuse_too_many
 from fedfb.experiments.outcome import Outcome, load_federations, run
+from fedfb.experiments.seeds import accuracy_difference, disparity_difference, shared_rows_of
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import Progress
-
-LEVEL = 0.95
 
 
 def compare(
@@ -57,38 +54,19 @@ def differences(reports: Sequence[Record]) -> list[Record]:
     """Return, for every two methods, the mean difference over seeds with its 95% interval.
 
     Methods share rows and initial models seed by seed, so differences are paired: what a seed does
-    to both cancels. Reports on several settings have no one result per seed and are left out.
+    to both cancels. Reports on several settings have no one result per seed and are left out. What
+    the intervals cover is said by :func:`fedfb.experiments.seeds.coverage`.
     """
     comparable = [report for report in reports if report["summary"] is not None]
     return [_difference(one, other) for one, other in combinations(comparable, 2)]
 
 
 def _difference(one: Record, other: Record) -> Record:
-    notion = one["notion"]
-    pairs = list(zip(one["runs"], other["runs"], strict=True))
-    disparity = [(a["disparity"][notion], b["disparity"][notion]) for a, b in pairs]
-    known = [a - b for a, b in disparity if a is not None and b is not None]
+    notion, shared = one["notion"], shared_rows_of(one)
+    runs = one["runs"], other["runs"]
     return {
         "of": one["algorithm"],
         "less": other["algorithm"],
-        "accuracy": paired_interval([a["accuracy"] - b["accuracy"] for a, b in pairs]),
-        "disparity": {notion: paired_interval(known)},
+        "accuracy": accuracy_difference(*runs, shared),
+        "disparity": {notion: disparity_difference(*runs, notion, shared)},
     }
-
-
-def paired_interval(values: Sequence[float]) -> Record:
-    r"""Return the mean of paired differences and its interval :math:`\bar d\pm t_{n-1}\,s/\sqrt n`.
-
-    >>> paired_interval([0.1, 0.3])["mean"], paired_interval([0.1])["interval"]
-    (0.2, None)
-    """
-    if not values:
-        return {"mean": None, "interval": None}
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return {"mean": mean, "interval": None}
-    from scipy.special import stdtrit  # only here: importing scipy takes a while
-
-    quantile = float(stdtrit(len(values) - 1, 0.5 + LEVEL / 2))
-    half = quantile * float(np.std(values, ddof=1)) / len(values) ** 0.5
-    return {"mean": mean, "interval": [mean - half, mean + half]}

@@ -8,7 +8,7 @@ import numpy as np
 from fedfb.core import Examples, Prediction
 from fedfb.data.federation import Federation, training_cells
 from fedfb.errors import DataError
-from fedfb.notions.disparity import Estimate, disparities, four_fifths
+from fedfb.notions.disparity import Estimate, disparities, four_fifths, loss_variances
 from fedfb.notions.values import MINIMUM_ROWS, disparity_values, known
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
@@ -163,7 +163,10 @@ def client_records(
     minimum: int,
     few: Few,
 ) -> list[list[Record]]:
-    """Describe for every run each client: rows, accuracy, mean loss, disparities among its own."""
+    """Describe for every run each client: rows, accuracy, mean loss, disparities among its own.
+
+    ``loss_variance`` is that of the mean loss, None where client parity leaves the client out.
+    """
     owned = examples.client >= 0
     mine = Examples(*(part[owned] for part in examples))
     crossed = mine._replace(group=mine.client * groups + mine.group)
@@ -174,6 +177,7 @@ def client_records(
     disparity = {n: known(found) for n, found in disparity_values(compared, minimum).items()}
     counted = by_client.sum(axis=4)
     right = (counted[:, :, 0, 0] + counted[:, :, 1, 1]).tolist()
+    variance = known(loss_variances(losses, minimum))
     return [
         [
             {
@@ -181,6 +185,7 @@ def client_records(
                 "n": round(n),
                 "accuracy": ratio(right[run][client], n),
                 "loss": ratio(total, n),
+                "loss_variance": variance[run][client],
                 "disparity": {notion: found[run][client] for notion, found in disparity.items()},
             }
             for client, (name, n, total) in enumerate(zip(client_names, *sums, strict=True))

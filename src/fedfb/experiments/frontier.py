@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from fedfb.algorithms import METHODS, Method, find_method
 from fedfb.algorithms.fedfb_thresholds import LEVELS
 from fedfb.errors import FedFBError
-from fedfb.experiments.compare import paired_interval
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.evaluation import Record, mean_and_std
 from fedfb.experiments.fit import check_runnable
@@ -17,6 +16,7 @@ from fedfb.experiments.pareto import Place, pareto
 from fedfb.experiments.recorded import load_rows, report_of
 from fedfb.experiments.records import Store
 from fedfb.experiments.resolve import given_grid, total_rounds, tuning_grid
+from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.settings import setting_of
 from fedfb.experiments.spec import PRIVACY, Experiment
 from fedfb.experiments.store import versions
@@ -187,6 +187,7 @@ def frontier(
         "shortfalls": short,
         "notes": list(dict.fromkeys([*(one["sentence"] for one in short), *notes])),
         "versions": versions(experiment),
+        "shared_test_rows": shared_test_rows(experiment, rows.federations),
     }
 
 
@@ -243,22 +244,20 @@ def _pareto_by_epsilon(points: Sequence[Record], constant: float | None) -> list
 
 
 def _points(curve: Curve, report: Record) -> Iterator[Record]:
-    """Yield one point for every setting of a curve, with intervals over seeds."""
+    """Yield one point for every setting of a curve, with its intervals."""
     method, notion = find_method(curve.algorithm), report["notion"]
     number = len(report["summaries"])
     for place, summary in enumerate(report["summaries"]):
         runs = report["runs"][place::number]
-        disparity = [run["disparity"][notion] for run in runs]
-        known = disparity if None not in disparity else []
+        known = all(run["disparity"][notion] is not None for run in runs)
         lost = summary.get("diverged")
-        accuracy = [] if lost else [run["accuracy"] for run in runs]
         yield {
             "algorithm": curve.algorithm,
             "knob": curve.knob,
             "epsilon": curve.experiment.privacy_epsilon,
             "settings": summary["settings"],
-            "accuracy": _within(paired_interval(accuracy), 0.0, 1.0),
-            "disparity": _within(paired_interval(known), 0.0, inf),
+            "accuracy": _mean_of(summary["accuracy"]),
+            "disparity": _mean_of(summary["disparity"][notion] if known else {}),
             "seeds": [[run["accuracy"], run["disparity"][notion]] for run in runs],
             "groups": _group_means(runs),
             "pooled": method.is_pooled(method.variants[0]),
@@ -267,10 +266,9 @@ def _points(curve: Curve, report: Record) -> Iterator[Record]:
         }
 
 
-def _within(statistic: Record, low: float, high: float) -> Record:
-    """Cut the interval of a mean where its values end."""
-    ends = statistic["interval"]
-    return {**statistic, "interval": ends and [min(max(end, low), high) for end in ends]}
+def _mean_of(statistic: Mapping[str, Any]) -> Record:
+    """Return mean and interval; None of both where the mean is not of all seeds."""
+    return {key: statistic.get(key) for key in ("mean", "interval")}
 
 
 def _group_means(runs: Sequence[Mapping[str, Any]]) -> list[Record]:

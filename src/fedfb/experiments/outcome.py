@@ -38,6 +38,7 @@ from fedfb.experiments.resolve import (
     tuning_grid,
 )
 from fedfb.experiments.secure import make_add
+from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import (
     HELD_OUT,
@@ -129,7 +130,8 @@ def run(
     first = experiment.seeds[0]
     one, number = federations[first], len(settings[first])
     notes = (*one.notes, *small_client_notes(experiment, one))
-    report = make_report(experiment, notes, one.group_names, number, records, choices)
+    shared = shared_test_rows(experiment, federations)
+    report = make_report(experiment, notes, one.group_names, number, records, choices, shared)
     if warn and report["shortfalls"]:
         from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
 

@@ -11,6 +11,7 @@ from fedfb.experiments.outcome import OnRound, load_federations, run
 from fedfb.experiments.records import Key, SeedRecord, Store, key_of, rows_digest, seed_records_of
 from fedfb.experiments.reporting import make_report
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import Choices
 
@@ -59,7 +60,7 @@ def report_of(
         for seed, record in seed_records_of(outcome).items():
             found[seed] = record
             _keep(store, keys[seed], record)
-    return _report(resolved, rows.federations[resolved.seeds[0]], found)
+    return _report(resolved, rows.federations, found)
 
 
 def _known(store: Store | None, keys: Mapping[int, Key | None]) -> dict[int, SeedRecord]:
@@ -75,7 +76,9 @@ def _keep(store: Store | None, key: Key | None, record: SeedRecord) -> None:
 
 
 def _report(
-    experiment: Experiment, federation: Federation, found: Mapping[int, SeedRecord]
+    experiment: Experiment,
+    federations: Mapping[int, Federation],
+    found: Mapping[int, SeedRecord],
 ) -> Record:
     in_order = {seed: found[seed] for seed in experiment.seeds}
     first = found[experiment.seeds[0]]
@@ -84,6 +87,8 @@ def _report(
     together = experiment.tune and experiment.outer != "solve"
     choices = Choices(common=first.choice) if together else Choices(by_seed=chosen)
     records = [one.records for one in in_order.values()]
+    federation = federations[experiment.seeds[0]]
+    shared = shared_test_rows(experiment, federations)
     return make_report(
-        experiment, federation.notes, federation.group_names, first.number, records, choices
+        experiment, federation.notes, federation.group_names, first.number, records, choices, shared
     )

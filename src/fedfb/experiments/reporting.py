@@ -22,6 +22,7 @@ from fedfb.experiments.evaluation import (
 from fedfb.experiments.fit import Divergence, Fitted, FittedGrid
 from fedfb.experiments.rounds import round_rows
 from fedfb.experiments.secure import single_tasks
+from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.shortfalls import as_records, other_notes, shortfalls
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.tune import Candidate, Choice, Choices
@@ -190,15 +191,18 @@ def make_report(
     number: int,
     records: Sequence[Sequence[Record]],
     choices: Choices,
+    shared: float,
 ) -> Record:
     """Put the records of all seeds and settings together; a summary needs one setting to be of.
 
-    Records beyond the ``number`` of settings are of the model that nothing was asked of: what
-    fairness costs.
+    ``shared`` is the share of test rows that two seeds have in common. Records beyond the
+    ``number`` of settings are of the model that nothing was asked of: what fairness costs.
     """
     free = [of_seed[-1] for of_seed in records if len(of_seed) > number]
     free = [] if any(record.get("diverged") for record in free) else free
-    summaries = [_summary([of_seed[place] for of_seed in records], free) for place in range(number)]
+    summaries = [
+        _summary([of_seed[place] for of_seed in records], free, shared) for place in range(number)
+    ]
     one = {k: v for k, v in summaries[0].items() if k != "settings"}
     report = {
         "data": experiment.data,
@@ -217,6 +221,7 @@ def make_report(
         "notes": [*_diverged_notes(summaries, choices), *notes, *single_notes(experiment, records)],
         "groups": list(groups),
         "experiment_hash": experiment.hash,
+        "shared_test_rows": shared,
     }
     return with_shortfalls(report)
 
@@ -265,26 +270,26 @@ def _privacy_over_seeds(records: Sequence[Record]) -> Record | None:
     return max(known, key=lambda one: one["most"]) if known else None
 
 
-def _summary(records: Sequence[Record], free: Sequence[Record]) -> Record:
+def _summary(records: Sequence[Record], free: Sequence[Record], shared: float) -> Record:
     """Return means over seeds, and those of the free model with the accuracy given up for it.
 
     What seeds picked for themselves, and not alike, is left out of the settings.
     """
     first = records[0]["settings"]
     common = {k: v for k, v in first.items() if all(r["settings"][k] == v for r in records)}
-    means = {"settings": common, **summarise(records)}
     lost = [record for record in records if record.get("diverged")]
     if lost:
         # A mean over the seeds that went well would speak of these alone.
         nothing = summarise([{**record, "accuracy": None} for record in lost])
         seeds = [record["seed"] for record in lost]
         return {"settings": common, **nothing, "diverged": {**lost[0]["diverged"], "seeds": seeds}}
+    means = {"settings": common, **summarise_seeds(records, shared)}
     if not free:
         return means
     given_up = [
         other["accuracy"] - one["accuracy"] for one, other in zip(records, free, strict=True)
     ]
-    return {**means, "cost": mean_and_std(given_up), "free": summarise(free)}
+    return {**means, "cost": mean_and_std(given_up), "free": summarise_seeds(free, shared)}
 
 
 def _tuning_record(choice: Choice) -> Record:

@@ -98,7 +98,9 @@ def make_study_report(study: Study, known: Known) -> Record:
     history = known.trained.history
     records = with_training(records, history, experiment)
     choices = Choices(by_seed={study.seed: known.choice} if known.choice else {})
-    report = make_report(experiment, _notes(study, known), groups, len(records), [records], choices)
+    report = make_report(
+        experiment, _notes(study, known), groups, len(records), [records], choices, shared=1.0
+    )
     return {**report, "data": study.name, "study": study.name, "silos": list(study.silos)}
 
 

@@ -24,8 +24,27 @@ DRAWS = 20_000
 KEY: Key = (0,)
 """The draws are the same in every call: an interval is a function of its table."""
 
+GRID_END, GRID_POINTS = 9.0, 721
+"""Where the normal density is summed up: it has ended there, and is smooth between the points."""
+
+POOLED_ROWS = 20
+"""How many rows the pooled variance counts for, beside a cell's own."""
+
+PAIRS_AT_ONCE = 1_000_000
+"""How many pairs of means are held in memory at a time."""
+
 OBLIQUE = -1
 """In place of a number of directions: gaps that are neither alike nor independent."""
+
+
+@cache
+def normal_quantile(level: float) -> float:
+    """Return how many standard deviations around the mean hold this share of a normal law.
+
+    >>> round(normal_quantile(0.95), 3)
+    1.96
+    """
+    return NormalDist().inv_cdf((1 + level) / 2)
 
 
 class Bands(NamedTuple):
@@ -55,22 +74,26 @@ def rate_variance(positives: Float[Array, "*k"], rows: Float[Array, "*k"]) -> Fl
     return variance
 
 
-def wilson(
+def rate_ends(
     positives: Float[Array, "*k"], rows: Float[Array, "*k"], level: float = LEVEL
 ) -> tuple[Float[Array, "*k"], Float[Array, "*k"]]:
-    r"""Return the ends of the interval of each rate taken alone (Wilson 1927); never beyond [0, 1].
+    r"""Return the ends of the interval of each rate taken alone (Clopper and Pearson 1934).
 
-    .. math:: \frac{k + z^2/2}{n + z^2} \pm
-              \frac{z}{n + z^2} \sqrt{\frac{k (n - k)}{n} + \frac{z^2}{4}}
+    .. math:: B^{-1}_{\alpha/2}(k, n - k + 1), \qquad B^{-1}_{1 - \alpha/2}(k + 1, n - k)
 
-    >>> [end.round(3).tolist() for end in wilson(np.array([0.0, 48.0]), np.array([96.0, 96.0]))]
-    [[0.0, 0.402], [0.038, 0.598]]
+    with quantiles of the beta distribution. It covers at least 95 % at every rate and number of
+    rows; shorter intervals do not: Wilson's covers 84 % of rates near 0.2 / n.
+
+    >>> [end.round(3).tolist() for end in rate_ends(np.array([0.0, 48.0]), np.array([96.0, 96.0]))]
+    [[0.0, 0.396], [0.038, 0.604]]
     """
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    centre = (positives + z**2 / 2) / (rows + z**2)
-    within = np.maximum(positives * (rows - positives), 0.0) / rows
-    half = z / (rows + z**2) * np.sqrt(within + z**2 / 4)
-    return np.clip(centre - half, 0.0, 1.0), np.clip(centre + half, 0.0, 1.0)
+    from scipy.special import betaincinv  # only here: importing scipy takes a while
+
+    tail, some, others = (1 - level) / 2, positives > 0, rows - positives > 0
+    k, rest = np.maximum(positives, 0.0), np.maximum(rows - positives, 0.0)
+    low = betaincinv(np.where(some, k, 1.0), rest + 1, tail)
+    high = betaincinv(k + 1, np.where(others, rest, 1.0), 1 - tail)
+    return np.where(some, low, 0.0), np.where(others, high, 1.0)
 
 
 def mean_variance(
@@ -89,6 +112,29 @@ def mean_variance(
     return variance
 
 
+def steady_variance(
+    rows: Float[Array, "*r k"], total: Float[Array, "*r k"], squares: Float[Array, "*r k"]
+) -> Float[Array, "*r k"]:
+    r"""Return the variance of each mean, drawn upwards to the variance within all cells.
+
+    .. math:: v_k = \frac{1}{n_k} \max\Big(s_k^2,\;
+              \frac{(n_k - 1) s_k^2 + m s^2}{n_k - 1 + m}\Big), \qquad m = 20
+
+    with the pooled variance :math:`s^2`. A few rows of skewed values often show too small a
+    variance, and of many cells the one with the most extreme mean: with 100 clients of 10 rows
+    each, intervals of the range from their own variances cover 60 %.
+
+    >>> steady_variance(np.array([2.0, 2.0]), np.array([4.0, 2.0]), np.array([10.0, 2.0])).round(3)
+    array([1.   , 0.476])
+    """
+    own = mean_variance(rows, total, squares) * rows
+    freedom = rows - 1
+    pooled = (own * freedom).sum(axis=-1, keepdims=True) / freedom.sum(axis=-1, keepdims=True)
+    drawn = (freedom * own + POOLED_ROWS * pooled) / (freedom + POOLED_ROWS)
+    variance: Float[Array, "*r k"] = np.maximum(own, drawn) / rows
+    return variance
+
+
 def parity_contrasts(rows: Float[Array, "*r k"], block: Int[Array, " k"]) -> Float[Array, "*r k k"]:
     r"""Return the contrasts of each cell mean with the pooled mean of the cell's block.
 
@@ -96,7 +142,7 @@ def parity_contrasts(rows: Float[Array, "*r k"], block: Int[Array, " k"]) -> Flo
               \pi_l = n_l / \textstyle\sum_{j: b_j = b_l} n_j
 
     Demographic parity has one block, equalized odds one for each label. The shares are taken as
-    fixed: the bands speak of these rows' mix of groups (else see :func:`with_drawn_mix`).
+    fixed: for a mix of groups that was drawn see :func:`mix_variance`.
 
     >>> parity_contrasts(np.array([1.0, 3.0]), np.array([0, 0]))
     array([[ 0.75, -0.75],
@@ -108,35 +154,27 @@ def parity_contrasts(rows: Float[Array, "*r k"], block: Int[Array, " k"]) -> Flo
     return contrasts
 
 
-def with_drawn_mix(
-    contrasts: Float[Array, "k k"],
-    means: Float[Array, " k"],
-    variance: Float[Array, " k"],
-    rows: Float[Array, " k"],
-    block: Int[Array, " k"],
-) -> tuple[Float[Array, "k c"], Float[Array, " c"], Float[Array, " c"]]:
-    r"""Add what is unsure where the rows' mix of groups was drawn as well, not given.
+def mix_variance(
+    means: Float[Array, "*r k"], rows: Float[Array, "*r k"], block: Int[Array, " k"]
+) -> Float[Array, "*r k"]:
+    r"""Return what is unsure of each gap where the rows' mix of groups was drawn too, not given.
 
     .. math:: \mathrm{Var}\big(\textstyle\sum_l (\hat\pi_l - \pi_l)\, m_l\big)
               = \frac{1}{n} \sum_l \pi_l (m_l - m)^2
 
-    It is one more error, of mean 0 and shared by all gaps of a block: one more column for each. At
-    parity it vanishes; at gaps of .4 it is larger than all the rest.
+    over the block of the gap. It is an error of mean 0, the same for all gaps of a block, and is
+    added to the squared standard error. At parity it vanishes; at gaps of .4 it is larger than all
+    the rest.
 
-    >>> contrasts = parity_contrasts(np.array([50.0, 50.0]), np.array([0, 0]))
-    >>> m, v, rows = np.array([0.3, 0.5]), np.array([0.0032, 0.0032]), np.array([50.0, 50.0])
-    >>> with_drawn_mix(contrasts, m, v, rows, np.array([0, 0]))[2].round(5)
-    array([0.0032, 0.0032, 0.0001])
+    >>> mix_variance(np.array([0.3, 0.5]), np.array([50.0, 50.0]), np.array([0, 0])).round(5)
+    array([0.0001, 0.0001])
     """
-    inside = (block[:, None] == np.unique(block)[None, :]).astype(np.float64)
+    inside = (block[:, None] == block[None, :]).astype(np.float64)
     total = rows @ inside
     pooled = (rows * means) @ inside / total
     between = (rows * means**2) @ inside / total - pooled**2
-    return (
-        np.concatenate([contrasts, -inside], axis=1),
-        np.concatenate([means, np.zeros(len(total))]),
-        np.concatenate([variance, np.maximum(between, 0.0) / total]),
-    )
+    variance: Float[Array, "*r k"] = np.maximum(between, 0.0) / total
+    return variance
 
 
 def standard_errors(
@@ -221,19 +259,28 @@ def _normals(draws: int, columns: int) -> Float[Array, "n k"]:
 
 
 @cache
-def range_critical_value(means: int, level: float = LEVEL, draws: int = DRAWS) -> float:
+def range_critical_value(means: int, level: float = LEVEL) -> float:
     r"""Return the critical value for all pairs of independent means (Tukey and Kramer).
 
-    .. math:: c = q / \sqrt 2, \qquad P(\max_i Z_i - \min_i Z_i \le q) = 0.95
+    .. math:: c = q / \sqrt 2, \qquad P(\max_i Z_i - \min_i Z_i \le q)
+              = n \int \varphi(z)\, [\Phi(z) - \Phi(z - q)]^{n-1}\, dz = 0.95
 
     Exact where all variances are equal and conservative otherwise (Hayter 1984), so it needs no
-    variances and no list of pairs: 200 clients cost one maximum and one minimum per draw.
-    The Monte Carlo error is that of :func:`critical_value`.
+    variances and no list of pairs. The integral is a sum over a grid, which errs by less than
+    1e-9: the integrand is smooth and ends in zeros.
 
-    >>> abs(range_critical_value(2) - 1.96) < 0.05
-    True
+    >>> round(range_critical_value(2), 4), round(range_critical_value(10_000), 4)
+    (1.96, 5.9931)
     """
-    return _quantile(np.ptp(_normals(draws, means), axis=1), level) / float(np.sqrt(2))
+    z, step = np.linspace(-GRID_END, GRID_END, GRID_POINTS, retstep=True)
+    cdf = np.vectorize(NormalDist().cdf, otypes=[np.float64])
+    weight, up_to_z = means * step * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), cdf(z)
+    least, most = 0.0, 2 * GRID_END
+    while most - least > 1e-10:
+        middle = (least + most) / 2
+        inside = weight @ (up_to_z - cdf(z - middle)) ** (means - 1)
+        least, most = (middle, most) if inside < level else (least, middle)
+    return float(most / np.sqrt(2))
 
 
 def _quantile(values: Float[Array, " n"], level: float) -> float:
@@ -262,21 +309,56 @@ def parity_bands(
     return Bands(gap, standard_errors(contrasts, variance), critical)
 
 
-def pairwise_bands(
-    means: Float[Array, "*r k"],
-    variance: Float[Array, "*r k"],
-    level: float = LEVEL,
-    draws: int = DRAWS,
-) -> Bands:
-    """Return simultaneous bands for the differences of all pairs of means, first minus second.
+def range_interval(
+    means: Float[Array, " k"], variance: Float[Array, " k"], level: float = LEVEL
+) -> tuple[float, float]:
+    r"""Return the interval of the range of independent means, from the bands of all pairs at once.
 
-    >>> pairwise_bands(np.array([1.0, 3.0, 2.0]), np.array([1.0, 1.0, 1.0])).gap
-    array([-2., -1.,  1.])
+    .. math:: \max_{i \ne j} \big(m_i - m_j \mp c \sqrt{v_i + v_j}\big), \qquad
+              \text{the lower end at least } 0
+
+    Not all pairs are looked at: an end is never that of a mean which another mean beats both in
+    size and in variance (see :func:`_undominated`), so thousands of means take no longer than a
+    sort.
+
+    >>> [round(end, 3) for end in range_interval(np.array([1.0, 3.0, 2.0]), np.full(3, 0.25))]
+    [0.343, 3.657]
     """
-    first, second = np.triu_indices(means.shape[-1], k=1)
-    se = np.sqrt(variance[..., first] + variance[..., second])
-    critical = range_critical_value(means.shape[-1], level, draws)
-    return Bands(means[..., first] - means[..., second], se, critical)
+    critical = range_critical_value(len(means), level)
+    ends = [_largest_over_pairs(means, variance, sign * critical) for sign in (-1.0, 1.0)]
+    return max(ends[0], 0.0), ends[1]
+
+
+def _largest_over_pairs(
+    means: Float[Array, " k"], variance: Float[Array, " k"], times: float
+) -> float:
+    r"""Return :math:`\max_{i \ne j} m_i - m_j + t \sqrt{v_i + v_j}`, that of all pairs exactly."""
+    firsts, seconds = (_undominated(sign * means, np.sign(times) * variance) for sign in (1, -1))
+    largest = -np.inf
+    # Means and variances that grow together leave many candidates: a part at a time bounds memory.
+    for some in np.array_split(firsts, -(-len(firsts) * len(seconds) // PAIRS_AT_ONCE)):
+        pair = means[some, None] - means[seconds]
+        pair += times * np.sqrt(variance[some, None] + variance[seconds])
+        largest = max(largest, float(pair[some[:, None] != seconds].max(initial=-np.inf)))
+    return largest
+
+
+def _undominated(one: Float[Array, " k"], other: Float[Array, " k"]) -> Int[Array, " c"]:
+    """Return the places that at most one layer of places exceeds or equals on both scales.
+
+    Two layers, since the best partner of a mean may be a mean that only the first one exceeds.
+
+    >>> _undominated(np.array([3.0, 2.0, 1.0, 0.0]), np.array([3.0, 2.0, 1.0, 9.0])).tolist()
+    [0, 1, 3]
+    """
+    order = np.lexsort((-other, -one))
+    layers = []
+    for _ in range(2):
+        before = np.concatenate([[-np.inf], np.maximum.accumulate(other[order])[:-1]])
+        first = other[order] > before
+        layers.append(order[first])
+        order = order[~first]
+    return np.sort(np.concatenate(layers))
 
 
 def interval(bands: Bands) -> tuple[float, float]:
@@ -302,5 +384,5 @@ def half_widths(bands: Bands, level: float = LEVEL) -> Float[Array, " g"]:
     >>> half_widths(Bands(np.array([0.5]), np.array([0.125]), 2.0)).round(3)
     array([0.245])
     """
-    half_width: Float[Array, " g"] = NormalDist().inv_cdf((1 + level) / 2) * bands.se
+    half_width: Float[Array, " g"] = normal_quantile(level) * bands.se
     return half_width

@@ -18,7 +18,14 @@ from fedfb.report.scatter import (
     series_of_frontier,
     setting_in_words,
 )
-from fedfb.report.tables import NAMES, make_console, make_table, print_first, with_interval
+from fedfb.report.tables import (
+    NAMES,
+    coverage_of,
+    make_console,
+    make_table,
+    print_first,
+    with_interval,
+)
 
 Report = Mapping[str, Any]
 
@@ -84,7 +91,8 @@ def print_frontier(record: Report) -> None:
 
 
 def print_beside(record: Report, console: Any, *more: str) -> None:
-    """Print what stands below the tables of a frontier: the constant, failures, notes."""
+    """Print what stands below the tables of a frontier: coverage, constant, failures, notes."""
+    console.print(coverage_of(record), style="dim")
     if record["constant"] is not None:
         constant = number(record["constant"])
         console.print(f"\nA constant classifier is {constant} accurate with disparity 0.")
@@ -117,9 +125,8 @@ def _marked(record: Report, algorithm: str) -> str:
 
 
 def _pareto_table(record: Report) -> Any:
-    table = make_table(
-        "Pareto set, with 95% intervals over seeds", "", "setting", "accuracy", "disparity"
-    )
+    columns = ("", "setting", "accuracy", "disparity")
+    table = make_table("Pareto set, with 95% intervals", *columns)
     for point in pareto_points(record):
         table.add_row(point["algorithm"], knob_in_words(point), *point_figures(point))
     return table

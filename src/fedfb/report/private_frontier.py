@@ -32,9 +32,8 @@ def print_private_frontier(record: Report) -> None:
     delta = record["settings"]["privacy_delta"]
     notion = NAMES[record["notion"]]
     console.print(f"{record['data']}, {record['model']}, {notion}, {which}, delta {delta:g}\n")
-    table = make_table(
-        "By epsilon, with 95% intervals over seeds", "", "epsilon", "accuracy", "disparity"
-    )
+    columns = ("", "epsilon", "accuracy", "disparity")
+    table = make_table("By epsilon, with 95% intervals", *columns)
     for epsilon in record["epsilons"]:
         for point in of_epsilon(record, epsilon)["points"]:
             name = " ".join([point["algorithm"], knob_in_words(point)]).strip()

@@ -33,7 +33,7 @@ class Palette(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A setting's mean: where it stands, how sure it is over seeds, and what to call it."""
+    """A setting's mean: where it stands, how sure it is, and what to call it."""
 
     disparity: float
     accuracy: float
@@ -134,24 +134,17 @@ def series_of_reports(reports: Sequence[Report]) -> list[Series]:
 
     What is trained without fairness is told once, by the first report that has it.
     """
-    from fedfb.experiments.compare import paired_interval
-
     notion, found = reports[0]["notion"], []
     for place, report in enumerate(reports):
         runs, number_of = report["runs"], len(report["summaries"])
         points = []
-        for at, summary in enumerate(report["summaries"]):
-            own = runs[at::number_of]
+        for summary in report["summaries"]:
             if summary.get("diverged"):
                 continue
-            known = [d for run in own if (d := run["disparity"][notion]) is not None]
-            accuracy, disparity = (
-                paired_interval([r["accuracy"] for r in own]),
-                paired_interval(known),
-            )
+            accuracy, disparity = summary["accuracy"], summary["disparity"][notion]
             if disparity["mean"] is not None:
                 told = setting_in_words(summary["settings"]) if number_of > 1 else ""
-                ends = _ends(disparity["interval"]), _ends(accuracy["interval"])
+                ends = _ends(disparity.get("interval")), _ends(accuracy.get("interval"))
                 points.append(Point(disparity["mean"], accuracy["mean"], *ends, told))
         seeds = tuple(
             (run["disparity"][notion], run["accuracy"])

@@ -10,7 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedfb.experiments.seeds import coverage, shared_rows_of
 from fedfb.experiments.shortfalls import first_sentences, other_notes
+from fedfb.report.clients import summary_rows
 from fedfb.report.findings import coarse_codes, findings
 from fedfb.report.numbers import figures, mean, number, spread
 
@@ -27,6 +29,9 @@ NAMES = {
 
 MOST_PAIRED = 3
 """Of more methods than these and one, only differences from the first are printed."""
+
+MOST_CLIENTS = 20
+"""Of more clients the terminal shows quantiles."""
 
 
 def make_console() -> Console:
@@ -78,6 +83,7 @@ def print_run(report: Report) -> None:
         console.print(_settings_table(report))
     else:
         console.print(_result_table(report))
+        console.print(coverage_of(report), style="dim")
         console.print(_group_table(report["runs"]))
         console.print(
             f"four-fifths ratio (least to largest rate): {_four_fifths(report['runs'])}\n"
@@ -129,12 +135,13 @@ def _picked(picked: Sequence[Report]) -> str:
 def _result_table(report: Report) -> Table:
     table = make_table("Test rows", "", "mean ± spread", "95% interval", "")
     runs, notion = report["runs"], report["notion"]
-    table.add_row("accuracy", spread(report["summary"]["accuracy"]), "", _majority(runs))
+    accuracy = report["summary"]["accuracy"]
+    table.add_row("accuracy", spread(accuracy), ends_in_words(accuracy), _majority(runs))
     for key, label in (("balanced_accuracy", "balanced accuracy"), ("auc", "area under ROC")):
         table.add_row(label, number(mean([run[key] for run in runs])), "", "")
     for name, statistic in report["summary"]["disparity"].items():
         aim = "<- the aim" if name == notion else ""
-        table.add_row(NAMES[name], spread(statistic), _interval(runs, name), aim)
+        table.add_row(NAMES[name], spread(statistic), ends_in_words(statistic), aim)
     return table
 
 
@@ -142,20 +149,20 @@ def _majority(runs: Sequence[Report]) -> str:
     return f"(constant: {number(mean([run['majority_accuracy'] for run in runs]))})"
 
 
-def mean_interval(runs: Sequence[Report], name: str) -> tuple[float, float] | None:
-    """Return the ends of a disparity's intervals, averaged over seeds; None where there are none.
+def ends_in_words(statistic: Report) -> str:
+    """Write the ends of a summary's interval; a summary of before intervals has none.
 
-    >>> mean_interval([{"interval": {"spd": [0.0, 0.2]}}, {"interval": {"spd": [0.2, 0.4]}}], "spd")
-    (0.1, 0.30000000000000004)
+    >>> ends_in_words({"mean": 0.1, "interval": [0.0, 0.2]}), ends_in_words({"mean": None})
+    ('.000 to .200', 'not estimable')
     """
-    known = [run["interval"][name] for run in runs if run["interval"][name] is not None]
-    low, high = (mean([interval[end] for interval in known]) for end in (0, 1))
-    return None if low is None or high is None else (low, high)
+    interval = statistic.get("interval")
+    return "not estimable" if interval is None else " to ".join(map(number, interval))
 
 
-def _interval(runs: Sequence[Report], name: str) -> str:
-    found = mean_interval(runs, name)
-    return "not estimable" if found is None else f"{number(found[0])} to {number(found[1])}"
+def coverage_of(report: Report) -> str:
+    """Say what the intervals of a report or a frontier cover, and what not."""
+    seeds = report["settings"]["seeds"]
+    return coverage(len(seeds), shared_rows_of(report))
 
 
 def _group_table(runs: Sequence[Report]) -> Table:
@@ -169,7 +176,14 @@ def _group_table(runs: Sequence[Report]) -> Table:
 
 def _client_table(runs: Sequence[Report], notion: str) -> Table:
     own = ("own disparity",) if notion in runs[0]["local_disparity"] else ()
-    table = make_table("Clients", "", "test rows", "accuracy", "loss", *own)
+    several = len(runs[0]["clients"])
+    many = several > MOST_CLIENTS
+    title = f"{several:,} clients, each column sorted alone" if many else "Clients"
+    table = make_table(title, "", "test rows", "accuracy", "loss", *own)
+    if many:
+        for row in summary_rows(runs, notion if own else None):
+            table.add_row(*row)
+        return table
     for place, client in enumerate(runs[0]["clients"]):
         seen = [run["clients"][place] for run in runs]
         means = [number(mean([one[key] for one in seen])) for key in ("accuracy", "loss")]
@@ -222,6 +236,7 @@ def print_comparison(
     console.print(table)
     if differences:
         console.print(_difference_table(differences, notion))
+        console.print(coverage_of(reports[0]), style="dim")
     constant = number(mean([run["majority_accuracy"] for run in reports[0]["runs"]]))
     console.print(f"\nA constant classifier is {constant} accurate with disparity 0.", style="dim")
     if reports[0].get("privacy"):
@@ -251,9 +266,7 @@ def _paper_cells(
 
 
 def _difference_table(differences: Sequence[Report], notion: str) -> Table:
-    table = make_table(
-        "\nPaired differences, with 95% intervals over seeds", "", "accuracy", "disparity"
-    )
+    table = make_table("\nPaired differences, with 95% intervals", "", "accuracy", "disparity")
     first = differences[0]["of"]
     many = len({row["of"] for row in differences}) > MOST_PAIRED
     for row in differences:

@@ -8,7 +8,7 @@ from fedfb.report.frontier import LEVELS, best_within, pareto_points
 from fedfb.report.numbers import mean, number, spread
 from fedfb.report.page.content import Figure
 from fedfb.report.scatter import algorithms_of, setting_in_words, shown_name
-from fedfb.report.tables import NAMES, mean_interval
+from fedfb.report.tables import NAMES, ends_in_words
 
 Report = Mapping[str, Any]
 
@@ -49,10 +49,10 @@ def run_headline(report: Report) -> str:
 
 
 def _place(report: Report) -> str:
-    """Say where a method stands: accuracy, disparity, and the interval of its test rows."""
+    """Say where a method stands: accuracy, disparity and its interval."""
     summary, notion = report["summary"], report["notion"]
-    found = mean_interval(report["runs"], notion)
-    interval = "" if found is None else f" (95% interval {number(found[0])} to {number(found[1])})"
+    known = summary["disparity"][notion].get("interval") is not None
+    interval = f" (95% interval {ends_in_words(summary['disparity'][notion])})" if known else ""
     accuracy, disparity = summary["accuracy"]["mean"], summary["disparity"][notion]["mean"]
     return f"{number(accuracy)} accurate at a disparity of {number(disparity)}{interval}"
 
@@ -141,8 +141,7 @@ def run_figures(report: Report) -> tuple[Figure, ...]:
     if summary is None:
         return ()
     constant = number(mean([run["majority_accuracy"] for run in runs]))
-    found = mean_interval(runs, notion)
-    sure = "not estimable" if found is None else f"{number(found[0])} to {number(found[1])}"
+    sure = ends_in_words(summary["disparity"][notion])
     figures = [
         Figure("accuracy", spread(summary["accuracy"]), f"a constant classifier: {constant}"),
         Figure("disparity", spread(summary["disparity"][notion]), f"95% interval {sure}"),

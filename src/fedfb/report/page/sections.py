@@ -29,12 +29,18 @@ from fedfb.report.scatter import (
     setting_in_words,
     shown_name,
 )
-from fedfb.report.tables import NAMES
+from fedfb.report.tables import NAMES, coverage_of
 
 Report = Mapping[str, Any]
 
 MOST_SETTINGS = 12
 """Of a larger grid only so many settings have tables of their own; the rest is in the JSON."""
+
+MOST_LINES = 50
+"""Of more groups or clients a picture shows least, median and largest."""
+
+FEW_CLIENTS = (3, 6)
+"""As many clients show whether what a client sends depends on their number."""
 
 QUANTITIES = {
     "accuracy": "training accuracy",
@@ -97,7 +103,9 @@ def _comparison_page(found: Found) -> Page:
     first = reports[0]
     shown = [tables.comparison_table(reports)]
     if found.differences:
-        shown.append(tables.difference_table(found.differences, first["notion"]))
+        shown.append(
+            tables.difference_table(found.differences, first["notion"], coverage_of(first))
+        )
     overview = Section("results", "Accuracy and disparity", (), (_scatter(reports),), tuple(shown))
     exchanged = {
         run.report["algorithm"]: one
@@ -142,7 +150,7 @@ def _method_section(run: Run) -> Section:
 
 
 def _frontier_page(record: Report) -> Page:
-    chosen = pareto_points(record)
+    chosen, covered = pareto_points(record), coverage_of(record)
     left_out = [f"Left out: {left_out_in_words(record['left_out'])}."] * bool(record["left_out"])
     failed = [f"{one['algorithm']} failed: {one['reason']}" for one in record["failed"]]
     picture = _frontier_picture(record)
@@ -169,12 +177,16 @@ def _frontier_page(record: Report) -> Page:
                     "constant classifier. The limit is not an approach and stays out.",
                     *([] if chosen else [NOTHING_BETTER]),
                 ),
-                tables=(tables.point_table("Pareto set, fairest first", chosen),),
+                tables=(tables.point_table("Pareto set, fairest first", chosen, covered),),
                 folds=(
                     Fold("Groups along the Pareto set", (tables.pareto_group_table(record),)),
                     Fold(
                         f"All {len(record['points'])} points",
-                        (tables.point_table("All points, by approach", record["points"]),),
+                        (
+                            tables.point_table(
+                                "All points, by approach", record["points"], coverage_of(record)
+                            ),
+                        ),
                     ),
                 ),
             ),
@@ -196,7 +208,7 @@ def _private_frontier_page(record: Report) -> Page:
     for place, epsilon in enumerate(record["epsilons"]):
         own, told = of_epsilon(record, epsilon), f"epsilon {privacy.epsilon_in_words(epsilon)}"
         picture = _frontier_picture(own, f"scatter-{place}")
-        shown = tables.point_table(f"All points at {told}", own["points"])
+        shown = tables.point_table(f"All points at {told}", own["points"], coverage_of(record))
         parts.append(Section(f"epsilon-{place}", told.capitalize(), (), (picture,), (shown,)))
     return Page(
         title=f"Accuracy, disparity and privacy on {record['data']}",
@@ -234,7 +246,7 @@ def _kind(report: Report) -> str:
 def _frontier_picture(record: Report, name: str = "scatter") -> Picture:
     series = series_of_frontier(record)
     caption = (
-        f"Each point is the mean of one setting over seeds, with its 95% interval. Disparity: "
+        f"Each point is the mean of one setting over seeds. {coverage_of(record)} Disparity: "
         f"{headline.MEANS[record['notion']]}. Up and left is better. The dashed line is the limit: "
         "all rows in one place and a threshold for each group."
     )
@@ -245,7 +257,7 @@ def _scatter(reports: Sequence[Report]) -> Picture:
     constant = mean([run["majority_accuracy"] for run in reports[0]["runs"]])
     notion = reports[0]["notion"]
     caption = (
-        f"Large: means, with 95% intervals over seeds; small: single seeds. Disparity: "
+        f"Large: means; small: single seeds. {coverage_of(reports[0])} Disparity: "
         f"{headline.MEANS[notion]}. Up and left is better."
     )
     return _scatter_of(series_of_reports(reports), constant, notion, caption)
@@ -277,8 +289,8 @@ def _people(report: Report) -> Sequence[Section]:
     for place, summary in enumerate(report["summaries"][:MOST_SETTINGS]):
         own = report["runs"][place::number_of]
         told = setting_in_words(summary["settings"]) if number_of > 1 else ""
-        groups = tables.group_table(own, told)
-        clients = tables.client_table(own, report["notion"], told) if own[0]["clients"] else None
+        groups = tables.group_table(report, own, told)
+        clients = tables.client_table(report, own, told) if own[0]["clients"] else None
         shown.append((told, tuple(table for table in (groups, clients) if table is not None)))
     if number_of == 1:
         return [Section("people", "Groups and clients", tables=shown[0][1])]
@@ -293,8 +305,9 @@ def _training(report: Report, name: str) -> Sequence[Section]:
     runs = report["runs"][:number_of] if several else report["runs"]
     runs = [run for run in runs if not run.get("diverged")]
     runs = runs[:MOST_SETTINGS]
-    panels = {}
+    panels, many = {}, False
     for key, title in QUANTITIES.items():
+        many |= any(np.size(row[key]) > MOST_LINES for run in runs for row in run["rounds"])
         lines = [
             line
             for owner, run in enumerate(runs)
@@ -309,6 +322,7 @@ def _training(report: Report, name: str) -> Sequence[Section]:
     caption = f"On training rows, of {of}."
     if any(line.component for lines in panels.values() for line in lines):
         caption += " Solid, dashed, dotted: the groups (or clients) that are compared."
+        caption += f" Of more than {MOST_LINES}: least, median, largest." if many else ""
     alt = f"Curves over {len(runs[0]['rounds'])} rounds: {', '.join(panels)}."
     picture = curves_picture(name, panels, owners, alt, caption)
     return [Section("training", "Training, round by round", pictures=(picture,))]
@@ -319,6 +333,8 @@ def _lines(values: Sequence[Any], owner: int) -> list[Line]:
     known = [np.ravel(value).tolist() for value in values if value is not None]
     if len({len(value) for value in known}) != 1:
         return []
+    if len(known[0]) > MOST_LINES:
+        known = np.quantile(known, (0.0, 0.5, 1.0), axis=1).T.tolist()
     return [Line(line, owner, place) for place, line in enumerate(zip(*known, strict=True))]
 
 
@@ -368,6 +384,13 @@ def _explain(
 ) -> Explained | None:
     given = {name: value for name, value in settings.items() if value is not None}
     try:
+        played = [
+            explain(from_values(given), groups, number, inputs or 8)
+            for number in (FEW_CLIENTS if clients > FEW_CLIENTS[-1] else (clients,))
+        ]
+        # Thousands of clients are played only where what a client sends depends on their number.
+        if played[0] == played[-1]:
+            return played[0]
         return explain(from_values(given), groups, clients, inputs or 8)
     except FedFBError:
         return None

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from fedfb.errors import FedFBError
 from fedfb.experiments.explain import Explained
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.seeds import rate_interval, shared_rows_of
 from fedfb.experiments.spec import Experiment
-from fedfb.notions.intervals import wilson
+from fedfb.report.clients import SUMMARY, summary_rows
 from fedfb.report.exchanges import COLUMNS, exchange_cells, needs
 from fedfb.report.frontier import (
     LEVELS,
@@ -23,27 +22,26 @@ from fedfb.report.ledger import kind_rows
 from fedfb.report.numbers import figures, mean, number, spread
 from fedfb.report.page.content import Table
 from fedfb.report.scatter import algorithms_of, setting_in_words, shown_name
-from fedfb.report.tables import NAMES, mean_interval, with_interval
+from fedfb.report.tables import NAMES, coverage_of, ends_in_words, with_interval
 from fedfb.runtime.ledger import Account
 
 Report = Mapping[str, Any]
 
-BY_ROWS = "Intervals are of 95% and speak of the test rows, averaged over seeds."
-OVER_SEEDS = "Intervals are of 95%, over seeds."
+MOST_CLIENTS = 200
+"""Of more clients a page shows quantiles."""
 
 
 def result_table(report: Report) -> Table:
     """Return accuracy and all disparities of one setting, with what the test rows can say."""
     runs, summary = report["runs"], report["summary"]
-    rows = [("accuracy", spread(summary["accuracy"]), "")]
+    rows = [("accuracy", spread(summary["accuracy"]), ends_in_words(summary["accuracy"]))]
     for key, label in (("balanced_accuracy", "balanced accuracy"), ("auc", "area under ROC")):
         rows.append((label, number(mean([run[key] for run in runs])), ""))
     for name, statistic in summary["disparity"].items():
         aim = " (the aim)" if name == report["notion"] else ""
-        rows.append((NAMES[name] + aim, spread(statistic), _ends(mean_interval(runs, name))))
-    return Table(
-        "Results on test rows", ("", "mean ± spread", "95% interval"), tuple(rows), BY_ROWS
-    )
+        rows.append((NAMES[name] + aim, spread(statistic), ends_in_words(statistic)))
+    columns = ("", "mean ± spread", "95% interval")
+    return Table("Results on test rows", columns, tuple(rows), coverage_of(report))
 
 
 def settings_table(report: Report) -> Table:
@@ -59,19 +57,19 @@ def comparison_table(reports: Sequence[Report]) -> Table:
     """Return methods side by side."""
     rows = []
     for report in reports:
-        runs, several = report["runs"], len(report["summaries"]) > 1
-        for place, summary in enumerate(report["summaries"]):
-            own = runs[place :: len(report["summaries"])]
+        several = len(report["summaries"]) > 1
+        for summary in report["summaries"]:
             name = shown_name(report["algorithm"])
             told = f"{name}, {setting_in_words(summary['settings'])}" if several else name
-            interval = _ends(mean_interval(own, report["notion"]))
-            rows.append((told, *figures(summary, report["notion"]), interval))
+            disparity = summary["disparity"][report["notion"]]
+            rows.append((told, *figures(summary, report["notion"]), ends_in_words(disparity)))
     columns = ("", "accuracy", "disparity", "95% interval")
-    return Table("Test rows, mean ± spread over seeds", columns, tuple(rows), BY_ROWS)
+    covered = coverage_of(reports[0])
+    return Table("Test rows, mean ± spread over seeds", columns, tuple(rows), covered)
 
 
-def difference_table(differences: Sequence[Report], notion: str) -> Table:
-    """Return paired differences of methods."""
+def difference_table(differences: Sequence[Report], notion: str, covered: str) -> Table:
+    """Return paired differences of methods; ``covered`` says what their intervals cover."""
     rows = [
         (
             f"{shown_name(one['of'])} less {shown_name(one['less'])}",
@@ -82,13 +80,13 @@ def difference_table(differences: Sequence[Report], notion: str) -> Table:
     ]
     return Table(
         "Paired differences", ("", "accuracy", "disparity"), tuple(rows),
-        "Methods share rows and initial models seed by seed. " + OVER_SEEDS,
+        f"Methods share rows and initial models seed by seed. {covered}",
     )  # fmt: skip
 
 
-def group_table(runs: Sequence[Report], setting: str = "") -> Table:
-    """Return every group's rates with the intervals that its test rows allow."""
-    rows = []
+def group_table(report: Report, runs: Sequence[Report], setting: str = "") -> Table:
+    """Return every group's rates with their intervals, each for its rate alone."""
+    rows, shared = [], shared_rows_of(report)
     for place, group in enumerate(runs[0]["groups"]):
         own = [run["groups"][place] for run in runs]
         counts = {
@@ -98,26 +96,36 @@ def group_table(runs: Sequence[Report], setting: str = "") -> Table:
             "fpr": _negatives,
         }
         cells = [
-            _rate(own, key, counts[key]) for key in ("positive_rate", "tpr", "fpr", "accuracy")
+            _rate(own, key, counts[key], shared)
+            for key in ("positive_rate", "tpr", "fpr", "accuracy")
         ]
         rows.append((str(group["name"]), _count(own), *cells))
     columns = ("group", "test rows", "positive decisions", "TPR", "FPR", "accuracy")
-    return Table(_captioned("Groups", setting), columns, tuple(rows), BY_ROWS)
+    return Table(_captioned("Groups", setting), columns, tuple(rows), coverage_of(report))
 
 
-def client_table(runs: Sequence[Report], notion: str, setting: str = "") -> Table:
+def client_table(report: Report, runs: Sequence[Report], setting: str = "") -> Table:
     """Return every client's accuracy, loss and disparity among its own rows."""
+    notion, shared = report["notion"], shared_rows_of(report)
     own_disparity = notion in runs[0]["local_disparity"]
+    last = ("disparity of its own rows",) if own_disparity else ()
+    columns = ("test rows", "accuracy", "loss", *last)
+    if (many := len(runs[0]["clients"])) > MOST_CLIENTS:
+        some = summary_rows(runs, notion if own_disparity else None)
+        caption = _captioned(f"{many:,} clients", setting)
+        return Table(caption, (f"of {many:,}", *columns), tuple(some), SUMMARY)
     rows = []
     for place, client in enumerate(runs[0]["clients"]):
         own = [run["clients"][place] for run in runs]
-        cells = [_rate(own, "accuracy", _rows_of), number(mean([one["loss"] for one in own]))]
+        cells = [
+            _rate(own, "accuracy", _rows_of, shared),
+            number(mean([one["loss"] for one in own])),
+        ]
         if own_disparity:
             cells.append(number(mean([one["disparity"][notion] for one in own])))
         rows.append((str(client["name"]), _count(own), *cells))
-    columns = ("client", "test rows", "accuracy", "loss")
-    more = ("disparity of its own rows",) if own_disparity else ()
-    return Table(_captioned("Clients", setting), (*columns, *more), tuple(rows), BY_ROWS)
+    caption, covered = _captioned("Clients", setting), coverage_of(report)
+    return Table(caption, ("client", *columns), tuple(rows), covered)
 
 
 def _captioned(what: str, setting: str) -> str:
@@ -137,31 +145,17 @@ def _negatives(part: Report) -> float | None:
     return None if positives is None else part["n"] - positives
 
 
-def _rate(parts: Sequence[Report], key: str, rows_of: Callable[[Report], float | None]) -> str:
-    """Write the mean of a rate, and the mean ends of its interval where its rows are known."""
-    ends = [
-        _rate_interval(part[key], rows)
-        for part in parts
-        if part[key] is not None and (rows := rows_of(part))
-    ]
-    told = number(mean([part[key] for part in parts]))
-    if not ends:
-        return told
-    low, high = (mean([one[end] for one in ends]) for end in (0, 1))
-    return f"{told} [{number(low)}, {number(high)}]"
-
-
-def _rate_interval(rate: float, rows: float) -> tuple[float, float]:
-    low, high = wilson(np.array([rate * rows]), np.array([rows]))
-    return float(low[0]), float(high[0])
+def _rate(
+    parts: Sequence[Report], key: str, rows_of: Callable[[Report], float | None], shared: float
+) -> str:
+    """Write the mean of a rate, and its interval where its rows are known."""
+    rates = [part[key] for part in parts]
+    interval = rate_interval(rates, [rows_of(part) for part in parts], shared)
+    return with_interval({"mean": mean(rates), "interval": interval})
 
 
 def _count(parts: Sequence[Report]) -> str:
     return f"{round(mean([float(part['n']) for part in parts]) or 0):,}"
-
-
-def _ends(interval: tuple[float, float] | None) -> str:
-    return "not estimable" if interval is None else " to ".join(map(number, interval))
 
 
 def level_table(record: Report) -> Table:
@@ -178,8 +172,8 @@ def level_table(record: Report) -> Table:
     return Table("Accuracy at a disparity of at most ...", columns, tuple(rows), note)
 
 
-def point_table(caption: str, points: Sequence[Report]) -> Table:
-    """Return points with their settings and intervals."""
+def point_table(caption: str, points: Sequence[Report], covered: str) -> Table:
+    """Return points with their settings and intervals; ``covered`` says what these cover."""
     rows = [
         (
             shown_name(point["algorithm"]),
@@ -188,7 +182,7 @@ def point_table(caption: str, points: Sequence[Report]) -> Table:
         )
         for point in points
     ]
-    return Table(caption, ("", "setting", "accuracy", "disparity"), tuple(rows), OVER_SEEDS)
+    return Table(caption, ("", "setting", "accuracy", "disparity"), tuple(rows), covered)
 
 
 def pareto_group_table(record: Report) -> Table:

@@ -1,0 +1,244 @@
+r"""How sure means over several runs are: bands for trainings and test rows together.
+
+Runs of the seeds :math:`s = 1 \dots K` have figures :math:`x_s`. Their test rows give each a
+variance :math:`w`, and :math:`\rho` is the share of test rows that two runs have in common: 0 where
+every seed draws its own, 1 where all seeds share one test file, the test's share of a file that is
+split anew for every seed. With the variance :math:`s^2` between runs,
+
+.. math:: \mathrm{Var}(\bar x) = \frac{s^2}{K} + \rho\, w
+
+since :math:`s^2` holds what training and the rows of one's own do, and not what shared rows do to
+all runs alike (compare Nadeau and Bengio 2003). The half-width is
+
+.. math:: h^2 = \frac{\max\big(t_{K-1}^2 s^2,\; (1 - \rho)\, c^2 w\big)}{K} + \rho\, c^2 w
+
+with Student's t at the level of the normal critical value c: K runs tell :math:`s^2` roughly, and
+never less than their own rows allow. One run has :math:`h^2 = c^2 w`: it says nothing of trainings.
+
+A disparity is the largest of several sizes, so its mean over runs is too large where gaps are
+small. Its interval covers the mean, over trainings, of the models' true disparities
+
+.. math:: \mathrm{E}\, \max_g |\delta_g| \;\ge\; \max_g |\mathrm{E}\, \delta_g|
+
+The lower end comes from the bands of mean signed gaps, the right-hand side; the upper end from the
+mean of the measured disparities, which errs to the large side only. At parity it contains 0.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.notions.intervals import (
+    LEVEL,
+    Bands,
+    normal_quantile,
+    range_critical_value,
+    range_interval,
+    rate_ends,
+    rate_variance,
+)
+from fedfb.shapes import Array, Float
+
+
+class MeanDisparity(NamedTuple):
+    """The mean of several runs' disparities, its 95 % interval, and the mean signed gaps.
+
+    Of one experiment, or of many with their axes in front.
+    """
+
+    mean: Float[Array, "*e"]
+    low: Float[Array, "*e"]
+    high: Float[Array, "*e"]
+    gaps: Float[Array, "*e g"]
+
+
+Ends = tuple[Float[Array, "*e"], Float[Array, "*e"]]
+
+
+def student_quantile(critical: Float[Array, "*e"], freedom: float) -> Float[Array, "*e"]:
+    """Return Student's quantile with the tail that a normal critical value has.
+
+    >>> student_quantile(np.array(1.959964), 4).round(3)
+    np.float64(2.776)
+    """
+    from scipy.special import ndtr, stdtrit  # only here: importing scipy takes a while
+
+    quantile: Float[Array, "*e"] = -stdtrit(freedom, ndtr(-critical))
+    return quantile
+
+
+def half_widths(
+    values: Float[Array, "s *k"],
+    half_by_rows: Float[Array, "*k"],
+    critical: Float[Array, "*k"],
+    shared: float,
+    *,
+    paired: bool = False,
+) -> Float[Array, "*k"]:
+    """Return the half-width of every mean over runs, see the head of this file.
+
+    Args:
+        values: the figures of every run.
+        half_by_rows: half-width of one run's figure for its test rows alone, c times sqrt(w).
+        critical: normal critical value c.
+        shared: share of test rows that two runs have in common, rho.
+        paired: the values are differences on the same rows, so half_by_rows is only an upper
+            bound; what runs show of rows of their own is taken as it is.
+
+    """
+    runs = len(values)
+    if runs == 1:
+        return half_by_rows
+    by_runs = student_quantile(critical, runs - 1) ** 2 * np.var(values, axis=0, ddof=1)
+    least = 0.0 if paired else (1 - shared) * half_by_rows**2
+    half: Float[Array, "*k"] = np.sqrt(np.maximum(by_runs, least) / runs + shared * half_by_rows**2)
+    return half
+
+
+def mean_rate(rates: Float[Array, "s *e"], rows: Float[Array, "s *e"], shared: float) -> Ends:
+    r"""Return the interval of a rate's mean over runs.
+
+    It is that of one rate (:func:`fedfb.notions.intervals.rate_ends`) from as many rows as have
+    the same half-width (Korn and Graubard 1998):
+
+    .. math:: n' = n \Big/ \Big(\rho + \frac{1}{K}
+              \max\big(1 - \rho,\; \frac{t_{K-1}^2 s^2}{z^2 w}\big)\Big)
+
+    >>> [end.round(3).item() for end in mean_rate(np.array([0.5]), np.array([96.0]), 1.0)]
+    [0.396, 0.604]
+    """
+    mean, n = rates.mean(axis=0), len(rows) / np.sum(1 / rows, axis=0)
+    z = np.array(normal_quantile(LEVEL))
+    alone = z * np.sqrt(rate_variance(mean * n, n))
+    effective = n * (alone / half_widths(rates, alone, z, shared)) ** 2
+    return rate_ends(mean * effective, effective)
+
+
+def difference_of_rates(
+    rates: Float[Array, "s *e"],
+    others: Float[Array, "s *e"],
+    rows: Float[Array, "s *e"],
+    shared: float,
+) -> Ends:
+    """Return the interval of the mean difference, first less second, of two methods' rates.
+
+    Both decide on the same rows. How often they decide alike is not known: where rows are shared
+    the variances of both are added, as if decisions were independent. Decisions that mostly agree
+    differ by less, so the interval is then longer than it need be.
+    """
+    variance = sum(rate_variance(own * rows, rows).mean(axis=0) for own in (rates, others))
+    z, differences = np.array(normal_quantile(LEVEL)), rates - others
+    half = half_widths(differences, z * np.sqrt(variance), z, shared, paired=True)
+    mean = differences.mean(axis=0)
+    return mean - half, mean + half
+
+
+def mean_disparity(
+    values: Float[Array, "s *e"],
+    highs: Float[Array, "s *e"],
+    bands: Bands | None,
+    shared: float,
+) -> MeanDisparity:
+    r"""Return the mean of the runs' disparities with its interval.
+
+    .. math:: \max_g \max(0, |\bar d_g| - h_g) \;\le\; \mathrm{E} \max_g |\delta_g| \;\le\;
+              \max\big(\bar D + h_D,\; \max_g (|\bar d_g| + h_g)\big)
+
+    with the mean signed gaps :math:`\bar d`, the mean disparity :math:`\bar D` and half-widths h.
+
+    Args:
+        values: every run's disparity.
+        highs: the upper ends of every run's own interval.
+        bands: signed gaps and standard errors of all runs (an axis of runs in front); None if
+            the runs have no gap in common: then the lower end is 0.
+        shared: share of test rows that two runs have in common.
+
+    """
+    mean, high = values.mean(axis=0), _upper_end(values, highs, shared)
+    if bands is None:
+        return MeanDisparity(mean, np.zeros_like(mean), high, np.zeros((*mean.shape, 0)))
+    critical = np.mean(bands.critical, axis=0)[..., None]
+    alone = critical * np.sqrt(np.mean(bands.se**2, axis=0))
+    half, gaps = half_widths(bands.gap, alone, critical, shared), bands.gap.mean(axis=0)
+    low = np.maximum(np.abs(gaps) - half, 0.0).max(axis=-1)
+    high = np.maximum(high, (np.abs(gaps) + half).max(axis=-1))
+    return MeanDisparity(mean, low, np.minimum(high, 1.0), gaps)
+
+
+def mean_range(
+    values: Float[Array, " s"],
+    highs: Float[Array, " s"],
+    means: Float[Array, "s i"],
+    variance: Float[Array, "s i"],
+    shared: float,
+) -> MeanDisparity:
+    r"""Return the mean range of the clients' mean losses with its interval.
+
+    The lower end is that of the clients' means over runs, :math:`\bar L_i`, with
+
+    .. math:: \mathrm{Var}(\bar L_i) = \frac{\tau^2 + (1 - \rho) w_i}{K} + \rho\, w_i
+
+    where :math:`\tau^2` is what training does to a client apart from all, pooled over clients.
+
+    Args:
+        values: every run's range.
+        highs: the upper ends of every run's own interval.
+        means: mean losses by run and client, of clients that all runs have.
+        variance: their variances for the client's test rows.
+        shared: share of test rows that two runs have in common.
+
+    """
+    runs, clients = means.shape
+    mean, high = values.mean(axis=0), _upper_end(values, highs, shared)
+    by_client, rows = means.mean(axis=0), variance.mean(axis=0)
+    if clients < 2:
+        return MeanDisparity(mean, np.zeros_like(mean), high, by_client)
+    if runs > 1:
+        apart = means - means.mean(axis=1, keepdims=True) - (by_client - by_client.mean())
+        freedom = (runs - 1) * (clients - 1)
+        trained = max(float(np.sum(apart**2)) / freedom - (1 - shared) * float(rows.mean()), 0.0)
+        critical = np.array(range_critical_value(clients))
+        wider = float(student_quantile(critical, freedom) / critical) ** 2
+        rows = wider * (trained + (1 - shared) * rows) / runs + shared * rows
+    low = np.array(range_interval(by_client, rows)[0])
+    return MeanDisparity(mean, low, high, by_client - by_client.mean())
+
+
+def _upper_end(
+    values: Float[Array, "s *e"], highs: Float[Array, "s *e"], shared: float
+) -> Float[Array, "*e"]:
+    alone = np.mean(highs - values, axis=0)
+    z = np.array(normal_quantile(LEVEL))
+    end: Float[Array, "*e"] = values.mean(axis=0) + half_widths(values, alone, z, shared)
+    return end
+
+
+def difference_of_disparities(
+    one: MeanDisparity, other: MeanDisparity, differences: Float[Array, "s *e"]
+) -> Ends:
+    r"""Return the interval of a mean disparity less another one, from both intervals.
+
+    .. math:: \bar D - \bar D' - \sqrt{(\bar D - l)^2 + (u' - \bar D')^2} \;\text{ to }\;
+              \bar D - \bar D' + \sqrt{(u - \bar D)^2 + (\bar D' - l')^2}
+
+    (Zou and Donner 2008), and never shorter than :math:`t_{K-1} s/\sqrt K` of the differences by
+    seed. Distances are added instead where their errors do not balance: where a disparity may
+    be 0, as it then errs to the large side only, and where the gaps point in opposite directions,
+    as the same rows then move both disparities apart.
+    """
+    mean = differences.mean(axis=0)
+    z, nothing = np.array(normal_quantile(LEVEL)), np.zeros_like(mean)
+    seeds = half_widths(differences, nothing, z, 0.0)
+    opposite = np.zeros(mean.shape, dtype=bool)
+    if one.gaps.shape == other.gaps.shape:
+        opposite = np.sum(one.gaps * other.gaps, axis=-1) < 0
+
+    def joined(
+        first: Float[Array, "*e"], second: Float[Array, "*e"], one_sided: Array
+    ) -> Float[Array, "*e"]:
+        added = np.where(one_sided | opposite, first + second, np.hypot(first, second))
+        return np.maximum(added, seeds)
+
+    below = joined(one.mean - one.low, other.high - other.mean, one.low == 0)
+    above = joined(one.high - one.mean, other.mean - other.low, other.low == 0)
+    return mean - below, mean + above
