@@ -46,6 +46,8 @@ OTHERS = {
     "label": {"label": "y"},
     "positive": {"positive": "1"},
     "sensitive": {"data": "compas", "sensitive": ("sex",)},
+    "minimum_group": {"minimum_group": 50},
+    "rest": {"data": "compas", "rest": "others"},
     "client_column": {"client_column": "site"},
     "schema": {"schema": "own.toml"},
     "ignore": {"ignore": ("x1",)},
