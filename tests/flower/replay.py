@@ -52,7 +52,8 @@ def replayed(study, silos):
     groups = groups_by(schema, answers(ROWS, {})["rows"])
     found = columns_by(schema, answers)
     columns = tuple(found[column.name] for column in schema.of("feature"))
-    shape = (schema.label.name, schema.label.positive, True, schema.derived)
+    given = planned.experiment.sensitive_at_prediction
+    shape = (schema.label.name, schema.label.positive, given, schema.derived)
     encoder = Encoder(columns, groups, *shape)
     told = told_of("run", encoder)
     ready = {id: prepared(planned, id, s.train, s.test, told) for id, s in there.items()}

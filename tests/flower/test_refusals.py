@@ -145,7 +145,8 @@ def test_joining_shows_what_will_be_sent_and_asks_once(made):
     )
     assert said.returncode == 1
     assert "No row leaves this machine" in said.stdout
-    assert "fit: weighted (13), weight (1); sums over all silos" in said.stdout
+    assert "The group is not an input of the model." in said.stdout
+    assert "fit: weighted (9), weight (1); sums over all silos" in said.stdout
 
 
 def test_a_full_disk_stops_the_silo_and_the_coordinator_in_words(tmp_path):
