@@ -167,7 +167,9 @@ def resolves(name):
     cases(r"(?<![\w./~-])fedfb(?:\.[A-Za-z_]\w*)+(?!\w*[/@-])", [*PAGES, *SOURCES]),
 )
 def test_a_python_name_that_is_named_resolves(path, found):
-    ours = [name for name in found if not name.endswith((".py", ".toml", ".git", ".c", ".h", ".sha256"))]
+    ours = [
+        name for name in found if not name.endswith((".py", ".toml", ".git", ".c", ".h", ".sha256"))
+    ]
     assert [name for name in ours if not resolves(name)] == []
 
 

@@ -4,13 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import ttest_rel
 
 from fedfb.data import RawRows
 from fedfb.errors import ConfigError, DataError, DivergenceError
-from fedfb.experiments.compare import compare, differences, paired_interval
+from fedfb.experiments.compare import compare, differences
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.store import load_model, round_table, save
@@ -50,25 +47,6 @@ def test_divergence_tells_only_the_settings_that_diverged():
     with pytest.raises(DivergenceError) as caught:
         run(replace(wild, lr=(1e30,)))
     assert "alpha 0.1, lr 1e+30; alpha 0.2, lr 1e+30" in str(caught.value)
-
-
-@given(
-    st.integers(2, 8).flatmap(
-        lambda n: st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=n, max_size=n)
-    )
-)
-def test_the_paired_interval_is_that_of_the_t_test(pairs):
-    one, other = np.array(pairs).T
-    if np.ptp(one - other) < 1e-6:
-        return
-    expected = ttest_rel(one, other).confidence_interval(0.95)
-    found = paired_interval((one - other).tolist())
-    np.testing.assert_allclose(found["interval"], expected, atol=1e-9)
-    assert found["mean"] == pytest.approx(np.mean(one - other), abs=1e-12)
-
-
-def test_of_no_pairs_there_is_no_difference():
-    assert paired_interval([]) == {"mean": None, "interval": None}
 
 
 def test_differences_leave_out_grids_and_what_is_not_estimable():

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from fedfb.experiments.compared import compare_into
-from fedfb.experiments.folders import FRONTIER, write_json
+from fedfb.experiments.folders import FRONTIER
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.store import save
+from fedfb.files import write_json
 from fedfb.report.page.folder import read_folder
 from fedfb.report.page.render import render
 from fedfb.report.page.sections import make_page

@@ -9,7 +9,7 @@ from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
 from fedfb.experiments.conformance.federations import make_clients
 from fedfb.experiments.conformance.running import Case, Run, engine, results, start
-from fedfb.experiments.fit import check_method
+from fedfb.experiments.fit import check_runnable
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import Saving, as_arrays, make_ask, reduce_uploads, train
 from fedfb.runtime import loop as training_loop
@@ -87,13 +87,13 @@ def test_a_method_that_needs_more_than_sums_is_refused_before_training(case):
     )
     pooled = case.method.is_pooled(case.variant)
     with pytest.raises(ConfigError if pooled else DisclosureError, match=case.method.name):
-        check_method(experiment)
+        check_runnable(experiment)
 
 
 def test_the_methods_of_the_paper_are_among_those_that_sum():
     assert {"fedfb", "fedfb-sums", "fedavg", "fairfed", "q-ffl"} <= {c.method.name for c in SUMMED}
     with pytest.raises(DisclosureError, match="without a target"):
-        check_method(Experiment(algorithm="fedfb", notion="cp", target=(0.1,), secure=True))
+        check_runnable(Experiment(algorithm="fedfb", notion="cp", target=(0.1,), secure=True))
 
 
 @pytest.mark.parametrize("name", ["fedfb", "fairfed", "q-ffl", "fedfb-sums", "fedavg"])
@@ -239,4 +239,4 @@ def test_a_wide_bound_keeps_small_and_large_values(scale):
 def test_secure_sums_ask_for_their_package(monkeypatch):
     monkeypatch.setattr("fedfb.extras.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'fedfb\[privacy\]'"):
-        check_method(Experiment(secure=True))
+        check_runnable(Experiment(secure=True))
