@@ -68,8 +68,6 @@ def _spell_out(experiment: Experiment) -> Experiment:
 
     spelt = resolve(experiment)
     spelt = replace(spelt, notion=long_name(spelt.notion))
-    if spelt.model == "logistic":
-        spelt = replace(spelt, hidden=(1,))  # it has no hidden layer
     if spelt.data == "synthetic":
         clients = spelt.clients or 3
         train, test = ROWS[clients]
