@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -50,6 +51,21 @@ def test_the_commands_for_own_data_work_as_written(tmp_path):
     assert (tmp_path / "audits/mine/model-card.md").exists()
     decisions = fedfb(*predict, cwd=tmp_path).splitlines()
     assert len(decisions) == 1 + 90
+
+
+def test_what_a_coin_shows_is_what_the_readme_says():
+    said = re.search(
+        r"Of ([\d,]+) rows in three equal groups a coin shows (\.\d+) on average, and more than\s+"
+        r"(\.\d+) in ([\d.]+)% of all draws",
+        README,
+    )
+    rows, mean, bound, percent = (float(part.replace(",", "")) for part in said.groups())
+    sizes = np.array([rows // 3 + 1, rows // 3, rows // 3])
+    heads = np.random.default_rng(0).binomial(sizes.astype(int), 0.5, (400_000, 3))
+    gaps = np.abs(heads / sizes - heads.sum(axis=1, keepdims=True) / sizes.sum()).max(axis=1)
+    # 4 standard deviations of 400,000 draws, and what rounding hides.
+    assert gaps.mean() == pytest.approx(mean, abs=0.0005 + 0.0001)
+    assert 100 * np.mean(gaps > bound) == pytest.approx(percent, abs=0.05 + 0.155)
 
 
 @pytest.mark.slow

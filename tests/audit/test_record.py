@@ -126,7 +126,9 @@ def test_the_baseline_itself_differs_in_nothing(subject):
     found = audit(subject._replace(silos=silos))["comparison"]
     assert found["accuracy"]["value"] == 0
     for one in found["notions"].values():
-        assert (one["value"], one["interval"]) == (0, [0, 0])
+        low, high = one["interval"]
+        # As if half a row of each group were decided differently: more rows could show one.
+        assert -0.05 < low <= one["value"] == 0 <= high < 0.05
     assert all(one["to_favourable"] == one["to_unfavourable"] == 0 for one in found["changed"])
 
 
@@ -157,12 +159,12 @@ def test_paired_intervals_cover_the_true_differences():
 
     truth = tables(chances * rows[None, :, None] * 1000)
     accuracy = accuracy_difference(truth.sum(axis=3))["value"]
-    disparity = disparity_difference(truth.sum(axis=0)[None], 10, 1)["value"]
+    disparity = disparity_difference(truth.sum(axis=0)[None], 10)["value"]
     covered = []
     for _ in range(400):
         drawn = tables(rng.multinomial(np.tile(rows, (2, 1)), chances))
         low, high = accuracy_difference(drawn.sum(axis=3))["interval"]
-        ends = disparity_difference(drawn.sum(axis=0)[None], 10, 1)["interval"]
+        ends = disparity_difference(drawn.sum(axis=0)[None], 10)["interval"]
         covered.append([low <= accuracy <= high, ends[0] <= disparity <= ends[1]])
     # Binomial(400, .95) is below 364 (91 %) with probability 5e-4.
     assert (np.mean(covered, axis=0) >= 0.91).all(), np.mean(covered, axis=0)

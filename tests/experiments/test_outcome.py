@@ -4,13 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 from fedfb.data import RawRows
 from fedfb.errors import ConfigError, DataError, DivergenceError
 from fedfb.experiments.compare import compare, differences
 from fedfb.experiments.outcome import run
+from fedfb.experiments.seeds import confusion_of
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.store import load_model, round_table, save
+from fedfb.notions.disparity import notion_bands
+from fedfb.notions.over_seeds import mean_disparity
 
 TINY = Experiment(rows=200, test_rows=200, rounds=2, local_epochs=1)
 
@@ -47,6 +51,46 @@ def test_divergence_tells_only_the_settings_that_diverged():
     with pytest.raises(DivergenceError) as caught:
         run(replace(wild, lr=(1e30,)))
     assert "alpha 0.1, lr 1e+30; alpha 0.2, lr 1e+30" in str(caught.value)
+
+
+def test_a_difference_of_accuracies_is_that_of_the_t_test_where_every_seed_draws_its_rows():
+    reports = [o.report for o in compare(replace(TINY, seeds=(0, 1, 2)), ["fedavg", "cfl"])]
+    one, other = ([run["accuracy"] for run in report["runs"]] for report in reports)
+    [found] = differences(reports)
+    expected = ttest_rel(one, other).confidence_interval(0.95)
+    np.testing.assert_allclose(found["accuracy"]["interval"], expected, atol=1e-9)
+    assert reports[0]["shared_test_rows"] == 0
+
+
+def test_intervals_of_seeds_with_the_same_test_rows_are_no_shorter_than_those_rows_allow():
+    """Seeds of one split differ in training alone: their interval must not shrink with them."""
+    split = replace(TINY, split_seed=0, seeds=(0, 1, 2, 3, 4))
+    reports = [outcome.report for outcome in compare(split, ["fedavg", "fedfb"])]
+    for report in reports:
+        assert report["shared_test_rows"] == 1
+        widths = [np.diff(run["interval"]["demographic_parity"])[0] for run in report["runs"]]
+        low, high = report["summary"]["disparity"]["demographic_parity"]["interval"]
+        assert high - low >= 0.95 * min(widths)
+    [found] = differences(reports)
+    low, high = found["accuracy"]["interval"]
+    assert high - low > 2 * 1.96 * (0.2 * 0.8 / 200) ** 0.5
+
+
+def test_one_seed_has_the_interval_of_its_run():
+    report = run(TINY).report
+    assert report["summary"]["disparity"]["spd"]["interval"] == report["runs"][0]["interval"]["spd"]
+
+
+def test_what_is_printed_of_several_seeds_is_what_the_simulations_check():
+    """tests/notions/test_over_seeds.py checks the coverage of these functions."""
+    report = run(replace(TINY, seeds=(0, 1, 2))).report
+    confusion = np.stack([confusion_of(record) for record in report["runs"]])
+    for notion in ("demographic_parity", "spd", "equal_opportunity", "equalized_odds"):
+        values = np.array([record["disparity"][notion] for record in report["runs"]])
+        highs = np.array([record["interval"][notion][1] for record in report["runs"]])
+        expected = mean_disparity(values, highs, notion_bands(notion, confusion), 0.0)
+        found = report["summary"]["disparity"][notion]["interval"]
+        assert found == pytest.approx([expected.low, expected.high], abs=1e-12)
 
 
 def test_differences_leave_out_grids_and_what_is_not_estimable():

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from fedfb.notions.disparity import four_fifths_interval, rate_disparity
 from fedfb.notions.intervals import (
     critical_value,
+    mix_variance,
     parity_contrasts,
+    rate_ends,
     rate_variance,
     standard_errors,
-    wilson,
-    with_drawn_mix,
 )
 
 FEDERATIONS = 1_000
@@ -54,14 +54,14 @@ def drawn(groups, gap, drawn_mix=False):
 
 def bands(positives, rows, drawn_mix, critical=None):
     """Gap, standard error and critical value of one federation, as rate_disparity has them."""
-    block = np.zeros(len(rows), dtype=int)
-    parts = parity_contrasts(rows, block), positives / rows, rate_variance(positives, rows)
-    if drawn_mix:
-        parts = with_drawn_mix(*parts, rows, block)
-    contrasts, means, variance = parts
+    block, means = np.zeros(len(rows), dtype=int), positives / rows
+    contrasts, variance = parity_contrasts(rows, block), rate_variance(positives, rows)
     if critical is None:
         critical = critical_value(contrasts, variance)
-    return contrasts @ means, standard_errors(contrasts, variance), critical
+    se = standard_errors(contrasts, variance)
+    if drawn_mix:
+        se = np.sqrt(se**2 + mix_variance(means, rows, block))
+    return contrasts @ means, se, critical
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["given mix", "drawn mix"])
@@ -108,7 +108,26 @@ def test_intervals_cover_the_four_fifths_ratio(groups, gap):
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (250, 1000)])
-def test_the_interval_of_one_rate_is_wilsons(k, n):
-    low, high = wilson(np.array([float(k)]), np.array([float(n)]))
-    expected = binomtest(k, n).proportion_ci(method="wilson")
-    assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-12)
+def test_the_interval_of_one_rate_is_wilsons_corrected_for_continuity(k, n):
+    low, high = rate_ends(np.array([float(k)]), np.array([float(n)]))
+    expected = binomtest(k, n).proportion_ci(method="wilsoncc")
+    assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [10, 30, 200])
+def test_the_interval_of_one_rate_covers_every_rate(n):
+    """Exactly, over all counts: rates of groups and silos, and bins of calibration."""
+    k = np.arange(n + 1.0)
+    low, high = rate_ends(k, np.full(n + 1, float(n)))
+    for rate in np.linspace(0.001, 0.999, 999):
+        assert binom.pmf(k, n, rate)[(low <= rate) & (rate <= high)].sum() >= 0.947
+
+
+@pytest.mark.parametrize("rows", [[30, 60], [30, 60, 90, 40]])
+@pytest.mark.parametrize("rate", [0.05, 0.9])
+def test_intervals_cover_the_four_fifths_ratio_of_small_groups(rows, rate):
+    rng = np.random.default_rng((len(rows), int(100 * rate)))
+    positives = rng.binomial(rows, rate, (FEDERATIONS, len(rows))).astype(float)
+    size = np.array(rows, dtype=float)
+    low, high = np.array([four_fifths_interval(k, size) for k in positives]).T
+    assert np.mean((low <= 1) & (high >= 1)) >= FEWEST

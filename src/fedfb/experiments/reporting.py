@@ -48,7 +48,7 @@ def seed_records(experiment: Experiment, grid: FittedGrid, federation: Federatio
 def without_figures(like: Record, setting: Mapping[str, float], where: Divergence) -> Record:
     """Return the record of a setting that diverged: the rows of another's, and no figures."""
     nothing = dict.fromkeys(like["disparity"])
-    kept = ("seed", "majority_accuracy", "constant_loss", "copied", "privacy")
+    kept = ("seed", "majority_accuracy", "constant_loss", "copied", "needs_single", "privacy")
     return {
         **dict.fromkeys(like),
         **{name: like[name] for name in kept if name in like},

@@ -118,9 +118,12 @@ def rate_interval(
 def disparity_over_seeds(
     records: Sequence[Record], name: str, shared: float
 ) -> MeanDisparity | None:
-    """Return a disparity's mean over the seeds where it is estimable; None if it is nowhere."""
+    """Return a disparity's mean over the seeds where it is estimable; None if there are too few.
+
+    One seed of several would tell of its test rows only, and not what is said of several.
+    """
     known = [record for record in records if record["disparity"][name] is not None]
-    if not known:
+    if len(known) < max(min(len(records), 2), 1):
         return None
     values = np.array([record["disparity"][name] for record in known], dtype=np.float64)
     ends = np.array([record["interval"][name] for record in known], dtype=np.float64)
@@ -177,16 +180,15 @@ def disparity_difference(
         for pair in zip(one, other, strict=True)
         if all(record["disparity"][name] is not None for record in pair)
     ]
-    if not pairs:
-        return {"mean": None, "interval": None}
+    by_seed = np.array([a["disparity"][name] - b["disparity"][name] for a, b in pairs])
+    mean = float(by_seed.mean()) if pairs else None
     ours, theirs = (
         disparity_over_seeds([pair[side] for pair in pairs], name, shared) for side in (0, 1)
     )
-    assert ours is not None
-    assert theirs is not None
-    by_seed = np.array([a["disparity"][name] - b["disparity"][name] for a, b in pairs])
+    if ours is None or theirs is None or len(pairs) < min(len(one), 2):
+        return {"mean": mean, "interval": None}
     ends = difference_of_disparities(ours, theirs, by_seed)
-    return {"mean": float(by_seed.mean()), "interval": _plain(ends)}
+    return {"mean": mean, "interval": _plain(ends)}
 
 
 def _accuracies(records: Sequence[Record]) -> tuple[Float[Array, " s"], Float[Array, " s"]]:

@@ -347,18 +347,22 @@ def four_fifths_interval(
 ) -> tuple[float, float]:
     r"""Return the 95 % interval of the least ratio of two rates, from all pairs at once.
 
-    .. math:: \log\frac{p_a}{p_b} \pm c \sqrt{v_a + v_b}, \qquad
-              p = \frac{k + .5}{n + .5}, \qquad v = \frac{1}{k + .5} - \frac{1}{n + .5}
+    .. math:: \log\frac{p_a}{p_b} \pm c \sqrt{v_a + v_b}, \qquad p = \frac{k + .5}{n + .5}, \qquad
+              v = \max\Big(\frac{1}{k + .5} - \frac{1}{n + .5},\;
+              \frac{1 - \tilde p}{n \tilde p}\Big), \qquad \tilde p = \frac{k + 2}{n + 4}
 
-    with the logarithms' variances after Walter (1975), which also hold where a rate is 0, and
-    Tukey's critical value, since the pair with the least ratio is chosen by looking.
+    with the logarithms' variances after Walter (1975), which also hold where a rate is 0, and not
+    below those of rates moved towards one half, which also hold where a rate is 1. The critical
+    value is Tukey's, since the pair with the least ratio is chosen by looking.
 
     >>> low, high = four_fifths_interval(np.array([40.0, 70.0]), np.array([80.0, 100.0]))
     >>> round(low, 2), round(high, 2)
     (0.56, 0.92)
     """
     logarithm = np.log((positives + 0.5) / (rows + 0.5))
-    variance = 1 / (positives + 0.5) - 1 / (rows + 0.5)
+    moved = (positives + 2) / (rows + 4)
+    walter = 1 / (positives + 0.5) - 1 / (rows + 0.5)
+    variance = np.maximum(walter, (1 - moved) / (rows * moved))
     pair = ~np.eye(len(rows), dtype=bool)
     ratio = (logarithm[:, None] - logarithm[None, :])[pair]
     half = range_critical_value(len(rows)) * np.sqrt(variance[:, None] + variance[None, :])[pair]

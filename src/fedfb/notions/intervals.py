@@ -77,23 +77,26 @@ def rate_variance(positives: Float[Array, "*k"], rows: Float[Array, "*k"]) -> Fl
 def rate_ends(
     positives: Float[Array, "*k"], rows: Float[Array, "*k"], level: float = LEVEL
 ) -> tuple[Float[Array, "*k"], Float[Array, "*k"]]:
-    r"""Return the ends of the interval of each rate taken alone (Clopper and Pearson 1934).
+    r"""Return the ends of the interval of each rate taken alone (Wilson, corrected for continuity).
 
-    .. math:: B^{-1}_{\alpha/2}(k, n - k + 1), \qquad B^{-1}_{1 - \alpha/2}(k + 1, n - k)
+    .. math:: \frac{2 k + z^2 \mp 1 \mp z \sqrt{z^2 \mp 2 - 1/n + 4 k (n - k \pm 1) / n}}
+              {2 (n + z^2)}
 
-    with quantiles of the beta distribution. It covers at least 95 % at every rate and number of
-    rows; shorter intervals do not: Wilson's covers 84 % of rates near 0.2 / n.
+    (Newcombe 1998, method 4). It covers at least 94.7 % at every rate and number of rows, and
+    never ends beyond [0, 1]. Without the correction it covers 84 % of rates near 0.2 / n.
 
     >>> [end.round(3).tolist() for end in rate_ends(np.array([0.0, 48.0]), np.array([96.0, 96.0]))]
-    [[0.0, 0.396], [0.038, 0.604]]
+    [[0.0, 0.397], [0.048, 0.603]]
     """
-    from scipy.special import betaincinv  # only here: importing scipy takes a while
+    k, z = np.clip(positives, 0.0, rows), normal_quantile(level)
+    rest = rows - k
 
-    tail, some, others = (1 - level) / 2, positives > 0, rows - positives > 0
-    k, rest = np.maximum(positives, 0.0), np.maximum(rows - positives, 0.0)
-    low = betaincinv(np.where(some, k, 1.0), rest + 1, tail)
-    high = betaincinv(k + 1, np.where(others, rest, 1.0), 1 - tail)
-    return np.where(some, low, 0.0), np.where(others, high, 1.0)
+    def end(side: int) -> Float[Array, "*k"]:
+        under = z**2 + 2 * side - 1 / rows + 4 * k * (rest - side) / rows
+        ends: Float[Array, "*k"] = 2 * k + z**2 + side + side * z * np.sqrt(np.maximum(under, 0.0))
+        return np.clip(ends / (2 * (rows + z**2)), 0.0, 1.0)
+
+    return np.where(k > 0, end(-1), 0.0), np.where(rest > 0, end(1), 1.0)
 
 
 def mean_variance(

@@ -105,7 +105,7 @@ def mean_rate(rates: Float[Array, "s *e"], rows: Float[Array, "s *e"], shared: f
               \max\big(1 - \rho,\; \frac{t_{K-1}^2 s^2}{z^2 w}\big)\Big)
 
     >>> [end.round(3).item() for end in mean_rate(np.array([0.5]), np.array([96.0]), 1.0)]
-    [0.396, 0.604]
+    [0.397, 0.603]
     """
     mean, n = rates.mean(axis=0), len(rows) / np.sum(1 / rows, axis=0)
     z = np.array(normal_quantile(LEVEL))
