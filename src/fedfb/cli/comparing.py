@@ -1,7 +1,6 @@
 """``fedfb compare``: several methods on the same seeds."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -77,7 +76,8 @@ def compare_and_show(
 
     if plot:
         check_figure_path(plot)
-    rounds = sum(map(total_rounds, for_methods(experiment, names)))
+    experiments = for_methods(experiment, names)
+    rounds = sum(map(total_rounds, experiments))
     with progress_bar(rounds, "rounds") as on_round:
         reports = (
             compare_into(out, experiment, names, on_round)
@@ -86,7 +86,7 @@ def compare_and_show(
         )
     if out:
         talk(f"The runs are in {out}; a page to look at: fedfb report {out}")
-    paper = {name: published(replace(experiment, algorithm=name)) for name in names}
+    paper = {one.algorithm: published(one) for one in experiments}
     found = differences(reports)
     if as_json:
         typer.echo(

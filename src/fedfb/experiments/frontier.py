@@ -208,7 +208,8 @@ def _with_epsilon(experiment: Experiment, epsilon: float) -> Experiment:
     if epsilon != inf:
         return replace(experiment, privacy_epsilon=epsilon)
     private = [declared for declared in fields(experiment) if setting_of(declared).panel == PRIVACY]
-    return replace(experiment, **{declared.name: declared.default for declared in private})
+    usual: dict[str, Any] = {declared.name: declared.default for declared in private}
+    return replace(experiment, **usual)
 
 
 def _pareto_by_epsilon(points: Sequence[Record], constant: float | None) -> list[Record]:
