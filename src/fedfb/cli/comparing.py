@@ -1,7 +1,6 @@
 """``fedfb compare``: several methods on the same seeds."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,7 +79,8 @@ def compare_and_show(
 
     if plot:
         check_figure_path(plot)
-    rounds = sum(map(total_rounds, for_methods(experiment, names)))
+    experiments = for_methods(experiment, names)
+    rounds = sum(map(total_rounds, experiments))
     with progress_bar(rounds, "rounds") as on_round:
         reports = (
             compare_into(out, experiment, names, on_round)
@@ -89,7 +89,7 @@ def compare_and_show(
         )
     if out:
         talk(f"The runs are in {out}; a page to look at: fedfb report {out}")
-    paper = {name: published(replace(experiment, algorithm=name)) for name in names}
+    paper = {one.algorithm: published(one) for one in experiments}
     found = differences(reports)
     if as_json:
         shown = {"notes": first_sentences(reports), "results": reports, "differences": found}

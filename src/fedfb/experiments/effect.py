@@ -64,7 +64,8 @@ def share_settings(experiment: Experiment, algorithms: Sequence[str]) -> list[Ex
     """
     each = [replace(experiment, algorithm=name) for name in algorithms]
     idle = [without_effect(one) for one in each]
-    for name in set.intersection(*map(set, idle)) - {"knobs"}:
+    of_none = [name for name in idle[0] if name != "knobs" and all(name in one for one in idle)]
+    for name in of_none:
         # What a method reads in another form of it helps more than that others do not read it.
         able = (forms_that_read(find_method(one.algorithm), name) is not None for one in each)
         raise ConfigError(max(zip(able, idle, strict=True), key=lambda pair: pair[0])[1][name])
