@@ -114,4 +114,4 @@ def test_the_demo_needs_no_matplotlib(fedfb, monkeypatch):
 
 def test_a_demo_that_may_not_draw_says_so(fedfb, write):
     write("", "a-file")
-    refused(fedfb("demo", "--plot", "a-file/points.png"), "cannot make the folder a-file", "--plot")
+    refused(fedfb("demo", "--plot", "a-file/points.png"), "cannot write to a-file")

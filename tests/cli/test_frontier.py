@@ -42,7 +42,7 @@ def test_the_folder_has_everything_and_is_not_overwritten(fedfb, tmp_path):
     said = fedfb("frontier", *FEW, "--out", "kept", "--plot", "points.png")
     assert said.code == 0, said.err
     assert {path.name for path in (tmp_path / "kept").iterdir()} == {
-        *("frontier.json", "frontier.csv", "frontier.svg"),
+        *("frontier.json", "frontier.csv", "frontier.svg", "fedfb.sha256"),
     }
     assert (tmp_path / "points.png").read_bytes().startswith(b"\x89PNG")
     before = (tmp_path / "kept" / "frontier.json").read_bytes()

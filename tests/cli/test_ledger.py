@@ -7,6 +7,7 @@ import pytest
 from cli.asking import OWN, refused, silo
 
 FAST = ("--lr", ".01", "--clients", "4")
+STEPS = ("--local-epochs", "30")  # as usual: a method of single steps reads no other
 
 
 @pytest.fixture
@@ -34,7 +35,8 @@ def test_fedfb_shows_only_masked_sums(tiny, fedfb):
 
 
 def test_afl_shows_single_values(tiny, fedfb):
-    tiny("--algorithm", "afl", "--notion", "cp", "--out", "kept")
+    flags = ("--rows", 200, "--test-rows", 200, "--rounds", 2)
+    fedfb("run", *flags, "--algorithm", "afl", "--notion", "cp", "--out", "kept")
     told = fedfb("ledger", "kept", "--json").json
     assert not told["server_received_only_sums"]
     assert not told["needs_only_sums"]
@@ -127,7 +129,7 @@ def test_the_columns_of_an_interrupted_run_are_asked_again_and_stand_once(three_
     [
         (("--algorithm", "cfl"), "nothing is summed there"),
         (("--notion", "cp", "--bits", 8), "fedfb without --bits"),
-        (("--algorithm", "afl", "--notion", "cp"), "'roll call' and 'losses'"),
+        (("--algorithm", "afl", "--notion", "cp", *STEPS), "'roll call' and 'losses'"),
         (("--clients", 2), "at least 3 clients in every round, and 2 of 2 take part"),
         (("--participation", 0.5), "raise --participation"),
         (("--clients", 4, "--dropout", 0.5), "at most 1 may"),

@@ -81,7 +81,7 @@ def test_cells_that_do_not_fit_are_listed_with_exit_code_1(fedfb, silos, write, 
         (("infer", "silos/*.csv"), ["a schema needs --label"]),
         (("infer", "none/*.csv", *FLAGS), ["no file matches 'none/*.csv'"]),
         (("infer", "silos/*.csv", *FLAGS, "--bins", "age"), ["--bins 'age': expected"]),
-        (("check", "absent.toml", "silos/*.csv"), ["cannot read the schema absent.toml"]),
+        (("check", "absent.toml", "silos/*.csv"), ["cannot read absent.toml"]),
         (("check", "silos/north.csv", "silos/*.csv"), ["is not valid TOML"]),
     ],
 )
@@ -124,7 +124,9 @@ def test_what_is_learnt_under_masks_is_what_is_learnt_in_clear(fedfb, silos, wri
     plain = fedfb(*run, "--out", "plain", "--json").json
     masked = fedfb(*run, "--out", "masked", "--secure", "--json").json
     assert any("clipped" in note for note in masked["notes"])
-    assert masked["notes"] == plain["notes"]
+    # Nobody sees the rows of two clients: copies among them are not counted under masks.
+    notes = [note for note in plain["notes"] if not note.startswith("Repeated rows")]
+    assert [note for note in masked["notes"] if not note.startswith("Repeated rows")] == notes
     one, other = (
         np.array([list(vars(c).values())[1:] for c in load_model(run).encoder.columns[-1:]], float)
         for run in ("plain", "masked")

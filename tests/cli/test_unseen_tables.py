@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import numpy as np
 import pandas
@@ -147,7 +146,11 @@ def test_a_table_goes_through_by_commands(fedfb, tmp_path, table):
     some = ("--algorithms", "fedavg,fedfb", "--seeds", "1", "--quick", "--no-store", *QUICK)
     drawn = fedfb("frontier", "--data", data, "--schema", "schema.toml", *some, "--json").json
     assert {point["algorithm"] for point in drawn["points"]} >= {"fedavg", "fedfb"}
-    assert json.dumps(run["notes"]) == json.dumps(drawn["notes"])
+    of_data = [
+        [note for note in one["notes"] if note not in {s["sentence"] for s in one["shortfalls"]}]
+        for one in (run, drawn)
+    ]
+    assert of_data[0] == of_data[1] != []
 
 
 def test_what_commands_say_of_a_table_before_anything_is_declared(fedfb, tmp_path):

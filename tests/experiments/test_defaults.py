@@ -126,7 +126,7 @@ def test_estimators_refuse_in_the_same_words():
 
 
 def test_what_a_method_by_group_exchanges_is_shown_to_all():
-    assert explain(Experiment(algorithm="fedfb-thresholds")).sums_only
+    assert explain(Experiment(algorithm="fedfb-thresholds")).needs_only_sums
 
 
 @pytest.mark.parametrize("given", [False, True])

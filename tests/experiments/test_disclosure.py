@@ -1,6 +1,7 @@
 """What a method needs and the server receives: in explain, in a run's words and its ledger."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from fedfb.algorithms import METHODS
 from fedfb.estimator import FedFBClassifier
+from fedfb.experiments.effect import is_read
 from fedfb.experiments.explain import exchanges_of, explain
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
@@ -140,7 +142,9 @@ def facts(exchange):
 @pytest.mark.parametrize(("name", "changes"), [*every_case(), *MORE_CASES], ids=str)
 def test_what_explain_says_is_what_a_run_writes_down(name, changes, tmp_path):
     """Questions, when and how often, what is needed and received, shapes and bytes."""
-    experiment = Experiment(algorithm=name, **{**TINY, "rounds": 5, "local_epochs": 1, **changes})
+    experiment = Experiment(algorithm=name, **{**TINY, "rounds": 5, **changes, "local_epochs": 30})
+    if is_read(experiment, "local_epochs"):
+        experiment = replace(experiment, local_epochs=1)
     outcome, accounts = ledger_of(experiment, tmp_path)
     rows = outcome.federation
     size = (len(rows.group_names), len(rows.clients), len(rows.feature_names))

@@ -19,7 +19,10 @@ from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.settings import setting_of
 from fedfb.experiments.spec import Experiment
 
-TINY = {"rows": 160, "test_rows": 40, "rounds": 4, "local_epochs": 2, "batch": 32, "lr": (0.05,)}
+TINY = {
+    **{"rows": 160, "test_rows": 40, "rounds": 4, "local_epochs": 2, "batch": 32, "lr": (0.05,)},
+    "sensitive_at_prediction": True,
+}
 
 OTHERS = {
     "scaling": [{"scaling": "sample"}],

@@ -199,7 +199,7 @@ def test_a_whole_run_imports_neither_scikit_learn_nor_scipy():
     code = """
 import sys
 from fedfb import Experiment, run
-run(Experiment(rows=100, test_rows=100, rounds=1, local_epochs=1))
+run(Experiment(rows=100, test_rows=100, rounds=1, local_epochs=1), warn=False)
 sys.exit(", ".join({"scipy", "sklearn"} & set(sys.modules)) or 0)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

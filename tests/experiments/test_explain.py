@@ -59,7 +59,9 @@ def test_a_changed_upload_changes_the_table(tmp_path):
         )
 
     def uploaded(algorithm, path):
-        saving = Saving(path / "run.npz", "", ledger=Ledger(path / "ledger", "run", 0, ("a", "b")))
+        saving = Saving(
+            path / "run.npz", "", ledger=Ledger(path / "ledger", "run", 0, ("a", "b", "c"))
+        )
         carry = in_clear(saving.ledger.write)
         start = engine.model.init(0)[None]
         train(algorithm, clients, start, seed=0, rounds=2, watch=None, carry=carry, saving=saving)

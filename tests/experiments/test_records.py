@@ -42,7 +42,7 @@ FORMS = {
     "a picked rate": TINY,
     "a grid": replace(TINY, target=(0.0, 0.1, 1.0)),
     "bounded cost": replace(TINY, cost=0.05),
-    "tuned": replace(TINY, algorithm="zafar", tune=True),
+    "tuned": replace(TINY, algorithm="zafar", tune=True, local_epochs=30),
     "own thresholds": replace(TINY, algorithm="hardt", lr=(0.01,), sensitive_at_prediction=True),
     "clients": replace(TINY, algorithm="q-ffl", notion="cp"),
 }

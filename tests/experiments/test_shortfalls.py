@@ -57,7 +57,7 @@ def test_the_warning_is_a_convergence_warning_and_costs_no_import():
     program = (
         "import sys, fedfb; fedfb.run; 'TargetNotReachedWarning' in fedfb.__all__ or 1 / 0\n"
         "met = fedfb.Experiment(rows=200, test_rows=200, rounds=3, local_epochs=30, "
-        "algorithm='fedavg')\n"
+        "algorithm='fedavg', sensitive_at_prediction=True)\n"
         "fedfb.run(met); assert 'sklearn' not in sys.modules"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)

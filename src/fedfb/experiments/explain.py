@@ -21,6 +21,7 @@ from fedfb.data import Federation
 from fedfb.data.columns import NumberColumn
 from fedfb.data.encode import Encoder
 from fedfb.data.groups import Groups
+from fedfb.experiments.effect import is_read
 from fedfb.experiments.fit import Fitted, fit, make_engine, training_names
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
@@ -133,7 +134,9 @@ def explain(
 
     def play(short: Experiment, federation: Federation, folder: "Path", path: "Path") -> Fitted:
         rows = {short.seeds[0]: federation}
-        return run(short, checkpoints=folder, ledger=path, jobs=1, federations=rows).fitted[0]
+        return run(
+            short, checkpoints=folder, ledger=path, jobs=1, federations=rows, warn=False
+        ).fitted[0]
 
     return _explained(experiment, groups, clients, features, play)
 
@@ -166,7 +169,7 @@ def _explained(
     # method that decides by the group can be shown before anybody has chosen to use it.
     short = replace(
         experiment,
-        local_epochs=1,
+        local_epochs=1 if is_read(experiment, "local_epochs") else experiment.local_epochs,
         rounds=rounds,
         seeds=experiment.seeds[:1],
         sensitive_at_prediction=True,

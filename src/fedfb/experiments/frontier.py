@@ -18,6 +18,7 @@ from fedfb.experiments.records import Store
 from fedfb.experiments.resolve import given_grid, total_rounds, tuning_grid
 from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.settings import setting_of
+from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec import PRIVACY, Experiment
 from fedfb.experiments.store import versions
 from fedfb.notions import long_name
@@ -164,7 +165,7 @@ def frontier(
             continue
         constant = [run["majority_accuracy"] for run in report["runs"]]
         points.extend(_points(curve, report))
-        notes.extend(report["notes"])
+        notes.extend(other_notes(report))
         short.extend(_named(one, curve) for one in report["shortfalls"])
     short = _told_once(short)
     level = mean_and_std(constant)["mean"]
