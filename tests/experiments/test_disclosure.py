@@ -178,7 +178,7 @@ def test_what_is_beyond_the_model_is_told_by_what_does_not_grow_with_it():
         ({"notion": "cp", "secure": True}, None),
         ({"notion": "cp", "outer": "step"}, "'count' and 'measure'"),
         ({"notion": "cp", "bits": 8}, "'count' and 'measure'"),
-        ({"notion": "cp", "algorithm": "afl"}, "'losses' and 'roll call'"),
+        ({"notion": "cp", "algorithm": "afl", "local_epochs": 30}, "'losses' and 'roll call'"),
     ],
     ids=str,
 )
@@ -193,7 +193,9 @@ def test_a_run_says_itself_that_single_values_were_needed(changes, tasks, capsys
 
 def test_a_comparison_says_it_of_every_method(capsys):
     reports = [
-        run(Experiment(algorithm=name, notion="cp", lr=(0.005,), **TINY)).report
+        run(
+            Experiment(algorithm=name, notion="cp", lr=(0.005,), **{**TINY, "local_epochs": 30})
+        ).report
         for name in ("fedavg", "afl")
     ]
     print_comparison(reports, [], {})

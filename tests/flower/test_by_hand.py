@@ -50,9 +50,10 @@ def test_a_study_ends_in_the_bits_of_the_run_in_one_process(settings, tmp_path):
 
 
 def test_single_values_are_asked_for_only_where_the_study_says_so(tmp_path):
+    steps = replace(QUICK, algorithm="afl", notion="cp", local_epochs=30)
     with pytest.raises(DisclosureError, match="allows only sums"):
-        make_and_check(tmp_path / "a", replace(QUICK, algorithm="afl", notion="cp"))
-    study, silos = make(tmp_path / "b", replace(QUICK, algorithm="afl", notion="cp"), single=True)
+        make_and_check(tmp_path / "a", steps)
+    study, silos = make(tmp_path / "b", steps, single=True)
     run_by_hand(study, silos)
     [account] = [a for a in read_ledger(study.parent / "run" / "ledger.jsonl") if a.phase == "run"]
     assert "single" in {entry.seen for entry in account.entries}

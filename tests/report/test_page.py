@@ -51,7 +51,7 @@ def test_the_headline_says_what_fairness_costs(outcome):
         replace(TINY, notion="cp", algorithm="ditto"),
         replace(TINY, notion="eod", groups=3, model="mlp"),
         replace(TINY, algorithm="hardt", rounds=1, seeds=(0,), sensitive_at_prediction=True),
-        replace(TINY, algorithm="zafar", tune=True),
+        replace(TINY, algorithm="zafar", tune=True, local_epochs=30),
     ],
     ids=["grid", "one seed", "no model", "clients", "mlp", "thresholds", "tuned"],
 )

@@ -1,6 +1,7 @@
 """Methods as users get them, built for tiny federations."""
 
 from fedfb.experiments.conformance.running import engine, notion_of
+from fedfb.experiments.effect import share_settings
 from fedfb.experiments.fit import build as build_method
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
@@ -18,6 +19,8 @@ def build(case, clients, **changes):
         sensitive_at_prediction=True,
         **changes,
     )
+    # A method of single steps reads no epochs and no batch.
+    [experiment, _] = share_settings(experiment, [case.method.name, "fedavg"])
     experiment = resolve(experiment)
     notion, settings = notion_of(case, clients), given_grid(experiment)[:1]
     return build_method(experiment, engine(), notion, settings)

@@ -1,12 +1,15 @@
 """From what a folder holds to the sections of its page."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from fedfb.errors import DataError, FedFBError
+from fedfb.experiments.effect import share_settings
 from fedfb.experiments.explain import Explained, explain
+from fedfb.experiments.reporting import plain
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec_file import from_values
 from fedfb.files import CHANGED
@@ -382,7 +385,7 @@ def explained_run(run: Run) -> Explained | None:
 def _explain(
     settings: Mapping[str, Any], groups: int, clients: int, inputs: int | None
 ) -> Explained | None:
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = _set(settings)
     try:
         played = [
             explain(from_values(given), groups, number, inputs or 8)
@@ -397,13 +400,20 @@ def _explain(
 
 
 def _explained_methods(record: Report) -> dict[str, Explained]:
-    names = dict.fromkeys(point["algorithm"] for point in record["points"])
+    names = list(dict.fromkeys(point["algorithm"] for point in record["points"]))
     settings = {**record["settings"], "target": []}
+    try:
+        each = share_settings(from_values(_set(settings)), names)
+    except FedFBError:
+        return {}
     found = {
-        name: _explain({**settings, "algorithm": name}, len(record["groups"]), 3, None)
-        for name in names
+        one.algorithm: _explain(plain(asdict(one)), len(record["groups"]), 3, None) for one in each
     }
     return {name: one for name, one in found.items() if one is not None}
+
+
+def _set(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _made_from(hashes: str) -> str:
