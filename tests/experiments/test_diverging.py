@@ -41,7 +41,7 @@ def figures(report, lr):
         {"algorithm": "cfl"},
         {"secure": True, "clients": 3},
         {"algorithm": "fairfed"},
-        {"algorithm": "afl", "notion": "cp"},
+        {"algorithm": "afl", "notion": "cp", "local_epochs": 30},
         {"algorithm": "lft-ensemble"},
     ],
     ids=str,
