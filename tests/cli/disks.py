@@ -41,8 +41,10 @@ class SmallDisk:
         """Leave room for so many bytes beside what is there."""
         if self.real:
             self._remount(f"size={self.used() + size}")
-            yield
-            self._remount("size=16m")
+            try:
+                yield
+            finally:
+                self._remount("size=16m")
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -65,14 +67,18 @@ def read_only(folder: Path) -> Iterator[bool]:
     """Let nobody write to a folder; say whether that is possible here."""
     if os.geteuid() != 0:
         folder.chmod(0o555)
-        yield True
-        folder.chmod(0o755)
+        try:
+            yield True
+        finally:
+            folder.chmod(0o755)
     elif subprocess.run(
         ["mount", "--bind", str(folder), str(folder)], capture_output=True
     ).returncode:
         yield False
     else:
         remount = ["mount", "-o", "remount,ro,bind", str(folder)]
-        subprocess.run(remount, check=True, capture_output=True)
-        yield True
-        unmount(folder)
+        try:
+            subprocess.run(remount, check=True, capture_output=True)
+            yield True
+        finally:
+            unmount(folder)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cli.asking import OWN, Said
-from cli.world import FAST, build, call, tiny_target
+from cli.world import FAST, build, call, done, tiny_target
 from fedfb.errors import FedFBError
 
 FLIPS = 500
@@ -105,6 +105,7 @@ def reading(read: Callable[[], object]) -> Callable[[], Said]:
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
 def test_a_command_succeeds_or_refuses_in_a_sentence(path, command):
+    done(*command)  # with the file as it was written
     fits = ("schema", "check")  # whose exit code 1 says that rows do not fit
     walk(
         path,
@@ -133,6 +134,8 @@ def test_a_command_succeeds_or_refuses_in_a_sentence(path, command):
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
 def test_no_flip_changes_a_result_in_silence(path, command):
+    done(*command)  # with the file as it was written
+    shutil.rmtree("fetched", ignore_errors=True)
     for said in walk(path, lambda: call(*command)):
         assert said.code == 2
         assert "has changed since fedfb wrote it" in said.err

@@ -32,22 +32,15 @@ PLUGIN = """from fedfb.algorithms.fedavg import METHOD as FEDAVG
 METHOD = FEDAVG._replace(name="renamed")
 """
 
-EXPERIMENT = """algorithm = "fedfb"
+EXPERIMENT = """algorithm = "fedavg"
 notion = "dp"
 data = "synthetic"
 rows = 200
 test_rows = 200
-clients = 3
-partition = "dirichlet:0.5"
-heterogeneity = "low"
-rounds = 1
+rounds = 2
 local_epochs = 1
-batch = 64
 lr = [0.01]
-alpha = [0.1, 0.3]
 seeds = [0]
-sensitive_at_prediction = false
-precision = "float32"
 """
 
 TARGET = Target(
