@@ -1,5 +1,9 @@
 """After AgnosticFair: the adversary's weights, its plain form, two rounds by hand."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -157,3 +161,22 @@ def test_two_rounds_of_a_two_function_adversary_by_hand():
         model = minus(model, step, eta)
     state = by_hand(build(make_engine(1), 0.0, 0.0, kernel, lr=eta))
     np.testing.assert_allclose(state.params[0], model, atol=1e-13)
+
+
+DISPARITY = """
+from fedfb import Experiment, run
+flags = dict(data="synthetic", algorithm="agnosticfair", model="mlp", seeds=(1,))
+print(repr(run(Experiment(**flags)).report["runs"][0]["disparity"]["demographic_parity"]))
+"""
+
+
+def test_the_kernel_of_the_blas_does_not_decide_the_reported_digits():
+    """OpenBLAS sums in another order on an older processor, which it can be told to take for."""
+    found = []
+    for processor in ("Haswell", "Prescott"):
+        environment = {**os.environ, "OPENBLAS_CORETYPE": processor}
+        done = subprocess.run(
+            [sys.executable, "-c", DISPARITY], env=environment, capture_output=True, check=True
+        )
+        found.append(float(done.stdout))
+    assert found[0] == pytest.approx(found[1], abs=1e-12)

@@ -80,7 +80,7 @@ def test_the_page_asks_nobody_complains_of_nothing_and_fits(tab, pages, kind, wi
 def test_hovering_a_point_shows_its_setting_and_numbers(tab, pages):
     tab.open(pages["frontier"])
     assert tip(tab) is None
-    tab.evaluate(f"{SCATTER}.scrollIntoView()")
+    tab.evaluate(f"{SCATTER}.scrollIntoView({{behavior: 'instant'}})")
     x, y = centre(tab, 1)
     tab.move_to(x + 3, y + 3)
     said = tip(tab)

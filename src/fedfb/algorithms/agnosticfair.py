@@ -138,7 +138,12 @@ def agnosticfair(
 
 
 class Close(NamedTuple):
-    """The kernel of a client's rows, in their precision, who belongs to which group, and sums."""
+    """The kernel of a client's rows, who belongs to which group, and sums, in double precision.
+
+    The adversary takes the largest of mean losses that often nearly tie, and covariances are
+    differences of sums: in single precision the order of summation would decide, which differs
+    between processors.
+    """
 
     kernel: Float[Array, "n m"]
     belongs: Float[Array, "n a"]
@@ -156,8 +161,8 @@ def _remembered(kernel: Kernel) -> Near:
     def near(data: ClientData) -> Close:
         rows, close = found.get(data.id, (None, None))
         if close is None or rows is not data.x:
-            values = kernel(data.x).astype(data.x.dtype)
-            belongs = np.eye(data.groups, dtype=values.dtype)[data.group]
+            values = kernel(data.x.astype(np.float64))
+            belongs = np.eye(data.groups)[data.group]
             close = Close(values, belongs, values.sum(axis=0), values.T @ belongs)
             found[data.id] = data.x, close
         return close
@@ -177,13 +182,13 @@ def _sums_task(engine: Engine, near: Near) -> ClientTask:
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         params, (close, belongs, total, by_group) = broadcast["params"], near(data)
-        alpha = broadcast["alpha"].astype(close.dtype)
-        theta, z = alpha @ close.T, engine.logits(params, data.x).astype(close.dtype)
+        alpha = broadcast["alpha"]
+        theta, z = alpha @ close.T, engine.logits(params, data.x).astype(np.float64)
         everyone = np.ones((len(params), 2, data.groups))
         return {
             "kernel": total,
             "count": np.asarray(len(data.y)),
-            "losses": loss(z, data.y.astype(close.dtype), "ce") @ close,
+            "losses": loss(z, data.y.astype(np.float64), "ce") @ close,
             "rows": alpha @ total,
             "loss_gradient": engine.gradient(params, data, everyone, "ce", theta),
             "compared": alpha @ by_group,
