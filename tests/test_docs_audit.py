@@ -42,7 +42,7 @@ def test_the_first_commands_print_what_is_shown(folder):
         # To two digits: the last one may differ between machines.
         assert numbers == pytest.approx(tables[1][name], abs=0.02), name
     assert {path.name for path in (folder / "audits/mine").iterdir()} == {
-        *("audit.html", "audit.json", "model-card.md", "ledger.jsonl"),
+        *("audit.html", "audit.json", "model-card.md", "ledger.jsonl", "fedfb.sha256"),
     }
     code = blocks(AUDIT, "python")[0]
     done = subprocess.run(

@@ -81,7 +81,7 @@ def test_hovering_a_point_shows_its_setting_and_numbers(tab, pages):
     tab.open(pages["frontier"])
     assert tip(tab) is None
     tab.evaluate(f"{SCATTER}.scrollIntoView({{behavior: 'instant'}})")
-    x, y = centre(tab, 1)
+    x, y = centre(tab, 2)
     tab.move_to(x + 3, y + 3)
     said = tip(tab)
     assert said.startswith("FedFB, target ")

@@ -34,7 +34,11 @@ def test_twenty_kills_at_random_moments_do_not_change_a_bit(tmp_path):
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     assert start(undisturbed).wait(timeout=300) == 0
     checkpoint = disturbed / "checkpoints" / "run-seed-0.npz"
-    aside, clock, while_writing = checkpoint.with_suffix(".partial"), random.Random(0), 0
+    aside, clock, while_writing = (
+        checkpoint.with_name(checkpoint.name + ".partial"),
+        random.Random(0),
+        0,
+    )
     for kill in range(KILLS):
         since = time.time() if not checkpoint.exists() else checkpoint.stat().st_mtime
         process = start(disturbed, *(["--resume"] if kill else []))

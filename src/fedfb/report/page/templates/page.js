@@ -12,7 +12,9 @@ for (const plot of document.querySelectorAll(".plot")) {
   const words = new Map(points.map((point) => [point, point.querySelector("title").textContent]));
   for (const point of points) point.querySelector("title").remove(); // else two tips would show
   const centre = (point) => {
-    const box = point.querySelector("use, path").getBoundingClientRect();
+    // The marker itself: bars of an interval are paths, and reach further to one side.
+    const mark = point.querySelector("use") ?? point.querySelector("path");
+    const box = mark.getBoundingClientRect();
     return [box.x + box.width / 2, box.y + box.height / 2];
   };
   const hide = () => {
