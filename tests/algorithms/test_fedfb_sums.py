@@ -10,6 +10,8 @@ from federations import make_clients, make_engine, make_solver
 from fedfb.algorithms.fedfb import fedfb
 from fedfb.algorithms.outer import Outer
 from fedfb.errors import ConfigError
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.spec import Experiment
 from fedfb.notions import ClientParity
 from fedfb.runtime import make_ask
 
@@ -100,8 +102,8 @@ def test_those_who_answer_share_the_weight_they_hold():
     "options", [{"normalise": "l2"}, {"timing": "local"}, {"period": 2}, {"bits": 4}]
 )
 def test_options_that_need_single_losses_or_other_times_are_refused(options):
-    with pytest.raises(ConfigError, match="or choose fedfb"):
-        build("fedfb-sums", make_engine(), make_solver(), options=options)
+    with pytest.raises(ConfigError, match="has no effect with fedfb-sums"):
+        resolve(Experiment(algorithm="fedfb-sums", notion="cp", **options))
 
 
 def test_the_signals_loss_and_decay_are_options():

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import MINIMUM_ROWS as MINIMUM_ROWS
-from fedfb.shapes import Array, Bool, Float
+from fedfb.shapes import Array, Bool, Float, Num
 
 
-def enough(rows: Float[Array, "*k"], minimum: int) -> Bool[Array, "*k"]:
+def enough(rows: Num[Array, "*k"], minimum: int) -> Bool[Array, "*k"]:
     """Say which counts reach the minimum; an empty one never does.
 
     Counts are whole but may arrive as 9.999999 from a sum of fractions or of fixed-point numbers.
