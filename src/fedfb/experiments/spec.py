@@ -390,7 +390,9 @@ class Experiment:
 
             object.__setattr__(self, "model", name_of(self.model))
         if self.privacy_epsilon == inf:
-            object.__setattr__(self, "privacy_epsilon", None)
+            for declared in fields(self):
+                if s.setting_of(declared).panel == PRIVACY:
+                    object.__setattr__(self, declared.name, declared.default)
         for declared in fields(self):
             s.check_value(declared.name, getattr(self, declared.name), s.setting_of(declared))
 
