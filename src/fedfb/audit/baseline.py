@@ -44,7 +44,7 @@ def disparity_difference(tables: Float[Array, "l 2 2 a"], minimum: int) -> Recor
     r"""Return the disparity less the baseline's, with an interval of two statements that both hold.
 
     One comes from the intervals of both disparities
-    (:func:`fedfb.notions.over_seeds.difference_of_disparities`). The other is paired: with the
+    (``fedfb.notions.over_seeds.difference_of_disparities``). The other is paired: with the
     differences :math:`\eta_g` of the two classifiers' signed gaps on the same rows and with their
     bands,
 

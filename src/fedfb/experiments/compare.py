@@ -55,7 +55,7 @@ def differences(reports: Sequence[Record]) -> list[Record]:
 
     Methods share rows and initial models seed by seed, so differences are paired: what a seed does
     to both cancels. Reports on several settings have no one result per seed and are left out. What
-    the intervals cover is said by :func:`fedfb.experiments.seeds.coverage`.
+    the intervals cover is said by ``fedfb.experiments.seeds.coverage``.
     """
     comparable = [report for report in reports if report["summary"] is not None]
     return [_difference(one, other) for one, other in combinations(comparable, 2)]

@@ -1,6 +1,6 @@
 """What a run exchanges, before it is made: the same run on random rows, and what its ledger holds.
 
-Nothing is described twice. :func:`explain` calls :func:`fedfb.experiments.outcome.run` with the
+Nothing is described twice. :func:`explain` calls ``fedfb.experiments.outcome.run`` with the
 experiment itself, so that trials of learning rates, the free model beside the others and the look
 at every round's model are in it, and reads the exchanges off the ledger which that run writes.
 """

@@ -321,7 +321,7 @@ def range_interval(
               \text{the lower end at least } 0
 
     Not all pairs are looked at: an end is never that of a mean which another mean beats both in
-    size and in variance (see :func:`_undominated`), so thousands of means take no longer than a
+    size and in variance (see ``_undominated``), so thousands of means take no longer than a
     sort.
 
     >>> [round(end, 3) for end in range_interval(np.array([1.0, 3.0, 2.0]), np.full(3, 0.25))]
