@@ -70,7 +70,7 @@ def student_quantile(critical: Float[Array, "*e"], freedom: float) -> Float[Arra
 def half_widths(
     values: Float[Array, "s *k"],
     half_by_rows: Float[Array, "*k"],
-    critical: Float[Array, "*k"],
+    critical: Float[Array, "*c"],
     shared: float,
     *,
     paired: bool = False,
