@@ -84,6 +84,8 @@ def make_study_report(study: Study, known: Known) -> Record:
             "at_one_half": in_short(half) if otherwise else None,
             "told": with_names(told, notion, groups, study.silos),
             "needs_single": single_tasks(known.trial.algorithm),
+            # Nobody has the rows of all: these figures need single rows.
+            **dict.fromkeys(("loss", "loss_spread", "constant_loss", "loss_error", "copied")),
             "rounds": rounds,
         }
         for setting, record, half, told, rounds in zip(
@@ -140,6 +142,7 @@ def result_files(study: Study, known: Known, report: Record) -> dict[str, str]:
         "clients": list(study.silos),
         "settings": settings,
         "asked": len(settings),
+        "diverged": {},
         "encoder": known.encoder.to_dict(),
     }
     return {

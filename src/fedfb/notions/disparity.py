@@ -357,7 +357,7 @@ def four_fifths_interval(
 
     >>> low, high = four_fifths_interval(np.array([40.0, 70.0]), np.array([80.0, 100.0]))
     >>> round(low, 2), round(high, 2)
-    (0.56, 0.92)
+    (0.56, 0.93)
     """
     logarithm = np.log((positives + 0.5) / (rows + 0.5))
     moved = (positives + 2) / (rows + 4)

@@ -55,7 +55,7 @@ class MeanDisparity(NamedTuple):
 Ends = tuple[Float[Array, "*e"], Float[Array, "*e"]]
 
 
-def student_quantile(critical: Float[Array, "*e"], freedom: float) -> Float[Array, "*e"]:
+def student_quantile(critical: Float[Array, "*e"], freedom: float | int) -> Float[Array, "*e"]:
     """Return Student's quantile with the tail that a normal critical value has.
 
     >>> student_quantile(np.array(1.959964), 4).round(3)
@@ -63,7 +63,7 @@ def student_quantile(critical: Float[Array, "*e"], freedom: float) -> Float[Arra
     """
     from scipy.special import ndtr, stdtrit  # only here: importing scipy takes a while
 
-    quantile: Float[Array, "*e"] = -stdtrit(freedom, ndtr(-critical))
+    quantile: Float[Array, "*e"] = np.asarray(-stdtrit(freedom, ndtr(-critical)))
     return quantile
 
 
@@ -91,7 +91,7 @@ def half_widths(
         return half_by_rows
     by_runs = student_quantile(critical, runs - 1) ** 2 * np.var(values, axis=0, ddof=1)
     least = 0.0 if paired else (1 - shared) * half_by_rows**2
-    half: Float[Array, "*k"] = np.sqrt(np.maximum(by_runs, least) / runs + shared * half_by_rows**2)
+    half = np.asarray(np.sqrt(np.maximum(by_runs, least) / runs + shared * half_by_rows**2))
     return half
 
 
@@ -207,9 +207,9 @@ def mean_range(
 def _upper_end(
     values: Float[Array, "s *e"], highs: Float[Array, "s *e"], shared: float
 ) -> Float[Array, "*e"]:
-    alone = np.mean(highs - values, axis=0)
+    alone = np.asarray(np.mean(highs - values, axis=0))
     z = np.array(normal_quantile(LEVEL))
-    end: Float[Array, "*e"] = values.mean(axis=0) + half_widths(values, alone, z, shared)
+    end = np.asarray(values.mean(axis=0) + half_widths(values, alone, z, shared))
     return end
 
 
