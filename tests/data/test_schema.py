@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from data.test_frames import people, same
 from fedfb.data import encode_file, federation_from_frames, load_own
 from fedfb.data.declare import Wanted
+from fedfb.data.federation import settle_small_groups
 from fedfb.data.files import read_rows
 from fedfb.data.infer import infer
 from fedfb.data.misfits import misfits
@@ -55,7 +56,8 @@ def test_a_schema_gives_the_federation_of_its_flags(files):
     by_flags = load_own("silos/*.csv", **FLAGS)
     same(by_flags, load_own("silos/*.csv", schema="schema.toml"))
     frames = {path.stem: pandas.read_csv(path) for path in (files / "silos").iterdir()}
-    same(by_flags, federation_from_frames(frames, schema="schema.toml"))
+    settled = settle_small_groups(by_flags, 10)
+    same(settled, federation_from_frames(frames, schema="schema.toml"))
 
 
 def test_groups_are_named_by_column_and_value_and_ordered_by_range(files):
@@ -262,11 +264,11 @@ def test_small_groups_are_named_with_the_remedy():
     frame = people(200)
     frame.loc[:3, "sex"] = "D"
     notes = federation_from_frames(frame, "paid", "yes", "sex", split=False).notes
-    [note] = [note for note in notes if "too small" in note]
-    assert "--merge" in note
-    assert note.endswith(": D (4 to train, 0 to test)")
+    [note] = [note for note in notes if "are not compared" in note]
+    assert "--minimum-group" in note
+    assert note.endswith(": D (4). Merge them into one group by --rest NAME.")
     small = federation_from_frames(people(200), "paid", "yes", "sex").notes
-    assert not any("too small" in note for note in small)
+    assert not any("are not compared" in note for note in small)
 
 
 def test_whether_sensitive_attributes_are_features_is_noted():

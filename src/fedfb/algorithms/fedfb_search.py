@@ -232,8 +232,9 @@ def shifts(
 
     A part of 0 leaves every weight at 1, whatever the level: its sum is kept by itself.
     """
-    fall = part * lines(seen, GUESS)[0] - level
-    return np.where(part > 0, towards(seen, theta, fall, GUESS), 0.0)
+    guess = np.full(theta.shape[1:], LOSS_ANSWER)
+    fall = part * lines(seen, guess)[0] - level
+    return np.where(part > 0, towards(seen, theta, fall, guess), 0.0)
 
 
 def root_mean_square(total: Arrays, name: str) -> Float[Array, " r"]:

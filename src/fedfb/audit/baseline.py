@@ -35,7 +35,9 @@ def accuracy_difference(joint: Float[Array, "2 2 2"]) -> Record:
     n = joint.sum()
     ours = joint[0, 0, 1] + joint[1, 1, 0]
     theirs = joint[0, 1, 0] + joint[1, 0, 1]
-    half = normal_quantile(LEVEL) * np.sqrt(change_variance(ours, theirs, n))
+    half = normal_quantile(LEVEL) * np.sqrt(
+        change_variance(*(np.atleast_1d(count) for count in (ours, theirs, n)))[0]
+    )
     value = (ours - theirs) / n
     return {"value": float(value), "interval": [float(value - half), float(value + half)]}
 

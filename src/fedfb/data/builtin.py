@@ -48,6 +48,7 @@ def split_at_random(
 ) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
     """Draw 70 % of the rows to train on; return their numbers and those of the others, in order.
 
+    >>> import numpy as np
     >>> train, test = split_at_random(np.zeros(10, int), split_seed=0)
     >>> len(train), sorted([*train, *test]) == list(range(10))
     (7, True)

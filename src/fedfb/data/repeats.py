@@ -6,7 +6,7 @@ import numpy as np
 
 from fedfb.core import Examples
 from fedfb.data.federation import Federation
-from fedfb.shapes import Array, Int
+from fedfb.shapes import Array, Num
 
 LEAST_SHARE = 0.02
 """Fewer test rows with a copy in training hardly move a figure."""
@@ -32,7 +32,7 @@ def copied_share(federation: Federation) -> float | None:
     return share if beyond_chance(np.bincount(times, minlength=HIGHEST + 2)) else None
 
 
-def beyond_chance(rows_by_times: Int[Array, " m"]) -> bool:
+def beyond_chance(rows_by_times: Num[Array, " m"]) -> bool:
     r"""Tell whether rows repeat more often than rows that were drawn one by one ever do.
 
     Let :math:`f_m` be the number of different rows that occur m times. If rows are drawn one by one
@@ -56,7 +56,7 @@ def beyond_chance(rows_by_times: Int[Array, " m"]) -> bool:
     )
 
 
-def row_hashes(x: Array, y: Int[Array, " n"], group: Int[Array, " n"]) -> Int[Array, " n"]:
+def row_hashes(x: Array, y: Num[Array, " n"], group: Num[Array, " n"]) -> Num[Array, " n"]:
     """Return a number of 64 bits for every row: equal rows have equal ones, others hardly ever."""
     features = np.ascontiguousarray(x.T, dtype=np.float64) + 0.0  # -0.0 equals 0.0
     columns = [*features.view(np.uint64), y, group]
@@ -68,5 +68,5 @@ def row_hashes(x: Array, y: Int[Array, " n"], group: Int[Array, " n"]) -> Int[Ar
     return hashes
 
 
-def _hashes_of(examples: Examples) -> Int[Array, " n"]:
+def _hashes_of(examples: Examples) -> Num[Array, " n"]:
     return row_hashes(examples.x, examples.y, examples.group)

@@ -107,6 +107,9 @@ def mean_rate(rates: Float[Array, "s *e"], rows: Float[Array, "s *e"], shared: f
     >>> [end.round(3).item() for end in mean_rate(np.array([0.5]), np.array([96.0]), 1.0)]
     [0.397, 0.603]
     """
+    if rates.ndim == 1:
+        low, high = mean_rate(rates[:, None], rows[:, None], shared)
+        return low.reshape(()), high.reshape(())
     mean, n = rates.mean(axis=0), len(rows) / np.sum(1 / rows, axis=0)
     z = np.array(normal_quantile(LEVEL))
     alone = z * np.sqrt(rate_variance(mean * n, n))
