@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from data.test_frames import people, same
 from fedfb.data import encode_file, federation_from_frames, load_own
 from fedfb.data.declare import Wanted
-from fedfb.data.federation import settle_small_groups
 from fedfb.data.files import read_rows
 from fedfb.data.infer import infer
 from fedfb.data.misfits import misfits
@@ -56,8 +55,7 @@ def test_a_schema_gives_the_federation_of_its_flags(files):
     by_flags = load_own("silos/*.csv", **FLAGS)
     same(by_flags, load_own("silos/*.csv", schema="schema.toml"))
     frames = {path.stem: pandas.read_csv(path) for path in (files / "silos").iterdir()}
-    settled = settle_small_groups(by_flags, 10)
-    same(settled, federation_from_frames(frames, schema="schema.toml"))
+    same(by_flags, federation_from_frames(frames, schema="schema.toml"))
 
 
 def test_groups_are_named_by_column_and_value_and_ordered_by_range(files):

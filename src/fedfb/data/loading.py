@@ -5,7 +5,7 @@ from functools import partial
 from importlib import import_module
 
 from fedfb.data.federation import Federation, settle_small_groups
-from fedfb.data.request import POPULATIONS, DataRequest, check_request
+from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
 
@@ -26,6 +26,8 @@ def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Fe
     """
     check_request(request)
     federation = _load(request, split_seed, add)
+    if request.data not in BUILT_IN:
+        return federation  # settled where files and frames are read
     return settle_small_groups(federation, request.minimum_group, request.rest)
 
 
@@ -82,6 +84,8 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         split_seed=split_seed,
         test=request.test,
         sensitive_at_prediction=sensitive_at_prediction,
+        minimum_group=request.minimum_group,
+        rest=request.rest,
         add=add,
     )
 

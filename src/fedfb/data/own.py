@@ -8,7 +8,7 @@ from fedfb.core import generator
 from fedfb.data.agree import agreed_schema, type_notes
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
-from fedfb.data.federation import Federation, federate
+from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.files import names_of, paths_of, read_rows
 from fedfb.data.fit_silos import by_sums
 from fedfb.data.groups import Groups, groups_in
@@ -37,6 +37,8 @@ def load_own(
     split_seed: int = 0,
     test: str | None = None,
     sensitive_at_prediction: bool = False,
+    minimum_group: int = 10,
+    rest: str | None = None,
     add: AddUp = add_in_clear,
 ) -> Federation:
     """Load CSV and Parquet files. Every column that is not named is a feature.
@@ -45,12 +47,13 @@ def load_own(
     of ``client_column``, or of ``partition`` unless it is 'paper', or else the files. Test rows are
     those of the file ``test``; without one, every client's rows are split 7:3 at random, by the
     split seed and the client's number only. What numbers are scaled by comes from sums over the
-    clients, added up by ``add``.
+    clients, added up by ``add``. Groups with fewer training rows than ``minimum_group`` become the
+    group ``rest``, if named.
     """
     paths = paths_of(pattern, test)
     silos = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
     wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
-    return federate_cells(
+    federation = federate_cells(
         pattern,
         silos,
         agreed_schema([*silos.values()], wanted, schema),
@@ -60,6 +63,7 @@ def load_own(
         sensitive_at_prediction=sensitive_at_prediction,
         add=add,
     )
+    return settle_small_groups(federation, minimum_group, rest)
 
 
 def federate_cells(
