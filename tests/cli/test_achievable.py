@@ -110,3 +110,22 @@ def test_bad_input_is_told(fedfb, flags, fragments):
 def test_a_file_that_is_no_population_is_told(fedfb, write, change, fragments):
     path = write(OWN.replace(*change), "clients.toml")
     refused(fedfb("achievable", "--population", path), "clients.toml", *fragments)
+
+
+def test_the_lemma_on_votes_is_told_with_the_condition_that_fails(fedfb):
+    said = " ".join(fedfb("achievable", "--setting", "fig1c", "--levels", "0").out.split())
+    assert "Lemma ufl_limit (no budgets make the vote of two clients fair) applies" in said
+    assert "Every vote has at least .1646" in said
+    record = fedfb("achievable", "--setting", "example1", "--levels", "0", "--json").json
+    limit = record["lft_ensemble"]["limit"]
+    assert limit["applies"] is False
+    assert [one["numbers"] for one in limit["conditions"] if not one["holds"]] == [
+        "g_0(0) = 0, g_1(0) = 0.84"
+    ]
+
+
+def test_g_is_drawn_against_lambda(fedfb, tmp_path):
+    fedfb("achievable", "--setting", "fig2", "--levels", ".2", "--plot-gaps", "g.svg")
+    drawn = (tmp_path / "g.svg").read_text()
+    assert "<svg" in drawn
+    refused(fedfb("achievable", "--setting", "fig2", "--plot-gaps", "g.xyz"), "g.xyz")

@@ -14,7 +14,7 @@ from fedfb.experiments.score_population import (
     revealed,
 )
 from fedfb.experiments.spec import Experiment
-from fedfb.theory import Gaussian, cfl_curve, client, ensemble_range, population, setting
+from fedfb.theory import Gaussian, cfl_curve, client, ensemble_range, erm, population, setting
 
 LEVELS = (0.0, 0.05, 0.1, 0.2)
 
@@ -76,6 +76,30 @@ def test_counts_are_of_all_rows_and_intervals_lie_around_the_estimate():
     assert "2 clients" in revealed(scored)
     low, high = intervals(scored.counts, seed=0)["lft_ensemble_min_disparity"]
     assert low < ensemble_range(population_of(scored.counts)).least_disparity < high
+
+
+def spd(counts):
+    """The disparity of plain training on scores of 1/4 and 3/4: it favours the latter."""
+    favoured, rows = counts[:, :, 1].sum(axis=0), counts.sum(axis=(0, 2))
+    return abs(np.subtract(*(favoured / rows)))
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.3])
+def test_intervals_cover_the_disparity_of_plain_training(apart, monkeypatch):
+    """Of two bins the disparity is a difference of shares; every figure takes the same way."""
+    module = "fedfb.experiments.score_population"
+    monkeypatch.setattr(f"{module}.population_of", lambda counts: counts)
+    monkeypatch.setattr(f"{module}._figures", lambda counts: {"erm_disparity": spd(counts)})
+    rng = np.random.default_rng(int(10 * apart))
+    law = 0.25 * np.array([[1 + apart, 1 - apart], [1 - apart, 1 + apart]])
+    covered = []
+    for _ in range(1_000):
+        counts = rng.multinomial(300, law.ravel(), size=2).reshape(2, 2, 2).astype(float)
+        low, high = intervals(counts, seed=0)["erm_disparity"]
+        covered.append(low <= apart <= high)
+    # Of 1,000 intervals that truly cover 95 %, fewer than 93 % cover with probability 3e-3.
+    assert np.mean(covered) >= 0.93
+    assert spd(counts) == pytest.approx(erm(population_of(counts)).outcome.spd)
 
 
 def test_a_client_without_a_group_is_none_the_worse():

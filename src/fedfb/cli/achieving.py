@@ -59,6 +59,10 @@ def achievable(
             help="Draw trade-off curves (Fig. 1: a surface; toy: people) into this PNG or SVG."
         ),
     ] = None,
+    plot_gaps: Annotated[
+        Path | None,
+        typer.Option(help="Draw g, the gap P0 - P1, against lambda into this PNG or SVG."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Tell what fairness each approach can reach, before training.
@@ -72,11 +76,12 @@ def achievable(
     """
     from fedfb.experiments.achievable import LEVELS, at_levels, picture_levels
     from fedfb.experiments.achievable import achievable as solve
-    from fedfb.report.achievable import print_achievable
+    from fedfb.report.achievable import draw_gaps, print_achievable
     from fedfb.report.figures import check_figure_path
 
-    if plot:
-        check_figure_path(plot)
+    for path in (plot, plot_gaps):
+        if path:
+            check_figure_path(path)
     if [setting, population, data].count(None) != 2:
         raise ConfigError(
             "fedfb achievable needs one population: --setting NAME (example1, fig1b, fig1c, fig2, "
@@ -90,6 +95,8 @@ def achievable(
         title = data
     else:
         (found, title), told = chosen_population(setting, population, experiment.q), {}
+    if plot_gaps:
+        draw_gaps(found, title, plot_gaps)
     # One search serves the table and the picture.
     shown = picture_levels(found) if plot and setting not in (*SURFACES, "toy") else ()
     record = solve(found, sorted({*asked, *shown}), budgets)

@@ -7,6 +7,7 @@ import numpy as np
 
 from fedfb.experiments.evaluation import Record
 from fedfb.theory import (
+    PARITY,
     CurvePoint,
     Population,
     Solution,
@@ -18,6 +19,7 @@ from fedfb.theory import (
     lft_fedavg,
     lft_fedavg_trade_off,
     tau,
+    vote_limit,
 )
 
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
@@ -32,7 +34,6 @@ APPROACHES = {
     "lft_ensemble": "LFT+Ensemble",
 }
 MEASURES = {"spd": "|P0 - P1|", "demographic_parity": "max |Pa - P|"}
-NEGLIGIBLE = 5e-5
 NO_VOTE = (
     "LFT+Ensemble is left out: its range is worked out for two groups. Merge groups, or compare "
     "two at a time."
@@ -49,7 +50,8 @@ def achievable(
     ``disparity``, ``min_disparity`` and the levels are :math:`|P_0-P_1|` (``spd``); the record of
     a classifier also has ``demographic_parity``, :math:`\max_a|P_a-P|`, which takes the place of
     ``spd`` where there are more than two groups, and LFT+Ensemble is then left out. With local
-    budgets ``eps`` the classifiers that local training leads to are described as well.
+    budgets ``eps`` the classifiers that local training leads to are described as well. ``limit`` of
+    LFT+Ensemble says whether the population meets the lemma that keeps a vote unfair.
     """
     measure = "spd" if population.groups == 2 else "demographic_parity"
     plain, together = erm(population), cfl_curve(population, [0.0, *levels])
@@ -74,9 +76,15 @@ def _voting(
     least = ensemble_range(population).least_disparity
     fairest, *curve = lft_ensemble_curve(population, [least, *levels])
     voting = _approach(fairest.solution, curve, measure)
-    voting["min_disparity"], voting["tau"] = float(least), tau(population)
+    voting["min_disparity"], voting["tau"] = _clean(least), tau(population)
     if eps is not None:
         voting["at_eps"] = _classifier(lft_ensemble(population, eps), measure)
+    limit = vote_limit(population)
+    voting["limit"] = {
+        "applies": limit.applies,
+        "bound": limit.bound,
+        "conditions": [one._asdict() for one in limit.conditions],
+    }
     return voting
 
 
@@ -117,11 +125,11 @@ def sentence(record: Mapping[str, Any]) -> str:
     together = f"training together reaches 0 at a cost of {cost:.1f} points of accuracy."
     mean = record["lft_fedavg"]["min_disparity"]
     if "lft_ensemble" not in record:
-        averaging = f"{words} = {_short(mean)}" if mean > NEGLIGIBLE else f"{words} = 0"
+        averaging = f"{words} = {_short(mean)}" if mean > 0 else f"{words} = 0"
         return f"Averaging locally fair models reaches {averaging} here; {together}"
     vote = record["lft_ensemble"]["min_disparity"]
-    voting = f"cannot get below {words} = {_short(vote)} here" if vote > NEGLIGIBLE else "reaches 0"
-    averaging = f"not below {_short(mean)}" if mean > NEGLIGIBLE else "reaches 0"
+    voting = f"cannot get below {words} = {_short(vote)} here" if vote > 0 else "reaches 0"
+    averaging = f"not below {_short(mean)}" if mean > 0 else "reaches 0"
     return (
         f"Training locally and voting {voting}, averaging locally fair models {averaging}; "
         f"{together}"
@@ -154,9 +162,11 @@ def _known(value: float) -> float | None:
 
 
 def _clean(value: float) -> float:
-    """Return 0 for what is 0 up to the solver's accuracy."""
-    return 0.0 if value < 1e-9 else float(value)
+    """Return 0 for what meets the level 0: the sentence, the table and the curve agree on it."""
+    return 0.0 if value <= PARITY else float(value)
 
 
 def _short(value: float) -> str:
+    if value < 5e-5:
+        return f"{value:.0e}"  # .0000 would read as reached
     return f"{value:.{3 if value >= 0.0005 else 4}f}".lstrip("0")

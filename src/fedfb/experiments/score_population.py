@@ -14,6 +14,8 @@ from fedfb.experiments.outcome import load_federations
 from fedfb.experiments.resolve import given_grid
 from fedfb.experiments.scores import FEWEST_ROWS, scores_task, tiny, without_fairness
 from fedfb.experiments.spec import Experiment
+from fedfb.notions.intervals import LEVEL, normal_quantile
+from fedfb.notions.over_seeds import student_quantile
 from fedfb.runtime import make_ask
 from fedfb.shapes import Array, Float
 from fedfb.theory import (
@@ -29,7 +31,6 @@ from fedfb.theory import (
 )
 
 RESAMPLES = 40
-LEVEL = 0.95
 
 
 class Scored(NamedTuple):
@@ -86,28 +87,35 @@ def population_of(counts: Float[Array, "i a k"]) -> Population:
 
 
 def intervals(counts: Float[Array, "i a k"], seed: int) -> Record:
-    """Return 95% intervals by drawing every client's rows again from its own counts.
+    r"""Return 95% intervals by drawing every client's rows again from its own counts.
 
-    The model stays the same: they tell the noise of the rows, not that of training.
+    .. math:: \min\big(q_{.025},\; \hat\theta - |b| - t s\big) \;\text{ to }\;
+              \max\big(q_{.975},\; \hat\theta + |b| + t s\big), \qquad b = \bar\theta - \hat\theta
+
+    with the quantiles q, the mean and the standard deviation s of the figures drawn, and Student's
+    t for as many draws. The model stays the same: intervals cover other rows, not another training.
     """
-    rng, found = generator((seed, 30)), []
-    total = counts.sum(axis=(1, 2))
-    shape = counts.shape[1:]
+    rng, total = generator((seed, 30)), counts.sum(axis=(1, 2))
+    figures, draws = _figures(population_of(counts)), []
     for _ in range(RESAMPLES):
-        drawn = [
-            rng.multinomial(int(n), own.ravel() / n).reshape(shape)
-            for n, own in zip(total, counts, strict=True)
+        rows = [
+            rng.multinomial(int(n), cells.ravel() / n).reshape(cells.shape)
+            for n, cells in zip(total, counts, strict=True)
         ]
-        again = population_of(np.stack(drawn).astype(np.float64))
-        found.append(_told(again))
-    ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    return {
-        name: [float(end) for end in np.quantile([one[name] for one in found], ends)]
-        for name in found[0]
-    }
+        draws.append(_figures(population_of(np.stack(rows).astype(np.float64))))
+    t = float(student_quantile(np.array(normal_quantile(LEVEL)), RESAMPLES - 1))
+    ends = {}
+    for name, figure in figures.items():
+        drawn = np.array([draw[name] for draw in draws])
+        low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        # Figures are kinked at 0, where draws err to the large side. So the bias is allowed for on
+        # both sides, not taken off; quantiles alone cover 0 of a figure that is truly 0 never.
+        half = abs(float(drawn.mean()) - figure) + t * float(drawn.std(ddof=1))
+        ends[name] = [max(min(float(low), figure - half), 0.0), max(float(high), figure + half)]
+    return ends
 
 
-def _told(again: Population) -> dict[str, float]:
+def _figures(again: Population) -> dict[str, float]:
     plain = erm(again).outcome
     cost = {"cost_of_parity": plain.accuracy - cfl(again, 0.0).outcome.accuracy}
     if again.groups > 2:

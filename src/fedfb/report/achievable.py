@@ -9,11 +9,19 @@ from rich.table import Table
 
 from fedfb.errors import ConfigError
 from fedfb.experiments.achievable import APPROACHES, MEASURES, sentence
+from fedfb.report.figures import MARKERS
 from fedfb.report.numbers import number
 from fedfb.report.saving import save_figure
 from fedfb.report.tables import make_console, make_table
 from fedfb.shapes import Array, Float
-from fedfb.theory import Population, ensemble_range, lft_ensemble
+from fedfb.theory import (
+    Population,
+    ensemble_range,
+    gap_curves,
+    lambda_axis,
+    lft_ensemble,
+    local_optima,
+)
 
 STYLES = {
     "cfl": ("-", {"marker": "o", "markersize": 3.5}),
@@ -26,6 +34,10 @@ INTERVALS = {
     "lft_ensemble_min_disparity": "LFT+Ensemble's least {measure}",
     "cost_of_parity": "the accuracy that parity costs",
 }
+LINES = ("--", ":", "-.")
+MOST_NAMED = 6
+"""Clients that the legend of a picture of g names."""
+
 BUDGETS = 21
 """Local budgets in each direction of a surface."""
 
@@ -49,6 +61,8 @@ def print_achievable(record: Mapping[str, Any], title: str) -> None:
     for name in ("lft_fedavg", "lft_ensemble"):
         if name in record:
             _print_budgets(console, record[name], name, measure)
+    if "limit" in record.get("lft_ensemble", {}):
+        console.print(limit_in_words(record["lft_ensemble"]))
     if "left_out" in record:
         console.print(record["left_out"])
     for name, (low, high) in record.get("intervals", {}).items():
@@ -65,10 +79,37 @@ def _table(record: Mapping[str, Any], measure: str) -> Table:
         accuracies = [number(record[name]["curve"][place]["accuracy"], 4) for name in shown]
         table.add_row(number(point["disparity"], 3), *accuracies)
     table.add_section()
-    table.add_row(f"least {measure}", *(number(record[n]["min_disparity"], 4) for n in shown))
+    table.add_row(f"least {measure}", *(_least(record[n]["min_disparity"]) for n in shown))
     there = [record[name]["at_least"] for name in shown]
     table.add_row("accuracy there", *(number(at and at["accuracy"], 4) for at in there))
     return table
+
+
+def _least(value: float) -> str:
+    """Return a least disparity with four digits; what is above 0 does not read as 0."""
+    return "<.0001" if 0 < value < 5e-5 else number(value, 4)
+
+
+def limit_in_words(voting: Mapping[str, Any]) -> str:
+    """Say whether the lemma on the limit of a vote applies, and if not, which condition fails.
+
+    >>> condition = {"statement": "there are two clients", "holds": False, "numbers": "3 clients"}
+    >>> limit = {"applies": False, "bound": None, "conditions": [condition]}
+    >>> limit_in_words({"limit": limit, "min_disparity": 0.0})
+    ... # doctest: +NORMALIZE_WHITESPACE
+    'Lemma ufl_limit (no budgets make the vote of two clients fair) does not apply: it asks that
+    there are two clients (3 clients). The exact least disparity is 0.'
+    """
+    limit, least = voting["limit"], voting["min_disparity"]
+    lemma = "Lemma ufl_limit (no budgets make the vote of two clients fair)"
+    if limit["applies"]:
+        numbers = "; ".join(one["numbers"] for one in limit["conditions"][-2:])
+        return f"{lemma} applies: {numbers}. Every vote has at least {number(limit['bound'], 4)}."
+    fails = "; ".join(
+        f"{one['statement']} ({one['numbers']})" for one in limit["conditions"] if not one["holds"]
+    )
+    exact = _least(least) if least else "0"
+    return f"{lemma} does not apply: it asks that {fails}. The exact least disparity is {exact}."
 
 
 def _parity(classifier: Mapping[str, Any]) -> str:
@@ -141,6 +182,41 @@ def curve_points(one: Mapping[str, Any]) -> list[tuple[float, float]]:
     if one["at_least"] is None:
         return reached
     return [(one["min_disparity"], one["at_least"]["accuracy"]), *reached]
+
+
+def draw_gaps(population: Population, title: str, path: Path) -> None:
+    r"""Draw g and every client's g_i against lambda.
+
+    Thick where a client's own budgets can put its lambda: from 0 to where its g_i is 0.
+    """
+    from matplotlib.figure import Figure
+
+    curves = gap_curves(population, lambda_axis(population))
+    fair = [one.multiplier for one in local_optima(population, 0.0)]
+    figure = Figure(figsize=(5.6, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    axes.axhline(0.0, color="0.6", linewidth=0.8)
+    axes.axvline(0.0, color="0.6", linewidth=0.8)
+    axes.plot(
+        curves.lam, curves.together, "-", color="black", linewidth=1.6, label="g, all clients"
+    )
+    for client, gaps in enumerate(curves.clients):
+        if np.isnan(gaps).all():
+            continue  # a client that lacks a group has no gap
+        line, marker = LINES[client % len(LINES)], MARKERS[client % len(MARKERS)]
+        colour, end = f"C{client % 10}", fair[client]
+        named = f"g_{client}" if client < MOST_NAMED else None
+        axes.plot(curves.lam, gaps, line, color=colour, linewidth=1.2, label=named)
+        inside = (curves.lam >= min(end, 0.0)) & (curves.lam <= max(end, 0.0))
+        axes.plot(curves.lam[inside], gaps[inside], "-", color=colour, linewidth=4, alpha=0.35)
+        axes.plot(end, np.interp(end, curves.lam, gaps), marker, color=colour, markersize=5)
+    axes.set_xlabel("lambda (below 0: group 0 is judged more strictly)")
+    axes.set_ylabel("mean difference P0 - P1")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="0.93", linewidth=0.8)
+    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    axes.set_title(title, loc="left", fontsize=10)
+    save_figure(figure, path)
 
 
 def ensemble_surface(

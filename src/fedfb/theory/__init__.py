@@ -59,6 +59,13 @@ from fedfb.theory.settings import FIG3_PANELS as FIG3_PANELS
 from fedfb.theory.settings import SETTINGS as SETTINGS
 from fedfb.theory.settings import setting as setting
 from fedfb.theory.settings import toy as toy
+from fedfb.theory.solution import PARITY as PARITY
 from fedfb.theory.solution import CurvePoint as CurvePoint
 from fedfb.theory.solution import Solution as Solution
 from fedfb.theory.solution import TradeOff as TradeOff
+from fedfb.theory.vote_limit import Condition as Condition
+from fedfb.theory.vote_limit import GapCurves as GapCurves
+from fedfb.theory.vote_limit import VoteLimit as VoteLimit
+from fedfb.theory.vote_limit import gap_curves as gap_curves
+from fedfb.theory.vote_limit import lambda_axis as lambda_axis
+from fedfb.theory.vote_limit import vote_limit as vote_limit

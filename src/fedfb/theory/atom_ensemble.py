@@ -19,7 +19,7 @@ from fedfb.theory.atoms import (
 from fedfb.theory.atoms import cfl as pooled_optimum
 from fedfb.theory.measures import Decisions, Outcome, outcome
 from fedfb.theory.population import AtomPopulation
-from fedfb.theory.solution import CurvePoint, Solution
+from fedfb.theory.solution import PARITY, CurvePoint, Solution
 
 ROUNDING = 1e-12
 
@@ -129,7 +129,7 @@ def range_of(
     corners = [np.where(raises, 0.0, ends), np.where(raises, ends, 0.0)]
     low, high = (at_amounts(population, ways, c, weights) for c in corners)
     spans = low.outcome.mean_difference, high.outcome.mean_difference
-    if spans[0] > ROUNDING or spans[1] < -ROUNDING:
+    if spans[0] > PARITY or spans[1] < -PARITY:
         best = low if spans[0] > 0 else high
         least = best.outcome.spd
     else:
@@ -182,7 +182,7 @@ def curve(
         needed = start.outcome.spd - level
         if needed <= ROUNDING:
             points.append(CurvePoint(level, start))
-        elif needed > most + ROUNDING:
+        elif needed > most + PARITY:
             points.append(CurvePoint(level, None))
         else:
             shared = allocate([cost for _, cost in costs], min(needed, most))

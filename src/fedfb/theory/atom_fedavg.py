@@ -9,23 +9,27 @@ exact curve give histograms, whose densities have no ties, in place of atoms.
 from itertools import product
 
 import numpy as np
+from scipy.optimize import linprog
 
 from fedfb.shapes import Array, Float
-from fedfb.theory.atoms import cfl, erm, gap_rows
+from fedfb.theory.atoms import cfl, erm, gap_rows, pooled_masses
 from fedfb.theory.cells import solve_program
 from fedfb.theory.measures import Decisions, outcome
 from fedfb.theory.population import AtomPopulation
-from fedfb.theory.solution import CurvePoint, Solution, TradeOff
+from fedfb.theory.solution import PARITY, CurvePoint, Solution, TradeOff
 
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_PROGRAMS = 130
 HALVINGS = 8
 ROUNDING = 1e-12
+TIE = 1e-11
+"""Optima that differ by less accuracy are alike."""
 
 
 def optimum(population: AtomPopulation, eps: Float[Array, " i"]) -> Solution:
     """Return the optimum of given budgets; for more than two groups they bound max |P_a - P|.
 
+    Atoms that share a score tie, and the optimum is then not unique: the fairest is returned.
     ``multipliers`` has one number for each client with both groups known to it, or one for each
     client and group if there are more than two groups.
     """
@@ -34,6 +38,7 @@ def optimum(population: AtomPopulation, eps: Float[Array, " i"]) -> Solution:
     gain = (weight * (2 * population.eta - 1)).ravel()
     rows, bounds, places = _constraints(population, eps)
     f, found = solve_program(gain, rows, bounds)
+    f = _fairest(population, f, gain, rows, bounds)
     lam = np.zeros((clients, groups if groups > 2 else 1))
     for (i, a), value in zip(places, found, strict=True):
         lam[i, a] = value
@@ -41,6 +46,36 @@ def optimum(population: AtomPopulation, eps: Float[Array, " i"]) -> Solution:
     dual = np.maximum(gain + found @ rows, 0.0).sum() + bounds @ np.abs(found)
     gap = max(float(dual - gain @ f), 0.0)
     return Solution(rule, outcome(population, rule), lam.ravel(), eps, gap)
+
+
+def _fairest(
+    population: AtomPopulation,
+    f: Float[Array, " n"],
+    gain: Float[Array, " n"],
+    rows: Float[Array, "r n"],
+    bounds: Float[Array, " r"],
+) -> Float[Array, " n"]:
+    """Return among the optima of a program, of which f is one, that of the least disparity."""
+    pooled = pooled_masses(population)
+    if population.groups == 2:
+        ways = np.concatenate([pooled[0], -pooled[1]])[None, :]
+    else:
+        ways = gap_rows(population.group_shares, pooled)
+    if np.abs(ways @ f).max() <= ROUNDING:
+        return f
+    # One more variable bounds every disparity; it is made as small as the optima allow.
+    limits = np.concatenate([ways, -ways, rows, -rows, -gain[None, :]])
+    slack = np.repeat([-1.0, 0.0], [2 * len(ways), 2 * len(rows) + 1])[:, None]
+    solved = linprog(
+        np.append(np.zeros(len(f)), 1.0),
+        A_ub=np.concatenate([limits, slack], axis=1),
+        b_ub=np.concatenate([np.zeros(2 * len(ways)), bounds, bounds, [TIE - gain @ f]]),
+        bounds=(0.0, 1.0),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    better = np.clip(solved.x[:-1], 0.0, 1.0) if solved.success else f
+    return better if np.abs(ways @ better).max() < np.abs(ways @ f).max() else f
 
 
 def _constraints(
@@ -67,10 +102,15 @@ def _constraints(
 def trade_off(population: AtomPopulation, levels: list[float]) -> TradeOff:
     """Return the best optimum found at each level, and the fairest among the budgets tried."""
     tried = _tried(population)
+    best_at: dict[float, Solution | None] = {}
+    for level in sorted(set(levels)):
+        best_at[level] = _best(population, tried, level)
+        # What is fair enough at a level is so at the next.
+        tried = [one for one in [best_at[level]] if one is not None] + tried
     points = []
     for level in levels:
         ceiling = cfl(population, level).outcome.accuracy
-        best = _best(population, tried, level)
+        best = best_at[level]
         gap = 0.0 if best is None else max(ceiling - best.outcome.accuracy, 0.0)
         points.append(CurvePoint(level, best, gap, exact=gap < 1e-9))
     fairest = min(tried, key=lambda one: (_disparity(population, one), -one.outcome.accuracy))
@@ -110,7 +150,7 @@ def _own_disparities(population: AtomPopulation) -> Float[Array, " i"]:
 
 def _best(population: AtomPopulation, tried: list[Solution], level: float) -> Solution | None:
     """Return the best optimum on the way to those beyond the level, then client by client."""
-    inside = [one for one in tried if _disparity(population, one) <= level + ROUNDING]
+    inside = [one for one in tried if _disparity(population, one) <= level + PARITY]
     if not inside:
         return None
     best = max(inside, key=lambda one: one.outcome.accuracy)
@@ -132,7 +172,7 @@ def _loosened(
     for _ in range(HALVINGS if np.any(low != high) else 0):
         middle = 0.5 * (low + high)
         there = optimum(population, middle)
-        fits = _disparity(population, there) <= level + ROUNDING
+        fits = _disparity(population, there) <= level + PARITY
         low, high = (middle, high) if fits else (low, middle)
         if fits and there.outcome.accuracy > best.outcome.accuracy:
             best = there

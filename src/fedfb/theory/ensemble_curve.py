@@ -32,7 +32,7 @@ from fedfb.theory.lft_ensemble import (
     vote_weights,
 )
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
-from fedfb.theory.solution import CurvePoint
+from fedfb.theory.solution import PARITY, CurvePoint
 from fedfb.theory.thresholds import Problem, local_distances, local_problem, pairs_at
 
 POINTS = 800
@@ -66,7 +66,7 @@ def lft_ensemble_curve(
         needed = abs(start) - level
         if needed <= NO_DISPARITY:
             points.append(CurvePoint(level, ensemble_at(population, unconstrained, weights)))
-        elif needed > reach + NO_DISPARITY:
+        elif needed > reach + PARITY:
             points.append(CurvePoint(level, None))
         else:
             points.append(_at_level(population, box, weights, costs, start, level))

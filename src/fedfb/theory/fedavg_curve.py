@@ -37,13 +37,12 @@ from fedfb.theory.overlap import Overlap, overlap
 from fedfb.theory.population import AtomPopulation, Population
 from fedfb.theory.settling import fairer, flipped, settled, snapped
 from fedfb.theory.sketch import Glance, Sketch, exactly, glance, sketch, softened
-from fedfb.theory.solution import CurvePoint, Solution, TradeOff
+from fedfb.theory.solution import PARITY, CurvePoint, Solution, TradeOff
 from fedfb.theory.trade import Effort, Goal, climb, misses
 
 PER_AXIS = {1: 401, 2: 61, 3: 21, 4: 13}
 ORTHANTS = 5
-PARITY = 1e-9
-TIE = 1e-7
+TIE, AT_BEST = 1e-7, 1e-9
 WORTH_A_TRY = 0.03
 """A place of the grid whose accuracy, less its penalties, is lower by more starts no search."""
 
@@ -148,9 +147,11 @@ def _best(ground: Ground, level: float, before: Solution | None) -> Solution | N
     """Return the best optimum found at one level, by multipliers and by budgets."""
     if ground.grid.population.constrained.sum() > 2:
         ground = _near_cfl(ground, level)
-    best = _by_both(ground, level, before)
-    if best is None:
-        return None
+    # Nothing is more accurate than training together, so what is as accurate ends the search.
+    ceiling = cfl(ground.grid.population, level).outcome.accuracy - AT_BEST
+    best = _by_both(ground, level, before, ceiling)
+    if best is None or best.outcome.accuracy >= ceiling:
+        return best
     best = _better(best, snapped(ground.grid, best, level)) or best
     few = 2 < ground.grid.population.constrained.sum() <= MOST_CLIENTS
     return flipped(ground.grid, best, level) if few else best
@@ -173,7 +174,9 @@ def _near_cfl(ground: Ground, level: float) -> Ground:
     return ground._replace(known=known, optima=[*ground.optima, *optima])
 
 
-def _by_both(ground: Ground, level: float, before: Solution | None) -> Solution | None:
+def _by_both(
+    ground: Ground, level: float, before: Solution | None, ceiling: float
+) -> Solution | None:
     by_lam: Solution | None = None
     for lam in _leaders(ground, _softly(ground, Goal("accuracy", level), before), level):
         ends = (settled(ground.grid, at, level) for at in _sharpened(ground, level, lam))
@@ -183,9 +186,11 @@ def _by_both(ground: Ground, level: float, before: Solution | None) -> Solution 
     by_eps = _better(_on_lines(ground, level, reached), by_eps)
     if by_eps is None or (by_lam is not None and _leads(by_lam, by_eps)):
         return by_lam
+    if by_eps.outcome.accuracy >= ceiling:
+        return by_eps
     there = climb_budgets(ground.grid, level, by_eps)
     best = _better(by_lam, by_eps)
-    return _better(best, there) if there.outcome.spd <= level + 1e-9 else best
+    return _better(best, there) if there.outcome.spd <= level + PARITY else best
 
 
 def _leads(first: Solution, second: Solution) -> bool:
@@ -249,7 +254,7 @@ def _least(ground: Ground) -> Solution:
     nearest = ordered[0]
     sign = np.sign(nearest.outcome.mean_difference)
     opposite = [one for one in ordered if one.outcome.mean_difference * sign < 0]
-    if nearest.outcome.spd < 1e-9:
+    if nearest.outcome.spd <= PARITY:
         return nearest
     if opposite:
         return between(ground.grid, nearest, opposite[0], 0.0) or nearest

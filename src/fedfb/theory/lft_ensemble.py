@@ -30,7 +30,7 @@ from fedfb.theory.checks import (
 )
 from fedfb.theory.measures import Decisions, Outcome, Steps, outcome, threshold
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
-from fedfb.theory.solution import Solution
+from fedfb.theory.solution import PARITY, Solution
 from fedfb.theory.tails import rate_gap
 from fedfb.theory.thresholds import (
     Pairs,
@@ -167,7 +167,7 @@ def ensemble_range(population: Population, vote: Vote = "uniform") -> EnsembleRa
     fair = local_distances(population, np.zeros(population.clients))
     ends = [np.minimum(fair, 0.0), np.maximum(fair, 0.0)]
     low, high = (float(weights @ member_gaps(population, end)) for end in ends)
-    if high < -NO_DISPARITY or low > NO_DISPARITY:
+    if high < -PARITY or low > PARITY:
         least, corner = min((abs(low), ends[0]), (abs(high), ends[1]), key=lambda pair: pair[0])
     else:
         least, corner = 0.0, _zero_between(population, ends, (low, high), weights)

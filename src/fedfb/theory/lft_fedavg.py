@@ -102,7 +102,7 @@ def polish(
     now = gaps_of(grid, lam)
     for _ in range(steps):
         residual, active = _violations(eps, lam, now, free)
-        if np.max(np.abs(residual), initial=0.0) <= TOLERANCE:
+        if np.max(np.abs(residual), initial=0.0) <= TOLERANCE or _unresolved(lam, now):
             break
         step = _newton_step(now.jacobian, residual, active, (lam == 0) & (eps > 0))
         following = _searched(grid, eps, lam, now, step)
@@ -111,6 +111,16 @@ def polish(
         lam, now = following
     residual, _ = _violations(eps, lam, now, free)
     return Polished(lam, now, float(np.max(np.abs(residual), initial=0.0)))
+
+
+def _unresolved(lam: Float[Array, " i"], now: Gaps) -> bool:
+    """Return True if the rounding of a multiplier moves a gap by more than is allowed.
+
+    Where eta is 1 up to rounding, all thresholds have one multiplier. No step of Newton's method
+    helps there, and the linear program on cells is exact without it.
+    """
+    rounding = np.finfo(np.float64).eps * float(np.abs(lam).max(initial=0.0))
+    return bool(rounding * float(np.abs(now.jacobian).max(initial=0.0)) > GOOD_ENOUGH)
 
 
 def _violations(
@@ -169,6 +179,7 @@ def _searched(
     # The dual is convex, so its slope along the way changes sign once: close in on that place.
     low, high = 0.0, longest
     nearest, best = abs(slope_start), None
+    longest_move, finest = float(np.abs(step).max()), 1e-16 * float(np.abs(lam).max(initial=1e-3))
     for _ in range(60):
         size = 0.1 * high if low < 0.01 * high else 0.5 * (low + high)
         trial, then, left = at(size)
@@ -176,7 +187,7 @@ def _searched(
         low, high = (size, high) if slope <= 0 else (low, size)
         if abs(slope) < nearest:
             nearest, best = abs(slope), (trial, then)
-        if nearest <= 0.3 * abs(slope_start) or high - low < 1e-15 * high:
+        if nearest <= 0.3 * abs(slope_start) or (high - low) * longest_move < finest:
             break
     return best
 

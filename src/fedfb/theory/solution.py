@@ -5,6 +5,9 @@ from typing import NamedTuple
 from fedfb.shapes import Array, Float
 from fedfb.theory.measures import Outcome, Rule
 
+PARITY = 1e-8
+"""A disparity this close to a level meets it: solvers settle gaps no better."""
+
 
 class Solution(NamedTuple):
     """An optimum.
