@@ -13,7 +13,7 @@ from fedfb.experiments.resolve import resolve
 from fedfb.experiments.selections import SELECTIONS
 from fedfb.experiments.targets import Line, Target, names, read_target
 from fedfb.released import load as load_released
-from fedfb.report.reproduction import as_markdown
+from fedfb.report.reproduction import as_markdown, renew
 from fedfb.report.reproduction_figures import draw_target
 
 TINY = Target(
@@ -261,3 +261,38 @@ def test_drawn_data_and_finished_cells_need_no_files(tmp_path, monkeypatch):
         path = reproduction._path(work.name, tmp_path / "cells")
         path.write_text("{}")
     reproduction.check_data([adult], tmp_path, quick=True)
+
+
+def test_one_target_is_renewed_in_a_page_of_several(tmp_path):
+    other = TINY._replace(name="table2", title="Another")
+    first, second = (reproduce(one, tmp_path, quick=True) for one in (TINY, other))
+    page = as_markdown([first, second])
+    again = {**first, "cpu_seconds": 1234.0}
+    assert renew(page, again) == as_markdown([again, second])
+    assert renew(page, second) == page
+    with pytest.raises(ConfigError, match="0 sections of figure-cp"):
+        renew(page, {**first, "target": "figure-cp"})
+
+
+def test_a_claim_is_held_against_the_fairest_useful_setting_of_each_method():
+    def point(accuracy, disparity):
+        return {
+            "settings": {"lr": 0.1},
+            "accuracy": {"mean": accuracy, "std": 0.0},
+            "disparity": {"mean": disparity, "std": 0.0},
+        }
+
+    cells = [
+        {"row": "A", "column": "d", "points": [point(0.9, 0.2), point(0.895, 0.1)]},
+        {"row": "B", "column": "d", "points": [point(0.7, 0.0), point(0.892, 0.15)]},
+        {"row": "C", "column": "d", "points": [point(0.5, 0.0)]},
+    ]
+    found = {
+        **{"target": "t", "title": "T", "kind": "curves", "label": None, "quick": False},
+        **{"seeds": [0], "cpu_seconds": 0.0, "claim": "A is fair", "cells": cells},
+    }
+    page = as_markdown([found])
+    assert "The paper: A is fair." in page
+    assert "| A | **.100 ± .000 at .895** |" in page
+    assert "| B | .150 ± .000 at .892 |" in page
+    assert "| C | - |" in page

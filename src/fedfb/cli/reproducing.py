@@ -21,6 +21,13 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="One seed, nothing tuned: a first look.")
     ] = False,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            help="Renew the target's section, and its picture, in a page that all of them wrote.",
+            metavar="PAGE",
+        ),
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(metavar="N", help="Seeds trained at a time (default: all cores)."),
@@ -32,11 +39,13 @@ def reproduce(
 
     Example: fedfb reproduce table1 --quick
     """
+    if into is not None and not into.is_file():
+        raise ConfigError(f"--into {into}: there is no such page. Give docs/reproduction.md.")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs}: expected at least 1 seed at a time.")
     from fedfb.experiments import reproduction, targets
     from fedfb.files import make_folder, write_json, write_whole
-    from fedfb.report.reproduction import as_markdown
+    from fedfb.report.reproduction import as_markdown, renew
     from fedfb.report.reproduction_figures import draw_target
 
     chosen = targets.names() if target == "all" else [target]
@@ -54,5 +63,12 @@ def reproduce(
     page, data = out / f"{target}.md", out / f"{target}.json"
     write_whole(page, as_markdown(found))
     write_json(data, found)
+    if into is not None:
+        renewed = into.read_text(encoding="utf-8")
+        for done in found:
+            renewed = renew(renewed, done)
+            if f"(reproduction/{done['target']}.svg)" in renewed:  # tables have no picture there
+                draw_target(done, into.parent / "reproduction")
+        write_whole(into, renewed)
     typer.echo(as_markdown(found))
     talk(f"The page is {page}, the figures as numbers {data}.")

@@ -71,6 +71,7 @@ def reproduce(
         "quick": quick,
         "seeds": list(QUICK_SEEDS if quick else SEEDS),
         "exchanged": target.exchanged,
+        "claim": target.claim,
         "cells": cells,
         "explained": explanations(target, cells),
         "at_best": {c.name: at_best(c) for c in columns} if target.at_best else {},

@@ -52,7 +52,8 @@ class Target(NamedTuple):
     ``kind`` is ``table`` where every cell is one setting, ``curves`` where it may be several,
     ``comparison`` where what the server needs stands beside. ``measure`` is the disparity shown,
     that of the notion unless another is named. ``at_best`` adds what each approach can reach at
-    best on the population of a column, ``exchanged`` what a run sends.
+    best on the population of a column, ``exchanged`` what a run sends. ``claim`` is what the paper
+    says of its figure, which the page holds against ours.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Target(NamedTuple):
     measure: str | None = None
     at_best: bool = False
     exchanged: bool = False
+    claim: str | None = None
 
     def experiment(self, row: Line, column: Line, quick: bool) -> Experiment:
         """Return the experiment of a cell; a quick one has one seed and does not tune."""
@@ -102,6 +104,7 @@ def read_target(name: str) -> Target:
         measure=values.get("measure"),
         at_best=values.get("at_best", False),
         exchanged=values.get("exchanged", False),
+        claim=values.get("claim"),
     )
 
 

@@ -1,8 +1,10 @@
 """A reproduction as Markdown: ours beside what the paper printed, and the difference."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fedfb.errors import ConfigError
 from fedfb.experiments.differences import better, differs
 from fedfb.report.numbers import number, spread
 
@@ -10,6 +12,9 @@ Found = Mapping[str, Any]
 
 CONSTANT = 0.004
 """A printed accuracy so near to the constant classifier's is it, at disparity 0: splits differ."""
+
+USEFUL, ALIKE = 0.01, 0.005
+"""How far below the best accuracy a setting may be, and disparities that count as equal."""
 
 HEAD = """# The paper's tables and figures, ours beside the printed ones
 
@@ -46,6 +51,28 @@ of them show is trained once.
 def as_markdown(found: Sequence[Found]) -> str:
     """Return all targets as one page."""
     return HEAD + "\n".join(line for one in found for line in _target(one))
+
+
+def renew(page: str, one: Found) -> str:
+    r"""Return a page with the section of one target written anew; the others stay as they are.
+
+    >>> old = "# Head\n\n## T\n\n`fedfb reproduce t`: old.\n\n## U\n\n`fedfb reproduce u`: 1.\n"
+    >>> found = {"title": "T", "label": None, "quick": False, "seeds": [0], "target": "t",
+    ...          "cpu_seconds": 1.0, "kind": "comparison", "cells": []}
+    >>> [line for line in renew(old, found).splitlines() if "reproduce" in line][-2:]
+    ['`fedfb reproduce t`: 1 seed, 1 s of CPU time.', '`fedfb reproduce u`: 1.']
+    """
+    sections = re.split(r"(?m)^(?=## )", page)
+    places = [n for n, text in enumerate(sections) if f"`fedfb reproduce {one['target']}`" in text]
+    if len(places) != 1:
+        raise ConfigError(
+            f"the page has {len(places)} sections of {one['target']}, expected one to renew. "
+            "Give a page that fedfb reproduce wrote."
+        )
+    [place] = places
+    last = place == len(sections) - 1
+    sections[place] = "\n".join(_target(one)) + ("" if last else "\n")
+    return HEAD + "".join(sections[1:])
 
 
 def _target(one: Found) -> Iterator[str]:
@@ -171,6 +198,49 @@ def _curves(one: Found) -> Iterator[str]:
             values = f"{spread(point['accuracy'])} | {spread(point['disparity'])}"
             yield f"| {cell['column']} | {cell['row']} | {setting} | {values} |"
     yield f"\n![{one['title']}](reproduction/{one['target']}.svg)\n"
+    yield from _claimed(one)
+
+
+def _claimed(one: Found) -> Iterator[str]:
+    """Hold what the paper says of its figure against each method's fairest useful setting."""
+    if not one.get("claim"):
+        return
+    columns = list(dict.fromkeys(cell["column"] for cell in one["cells"]))
+    fairest = {(c["row"], c["column"]): _fairest(one, c) for c in one["cells"]}
+    least = {
+        column: min(_mean(p, "disparity") for (_, at), p in fairest.items() if p and at == column)
+        for column in columns
+    }
+    yield (
+        f"The paper: {one['claim']}. Ours: the least disparity of each method among its settings "
+        f"whose accuracy is within {number(USEFUL, 2)} of the best of all methods, and that "
+        f"accuracy; **bold** within {number(ALIKE)} of the least of all methods.\n"
+    )
+    yield f"| | {' | '.join(columns)} |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for row in dict.fromkeys(cell["row"] for cell in one["cells"]):
+        shown = [_fair_and_useful(fairest.get((row, c)), least[c]) for c in columns]
+        yield f"| {row} | {' | '.join(shown)} |"
+    yield ""
+
+
+def _fairest(one: Found, cell: Found) -> Found | None:
+    """Return a cell's fairest setting that is about as accurate as any in its column, or None."""
+    points = [p for c in one["cells"] if c["column"] == cell["column"] for p in c["points"]]
+    floor = max(_mean(point, "accuracy") for point in points) - USEFUL
+    able = [point for point in cell["points"] if _mean(point, "accuracy") >= floor]
+    return min(able, key=lambda point: _mean(point, "disparity"), default=None)
+
+
+def _fair_and_useful(point: Found | None, least: float) -> str:
+    if point is None:
+        return "-"
+    text = f"{spread(point['disparity'])} at {number(_mean(point, 'accuracy'))}"
+    return f"**{text}**" if _mean(point, "disparity") <= least + ALIKE else text
+
+
+def _mean(point: Found, what: str) -> float:
+    return float(point[what]["mean"])
 
 
 def _comparison(one: Found) -> Iterator[str]:

@@ -52,13 +52,29 @@ def draw_target(found: Found, folder: Path) -> None:
     save_figure(figure, folder / f"{found['target']}.svg")
 
 
+def _rates(points: list[Found]) -> list[float | None]:
+    """Return the learning rates that have a line each; [None] where one line joins all points.
+
+    A target's learning rate was picked for it, so its points belong together.
+    """
+    settings = [point["settings"] for point in points]
+    if not all("lr" in one and "target" not in one for one in settings):
+        return [None] if points else []
+    return list(dict.fromkeys(one["lr"] for one in settings))
+
+
 def _draw_cell(panel: Any, cell: Found, place: int) -> None:
     known = [point for point in cell["points"] if point["disparity"]["mean"] is not None]
     x = [point["disparity"]["mean"] for point in known]
     y = [point["accuracy"]["mean"] for point in known]
     style = {"marker": MARKERS[place % len(MARKERS)], "color": f"C{place % 10}"}
-    if known:
-        panel.plot(x, y, **style, markersize=6, linewidth=0.8, label=cell["row"])
+    for number, rate in enumerate(_rates(known)):
+        joined = [
+            n for n, point in enumerate(known) if rate is None or rate == point["settings"]["lr"]
+        ]
+        named = {"label": cell["row"]} if number == 0 else {}
+        at = [x[n] for n in joined], [y[n] for n in joined]
+        panel.plot(*at, **style, **named, markersize=6, linewidth=0.8)
     if cell["published"]:
         paper = cell["published"]
         panel.plot(
