@@ -28,7 +28,7 @@ def test_fedfb_shows_only_masked_sums(tiny, fedfb):
     assert len(told["clients"]) == 4
     said = fedfb("ledger", "kept").out
     assert "only the sum" in said
-    assert "in clear" not in said
+    assert "unmasked" not in said
     assert "everything was masked: the server received only sums." in " ".join(said.split())
     assert "built-in data are one table" in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 80
@@ -42,7 +42,7 @@ def test_afl_shows_single_values(tiny, fedfb):
     assert not told["needs_only_sums"]
     seen = {line["task"]: line["seen"] for line in told["questions"] if line["way"] == "up"}
     assert seen["losses"] == seen["roll call"] == "single"
-    assert seen["gradient"] == "in clear"
+    assert seen["gradient"] == "unmasked"
     said = fedfb("ledger", "kept").out
     assert "The method needs single values ('losses', 'roll call')" in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 80

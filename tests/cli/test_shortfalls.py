@@ -61,6 +61,7 @@ def test_a_page_a_card_and_the_folder_begin_with_it(weak, fedfb, tmp_path):
     head = page.partition("</header>")[0]
     assert sentence in head
     assert page.count(sentence) == 1
+    assert "fairness costs" not in head
     assert fedfb("audit", "kept", "--out", "audited").code == 0
     card = (tmp_path / "audited" / "model-card.md").read_text()
     fair = words(card.partition("## Fairness")[2].partition("##")[0])

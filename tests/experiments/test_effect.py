@@ -215,3 +215,10 @@ def test_a_method_of_ones_own_reads_what_its_clients_train_with():
     own = find_method("fedavg")._replace(name="own")
     assert forms_that_read(own, "batch") == ()
     assert forms_that_read(own, "decay") is None
+
+
+def test_scaling_of_rows_is_refused_where_rows_of_a_client_have_one_weight():
+    solved = Experiment(notion="cp", scaling="sample")
+    assert "one weight" in without_effect(solved)["scaling"]
+    assert not without_effect(replace(solved, outer="paper"))
+    assert not without_effect(replace(solved, notion="dp"))

@@ -45,7 +45,7 @@ def test_ranges_can_be_read_again(numbers):
     assert set(from_ranges(as_ranges(list(numbers)), below=61)) == numbers
 
 
-@pytest.mark.parametrize("masked", [True, False], ids=["masked", "in clear"])
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "unmasked"])
 def test_every_question_of_every_round_has_a_line_each_way(tmp_path, masked):
     go(tmp_path, masked)
     [account] = read_ledger(tmp_path / "ledger")
@@ -56,7 +56,7 @@ def test_every_question_of_every_round_has_a_line_each_way(tmp_path, masked):
     assert asked == [(e.round, e.question, e.task) for e in account.entries if e.way == "down"]
     assert all(e.clients == (0, 1, 2, 3) for e in account.entries)
     seen = {e.seen for e in account.entries if e.way == "up"}
-    assert seen == {"masked" if masked else "in clear"}
+    assert seen == {"masked" if masked else "unmasked"}
 
 
 def test_the_bytes_are_those_of_the_wire(tmp_path):

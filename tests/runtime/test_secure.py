@@ -139,7 +139,7 @@ def remember(broadcast, data, memory, key):
     return {"rows": np.asarray(len(data.y)), "half": np.array([0.5, -data.id])}, {"times": times}
 
 
-@pytest.mark.parametrize("masked", [True, False], ids=["masked", "in clear"])
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "unmasked"])
 @pytest.mark.parametrize("turn", TURNS)
 def test_who_falls_silent_before_its_vector_is_not_in_the_sum_nor_changed(turn, masked):
     clients, memories = make_clients(SIZES), {i: {} for i in range(4)}

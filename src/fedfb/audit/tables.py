@@ -86,5 +86,5 @@ def read_tables(answer: Mapping[str, Array]) -> Tables:
 
 
 def summed(answers: Mapping[str, Arrays], add: AddUp) -> Tables:
-    """Return the sum over all silos, in clear or under masks as ``add`` has it."""
+    """Return the sum over all silos, masked or not as ``add`` has it."""
     return read_tables(add("audit", {}, answers))

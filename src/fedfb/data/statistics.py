@@ -1,6 +1,6 @@
 """Means and spreads of numeric columns from sums over clients: no row leaves its owner.
 
-Who adds up is handed in, so that the same three questions can be put in clear or under masks. What
+Who adds up is handed in, so that the same three questions can be put masked or not. What
 is not a number (names of columns, categories, groups) is a public schema, known to all beforehand.
 """
 

@@ -121,6 +121,11 @@ def _unread(experiment: Experiment, name: str, flag: str) -> str:
     variant, rule = experiment.variant or method.variants[0], _wanted_rule(experiment, method)
     if name in ACROSS_CLIENTS and method.is_pooled(variant):
         return f"{flag} has no effect with {method.name}: all rows are in one place. Leave it out."
+    if name == "scaling" and experiment.notion == "cp" and rule == "solve":
+        return (
+            f"{flag} has no effect with --notion cp and --outer solve: all rows of a client have "
+            "one weight. Leave it out."
+        )
     forms = forms_that_read(method, name)
     if forms is None:
         others = [

@@ -44,7 +44,7 @@ def column_question(name: str, like: Arrays) -> ColumnQuestion:
 
 
 def make_carry(experiment: Experiment, clients: Sequence[str], ledger: Ledger | None) -> Carry:
-    """Return what takes uploads to the server: under masks if asked for, else in clear.
+    """Return what takes uploads to the server: under masks if asked for, else unmasked.
 
     Too few clients for a secure sum are refused.
     """

@@ -219,7 +219,7 @@ class Inquiry:
     def _gathered(
         self, question: Question, saved: Memories, where: str
     ) -> tuple[Answered, set[int]]:
-        """Carry a question whose answers are needed one by one, in clear."""
+        """Carry a question whose answers are needed one by one, unmasked."""
         told = self._told(question, saved)
         replies = self.mail.exchange("single", told, where)
         if len(replies) < self.mail.study.fewest:

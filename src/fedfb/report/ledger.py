@@ -166,7 +166,7 @@ def sentence(accounts: Sequence[Account]) -> str:
         single = sorted({entry.task for _, entry in _entries(accounts) if entry.seen == "single"})
         rest = "; the rest was masked" if "masked" in seen else "; nothing was masked"
         return f"{_start(NEEDED[1])} ({', '.join(map(repr, single))}), and there {each}{rest}."
-    if "in clear" in seen:
+    if "unmasked" in seen:
         return f"{_start(NEEDED[0])}, but nothing was masked: {each}. --secure masks them."
     return f"{_start(NEEDED[0])}, and everything was masked: {only_sums}."
 

@@ -43,7 +43,7 @@ def in_clear(record: Record | None = None) -> Carry:
 
 def _entries(question: Question, uploads: Mapping[int, Arrays]) -> list[Entry]:
     task, first = question.task, next(iter(uploads.values()))
-    seen: Seen = "in clear" if task.reduce == "sum" else "single"
+    seen: Seen = "unmasked" if task.reduce == "sum" else "single"
     size, told = -(-sum(bits_of(task, first).values()) // 8), broadcast_bytes(question)
     up = {client: {"upload": size} for client in uploads}
     down = {client: {"broadcast": told} for client in question.asked}

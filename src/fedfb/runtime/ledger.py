@@ -21,22 +21,22 @@ if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
 
 Way = Literal["up", "down"]
 
-Seen = Literal["masked", "in clear", "single", "no values", "public"]
+Seen = Literal["masked", "unmasked", "single", "no values", "public"]
 """What becomes of a message: what the method needs of it, and what the server receives.
 
-``masked``: only the sum over clients comes out. ``in clear``: a sum is all the method needs, but
+``masked``: only the sum over clients comes out. ``unmasked``: a sum is all the method needs, but
 the server receives each client's upload. ``single``: the method needs every client's value. ``no
 values``: keys and shares of a client that fell silent before it uploaded. ``public``: what the
 server itself sends.
 """
 
 NEEDS_SUM: Mapping[Seen, bool] = MappingProxyType(
-    {"masked": True, "in clear": True, "single": False, "no values": True, "public": True}
+    {"masked": True, "unmasked": True, "single": False, "no values": True, "public": True}
 )
 """Whether the sum of such messages is all that the method needs: a property of the method."""
 
 RECEIVED_SUM: Mapping[Seen, bool] = MappingProxyType(
-    {"masked": True, "in clear": False, "single": False, "no values": True, "public": True}
+    {"masked": True, "unmasked": False, "single": False, "no values": True, "public": True}
 )
 """Whether their sum is all that the server received: a property of the run. Without ``--secure``
 the server receives each client's upload, whatever the method needs."""

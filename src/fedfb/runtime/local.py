@@ -47,7 +47,7 @@ def make_ask(
     client ids, so that neither the order in which clients are listed nor the number of threads that
     answer can change a bit. A client that is ``leaving`` stays away for the rest of the round; what
     it has not answered changes neither the sum nor its memory. ``carry`` takes the uploads to the
-    server, in clear unless another is given. Every question passes the ``guard`` first.
+    server, unmasked unless another is given. Every question passes the ``guard`` first.
     """
     in_order = sorted(clients, key=lambda client: client.id)
     ids, bring = tuple(client.id for client in in_order), carry or in_clear()

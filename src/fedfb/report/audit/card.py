@@ -103,7 +103,7 @@ def _exchange(record: Record) -> str:
     seen = (
         "masked, so that only their sum is known"
         if record["secure"]
-        else "in clear, so that each silo's tables are known to whoever audits"
+        else "unmasked, so that each silo's tables are known to whoever audits"
     )
     return (
         f"For the audit every silo sent {numbers} numbers once, tables of counts, {seen}; no row."

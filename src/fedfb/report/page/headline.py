@@ -44,8 +44,10 @@ def run_headline(report: Report) -> str:
     if not free:
         return f"{name} is {where}."
     accuracy, disparity = free["accuracy"]["mean"], free["disparity"][report["notion"]]["mean"]
-    cost = _cost(summary["cost"]["mean"])
-    return f"{name} is {where}; without fairness {number(accuracy)} at {number(disparity)}: {cost}."
+    # What was not reached has no price: "costs nothing" would praise a missed target.
+    missed = any(one["kind"] == "target" for one in report.get("shortfalls", ()))
+    cost = "" if missed else f": {_cost(summary['cost']['mean'])}"
+    return f"{name} is {where}; without fairness {number(accuracy)} at {number(disparity)}{cost}."
 
 
 def _place(report: Report) -> str:
