@@ -34,12 +34,18 @@ def outcome():
 
 
 def test_the_headline_says_what_fairness_costs(outcome):
-    said = run_headline(outcome.report)
+    said = run_headline({**outcome.report, "shortfalls": []})
     assert re.fullmatch(
         r"FedFB is \.\d{3} accurate at a disparity of \.\d{3} \(95% interval [01]?\.\d{3} to "
         r"[01]?\.\d{3}\); without fairness \.\d{3} at \.\d{3}: fairness \w+ .*\.",
         said,
     ), said
+
+
+def test_the_headline_names_no_price_of_a_missed_target(outcome):
+    assert "target" in {shortfall["kind"] for shortfall in outcome.report["shortfalls"]}
+    assert "fairness costs" not in run_headline(outcome.report)
+    assert re.search(r"without fairness \.\d{3} at \.\d{3}\.$", run_headline(outcome.report))
 
 
 @pytest.mark.parametrize(
