@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedfb.algorithms.fedfb import fedfb
-from fedfb.algorithms.outer import Outer
+from fedfb.algorithms.fedfb.fedfb import fedfb
+from fedfb.algorithms.fedfb.outer import Outer
 from fedfb.core import LocalSolver
 from fedfb.data import load
 from fedfb.engine import choose_engine

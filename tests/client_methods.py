@@ -14,7 +14,7 @@ from fedfb.runtime import make_ask, train
 MODULES = ("q_ffl", "ditto", "gifair", "afl", "term", "fedprox", "fedfb_sums")
 METHODS = {
     method.name: method
-    for method in (import_module(f"fedfb.algorithms.{module}").METHOD for module in MODULES)
+    for method in (import_module(f"fedfb.algorithms.baselines.{module}").METHOD for module in MODULES)
 }
 
 

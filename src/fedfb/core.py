@@ -92,7 +92,7 @@ class Asked(Protocol):
     without secure sums, each upload. ``bits`` is the size of uploads that are
     codes, not numbers. ``bounds`` are the largest absolute values of uploads that are small or
     large by nature: secure sums carry numbers in fixed point, and without a bound take one that is
-    usual (``runtime/uploads.py``).
+    usual (``runtime/secure.py``).
     """
 
     @property

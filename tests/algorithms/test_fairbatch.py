@@ -8,8 +8,16 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
-from fedfb.algorithms.fairbatch import EPOCHS, METHOD, fairbatch, original_data
-from fedfb.algorithms.sampler import batch_sizes, batches, moved, signed_gaps
+from fedfb.algorithms.baselines.fairbatch import (
+    EPOCHS,
+    METHOD,
+    batch_sizes,
+    batches,
+    fairbatch,
+    moved,
+    original_data,
+    signed_gaps,
+)
 from fedfb.engine import cell_counts, sigmoid
 from fedfb.errors import ConfigError
 from local_training import build, run

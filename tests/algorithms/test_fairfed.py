@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
-from fedfb.algorithms.fairfed import METHOD
+from fedfb.algorithms.baselines.fairfed import METHOD
+from fedfb.algorithms.baselines.lft import LFT_FEDAVG as LFT_FEDAVG
+from fedfb.algorithms.baselines.reweighing import independent_weights
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.lft_fedavg import METHOD as LFT_FEDAVG
-from fedfb.algorithms.reweighing import independent_weights
 from fedfb.algorithms.tasks import average, fit_task
 from fedfb.core import ClientData
 from fedfb.engine import cell_counts

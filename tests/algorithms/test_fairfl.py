@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
-from fedfb.algorithms.fairfl import METHOD, fairfl, reward_of
+from fedfb.algorithms.baselines.fairfl import METHOD, fairfl, reward_of
 from fedfb.algorithms.fedavg import fedavg
 from fedfb.core import generator
 from fedfb.errors import ConfigError

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms.fcfl import (
+from fedfb.algorithms.baselines.fcfl import (
     METHOD,
     common_descent,
     cooled,

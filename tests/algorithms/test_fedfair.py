@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
-from fedfb.algorithms.fedfair import LARGEST, fedfair
-from fedfb.algorithms.group_gaps import LOSS_OF_POSITIVES, SOFT_MISS_RATE
+from fedfb.algorithms.baselines.fedfair import LARGEST, fedfair
+from fedfb.algorithms.baselines.group_gaps import LOSS_OF_POSITIVES, SOFT_MISS_RATE
 from fedfb.engine import cell_counts
 from fedfb.notions import make_notion
 from fedfb.runtime import make_ask

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from client_methods import run
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms.fedfb import fedfb
-from fedfb.algorithms.fedfb_search import GRIDS, LEVELS, fedfb_by_sums
-from fedfb.algorithms.outer import Outer
-from fedfb.algorithms.root_search import FAR_LEVEL, SLOPES
+from fedfb.algorithms.fedfb.fedfb import fedfb
+from fedfb.algorithms.fedfb.outer import Outer
+from fedfb.algorithms.fedfb.root_search import FAR_LEVEL, SLOPES
+from fedfb.algorithms.fedfb.search import GRIDS, LEVELS, fedfb_by_sums
 from fedfb.experiments.explain import explain
 from fedfb.experiments.outcome import run as run_experiment
 from fedfb.experiments.spec import Experiment

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from client_methods import build, line_client, loss, one_round, run, slope
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms.fedfb import fedfb
-from fedfb.algorithms.outer import Outer
+from fedfb.algorithms.fedfb.fedfb import fedfb
+from fedfb.algorithms.fedfb.outer import Outer
 from fedfb.errors import ConfigError
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment

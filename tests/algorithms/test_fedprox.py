@@ -48,6 +48,6 @@ def test_a_stronger_pull_shortens_the_way():
 
 
 def test_it_is_declared_unfair():
-    from fedfb.algorithms.fedprox import METHOD
+    from fedfb.algorithms.fedavg import FEDPROX as METHOD
 
     assert not METHOD.fair

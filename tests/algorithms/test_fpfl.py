@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
-from fedfb.algorithms.fpfl import Multipliers, fpfl
-from fedfb.algorithms.group_gaps import SOFT_MISS_RATE, SOFT_POSITIVE_RATE
+from fedfb.algorithms.baselines.fpfl import Multipliers, fpfl
+from fedfb.algorithms.baselines.group_gaps import SOFT_MISS_RATE, SOFT_POSITIVE_RATE
 from fedfb.engine import sigmoid
 from fedfb.runtime import make_ask
 from scalar_logistic import ROWS, START, gradient_of_mean, mean, minus, p, slope_of_cross_entropy

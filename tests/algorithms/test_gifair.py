@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from client_methods import build, line_client, loss, one_round, run, slope
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms.client_losses import mean_loss
-from fedfb.algorithms.gifair import rank_scores
+from fedfb.algorithms.baselines.client_losses import mean_loss
+from fedfb.algorithms.baselines.gifair import rank_scores
 from fedfb.errors import ConfigError
 
 ROWS = ([(1.0, 1), (-2.0, 0)], [(0.5, 0), (1.5, 0), (-1.0, 1)], [(2.0, 0)])

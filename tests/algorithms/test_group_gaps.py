@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, merge
-from fedfb.algorithms.group_gaps import (
+from fedfb.algorithms.baselines.group_gaps import (
     LOSS_OF_POSITIVES,
     MEAN_LOGIT,
     MISTAKE_OF_POSITIVES,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
+from fedfb.algorithms.baselines.hardt import METHOD
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.hardt import METHOD
-from fedfb.algorithms.thresholds import COMPARED, at_a_half, cut
+from fedfb.algorithms.fedfb.threshold_rules import COMPARED, at_a_half, cut
 from fedfb.core import Examples
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError

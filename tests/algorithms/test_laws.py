@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from federations import NOTIONS, make_clients, make_engine, make_solver, merge
 from fedfb.algorithms import Outer
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.fedfb import fedfb
-from fedfb.algorithms.signals import summed_signal
+from fedfb.algorithms.fedfb.fedfb import fedfb
+from fedfb.algorithms.fedfb.signals import summed_signal
 from fedfb.algorithms.tasks import average, confusion_task, count_task
 from fedfb.core import ClientData
 from fedfb.engine import cell_counts

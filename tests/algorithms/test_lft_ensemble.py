@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms.lft_ensemble import METHOD, ROUNDS_AT_ONCE, lft_ensemble, mixed
-from fedfb.algorithms.local_fairbatch import LocalFairBatch
+from fedfb.algorithms.baselines.lft import LFT_ENSEMBLE as METHOD
+from fedfb.algorithms.baselines.lft import ROUNDS_AT_ONCE, LocalFairBatch, lft_ensemble, mixed
 from fedfb.core import Examples
 from fedfb.engine import decide, sigmoid
 from fedfb.errors import ConfigError

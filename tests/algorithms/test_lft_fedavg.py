@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
+from fedfb.algorithms.baselines.lft import LFT_FEDAVG as METHOD
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.fedfb import fedfb
-from fedfb.algorithms.lft_fedavg import METHOD
-from fedfb.algorithms.outer import Outer
+from fedfb.algorithms.fedfb.fedfb import fedfb
+from fedfb.algorithms.fedfb.outer import Outer
 from fedfb.engine import cell_counts
 from fedfb.errors import ConfigError
 from fedfb.notions import make_notion

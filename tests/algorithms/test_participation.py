@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from federations import NOTIONS, make_clients, make_engine, make_solver, merge
 from fedfb.algorithms import Outer
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.fedfb import fedfb
+from fedfb.algorithms.fedfb.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientData
 from fedfb.engine import cell_counts
@@ -88,14 +88,14 @@ def test_the_estimate_is_each_cells_mean_loss_over_those_who_are_there(name):
     there = merge(some)
     means = engine.loss_sums(params, there, "ce") / cell_counts(there)
     expected = notion.signal(notion.share(means * counts, counts, 0), counts)
-    from fedfb.algorithms.signals import ratio_signal
+    from fedfb.algorithms.fedfb.signals import ratio_signal
 
     read = ratio_signal(engine, notion, "ce").read
     np.testing.assert_allclose(read(total, counts), expected, atol=1e-12)
 
 
 def test_a_group_that_nobody_brought_stays_out_and_without_the_reference_nothing_moves():
-    from fedfb.algorithms.signals import ratio_signal
+    from fedfb.algorithms.fedfb.signals import ratio_signal
 
     notion, counts = make_notion("dp", 3), np.full((2, 3), 4)
     read = ratio_signal(make_engine(), notion, "ce").read

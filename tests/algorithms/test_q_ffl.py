@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from client_methods import build, line_client, loss, one_round, run, slope
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms.client_losses import mean_loss
-from fedfb.algorithms.q_ffl import q_ffl
+from fedfb.algorithms.baselines.client_losses import mean_loss
+from fedfb.algorithms.baselines.q_ffl import q_ffl
 from fedfb.core import ClientData
 
 ROWS = ([(1.0, 1), (-2.0, 0)], [(0.5, 0), (1.5, 0), (-1.0, 1)])

@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 
 from federations import make_clients, make_engine, make_solver
 from fedfb.algorithms import Outer, Quantiser
-from fedfb.algorithms.fedfb import fedfb, signal_exchange
-from fedfb.algorithms.quantise import bits_per_value
+from fedfb.algorithms.fedfb.fedfb import fedfb, signal_exchange
+from fedfb.algorithms.fedfb.signals import bits_per_value
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.errors import ConfigError
 from fedfb.experiments.outcome import run

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
+from fedfb.algorithms.baselines.reweighing import METHOD, independent_weights
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.reweighing import METHOD, independent_weights
 from fedfb.engine import cell_counts
 from fedfb.errors import ConfigError
 from local_training import build, client, descend, run

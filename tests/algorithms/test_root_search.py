@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfb.algorithms import Outer
-from fedfb.algorithms.outer import distances, measured_gaps, solve
-from fedfb.algorithms.root_search import FARTHEST, nothing_seen
+from fedfb.algorithms.fedfb.outer import distances, measured_gaps, solve
+from fedfb.algorithms.fedfb.root_search import FARTHEST, nothing_seen
 from fedfb.notions import make_notion, symmetric
 
 NAMES = ("dp", "eo", "eod", "cp")

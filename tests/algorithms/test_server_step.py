@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms.server_step import descend, no_moments
+from fedfb.algorithms.baselines.server_step import descend, no_moments
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms import agnosticfair, fcfl, fedfair, fpfl, zafar
+from fedfb.algorithms.baselines import agnosticfair, fcfl, fedfair, fpfl, zafar
 from fedfb.algorithms.method import Problem
 from fedfb.core import Examples
 from fedfb.errors import ConfigError

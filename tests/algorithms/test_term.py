@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from client_methods import build, line_client, loss, one_round, run, slope
 from federations import make_clients, make_engine, make_solver
-from fedfb.algorithms.client_losses import mean_loss
+from fedfb.algorithms.baselines.client_losses import mean_loss
 from fedfb.algorithms.fedavg import fedavg
 
 ROWS = ([(1.0, 1), (-2.0, 0)], [(0.5, 0), (1.5, 0), (-1.0, 1)])

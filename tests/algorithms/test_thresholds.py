@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, merge
-from fedfb.algorithms import fedavg, fedfb
-from fedfb.algorithms.fedfb_thresholds import LEVELS, METHOD, wanted
-from fedfb.algorithms.thresholds import COMPARED, at_a_half, cut
+from fedfb.algorithms import fedavg
+from fedfb.algorithms.fedfb import fedfb
+from fedfb.algorithms.fedfb.threshold_rules import COMPARED, at_a_half, cut
+from fedfb.algorithms.fedfb.thresholds import LEVELS, METHOD, wanted
 from fedfb.core import Examples
 from fedfb.errors import ConfigError
 from fedfb.experiments.explain import explain

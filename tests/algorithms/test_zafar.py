@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
-from fedfb.algorithms.group_gaps import MEAN_LOGIT, MISTAKE_OF_POSITIVES
-from fedfb.algorithms.zafar import zafar
+from fedfb.algorithms.baselines.group_gaps import MEAN_LOGIT, MISTAKE_OF_POSITIVES
+from fedfb.algorithms.baselines.zafar import zafar
 from fedfb.runtime import make_ask
 from scalar_logistic import (
     ROWS,

@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss
 
 from audited import ABOUT, GROUPS, federation, pooled
 from fedfb.audit.baseline import accuracy_difference, disparity_difference
-from fedfb.audit.chance import blind_disparities, chance_record
+from fedfb.audit.measures import blind_disparities, chance_record
 from fedfb.audit.record import UNKNOWN_UNDER_MASKS, audit
 from fedfb.audit.rows import SiloRows, Subject
 from fedfb.audit.tables import BINS, silo_answer, silo_answers, summed

@@ -175,7 +175,7 @@ def scores():
 
 
 def checkpoint():
-    from fedfb.runtime import checkpoint
+    from fedfb.runtime import archive as checkpoint
 
     return checkpoint.load(Path(CHECKPOINT), "")
 

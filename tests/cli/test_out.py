@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cli.asking import TINY, refused
-from fedfb.runtime import checkpoint
+from fedfb.runtime import archive as checkpoint
 
 
 def contents(folder: Path) -> dict[str, bytes]:

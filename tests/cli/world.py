@@ -110,7 +110,7 @@ def build() -> None:
     from pyarrow import parquet, table
 
     from fedfb.flower.journal import Answered, Journal
-    from fedfb.runtime import checkpoint
+    from fedfb.runtime import archive as checkpoint
 
     Path("rows.csv").write_text(silo())
     columns = [line.split(",") for line in silo().splitlines()]

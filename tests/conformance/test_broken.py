@@ -5,7 +5,7 @@ import pytest
 
 from fedfb.algorithms.fedavg import METHOD as FEDAVG
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.fedfb import METHOD as FEDFB
+from fedfb.algorithms.fedfb.fedfb import METHOD as FEDFB
 from fedfb.algorithms.method import GROUP_NOTIONS, Method
 from fedfb.algorithms.tasks import average, equal_weights, fit_task
 from fedfb.core import Algorithm, ClientTask, Info

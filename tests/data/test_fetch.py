@@ -6,7 +6,7 @@ import pooch
 import pytest
 
 from fedfb.data import path_of
-from fedfb.data.fetch import FILES, Published, _extract
+from fedfb.data.datasets.fetch import FILES, Published, _extract
 from fedfb.errors import DataError
 
 

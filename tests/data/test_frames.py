@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fedfb
 from fedfb.data import federation_from_frames, load_own
-from fedfb.data.values import as_text
+from fedfb.data.read import as_text
 from fedfb.errors import ConfigError, DataError
 
 OWN = {"label": "paid", "positive": "yes", "sensitive": ("sex", "town")}

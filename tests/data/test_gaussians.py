@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedfb.data import DataRequest, load
-from fedfb.data.gaussians import POPULATIONS, draw
+from fedfb.data.datasets.gaussians import POPULATIONS, draw
 from fedfb.data.request import POPULATIONS as NAMES
 from fedfb.errors import ConfigError
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from data.test_frames import people, same
 from fedfb.data import encode_file, federation_from_frames, load_own
+from fedfb.data.conform import misfits
 from fedfb.data.declare import Wanted
-from fedfb.data.files import read_rows
 from fedfb.data.infer import infer
-from fedfb.data.misfits import misfits
+from fedfb.data.read import read_rows
 from fedfb.data.schema import ColumnSchema, Schema, bin_names
 from fedfb.data.schema_file import read_schema, write_schema
 from fedfb.data.statistics import add_in_clear

@@ -5,7 +5,7 @@ import uuid
 import numpy as np
 import pytest
 
-from fedfb.data.suspects import suspicion
+from fedfb.data.infer import suspicion
 
 RNG = np.random.default_rng(0)
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import minimize
 
 from fedfb.data import DataRequest, load
-from fedfb.data.synthetic import ROWS, SHARES, draw, load_synthetic
+from fedfb.data.datasets.synthetic import ROWS, SHARES, draw, load_synthetic
 from fedfb.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ import fedfb.engine.native.work as native_work
 from engine_cases import INSTRUCTIONS, engine_cases, instruction_sets, make_case, precisions
 from federations import make_clients, make_solver
 from fedfb.algorithms import Outer
-from fedfb.algorithms.fedfb import fedfb
+from fedfb.algorithms.fedfb.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientTask, PrivateTraining
 from fedfb.engine import NativeEngine

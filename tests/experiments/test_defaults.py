@@ -6,7 +6,9 @@ from dataclasses import asdict, fields
 import pytest
 
 from fedfb.algorithms import METHODS, find_method
-from fedfb.data import adult, bank, compas, frames, gaussians, own, synthetic
+from fedfb.data import frames
+from fedfb.data import loading as own
+from fedfb.data.datasets import adult, bank, compas, gaussians, synthetic
 from fedfb.data.request import DataRequest
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.errors import ConfigError

@@ -7,7 +7,7 @@ import pytest
 
 from federations import make_clients, make_engine, make_solver
 from fedfb.algorithms import METHODS, Outer
-from fedfb.algorithms.fedfb import fedfb
+from fedfb.algorithms.fedfb.fedfb import fedfb
 from fedfb.experiments.explain import exchanges_of, explain
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import make_notion

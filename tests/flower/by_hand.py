@@ -4,9 +4,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedfb.data.agree import agreed_schema
+from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
-from fedfb.data.files import paths_of, read_rows
+from fedfb.data.read import paths_of, read_rows
 from fedfb.flower.bundle import create, read_bundle, read_office
 from fedfb.flower.coordinator import open_folder, run_study
 from fedfb.flower.events import EVENTS, Log

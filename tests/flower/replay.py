@@ -6,8 +6,7 @@ No messages and no masks: for every question the fixed-point sum over those who 
 import numpy as np
 
 from fedfb.data.encode import Encoder
-from fedfb.data.fit_silos import columns_by, groups_by
-from fedfb.data.silo_answers import ROWS, silo_answer
+from fedfb.data.fit_encoder import ROWS, columns_by, groups_by, silo_answer
 from fedfb.experiments.secure import column_question
 from fedfb.flower.events import EVENTS, read_events
 from fedfb.flower.rows import prepared, told_of
@@ -15,7 +14,7 @@ from fedfb.flower.study import read_study
 from fedfb.flower.trial import make_trial
 from fedfb.runtime.boundary import reduce_uploads
 from fedfb.runtime.loop import conduct
-from fedfb.runtime.uploads import encoded, joined, parts_of
+from fedfb.runtime.secure import encoded, joined, parts_of
 from fedfb.secure import decode, make_schema
 from flower.by_hand import open_silos
 

@@ -6,7 +6,7 @@ from pooled_fairbatch import pooled_fairbatch
 
 from federations import NOTIONS, make_clients, make_engine, make_solver, merge
 from fedfb.algorithms import Outer
-from fedfb.algorithms.fedfb import fedfb
+from fedfb.algorithms.fedfb.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.data import load, pooled
 from fedfb.engine import minibatches

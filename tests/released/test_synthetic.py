@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedfb.data.synthetic import COVARIANCES, MEANS
+from fedfb.data.datasets.synthetic import COVARIANCES, MEANS
 from fedfb.released.synthetic import SEED, draw
 
 

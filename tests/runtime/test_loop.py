@@ -4,13 +4,13 @@ import pytest
 from federations import make_clients, make_engine, make_solver
 from fedfb.algorithms import Outer
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.fedfb import fedfb
+from fedfb.algorithms.fedfb.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientTask, LocalSolver
 from fedfb.errors import ConfigError, DataError, DivergenceError
 from fedfb.notions import make_notion
 from fedfb.runtime import Saving, make_ask, train
-from fedfb.runtime.checkpoint import load, save
+from fedfb.runtime.archive import load, save
 
 
 def go(clients, rounds, saving=None, on_round=lambda p: None, name="dp"):

@@ -3,8 +3,8 @@
 from fedfb import secure
 from fedfb.secure import SERVER, Kind
 from fedfb.secure.encoding import pack_set, unpack, unpack_entries
-from fedfb.secure.frames import LAYOUT, header_of, write_frame
 from fedfb.secure.keys import agree
+from fedfb.secure.messages import LAYOUT, header_of, write_frame
 from fedfb.secure.shares import SHARE_BYTES
 from secure.parties import TURNS, party_step, ring_vectors, seeded
 

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from fedfb import secure
 from fedfb.secure import AuthenticationError, FormatError, Kind, keys
-from fedfb.secure.frames import LAYOUT
 from fedfb.secure.graph import neighbours
 from fedfb.secure.keys import derive, sha256
 from fedfb.secure.masks import add_masks, ring_bytes
-from fedfb.secure.messages import pair_mask_keys, self_mask_key
+from fedfb.secure.messages import LAYOUT, pair_mask_keys, self_mask_key
 from secure.parties import federation, record, seeded
 
 unhex = bytes.fromhex

@@ -9,16 +9,9 @@ from hypothesis import strategies as st
 
 from fedfb import secure
 from fedfb.secure import FormatError, Kind, ProtocolError, SecureError
-from fedfb.secure.encoding import (
-    pack,
-    pack_entries,
-    pack_set,
-    unpack,
-    unpack_entries,
-    unpack_set,
-)
-from fedfb.secure.frames import LAYOUT, OVERHEAD_BYTES, write_frame
+from fedfb.secure.encoding import pack, pack_entries, pack_set, unpack, unpack_entries, unpack_set
 from fedfb.secure.keys import TAG_BYTES, agree
+from fedfb.secure.messages import LAYOUT, OVERHEAD_BYTES, write_frame
 from secure.parties import federation, plain_sum, play, record, ring_vectors
 
 FED = federation(4, pinned=True)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fedfb.secure import Kind
-from fedfb.secure.frames import LAYOUT
+from fedfb.secure.messages import LAYOUT
 from secure.parties import federation, record, seeded
 
 WORDS = 50_000

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.special import expit, ndtr
 
-from fedfb.data.gaussians import Gaussians
+from fedfb.data.datasets.gaussians import Gaussians
 from fedfb.theory import Gaussian, client, population
 from fedfb.theory.settings import gaussian_population
 

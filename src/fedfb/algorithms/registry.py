@@ -8,28 +8,28 @@ from fedfb.errors import ConfigError, unknown_name
 
 _HOME = {
     "fedavg": "fedavg.METHOD",
-    "fedprox": "fedprox.METHOD",
-    "fedfb": "fedfb.METHOD",
-    "cfl": "fedfb.CFL",
-    "fedfb-sums": "fedfb_sums.METHOD",
-    "fedfb-thresholds": "fedfb_thresholds.METHOD",
-    "lft-ensemble": "lft_ensemble.METHOD",
-    "lft-fedavg": "lft_fedavg.METHOD",
-    "fairfed": "fairfed.METHOD",
-    "reweighing": "reweighing.METHOD",
-    "hardt": "hardt.METHOD",
-    "fairbatch": "fairbatch.METHOD",
-    "zafar": "zafar.METHOD",
-    "agnosticfair": "agnosticfair.METHOD",
-    "fpfl": "fpfl.METHOD",
-    "fedfair": "fedfair.METHOD",
-    "fcfl": "fcfl.METHOD",
-    "fairfl": "fairfl.METHOD",
-    "q-ffl": "q_ffl.METHOD",
-    "ditto": "ditto.METHOD",
-    "gifair": "gifair.METHOD",
-    "afl": "afl.METHOD",
-    "term": "term.METHOD",
+    "fedprox": "fedavg.FEDPROX",
+    "fedfb": "fedfb.fedfb.METHOD",
+    "cfl": "fedfb.fedfb.CFL",
+    "fedfb-sums": "fedfb.sums.METHOD",
+    "fedfb-thresholds": "fedfb.thresholds.METHOD",
+    "lft-ensemble": "baselines.lft.LFT_ENSEMBLE",
+    "lft-fedavg": "baselines.lft.LFT_FEDAVG",
+    "fairfed": "baselines.fairfed.METHOD",
+    "reweighing": "baselines.reweighing.METHOD",
+    "hardt": "baselines.hardt.METHOD",
+    "fairbatch": "baselines.fairbatch.METHOD",
+    "zafar": "baselines.zafar.METHOD",
+    "agnosticfair": "baselines.agnosticfair.METHOD",
+    "fpfl": "baselines.fpfl.METHOD",
+    "fedfair": "baselines.fedfair.METHOD",
+    "fcfl": "baselines.fcfl.METHOD",
+    "fairfl": "baselines.fairfl.METHOD",
+    "q-ffl": "baselines.q_ffl.METHOD",
+    "ditto": "baselines.ditto.METHOD",
+    "gifair": "baselines.gifair.METHOD",
+    "afl": "baselines.afl.METHOD",
+    "term": "baselines.term.METHOD",
 }
 
 
@@ -42,7 +42,7 @@ class Methods(MutableMapping[str, Method]):
     def __getitem__(self, name: str) -> Method:
         found = self._known[name]
         if found is None:
-            module, _, attribute = _HOME[name].partition(".")
+            module, _, attribute = _HOME[name].rpartition(".")
             found = getattr(import_module(f"fedfb.algorithms.{module}"), attribute)
             self._known[name] = found
         return found

@@ -1,15 +1,21 @@
-"""Rates and disparities of what is published, with intervals: plain values, None where hidden."""
+"""Rates and disparities of what is published, with intervals: plain values, None where hidden.
 
-from collections.abc import Callable, Sequence
+What a classifier that does not see groups would show: the disparity of pure chance.
+
+What each silo adds to a disparity: the disparity with it, and without it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedfb.audit.suppress import Published
+from fedfb.core import Key, generator
 from fedfb.data.groups import values_of
 from fedfb.notions.disparity import Estimate, four_fifths_interval, rate_estimate
 from fedfb.notions.intervals import half_widths, rate_ends
-from fedfb.notions.values import enough
+from fedfb.notions.values import enough, largest_rate_gap
 from fedfb.shapes import Array, Bool, Float
 
 Record = dict[str, Any]  # nested JSON: its values have no common type
@@ -208,4 +214,95 @@ def by_attribute(
                     "four_fifths": four_fifths(table),
                 }
             )
+    return found
+
+
+DRAWS = 5_000
+KEY: Key = (0, 9)
+"""The draws are the same in every call: an audit is a function of its tables."""
+
+
+def blind_disparities(
+    positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
+) -> Float[Array, " d"]:
+    r"""Return disparities of a classifier that favours as many rows, whatever their group.
+
+    .. math:: (K_1, \dots, K_A) \sim \mathrm{Hypergeometric}(n_1, \dots, n_A; \textstyle\sum_a k_a)
+
+    in every block: who is favoured is shuffled among its rows.
+    """
+    largest = np.zeros(DRAWS)
+    for block, (k, n) in enumerate(zip(positives, rows, strict=True)):
+        there = enough(n, minimum)
+        sizes, total = np.rint(n[there]).astype(np.int64), round(float(k[there].sum()))
+        drawn = generator((*KEY, block)).multivariate_hypergeometric(
+            sizes, total, size=DRAWS, method="marginals"
+        )
+        gaps = np.abs(drawn / sizes - total / sizes.sum()).max(axis=1)
+        largest = np.maximum(largest, gaps)
+    return largest
+
+
+def chance(shown: Published, found: Mapping[str, Record], minimum: int) -> dict[str, Record | None]:
+    """Return mean and 95% quantile of chance's disparity, and how often it is as large as ours."""
+    return {
+        notion: None
+        if found[notion]["value"] is None
+        else chance_record(blind_disparities(*blocks(shown), minimum), found[notion]["value"])
+        for notion, blocks in BLOCKS.items()
+    }
+
+
+def chance_record(drawn: Float[Array, " d"], value: float) -> Record:
+    """Sum up disparities that chance has drawn, beside the one that was found."""
+    as_large = (np.sum(drawn >= value - 1e-12) + 1) / (len(drawn) + 1)
+    return {
+        "mean": float(drawn.mean()),
+        "quantile_95": float(np.quantile(drawn, 0.95)),
+        "share_as_large": float(as_large),
+    }
+
+
+def chance_of_losses(
+    rows: Float[Array, " i"], variance: Float[Array, " i"], value: float
+) -> Record:
+    """Return the range of mean losses that silos with one true mean would show.
+
+    Means are taken as normal; each silo keeps the variance of its losses.
+    """
+    drawn = generator((*KEY, len(rows))).standard_normal((DRAWS, len(rows))) * np.sqrt(variance)
+    return chance_record(np.ptp(drawn, axis=1), value)
+
+
+def without(total: Published, silo: Published) -> Published:
+    """Take what is shown of a silo out of what is shown of all.
+
+    Only published numbers are used: of a silo whose cells are partly hidden, the rest stays in.
+    """
+    return total._replace(
+        rows=total.rows - silo.rows,
+        selected=total.selected - silo.selected,
+        confusion=total.confusion - silo.confusion,
+    )
+
+
+def contributions(total: Published, silos: Mapping[str, Published], minimum: int) -> list[Record]:
+    """Return for every silo the disparities without it, and how much of them is its doing.
+
+    ``partly`` marks a silo of which some cells are hidden. A positive ``change`` says that the
+    federation would be fairer without the silo.
+    """
+    found = []
+    for name, silo in silos.items():
+        rest, measured = without(total, silo), {}
+        for notion, blocks in BLOCKS.items():
+            after = largest_rate_gap(*blocks(rest), minimum)
+            before = largest_rate_gap(*blocks(total), minimum)
+            known = before is not None and after is not None and bool(silo.rows.any())
+            measured[notion] = {
+                "without": after if known else None,
+                "change": before - after if known else None,  # type: ignore[operator]
+            }
+        hidden = ~silo.none & ~(silo.whole & (silo.split | ~total.split))
+        found.append({"name": name, "partly": bool(hidden.any()), "notions": measured})
     return found

@@ -6,22 +6,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.audit.files import (
+from fedfb.audit.rows import (
+    SiloRows,
+    Subject,
     as_text,
+    deal,
     digest,
     owner_of,
     refuse_absent,
     under_each_other,
 )
-from fedfb.audit.rows import SiloRows, Subject, deal
 from fedfb.audit.scores_file import decisions_in
 from fedfb.core import Examples
-from fedfb.data import RawRows, encode_file, groups_in, load
+from fedfb.data import RawRows, encode_file, load
 from fedfb.data.check import labels
 from fedfb.data.derive import derive
-from fedfb.data.files import paths_of
-from fedfb.data.files import read_rows as read_file
+from fedfb.data.groups import groups_in
 from fedfb.data.partition import Clients
+from fedfb.data.read import paths_of, read_rows
 from fedfb.data.request import BUILT_IN
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
@@ -75,7 +77,7 @@ class Rows(NamedTuple):
 def model_subject(folder: Path, choice: Choice, baseline: Path | None = None) -> Subject:
     """Let a model decide; a baseline is another run's folder, of a model for the same rows."""
     model = load_model(folder, choice.seed, choice.setting)
-    rows = read_rows(folder, model, choice)
+    rows = read_model_rows(folder, model, choice)
     score, decision = decide(model, rows.examples)
     other = None if baseline is None else _other_decisions(baseline, choice, rows)
     silo_rows = SiloRows(rows.examples.y, rows.group, decision, score, other)
@@ -115,7 +117,7 @@ def _other_decisions(folder: Path, choice: Choice, rows: Rows) -> Array:
         return decisions_in(folder, len(rows.examples.y))
     model = load_model(folder, run=choice.setting)
     # The groups that are compared are those of the first model, whatever this one was trained with.
-    theirs = read_rows(folder, model, choice._replace(seed=None))
+    theirs = read_model_rows(folder, model, choice._replace(seed=None))
     if not np.array_equal(rows.examples.y, theirs.examples.y):
         raise DataError(
             f"the baseline in {folder} is not about the same rows ({len(theirs.examples.y)} beside "
@@ -124,7 +126,7 @@ def _other_decisions(folder: Path, choice: Choice, rows: Rows) -> Array:
     return decide(model, theirs.examples)[1]
 
 
-def read_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
+def read_model_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
     """Read the rows to audit: the run's own test rows, or all rows of other files."""
     experiment = _experiment(folder)
     same = choice.data is None or _is_same(choice.data, experiment.data)
@@ -175,7 +177,7 @@ def read_files(
 ) -> Rows:
     """Read files with label, groups and features; a silo is a file, or a value of a column."""
     paths = paths_of(choice.data or "")
-    tables = [as_text(read_file(path)) for path in paths]
+    tables = [as_text(read_rows(path)) for path in paths]
     label, positive = choice.label or model.encoder.label, choice.positive or model.encoder.positive
     table = under_each_other(tables, (label, *choice.sensitive))
     if choice.label is None and choice.positive is None:

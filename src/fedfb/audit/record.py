@@ -7,13 +7,14 @@ import numpy as np
 
 from fedfb.audit.baseline import comparison
 from fedfb.audit.calibration import calibration
-from fedfb.audit.chance import chance, chance_of_losses
-from fedfb.audit.contributions import contributions
 from fedfb.audit.measures import (
     ALL,
     SHOWN,
     Record,
     by_attribute,
+    chance,
+    chance_of_losses,
+    contributions,
     estimate_record,
     everyone,
     four_fifths,

@@ -6,19 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.audit.files import (
+from fedfb.audit.rows import (
+    SiloRows,
+    Subject,
     as_text,
+    deal,
     digest,
     owner_of,
     refuse_absent,
     under_each_other,
 )
-from fedfb.audit.rows import SiloRows, Subject, deal
 from fedfb.data.check import labels
-from fedfb.data.files import paths_of, read_rows
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients
-from fedfb.data.read import Cells
+from fedfb.data.read import Cells, paths_of, read_rows
 from fedfb.data.table import parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int

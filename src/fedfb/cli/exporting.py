@@ -76,8 +76,8 @@ def _onnx(hand: "HandOver") -> tuple[bytes, str]:
 
 def _skops(hand: "HandOver") -> tuple[bytes, str]:
     refuse_without("export", "--to skops", "skops")
-    from fedfb.export.classifiers import run_skops, skops_file
     from fedfb.export.comparing import made_up_rows, refuse_difference
+    from fedfb.export.formats import run_skops, skops_file
 
     content, types = skops_file(hand)
     rows = made_up_rows(hand)
@@ -86,7 +86,7 @@ def _skops(hand: "HandOver") -> tuple[bytes, str]:
 
 
 def _json(hand: "HandOver") -> tuple[bytes, str]:
-    from fedfb.export.coefficients import coefficients
+    from fedfb.export.formats import coefficients
 
     text = json.dumps(coefficients(hand), indent=1, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode(), "docs/hand-over.md says how to read it."

@@ -53,8 +53,8 @@ def infer(
     Example: fedfb schema infer rows.csv --label paid --positive yes --sensitive sex --out s.toml
     """
     from fedfb.data.declare import Wanted
-    from fedfb.data.files import paths_of, read_rows
     from fedfb.data.infer import infer as infer_schema
+    from fedfb.data.read import paths_of, read_rows
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
 
@@ -100,8 +100,8 @@ def check(
 
     Example: fedfb schema check schema.toml 'silos/*.csv'
     """
-    from fedfb.data.files import paths_of, read_rows
-    from fedfb.data.misfits import misfits
+    from fedfb.data.conform import misfits
+    from fedfb.data.read import paths_of, read_rows
     from fedfb.data.schema_file import read_schema
 
     declared = read_schema(schema)

@@ -114,9 +114,9 @@ def init(
 
 def _schema(experiment: Experiment, like: str) -> "Schema":
     """Return the schema that is declared, or that files like the silos' have."""
-    from fedfb.data.agree import agreed_schema
+    from fedfb.data.conform import agreed_schema
     from fedfb.data.declare import Wanted
-    from fedfb.data.files import paths_of, read_rows
+    from fedfb.data.read import paths_of, read_rows
 
     described = experiment.label and experiment.positive and experiment.sensitive
     if bool(like) == bool(experiment.schema) or not (experiment.schema or described):

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 from fedfb.lazy import imported_when_used
 
 if TYPE_CHECKING:
+    from fedfb.data.datasets.fetch import path_of as path_of
     from fedfb.data.encode import Encoder as Encoder
     from fedfb.data.encode import RawRows as RawRows
+    from fedfb.data.encode import encode_file as encode_file
     from fedfb.data.encode import fit_encoder as fit_encoder
     from fedfb.data.federation import Federation as Federation
     from fedfb.data.federation import astype as astype
     from fedfb.data.federation import federate as federate
     from fedfb.data.federation import hold_out as hold_out
     from fedfb.data.federation import pooled as pooled
-    from fedfb.data.fetch import path_of as path_of
     from fedfb.data.frames import federation_from_frames as federation_from_frames
     from fedfb.data.groups import Groups as Groups
     from fedfb.data.groups import groups_in as groups_in
     from fedfb.data.loading import load as load
-    from fedfb.data.own import load_own as load_own
+    from fedfb.data.loading import load_own as load_own
     from fedfb.data.partition import by_shares as by_shares
     from fedfb.data.partition import parse_partition as parse_partition
-    from fedfb.data.raw import encode_file as encode_file
     from fedfb.data.read import read_csv as read_csv
     from fedfb.data.read import read_csvs as read_csvs
     from fedfb.data.request import BUILT_IN as BUILT_IN
@@ -45,16 +45,16 @@ _HOME = {
     "by_shares": "partition",
     "check_request": "request",
     "concat": "table",
-    "encode_file": "raw",
+    "encode_file": "encode",
     "federate": "federation",
     "federation_from_frames": "frames",
     "fit_encoder": "encode",
     "groups_in": "groups",
     "hold_out": "federation",
     "load": "loading",
-    "load_own": "own",
+    "load_own": "loading",
     "parse_partition": "partition",
-    "path_of": "fetch",
+    "path_of": "datasets.fetch",
     "pooled": "federation",
     "read_csv": "read",
     "read_csvs": "read",

@@ -1,16 +1,23 @@
-"""From raw rows to the numbers a model reads, learnt on training rows and kept as plain JSON."""
+"""From raw rows to the numbers a model reads, learnt on training rows and kept as plain JSON.
+
+What an encoder reads of raw rows: which columns, of what kind, and the rules in between.
+
+Raw rows of a file, encoded as in training.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
-from fedfb.data.derive import Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.derive import Bins, Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.groups import Groups
+from fedfb.data.read import read_rows
 from fedfb.data.table import Table
-from fedfb.errors import DataError
+from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
 
 
@@ -111,3 +118,54 @@ def _column(values: Mapping[str, Any]) -> Column:
     if "categories" in values:
         return CategoryColumn(values["name"], tuple(values["categories"]))
     return NumberColumn(**values)
+
+
+class Reading(NamedTuple):
+    """Raw columns, with whether each holds numbers, and the rules to be applied to them."""
+
+    columns: dict[str, bool]
+    rules: tuple[Derived, ...]
+
+
+def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> Reading:
+    """Return what features and groups, or one of both, need of raw rows."""
+    columns = encoder.columns if features else ()
+    needed = {column.name: isinstance(column, NumberColumn) for column in columns}
+    for name in encoder.groups.columns if group else ():
+        needed.setdefault(name, False)
+    rules: list[Derived] = []
+    for rule in reversed(encoder.derived):
+        if rule.target not in needed:
+            continue
+        number, same = isinstance(rule, Bins), rule.source == rule.target
+        if not same and needed.get(rule.source, number) != number:
+            raise ConfigError(
+                f"column {rule.source!r} is read both as a number and as text, which a model that "
+                "is handed over cannot. Write it into two columns and train again."
+            )
+        del needed[rule.target]
+        needed[rule.source] = number
+        rules.insert(0, rule)
+    return Reading(needed, tuple(rules))
+
+
+def encode_file(
+    encoder: Encoder, path: str | Path, separator: str | None = None, groups: bool = True
+) -> RawRows:
+    """Encode a file of raw rows as in training; it needs no label, other columns are ignored.
+
+    Unless ``groups`` are wanted they are read only for a model that is given them: to decide a row
+    of a group that nobody trained on is then no error.
+    """
+    cells = read_rows(path, separator)
+    # Text throughout: which columns are numbers was decided in training, not by these few rows.
+    columns = {name: np.array(column, object) for name, column in cells.columns.items()}
+    table = Table(columns, cells.source)
+    needed = {rule.target: rule.source for rule in encoder.derived}
+    sensitive = {needed.get(name, name) for name in encoder.groups.columns}
+    wanted = groups and sensitive <= set(columns)
+    if not encoder.sensitive_at_prediction and not wanted:
+        return RawRows(encoder.encode(table), None)
+    table = encoder.prepare(table)
+    group = encoder.groups.group_of(table)
+    return RawRows(encoder.encode(table, group), group)

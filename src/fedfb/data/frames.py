@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedfb.data.agree import agreed_schema
+from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
 from fedfb.data.federation import Federation, settle_small_groups
-from fedfb.data.own import federate_cells
+from fedfb.data.loading import federate_cells
+from fedfb.data.read import as_text, columns_of, is_frame
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
-from fedfb.data.values import as_text, columns_of, is_frame
 from fedfb.errors import ConfigError
 
 Frame = Any

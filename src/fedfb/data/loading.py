@@ -1,13 +1,29 @@
-"""From a request to a federation: the one place that knows all loaders."""
+"""From a request to a federation: the one place that knows all loaders.
 
-from collections.abc import Sequence
+One's own files: one file per client, or one file whose rows are dealt to clients.
+"""
+
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 
-from fedfb.data.federation import Federation, settle_small_groups
+import numpy as np
+
+from fedfb.core import generator
+from fedfb.data.conform import agreed_schema, tables_of, type_notes
+from fedfb.data.declare import Wanted
+from fedfb.data.derive import derive
+from fedfb.data.federation import Federation, federate, settle_small_groups
+from fedfb.data.fit_encoder import by_sums
+from fedfb.data.groups import Groups, groups_in
+from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
+from fedfb.data.read import Cells, names_of, paths_of, read_rows
 from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
+from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
-from fedfb.errors import ConfigError
+from fedfb.data.table import Table, concat
+from fedfb.errors import ConfigError, DataError
+from fedfb.shapes import Array, Int
 
 PUBLISHED = ("adult", "bank", "compas")
 
@@ -35,7 +51,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
     # Loaders are imported where they are used: a run needs one of them.
     if request.data in PUBLISHED:
-        module = import_module(f"fedfb.data.{request.data}")
+        module = import_module(f"fedfb.data.datasets.{request.data}")
         load_rows = getattr(module, f"load_{request.data}")
         if request.sensitive:
             load_rows = partial(load_rows, sensitive=_attributes(request, module.ATTRIBUTES))
@@ -44,7 +60,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         )
         return found
     if request.data in POPULATIONS:
-        from fedfb.data.gaussians import load_gaussians
+        from fedfb.data.datasets.gaussians import load_gaussians
 
         return load_gaussians(
             request.data,
@@ -56,7 +72,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
             test_rows=request.test_rows,
         )
     if request.data == "synthetic":
-        from fedfb.data.synthetic import load_synthetic
+        from fedfb.data.datasets.synthetic import load_synthetic
 
         return load_synthetic(
             partition,
@@ -68,7 +84,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
             rows=request.rows,
             test_rows=request.test_rows,
         )
-    from fedfb.data.own import load_own
+    from fedfb.data.loading import load_own
 
     return load_own(
         request.data,
@@ -99,3 +115,187 @@ def _attributes(request: DataRequest, known: Sequence[tuple[str, ...]]) -> tuple
         f"the groups of {request.data} can be formed by "
         f"{' or '.join(','.join(one) for one in known)}, not by {','.join(request.sensitive)!r}."
     )
+
+
+def load_own(
+    pattern: str,
+    label: str = "",
+    positive: str = "",
+    sensitive: tuple[str, ...] = (),
+    *,
+    client_column: str | None = None,
+    ignore: tuple[str, ...] = (),
+    bins: tuple[str, ...] = (),
+    merge: tuple[str, ...] = (),
+    schema: str | None = None,
+    partition: str = "paper",
+    split_seed: int = 0,
+    test: str | None = None,
+    sensitive_at_prediction: bool = False,
+    minimum_group: int = 10,
+    rest: str | None = None,
+    add: AddUp = add_in_clear,
+) -> Federation:
+    """Load CSV and Parquet files. Every column that is not named is a feature.
+
+    What the columns are is said by the arguments, or by the file ``schema``. The clients are those
+    of ``client_column``, or of ``partition`` unless it is 'paper', or else the files. Test rows are
+    those of the file ``test``; without one, every client's rows are split 7:3 at random, by the
+    split seed and the client's number only. What numbers are scaled by comes from sums over the
+    clients, added up by ``add``. Groups with fewer training rows than ``minimum_group`` become the
+    group ``rest``, if named.
+    """
+    paths = paths_of(pattern, test)
+    silos = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
+    wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
+    federation = federate_cells(
+        pattern,
+        silos,
+        agreed_schema([*silos.values()], wanted, schema),
+        partition=partition,
+        split_seed=split_seed,
+        test=None if test is None else read_rows(test),
+        sensitive_at_prediction=sensitive_at_prediction,
+        add=add,
+    )
+    return settle_small_groups(federation, minimum_group, rest)
+
+
+def federate_cells(
+    name: str,
+    silos: Mapping[str, Cells],
+    schema: Schema,
+    *,
+    partition: str = "paper",
+    split_seed: int = 0,
+    test: Cells | None = None,
+    split: bool = True,
+    sensitive_at_prediction: bool = False,
+    add: AddUp = add_in_clear,
+) -> Federation:
+    """Make a federation of tables by client name, in this order; see :func:`load_own`.
+
+    With ``split=False``, and without test rows, all rows are to train on.
+    """
+    _refuse_two_partitions(schema.client, partition)
+    tables = tables_of([*silos.values()], _with_clients(test, schema.client), schema)
+    raw = concat(tables)
+    given = np.arange(sum(len(part) for part in tables[: len(silos)]))
+    label, positive = schema.label.name, schema.label.positive
+    table = derive(raw, schema.derived)
+    _refuse_absent_positive(table.take(given), label, positive)
+    order = schema.group_names
+    groups = groups_in(table.take(given), schema.crossed, order)
+    how = Partition("column", schema.client) if schema.client else parse_partition(partition)
+    client, names = _clients(raw, table, tables, tuple(silos), groups, how, split_seed)
+    _refuse_small_clients(client[given], names)
+    train, held = given, np.arange(len(given), len(table))
+    if test is None and split:
+        train, held = _split(client, groups.group_of(table), split_seed)
+    features = schema.of("feature")
+    if not features:
+        raise DataError(f"{table.source}: no columns are left as features. Add some.")
+    return federate(
+        name,
+        table,
+        label=label,
+        positive=positive,
+        sensitive=schema.crossed,
+        features=tuple(column.name for column in features),
+        train=train,
+        test=held,
+        client=client,
+        client_names=names,
+        sensitive_at_prediction=sensitive_at_prediction,
+        derived=schema.derived,
+        group_order=order,
+        notes=(*type_notes(schema), *_label_note(table, label, positive)),
+        learn=by_sums(add, schema),
+    )
+
+
+def _refuse_two_partitions(client_column: str | None, partition: str) -> None:
+    if client_column is not None and parse_partition(partition).kind != "paper":
+        raise ConfigError(
+            f"the client column {client_column!r} and the partition {partition!r} both decide the "
+            "clients. Give one of them."
+        )
+
+
+def _with_clients(test: Cells | None, client_column: str | None) -> Cells | None:
+    """Test rows need not have the client column: then they are nobody's."""
+    if test is None or client_column is None or client_column in test.columns:
+        return test
+    nobody = {client_column: [""] * len(test.lines)}
+    return test._replace(columns={**test.columns, **nobody})
+
+
+def _clients(
+    raw: Table,
+    table: Table,
+    tables: tuple[Table, ...],
+    silos: tuple[str, ...],
+    groups: Groups,
+    how: Partition,
+    seed: int,
+) -> Clients:
+    """Give every row a client: by the rule, or else by its file (a test file: none)."""
+    sizes = [len(part) for part in tables]
+    if how.kind != "paper":
+        # A client is named as it is written, also where the column is binned for the groups.
+        dealt = raw if how.kind == "column" else table
+        return assign(how, dealt, groups, np.arange(sum(sizes[: len(silos)])), (seed, 13))
+    return Clients(np.repeat([*range(len(silos)), -1][: len(sizes)], sizes), silos)
+
+
+def _split(
+    client: Int[Array, " n"], group: Int[Array, " n"], split_seed: int
+) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
+    """Split every client's rows 7:3, see :func:`split_client`."""
+    train, test = [], []
+    for number in range(int(client.max()) + 1):
+        rows = np.flatnonzero(client == number)
+        kept, held = split_client(group[rows], number, split_seed)
+        train.append(rows[kept])
+        test.append(rows[held])
+    return np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
+
+
+def split_client(
+    group: Int[Array, " n"], number: int, split_seed: int
+) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
+    """Split one client's rows 7:3, in the order of rows.
+
+    The order of rows is drawn by the seed and the client's number only. Every group of the client
+    has at least one training row.
+    """
+    order = generator((split_seed, 12, number)).permutation(len(group))
+    return split_order(order, group)
+
+
+def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> None:
+    counts = np.bincount(client, minlength=len(names)).tolist()
+    for name, count in zip(names, counts, strict=True):
+        if count < 2:
+            raise DataError(
+                f"client {name!r} has {count} rows, and at least 2 are needed. Add rows, or merge "
+                "it with another client."
+            )
+
+
+def _refuse_absent_positive(table: Table, label: str, positive: str) -> None:
+    values = sorted(set(table.text(label)) - {""})
+    if positive not in values:
+        shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
+        raise DataError(
+            f"{table.source}: the positive value {positive!r} never occurs in the label column "
+            f"{label!r}, whose values are {shown}. Choose one of these."
+        )
+
+
+def _label_note(table: Table, label: str, positive: str) -> tuple[str, ...]:
+    others = sorted(set(table.text(label)) - {positive, ""})
+    if len(others) < 2:
+        return ()
+    shown = ", ".join(others[:10]) + (", ..." if len(others) > 10 else "")
+    return (f"the label has more than two values: {positive} is set against the rest ({shown})",)

@@ -1,17 +1,34 @@
-"""Reading CSV files: bytes become a table; what cannot be read is told with file and line."""
+"""Reading CSV files: bytes become a table; what cannot be read is told with file and line.
+
+Which files a pattern names, and what reads them.
+
+Reading Parquet files, with pyarrow where it is installed.
+
+Values that are no text yet (a frame's, a Parquet file's) as the cells a CSV file would hold.
+
+Everything that is read goes one way from here on, so that the same values give the same bits
+whatever they were kept in.
+"""
 
 import csv
+import glob
 import io
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 
-from fedfb.data.table import Table, check_same_columns, parse_number
-from fedfb.errors import DataError, unknown_name
+from fedfb.data.table import Table, check_same_columns, number_as_text, parse_number
+from fedfb.errors import ConfigError, DataError, unknown_name
+from fedfb.extras import refuse_without
+from fedfb.files import CHANGED
 from fedfb.shapes import Array
 
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"})
@@ -219,3 +236,157 @@ def _refuse_infinite(name: str, file: Cells, numbers: Array) -> None:
             f"{file.columns[name][row]!r} is not finite. Write a number, or leave the cell empty "
             "if the value is missing."
         )
+
+
+def read_rows(path: str | Path, separator: str | None = None) -> Cells:
+    """Read a file as text: Parquet by its ending, everything else as CSV."""
+    if Path(path).suffix.lower() in SUFFIXES:
+        return read_parquet(path)
+    return read_cells(path, separator)
+
+
+def paths_of(pattern: str, test: str | None = None) -> list[Path]:
+    """Find the files of a pattern, sorted by client name; the test file must not be among them."""
+    if Path(pattern).is_dir():
+        raise DataError(f"{pattern!r} is a folder. Write '{pattern.rstrip('/')}/*.csv'.")
+    literal = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
+    paths = [Path(path) for path in literal if Path(path).is_file()]
+    if not paths:
+        raise DataError(
+            f"no file matches {pattern!r}, as seen from {str(Path.cwd())!r}. Expected the path "
+            "of a CSV or Parquet file, or a pattern such as 'silos/*.csv' in quotes."
+        )
+    if test is not None and Path(test).resolve() in [path.resolve() for path in paths]:
+        raise ConfigError(
+            f"the test file {test!r} is also a training file of {pattern!r}. Move it elsewhere."
+        )
+    return sorted(paths, key=lambda path: (path.stem, str(path)))
+
+
+def names_of(paths: list[Path]) -> tuple[str, ...]:
+    """Call files by their stems, or by their paths where two have the same stem."""
+    stems = [path.stem for path in paths]
+    return tuple(stems if len(set(stems)) == len(stems) else map(str, paths))
+
+
+SUFFIXES = (".parquet", ".pq")
+
+
+def read_parquet(path: str | Path) -> Cells:
+    """Read a Parquet file as the text that a CSV file of the same values would hold."""
+    refuse_without("parquet", f"the Parquet file {path}")
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        names = parquet.read_schema(path).names
+        refuse_many_columns(str(path), len(names))
+        # As one file: the folders above it may look like a partitioned data set.
+        table = parquet.ParquetFile(path).read()
+        columns = [column.to_pylist() for column in table.columns]
+    except FileNotFoundError:
+        raise DataError(
+            f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
+        ) from None
+    # ArrowException is what pyarrow finds wrong itself; values that are no text, dates or numbers
+    # raise the others, and a length that nobody has a MemoryError.
+    except (OSError, pyarrow.ArrowException, MemoryError, *CHANGED) as error:
+        said = str(error).partition("\n")[0].rstrip(".")
+        raise DataError(f"{path} cannot be read as Parquet: {said}. Write it anew.") from None
+    return cells_of(str(path), names, columns)
+
+
+def cells_of(source: str, names: Sequence[Any], columns: Iterable[Sequence[Any]]) -> Cells:
+    """Return named columns of values as cells; the first row is on line 1.
+
+    >>> cells_of("rows", ["age", "sex"], [[31, 52.5], ["F", None]]).columns
+    {'age': ['31', '52.5'], 'sex': ['F', '']}
+    """
+    titles = clean_names(names)
+    check_names(source, titles)
+    written = {
+        title: clean(_written(source, title, row, value) for row, value in enumerate(values))
+        for title, values in zip(titles, columns, strict=True)
+    }
+    rows = len(next(iter(written.values()), ()))
+    if not rows:
+        raise DataError(f"{source} has columns but no rows. Expected one row per example.")
+    for title, cells in written.items():
+        if len(cells) != rows:
+            raise DataError(
+                f"{source}: column {title!r} has {len(cells)} cells and others have {rows}. "
+                "All columns need one cell per row."
+            )
+    return Cells(source, written, list(range(1, rows + 1)))
+
+
+def clean_names(names: Iterable[Any]) -> list[str]:
+    """Return column names as text; what is no text yet (a number, say) is written down."""
+    return clean(map(str, names), missing=())
+
+
+def as_text(value: Any) -> str | None:
+    """Write one value as a cell; None where it is no single value.
+
+    Whole numbers lose their decimal point, so that a label kept as 1.0 is the label 1.
+
+    >>> [as_text(value) for value in (1.0, 0.1, True, None, float("nan"), date(2024, 1, 31), [1])]
+    ['1', '0.1', 'True', '', '', '2024-01-31', None]
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int):
+        return str(value)
+    if isinstance(value, float):
+        return number_as_text(value)
+    if isinstance(value, Decimal):
+        return "" if value.is_nan() else str(value)
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return str(value) if isinstance(value, timedelta | UUID) else None
+
+
+def columns_of(source: str, frame: Any) -> Cells:
+    """Return a frame of pandas or polars, or a mapping of columns, as cells."""
+    if hasattr(frame, "collect"):  # what polars has not computed yet
+        frame = frame.collect()
+    if not is_frame(frame):
+        raise ConfigError(
+            f"{source} is a {type(frame).__name__}. Expected a frame of pandas or polars, or a "
+            "mapping of column names to lists."
+        )
+    names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
+    check_names(source, clean_names(names))  # before a name that stands twice is looked up
+    return cells_of(source, names, (_listed(frame[name]) for name in names))
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value has named columns, or will have once polars computes it."""
+    return isinstance(value, Mapping) or hasattr(value, "collect") or hasattr(value, "columns")
+
+
+def _listed(column: Any) -> Sequence[Any]:
+    for method in ("tolist", "to_list"):  # numpy and pandas; polars
+        if hasattr(column, method):
+            found: Sequence[Any] = getattr(column, method)()
+            return found
+    if isinstance(column, str) or not isinstance(column, Iterable):
+        raise ConfigError(f"a column is a {type(column).__name__}. Expected a list or an array.")
+    return list(column)
+
+
+def _written(source: str, name: str, row: int, value: Any) -> str:
+    text = as_text(value)
+    if text is None:
+        raise DataError(
+            f"{source}, row {row + 1}, column {name!r}: a {type(value).__name__} is not a single "
+            "value. Expected numbers, text, yes or no, or nothing: spread it over columns, or "
+            "remove the column."
+        )
+    return text

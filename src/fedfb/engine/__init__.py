@@ -7,7 +7,6 @@ from fedfb.lazy import imported_when_used
 if TYPE_CHECKING:
     from fedfb.engine.base import Engine as Engine
     from fedfb.engine.base import Rebalance as Rebalance
-    from fedfb.engine.cells import cell_counts as cell_counts
     from fedfb.engine.choose import ENGINES as ENGINES
     from fedfb.engine.choose import choose_engine as choose_engine
     from fedfb.engine.choose import is_native as is_native
@@ -15,17 +14,18 @@ if TYPE_CHECKING:
     from fedfb.engine.losses import decide as decide
     from fedfb.engine.losses import sigmoid as sigmoid
     from fedfb.engine.native import NativeEngine as NativeEngine
-    from fedfb.engine.reference import NumpyEngine as NumpyEngine
+    from fedfb.engine.numpy_engine import NumpyEngine as NumpyEngine
+    from fedfb.engine.rows import cell_counts as cell_counts
     from fedfb.engine.rows import minibatches as minibatches
 
 _HOME = {
     "ENGINES": "choose",
     "Engine": "base",
     "NativeEngine": "native",
-    "NumpyEngine": "reference",
+    "NumpyEngine": "numpy_engine",
     "Rebalance": "base",
     "RowLoss": "losses",
-    "cell_counts": "cells",
+    "cell_counts": "rows",
     "choose_engine": "choose",
     "decide": "losses",
     "is_native": "choose",

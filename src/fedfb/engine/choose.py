@@ -32,7 +32,7 @@ def choose_engine(name: str, model: Model, dtype: Any) -> Engine:
         from fedfb.engine.native import NativeEngine
 
         return NativeEngine(model, dtype)
-    from fedfb.engine.reference import NumpyEngine
+    from fedfb.engine.numpy_engine import NumpyEngine
 
     return NumpyEngine(model, dtype)
 

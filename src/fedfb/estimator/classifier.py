@@ -1,4 +1,9 @@
-"""A federated method as a scikit-learn classifier: the same engine as the command line."""
+"""A federated method as a scikit-learn classifier: the same engine as the command line.
+
+What may be predicted: two labels of any type. The messages are those scikit-learn looks for.
+
+The report of an estimator: that of ``fedfb run``, for any rows, as values or as a page.
+"""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -7,22 +12,34 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_consistent_length
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedfb.algorithms import find_method
 from fedfb.core import Examples, Prediction
 from fedfb.data.check import refuse_infinite
 from fedfb.data.derive import derive
-from fedfb.data.reading import reading
+from fedfb.data.encode import Encoder, reading
+from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.table import Table
-from fedfb.estimator.labels import checked_labels, favourable_label
-from fedfb.estimator.reporting import judged, write_page
-from fedfb.estimator.rows import SOURCE, client_names, feature_table, is_frame, same_columns
-from fedfb.estimator.training import make_experiment, make_federation
+from fedfb.errors import ConfigError
+from fedfb.estimator.training import (
+    SOURCE,
+    client_names,
+    feature_table,
+    is_frame,
+    make_experiment,
+    make_federation,
+    same_columns,
+)
+from fedfb.experiments.evaluation import Record, evaluate
 from fedfb.experiments.outcome import run
+from fedfb.experiments.reporting import loss_figures, with_shortfalls
 from fedfb.experiments.rule import NOBODY, rule_of
+from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.shortfall_warnings import warn_of
+from fedfb.files import write_whole
 from fedfb.notions import long_name
 from fedfb.shapes import Array, Float, Int
 
@@ -260,3 +277,69 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             number = {name: i for i, name in enumerate(self.clients_)}
             owner = np.array([number.get(name, NOBODY) for name in client_names(client)])
         return self.rule_.decide(x, group), Examples(x, label, group, owner)
+
+
+def checked_labels(y: Any, name: str) -> Array:
+    """Return labels as an array; refuse what is not two classes, for the classifier of a name."""
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    label: Array = column_or_1d(y, warn=True)
+    assert_all_finite(label, input_name="y")
+    check_classification_targets(label)
+    kind = type_of_target(label, input_name="y", raise_unknown=True)
+    if kind != "binary":
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {kind}."
+        )
+    if len(set(label.tolist())) < 2:
+        raise ValueError(
+            f"{name} needs rows of two classes, and y has one class only: {label.tolist()[0]!r}."
+        )
+    return label
+
+
+def favourable_label(classes: Array, named: Any) -> Any:
+    """Return the favourable one of two labels: the one that is named, else the second."""
+    if named is None:
+        return classes[1]
+    if named not in classes:
+        raise ConfigError(
+            f"positive={named!r} is not one of the labels, which are {classes.tolist()}. Name the "
+            "favourable one of them."
+        )
+    return named
+
+
+def judged(
+    report: Record, found: tuple[Prediction, Examples], groups: list[str], clients: list[str]
+) -> Record:
+    """Return the report with its figures taken on other rows than those of training."""
+    [record] = evaluate(*found, groups, clients)
+    prediction, examples = found
+    loss = loss_figures(prediction.score[0], examples, None)
+    one = {**report["runs"][0], **record, **loss}
+    summary = summarise_seeds([one], shared=1.0)
+    notes = [note for note in report["notes"] if note != ON_TRAINING_ROWS]
+    return with_shortfalls(
+        {
+            **report,
+            "runs": [one],
+            "summary": summary,
+            "summaries": [{"settings": one["settings"], **summary}],
+            "notes": notes,
+        }
+    )
+
+
+def write_page(report: Record, encoder: Encoder, path: Path) -> Path:
+    """Write the report as a page, as ``fedfb report`` does; a file that is there is kept."""
+    from fedfb.report.page.folder import Found, Run
+    from fedfb.report.page.render import check_tools, render
+    from fedfb.report.page.sections import make_page
+
+    check_tools()
+    if path.exists():
+        raise ConfigError(f"{path} is there already. Give the name of a new file.")
+    page = make_page(Found((Run(report, {}, len(encoder.feature_names), ()),)))
+    write_whole(path, render(page))
+    return path

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from fedfb.algorithms import METHODS, Method, find_method
-from fedfb.algorithms.fedfb_thresholds import LEVELS
+from fedfb.algorithms.fedfb.thresholds import LEVELS
 from fedfb.errors import FedFBError
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.evaluation import Record, mean_and_std

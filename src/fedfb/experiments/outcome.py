@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedfb.algorithms import find_method
-from fedfb.algorithms.root_search import FREE
+from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.core import Examples
 from fedfb.data import Federation, hold_out, load
 from fedfb.data.notes import small_note

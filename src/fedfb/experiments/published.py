@@ -64,7 +64,7 @@ def _in_papers_setting(experiment: Experiment) -> Experiment:
 
 def _spell_out(experiment: Experiment) -> Experiment:
     """Fill in what an experiment leaves open, so that equal settings are equal."""
-    from fedfb.data.synthetic import ROWS
+    from fedfb.data.datasets.synthetic import ROWS
 
     spelt = resolve(experiment)
     spelt = replace(spelt, notion=long_name(spelt.notion))
@@ -76,7 +76,7 @@ def _spell_out(experiment: Experiment) -> Experiment:
     if spelt.data not in DRAWN and spelt.split_seed is None:
         spelt = replace(spelt, split_seed=spelt.split_of(0))
     if spelt.data in SEVERAL_ATTRIBUTES:
-        usual = import_module(f"fedfb.data.{spelt.data}").ATTRIBUTES[0]
+        usual = import_module(f"fedfb.data.datasets.{spelt.data}").ATTRIBUTES[0]
         spelt = replace(spelt, sensitive=tuple(sorted(spelt.sensitive or usual)))
     return spelt
 

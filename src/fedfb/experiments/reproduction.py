@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import fedfb
 from fedfb.algorithms import find_method
 from fedfb.data import Federation, load
-from fedfb.data.fetch import FILES_OF, refuse_missing
+from fedfb.data.datasets.fetch import FILES_OF, refuse_missing
 from fedfb.errors import DataError, FedFBError
 from fedfb.experiments.differences import differs, explain
 from fedfb.experiments.evaluation import Record, summarise

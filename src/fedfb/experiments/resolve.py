@@ -6,7 +6,7 @@ from itertools import product
 from math import isfinite
 
 from fedfb.algorithms import Knob, Method, find_method
-from fedfb.algorithms.root_search import FREE
+from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.effect import is_read, without_effect
 from fedfb.experiments.effect import outer_rule as outer_rule

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfb.algorithms.lft_ensemble import VARIANTS, Mixing, mixed
-from fedfb.algorithms.thresholds import bin_of
+from fedfb.algorithms.baselines.lft import VARIANTS, Mixing, mixed
+from fedfb.algorithms.fedfb.threshold_rules import bin_of
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.engine import choose_engine
 from fedfb.errors import ConfigError

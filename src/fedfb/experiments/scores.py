@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.algorithms.thresholds import histogram_task
+from fedfb.algorithms.fedfb.threshold_rules import histogram_task
 from fedfb.core import Arrays, ClientData, ClientTask, Key
 from fedfb.engine import Engine
 from fedfb.experiments.resolve import resolve

@@ -386,7 +386,7 @@ class Experiment:
         A function that builds a model is kept by its name; an infinite epsilon asks for nothing.
         """
         if callable(self.model):
-            from fedfb.models.own import name_of  # here: the command line has no need of it
+            from fedfb.models.own import name_of
 
             object.__setattr__(self, "model", name_of(self.model))
         if self.privacy_epsilon == inf:

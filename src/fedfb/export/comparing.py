@@ -7,9 +7,8 @@ import numpy as np
 from fedfb.core import Prediction
 from fedfb.data.columns import NumberColumn
 from fedfb.data.derive import Bins, derive
-from fedfb.data.encode import Encoder
+from fedfb.data.encode import Encoder, reading
 from fedfb.data.groups import Groups, groups_in
-from fedfb.data.reading import reading
 from fedfb.data.table import Table
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError, DataError

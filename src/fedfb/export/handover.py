@@ -8,8 +8,7 @@ import numpy as np
 from fedfb import __version__
 from fedfb.core import Prediction
 from fedfb.data.derive import derive
-from fedfb.data.encode import Encoder, RawRows
-from fedfb.data.reading import Reading, reading
+from fedfb.data.encode import Encoder, RawRows, Reading, reading
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.resolve import resolve

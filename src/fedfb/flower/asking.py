@@ -26,8 +26,7 @@ from fedfb.flower.wire import pack_arrays, unpack_arrays
 from fedfb.runtime.boundary import Question, entries, reduce_uploads
 from fedfb.runtime.ledger import Ledger
 from fedfb.runtime.local import Memories, drawn_places
-from fedfb.runtime.secure import sum_entries
-from fedfb.runtime.uploads import joined, parts_of
+from fedfb.runtime.secure import joined, parts_of, sum_entries
 from fedfb.secure import (
     Party,
     ThresholdError,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfb.audit.files import digest
 from fedfb.audit.model_rows import TEST_ROWS
 from fedfb.audit.record import audit_of_sum
+from fedfb.audit.rows import digest
 from fedfb.audit.tables import read_tables
 from fedfb.core import Arrays
 from fedfb.data.encode import Encoder

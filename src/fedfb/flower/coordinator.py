@@ -8,8 +8,7 @@ import numpy as np
 
 from fedfb.core import Arrays, Asked
 from fedfb.data.encode import Encoder
-from fedfb.data.fit_silos import columns_by, groups_by
-from fedfb.data.silo_answers import ROWS, no_rows, silo_answer
+from fedfb.data.fit_encoder import ROWS, columns_by, groups_by, no_rows, silo_answer
 from fedfb.experiments.resolve import picks_rate
 from fedfb.experiments.secure import column_question
 from fedfb.experiments.spec_file import to_toml

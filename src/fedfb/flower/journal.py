@@ -12,7 +12,7 @@ import numpy as np
 
 from fedfb.core import Arrays
 from fedfb.files import interpreting, writing
-from fedfb.runtime import checkpoint
+from fedfb.runtime import archive as checkpoint
 
 
 class Answered(NamedTuple):

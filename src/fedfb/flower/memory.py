@@ -12,7 +12,7 @@ import numpy as np
 from fedfb.core import Arrays
 from fedfb.errors import DataError
 from fedfb.files import writing
-from fedfb.runtime import checkpoint
+from fedfb.runtime import archive as checkpoint
 
 Place = tuple[int, int]
 """A round and a question of it."""

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedfb.core import Arrays
-from fedfb.data.agree import type_notes
+from fedfb.data.conform import type_notes
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import ONE_GROUP
+from fedfb.data.fit_encoder import no_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
-from fedfb.data.silo_answers import no_rows
 from fedfb.errors import DataError
 from fedfb.experiments.evaluation import Record, counted_records, few_in
 from fedfb.experiments.reporting import in_short, make_report, with_names, with_training

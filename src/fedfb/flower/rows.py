@@ -11,12 +11,12 @@ from fedfb.algorithms import find_method
 from fedfb.core import ClientData, Examples
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import CategoryColumn
+from fedfb.data.conform import tables_of
 from fedfb.data.derive import derive
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import hold_out_of
-from fedfb.data.files import read_rows
 from fedfb.data.groups import Groups
-from fedfb.data.misfits import tables_of
+from fedfb.data.read import read_rows
 from fedfb.data.schema import Schema
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DisclosureError

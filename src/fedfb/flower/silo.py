@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import Arrays, Asked
+from fedfb.data.fit_encoder import silo_answer
 from fedfb.data.groups import Groups
-from fedfb.data.own import split_client
-from fedfb.data.silo_answers import silo_answer
+from fedfb.data.loading import split_client
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError, WriteError
 from fedfb.experiments.scores import withheld
@@ -27,7 +27,7 @@ from fedfb.flower.rows import Prepared, prepared, read_table
 from fedfb.flower.trial import ACHIEVABLE, DATA, RUN
 from fedfb.flower.wire import pack_arrays, pack_values, unpack_arrays, unpack_values
 from fedfb.runtime.local import refuse_non_finite
-from fedfb.runtime.uploads import encoded, parts_of
+from fedfb.runtime.secure import encoded, parts_of
 from fedfb.secure import (
     ClientState,
     Kind,

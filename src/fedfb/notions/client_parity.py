@@ -25,7 +25,7 @@ class ClientParity:
               \qquad \sum_i\lambda^{(i)}=1
 
     The counts are the clients' sizes :math:`n^{(i)}`. Lambda is individual, so the server needs
-    every client's loss; ``fedfb.algorithms.fedfb_search`` and :mod:`fedfb.algorithms.fedfb_sums`
+    every client's loss; ``fedfb.algorithms.fedfb.search`` and :mod:`fedfb.algorithms.fedfb.sums`
     leave lambda with the clients, and need only sums. A client with fewer rows than ``minimum``
     stays out of the signal, and keeps weight 1: the mean loss of a few rows would steer all others.
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedfb.data.adult import COLUMNS
-from fedfb.data.fetch import path_of
+from fedfb.data.datasets.adult import COLUMNS
+from fedfb.data.datasets.fetch import path_of
 from fedfb.data.read import Cells, read_cells
 from fedfb.released.rows import ReleasedData, Rows, min_max, one_hot, with_group
 from fedfb.shapes import Array, Int

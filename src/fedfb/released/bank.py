@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedfb.data.bank import AGE_GROUPS
-from fedfb.data.fetch import path_of
+from fedfb.data.datasets.bank import AGE_GROUPS
+from fedfb.data.datasets.fetch import path_of
 from fedfb.data.read import read_cells
 from fedfb.released.rows import ReleasedData, in_shares, min_max, one_hot, with_group
 

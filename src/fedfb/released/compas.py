@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedfb.data.fetch import path_of
+from fedfb.data.datasets.fetch import path_of
 from fedfb.data.read import read_cells
 from fedfb.released.rows import ReleasedData, Rows, min_max, one_hot, with_group
 

@@ -7,8 +7,8 @@ many rows a client has is known; which, and COMPAS's shares, are drawn here, fro
 
 import numpy as np
 
-from fedfb.data.adult import COLUMNS
-from fedfb.data.fetch import path_of
+from fedfb.data.datasets.adult import COLUMNS
+from fedfb.data.datasets.fetch import path_of
 from fedfb.data.read import Cells, read_cells
 from fedfb.released import adult, compas
 from fedfb.released.rows import ReleasedData, Rows, min_max, one_hot, with_group

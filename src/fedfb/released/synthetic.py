@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.synthetic import COVARIANCES, MEANS
+from fedfb.data.datasets.synthetic import COVARIANCES, MEANS
 from fedfb.released.rows import ReleasedData, Rows, in_shares, with_group
 from fedfb.shapes import Array, Float
 

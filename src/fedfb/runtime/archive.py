@@ -1,10 +1,15 @@
-"""A run as named arrays, and back: what a checkpoint and a saved model hold."""
+"""A run as named arrays, and back: what a checkpoint and a saved model hold.
 
-from typing import Any, NamedTuple
+Checkpoints that are whole or absent, and belong to one experiment.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fedfb.core import Algorithm, Arrays
+from fedfb.errors import ConfigError
+from fedfb.files import pack_arrays, read_arrays, say, write_whole
 from fedfb.runtime.local import Memories
 from fedfb.shapes import Array, Float
 
@@ -64,3 +69,45 @@ def from_arrays(algorithm: Algorithm, arrays: Arrays) -> Trained:
 def _plain(value: Array) -> Any:
     """Return a number that was saved as an array without axes as the plain number it was."""
     return value.item() if value.ndim == 0 else value
+
+
+if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
+    from pathlib import Path
+
+OWNER, INSTRUCTIONS = "experiment", "instructions"
+
+EXPECTED = "a checkpoint as fedfb writes it. Remove it: what it holds is then computed again"
+"""How a sentence about a checkpoint that cannot be read ends."""
+
+
+def save(path: "Path", arrays: Arrays, owner: str, instructions: str = "") -> None:
+    """Write the arrays, the experiment they belong to, and what did the arithmetic.
+
+    A kill at any moment leaves the old file or the new.
+    """
+    labels = {OWNER: np.array(owner), INSTRUCTIONS: np.array(instructions)}
+    write_whole(path, pack_arrays({**arrays, **labels}))
+
+
+def load(path: "Path", owner: str, instructions: str = "") -> Arrays | None:
+    """Return the arrays of a checkpoint, None if there is none; refuse another experiment's.
+
+    Where other instructions did the arithmetic so far, a line says that the bits may differ.
+    """
+    if not path.exists():
+        return None
+    arrays = read_arrays(path, EXPECTED)
+    found = str(arrays.pop(OWNER, ""))
+    if found != owner:
+        raise ConfigError(
+            f"the checkpoint {path} belongs to another experiment "
+            f"({found or 'unknown'}, this one is {owner}). "
+            "Give another --out folder, or the settings it was started with."
+        )
+    before = str(arrays.pop(INSTRUCTIONS, ""))
+    if before and instructions and before != instructions:
+        say(
+            f"The checkpoint {path} was computed with {before}, going on with {instructions}: the "
+            "last digits may differ from a run that was not interrupted."
+        )
+    return arrays

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedfb.core import Algorithm, Ask, ClientData, ClientTask, Info
 from fedfb.files import interpreting
-from fedfb.runtime import checkpoint
+from fedfb.runtime import archive as checkpoint
 from fedfb.runtime.archive import RoundRecord, Trained, as_arrays, from_arrays
 from fedfb.runtime.boundary import Carry
 from fedfb.runtime.dropout import leavings

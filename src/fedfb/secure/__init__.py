@@ -25,8 +25,13 @@ What it protects and what not: docs/threat-model.md. Nothing here talks to a net
 """
 
 from fedfb.secure.client import ClientState as ClientState
+from fedfb.secure.client import Member as Member
+from fedfb.secure.client import PartyKeys as PartyKeys
+from fedfb.secure.client import accept as accept
+from fedfb.secure.client import change_roster as change_roster
 from fedfb.secure.client import confirm as confirm
 from fedfb.secure.client import join as join
+from fedfb.secure.client import make_party_keys as make_party_keys
 from fedfb.secure.client import mask as mask
 from fedfb.secure.client import reveal as reveal
 from fedfb.secure.client import share as share
@@ -42,9 +47,6 @@ from fedfb.secure.fixed_point import choose_bits as choose_bits
 from fedfb.secure.fixed_point import decode as decode
 from fedfb.secure.fixed_point import encode as encode
 from fedfb.secure.fixed_point import make_schema as make_schema
-from fedfb.secure.frames import Header as Header
-from fedfb.secure.frames import Kind as Kind
-from fedfb.secure.frames import read_header as read_header
 from fedfb.secure.graph import Plan as Plan
 from fedfb.secure.graph import make_plan as make_plan
 from fedfb.secure.in_process import Sent as Sent
@@ -54,11 +56,9 @@ from fedfb.secure.keys import identity_public_key as identity_public_key
 from fedfb.secure.keys import make_link_key as make_link_key
 from fedfb.secure.keys import public_key as public_key
 from fedfb.secure.masks import Ring as Ring
-from fedfb.secure.member import Member as Member
-from fedfb.secure.member import PartyKeys as PartyKeys
-from fedfb.secure.member import accept as accept
-from fedfb.secure.member import change_roster as change_roster
-from fedfb.secure.member import make_party_keys as make_party_keys
+from fedfb.secure.messages import Header as Header
+from fedfb.secure.messages import Kind as Kind
+from fedfb.secure.messages import read_header as read_header
 from fedfb.secure.roster import SERVER as SERVER
 from fedfb.secure.roster import Party as Party
 from fedfb.secure.roster import Roster as Roster
@@ -69,8 +69,8 @@ from fedfb.secure.roster import new_run as new_run
 from fedfb.secure.roster import read_roster as read_roster
 from fedfb.secure.roster import write_roster as write_roster
 from fedfb.secure.server import ServerState as ServerState
+from fedfb.secure.server import Total as Total
 from fedfb.secure.server import advance as advance
 from fedfb.secure.server import open_sum as open_sum
 from fedfb.secure.server import receive as receive
-from fedfb.secure.unmask import Total as Total
-from fedfb.secure.unmask import unmask as unmask
+from fedfb.secure.server import unmask as unmask

@@ -4,16 +4,17 @@ The order is join, share, mask, confirm, reveal (Bonawitz et al. 2017, figure 4,
 consistency check of their active variant made of tags instead of signatures). A state answers one
 kind of message, once: keep the new state before the message leaves, and the old one never again.
 An error leaves the state as it was.
+
+What a party keeps for the length of a run: its keys, the roster, and how far it has answered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fedfb.secure.encoding import pack, pack_entries, pack_set, unpack_entries
-from fedfb.secure.errors import FormatError, ProtocolError, too_few
+from fedfb.secure.errors import AuthenticationError, FormatError, ProtocolError, too_few
 from fedfb.secure.fixed_point import Part
-from fedfb.secure.frames import Kind, header_of, open_frame, read_header, write_frame
 from fedfb.secure.keys import (
     KEY_BYTES,
     TAG_BYTES,
@@ -22,6 +23,7 @@ from fedfb.secure.keys import (
     agree_all,
     check_tag,
     derive,
+    identity_public_key,
     public_key,
     sha256,
     sign,
@@ -29,11 +31,14 @@ from fedfb.secure.keys import (
     urandom,
 )
 from fedfb.secure.masks import Ring, add_masks, ring_bytes
-from fedfb.secure.member import Member
 from fedfb.secure.messages import (
     HeldShares,
+    Kind,
     PublicKeys,
+    header_of,
+    open_frame,
     pair_mask_keys,
+    read_header,
     read_key_list,
     read_share_list,
     read_survivors,
@@ -41,9 +46,20 @@ from fedfb.secure.messages import (
     self_mask_key,
     signed_text,
     unseal_shares,
+    write_frame,
 )
-from fedfb.secure.roster import SERVER, Session, make_session, require_enough
+from fedfb.secure.roster import SERVER, Party, Roster, Session, make_session, require_enough
 from fedfb.secure.shares import split
+
+
+@dataclass(frozen=True)
+class Member:
+    """A party that has accepted a roster. ``last`` is the latest round and question it joined."""
+
+    keys: PartyKeys
+    roster: Roster
+    pins: Mapping[int, bytes] | None = None
+    last: tuple[int, int] = (-1, -1)
 
 
 class Sets(NamedTuple):
@@ -229,3 +245,52 @@ def _send(
 ) -> tuple[ClientState, bytes]:
     message = write_frame(header_of(state.session, kind, state.id, SERVER), body, state.link)
     return replace(state, awaits=awaits), message
+
+
+@dataclass(frozen=True)
+class PartyKeys:
+    """The private keys of one party for one run. ``identity`` is empty where none is pinned."""
+
+    id: int
+    link: bytes = field(repr=False)
+    identity: bytes = field(repr=False)
+
+    @property
+    def party(self) -> Party:
+        """Its public entry in the roster."""
+        identity = identity_public_key(self.identity) if self.identity else b""
+        return Party(self.id, public_key(self.link), identity)
+
+
+def make_party_keys(id: int, identity: bytes = b"", random: Random = urandom) -> PartyKeys:
+    """Draw a party's link key for one run; an identity key outlives runs and is given."""
+    return PartyKeys(id, random(KEY_BYTES), identity)
+
+
+def accept(
+    keys: PartyKeys, roster: Roster, server: bytes, pins: Mapping[int, bytes] | None = None
+) -> Member:
+    """Take part under this roster, or refuse it.
+
+    ``server`` is the server's link key, and ``pins`` the identities of the parties, both known
+    beforehand and not from the server. Without pins a server that makes up parties is not noticed.
+    """
+    if roster.server != server:
+        raise AuthenticationError("the roster names another server key than the one expected.")
+    if roster.by_id.get(keys.id) != keys.party:
+        raise ProtocolError(f"the roster does not list party {keys.id} with its own keys.")
+    if pins is not None:
+        strange = [p.id for p in roster.parties if not p.identity or pins.get(p.id) != p.identity]
+        if strange:
+            raise AuthenticationError(
+                f"the roster gives parties {strange} identities that are not the pinned ones."
+            )
+    return Member(keys, roster, pins)
+
+
+def change_roster(member: Member, roster: Roster) -> Member:
+    """Accept another roster of the same run; what was answered stays answered."""
+    if roster.run != member.roster.run:
+        raise ProtocolError("a roster of another run needs other keys: accept it anew.")
+    accepted = accept(member.keys, roster, member.roster.server, member.pins)
+    return replace(accepted, last=member.last)

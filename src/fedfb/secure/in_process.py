@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fedfb.secure import client as party_side
-from fedfb.secure.client import ClientState
-from fedfb.secure.frames import Kind
+from fedfb.secure.client import ClientState, Member
 from fedfb.secure.keys import Random, urandom
 from fedfb.secure.masks import Ring
-from fedfb.secure.member import Member
+from fedfb.secure.messages import Kind
 from fedfb.secure.roster import SERVER, Session
-from fedfb.secure.server import Messages, advance, open_sum, receive
-from fedfb.secure.unmask import Total, unmask
+from fedfb.secure.server import Messages, Total, advance, open_sum, receive, unmask
 
 
 class Sent(NamedTuple):

@@ -12,10 +12,15 @@ import numpy as np
 
 from fedfb.shapes import Array, Float
 from fedfb.theory import atoms
-from fedfb.theory.checks import checked_level, checked_levels, refuse_densities_of_many_groups
 from fedfb.theory.measures import outcome, threshold
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
-from fedfb.theory.solution import CurvePoint, Solution
+from fedfb.theory.solution import (
+    CurvePoint,
+    Solution,
+    checked_level,
+    checked_levels,
+    refuse_densities_of_many_groups,
+)
 from fedfb.theory.thresholds import distances_for, pairs_at, pooled_problem
 
 

@@ -23,7 +23,6 @@ from scipy.interpolate import CubicHermiteSpline
 from fedfb.shapes import Array, Float, Int
 from fedfb.theory import atom_ensemble
 from fedfb.theory.allocation import MOST_CLIENTS, Cost, allocate
-from fedfb.theory.checks import checked_levels, refuse_more_than_two_groups
 from fedfb.theory.lft_ensemble import (
     NO_DISPARITY,
     Vote,
@@ -32,7 +31,7 @@ from fedfb.theory.lft_ensemble import (
     vote_weights,
 )
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
-from fedfb.theory.solution import PARITY, CurvePoint
+from fedfb.theory.solution import PARITY, CurvePoint, checked_levels, refuse_more_than_two_groups
 from fedfb.theory.thresholds import Problem, local_distances, local_problem, pairs_at
 
 POINTS = 800

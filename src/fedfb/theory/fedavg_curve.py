@@ -24,21 +24,40 @@ from fedfb.shapes import Array, Float
 from fedfb.theory import atom_fedavg
 from fedfb.theory.budgets import (
     MOST_CLIENTS,
+    Effort,
+    Goal,
     Line,
     between,
+    climb,
     climb_budgets,
     crossing,
     explored,
+    misses,
 )
 from fedfb.theory.cfl import cfl
-from fedfb.theory.checks import checked_levels, refuse_densities_of_many_groups
 from fedfb.theory.lft_fedavg import solve
 from fedfb.theory.overlap import Overlap, overlap
 from fedfb.theory.population import AtomPopulation, Population
-from fedfb.theory.settling import fairer, flipped, settled, snapped
-from fedfb.theory.sketch import Glance, Sketch, exactly, glance, sketch, softened
-from fedfb.theory.solution import PARITY, CurvePoint, Solution, TradeOff
-from fedfb.theory.trade import Effort, Goal, climb, misses
+from fedfb.theory.settling import (
+    Glance,
+    Sketch,
+    exactly,
+    fairer,
+    flipped,
+    glance,
+    settled,
+    sketch,
+    snapped,
+    softened,
+)
+from fedfb.theory.solution import (
+    PARITY,
+    CurvePoint,
+    Solution,
+    TradeOff,
+    checked_levels,
+    refuse_densities_of_many_groups,
+)
 
 PER_AXIS = {1: 401, 2: 61, 3: 21, 4: 13}
 ORTHANTS = 5

@@ -23,14 +23,15 @@ import numpy as np
 from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Float
 from fedfb.theory import atom_ensemble
-from fedfb.theory.checks import (
+from fedfb.theory.measures import Decisions, Outcome, Steps, outcome, threshold
+from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
+from fedfb.theory.solution import (
+    PARITY,
+    Solution,
     checked_budgets,
     refuse_densities_of_many_groups,
     refuse_more_than_two_groups,
 )
-from fedfb.theory.measures import Decisions, Outcome, Steps, outcome, threshold
-from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
-from fedfb.theory.solution import PARITY, Solution
 from fedfb.theory.tails import rate_gap
 from fedfb.theory.thresholds import (
     Pairs,

@@ -21,12 +21,11 @@ import numpy as np
 from fedfb.shapes import Array, Float
 from fedfb.theory import atom_fedavg
 from fedfb.theory.cells import finer_edges, first_edges, solve_on_cells
-from fedfb.theory.checks import checked_budgets, refuse_densities_of_many_groups
 from fedfb.theory.lft_ensemble import Budgets
 from fedfb.theory.measures import outcome
 from fedfb.theory.overlap import Gaps, Overlap, gain_of, gaps_of, outcome_of, overlap
 from fedfb.theory.population import AtomPopulation, Population
-from fedfb.theory.solution import Solution
+from fedfb.theory.solution import Solution, checked_budgets, refuse_densities_of_many_groups
 
 ROUNDS, FEW_ROUNDS = 8, 3
 TOLERANCE = 1e-12

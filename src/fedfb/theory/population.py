@@ -12,9 +12,8 @@ import numpy as np
 from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Bool, Float
 from fedfb.theory.eta import Eta, eta_named, refuse_what_falls, refuse_what_is_no_probability
-from fedfb.theory.gains import Gains, gains
 from fedfb.theory.laws import AnyLaw, Atoms
-from fedfb.theory.tails import GroupLaws, group_laws, pooled
+from fedfb.theory.tails import Gains, GroupLaws, gains, group_laws, pooled
 
 
 @dataclass(frozen=True)

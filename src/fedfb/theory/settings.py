@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from fedfb.data.gaussians import POPULATIONS, Gaussians
+from fedfb.data.datasets.gaussians import POPULATIONS, Gaussians
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.theory.laws import Atoms, Gaussian
 from fedfb.theory.population import (

@@ -1,9 +1,17 @@
-"""What a solver returns: the rule, what it does, the multipliers, and how far from optimal."""
+"""What a solver returns: the rule, what it does, the multipliers, and how far from optimal.
 
+What may be asked of a solver: budgets and levels in [0, 1], two groups where it matters.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Float
 from fedfb.theory.measures import Outcome, Rule
+from fedfb.theory.population import ContinuousPopulation, Population
 
 PARITY = 1e-8
 """A disparity this close to a level meets it: solvers settle gaps no better."""
@@ -54,3 +62,72 @@ class TradeOff(NamedTuple):
 
     least: Solution
     curve: list[CurvePoint]
+
+
+def checked_level(eps: float, name: str = "eps") -> float:
+    """Return a bound on a disparity, or refuse what is no number in [0, 1].
+
+    >>> checked_level(0.1)
+    0.1
+    """
+    if not 0 <= eps <= 1:
+        raise ConfigError(
+            f"{name} is {eps}; a difference of two rates lies in [0, 1]. Give a number there."
+        )
+    return float(eps)
+
+
+def checked_levels(levels: Sequence[float] | Float[Array, " n"]) -> list[float]:
+    """Return the levels of a curve, each checked.
+
+    >>> checked_levels([0, 0.5])
+    [0.0, 0.5]
+    """
+    return [checked_level(level, "a level") for level in np.asarray(levels, float).ravel()]
+
+
+def checked_budgets(
+    population: Population, eps: float | Sequence[float] | Float[Array, " i"]
+) -> Float[Array, " i"]:
+    """Return one local budget for each client; a single number stands for all.
+
+    >>> from fedfb.theory.settings import fig2
+    >>> checked_budgets(fig2(), 0.1)
+    array([0.1, 0.1])
+    """
+    budgets: Array = np.asarray(eps, float)
+    if budgets.ndim > 1 or budgets.size not in {1, population.clients}:
+        raise ConfigError(
+            f"found {budgets.size} local budgets for {population.clients} clients. "
+            "Give one for each, or a single one for all."
+        )
+    for number, budget in enumerate(budgets.ravel()):
+        checked_level(float(budget), f"the local budget of client {number}")
+    return np.broadcast_to(budgets, population.clients).astype(float)
+
+
+def refuse_more_than_two_groups(population: Population, what: str) -> None:
+    """Refuse what is only known for two groups.
+
+    >>> from fedfb.theory.settings import fig2
+    >>> refuse_more_than_two_groups(fig2(), "tau")
+    """
+    if population.groups > 2:
+        raise ConfigError(
+            f"{what} is worked out for two groups, and this population has {population.groups}. "
+            "For more groups there are cfl and lft_fedavg with their curves, and local_optima and "
+            "lft_ensemble at given budgets, on atoms. Merge groups, or compare two at a time."
+        )
+
+
+def refuse_densities_of_many_groups(population: Population) -> None:
+    """Refuse laws with densities for more than two groups.
+
+    >>> from fedfb.theory.settings import fig2
+    >>> refuse_densities_of_many_groups(fig2())
+    """
+    if population.groups > 2 and isinstance(population, ContinuousPopulation):
+        raise ConfigError(
+            f"{population.groups} groups with densities: for more than two groups the optima come "
+            "from a linear program on atoms. Put the laws on atoms first: on_cells(population)."
+        )

@@ -24,9 +24,9 @@ import numpy as np
 
 from fedfb.shapes import Array, Float
 from fedfb.theory.atoms import pooled_masses
-from fedfb.theory.checks import refuse_densities_of_many_groups, refuse_more_than_two_groups
 from fedfb.theory.lft_ensemble import lft_ensemble
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
+from fedfb.theory.solution import refuse_densities_of_many_groups, refuse_more_than_two_groups
 from fedfb.theory.tails import GroupLaws, rate_gap
 from fedfb.theory.thresholds import local_problem, signs_at
 

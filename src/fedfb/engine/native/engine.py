@@ -8,7 +8,6 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine.base import Rebalance
-from fedfb.engine.cells import cell_counts, cells_of
 from fedfb.engine.losses import RowLoss, slope
 from fedfb.engine.native.layout import unpack
 from fedfb.engine.native.library import KINDS, best_instructions, kernel
@@ -21,9 +20,9 @@ from fedfb.engine.native.work import (
     give_solver,
     make_sparse,
 )
+from fedfb.engine.optimise import local_weights, moved
 from fedfb.engine.private import PrivateEpoch, private_epochs
-from fedfb.engine.rebalance import local_weights, moved
-from fedfb.engine.rows import orders
+from fedfb.engine.rows import cell_counts, cells_of, orders
 from fedfb.models import Network
 from fedfb.shapes import Array, Float
 

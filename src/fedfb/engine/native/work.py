@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfb.core import ClientData, LocalSolver
-from fedfb.engine.cells import cells_of
-from fedfb.engine.kept import Kept
 from fedfb.engine.native.layout import (
     Layout,
     aligned_zeros,
@@ -18,6 +16,7 @@ from fedfb.engine.native.layout import (
     pack_steps,
 )
 from fedfb.engine.native.library import Job, Kernel
+from fedfb.engine.rows import Kept, cells_of
 from fedfb.models import Network
 from fedfb.shapes import Array, Float
 

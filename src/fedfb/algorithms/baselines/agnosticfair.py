@@ -1,0 +1,244 @@
+"""After AgnosticFair (Du, Xu, Wu, Tong, SDM 2021): fair under the worst reweighting of the rows."""
+
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.algorithms.baselines.group_gaps import (
+    MEAN_LOGIT,
+    excess,
+    gaps,
+    group_gradients,
+    mean_loss_gradient,
+    pull,
+)
+from fedfb.algorithms.baselines.server_step import descend, no_moments
+from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
+from fedfb.algorithms.tasks import global_model
+from fedfb.core import (
+    Algorithm,
+    Arrays,
+    Ask,
+    ClientData,
+    ClientTask,
+    Info,
+    Key,
+    LocalSolver,
+    generator,
+)
+from fedfb.engine import Engine
+from fedfb.engine.losses import loss
+from fedfb.errors import ConfigError
+from fedfb.notions import DemographicParity
+from fedfb.notions.base import ratio
+from fedfb.shapes import Array, Float
+
+Kernel = Callable[[Float[Array, "n d"]], Float[Array, "n m"]]
+"""The basis functions K(x, b_m) at every row."""
+
+Near = Callable[[ClientData], "Close"]
+"""The same of a client's rows."""
+
+BASIS_POINTS = 20
+FAINTEST = 1e-6
+"""A basis function whose mean over the rows is smaller has no rows of its own: it is dropped."""
+
+KERNEL_BOUNDS = {"kernel": 2.0**26, "losses": 2.0**30}
+"""Sums over rows of values that may be as small as that."""
+
+
+def gaussian_kernel(features: int, points: int = BASIS_POINTS) -> Kernel:
+    r"""Return :math:`K(x,b_m)=e^{-\lVert x-b_m\rVert^2/2\sigma^2}` around public random points.
+
+    The points are standard normal and follow from the number of features alone: everyone can draw
+    them, no row is shown. :math:`\sigma` is the median distance between two of them.
+    """
+    basis = generator((features, points)).normal(size=(points, features))
+    apart = np.linalg.norm(basis[:, None] - basis, axis=2)
+    sigma = np.median(apart[np.triu_indices(points, k=1)])
+
+    def kernel(x: Float[Array, "n d"]) -> Float[Array, "n m"]:
+        squares = np.sum(x**2, axis=1)[:, None] + np.sum(basis**2, axis=1) - 2 * x @ basis.T
+        return np.exp(-np.maximum(squares, 0.0) / (2 * sigma**2))
+
+    return kernel
+
+
+def constant_kernel(x: Float[Array, "n d"]) -> Float[Array, "n m"]:
+    """Return one basis function, 1 everywhere: no row can be weighed more than another."""
+    return np.ones((len(x), 1))
+
+
+class State(NamedTuple):
+    """The common model, moments, the adversary's mixture of basis functions, their means, steps."""
+
+    params: Float[Array, "r p"]
+    moments: Float[Array, "r 2 p"]
+    mixture: Float[Array, "r m"]
+    kernel_means: Float[Array, " m"]
+    t: int
+
+    @property
+    def alpha(self) -> Float[Array, "r m"]:
+        r"""The weights :math:`\alpha_m=\beta_m/\bar k_m`, under which theta has mean 1."""
+        return ratio(self.mixture, self.kernel_means, empty=0.0)
+
+
+def agnosticfair(
+    engine: Engine,
+    solver: LocalSolver,
+    tau: Float[Array, " r"],
+    nu: Float[Array, " r"],
+    kernel: Kernel,
+) -> Algorithm:
+    r"""Return descent on the worst reweighted loss with a penalty on reweighted covariances.
+
+    .. math:: \min_w\max_{\alpha\in\Lambda}\frac1n\sum_j\theta_\alpha(x_j)\ell_j
+              +\nu\sum_a\max(0,|C_a|-\tau)^2,\qquad \theta_\alpha(x)=\sum_m\alpha_m K(x,b_m),
+
+    .. math:: C_a=\frac1n\sum_j\theta_\alpha(x_j)(1[a_j=a]-\pi_a)z_j,\qquad
+              \Lambda=\{\alpha\ge0,\ \tfrac1n\textstyle\sum_j\theta_\alpha(x_j)=1\}.
+
+    One exchange a step. The best answer of the adversary is a vertex
+    :math:`\alpha=e_m/\bar k_m`, m of the largest mean loss under :math:`K(\cdot,b_m)`, where
+    :math:`\bar k_m` is the mean of :math:`K(x_j,b_m)`. The state keeps the average of these
+    vertices: a mixture :math:`\beta\leftarrow(1-\frac1t)\beta+\frac1te_m` with
+    :math:`\alpha_m=\beta_m/\bar k_m`. With one constant basis function :math:`\theta=1`: the
+    distributed fairness constraint, Zafar's penalty form.
+
+    After Du et al.: a reconstruction. Departs from it: :math:`\pi_a` is the reweighted share of
+    group a, so that a constant classifier has covariance 0; the penalty follows the excess over
+    :math:`\tau`, not all of C once it exceeds; C is taken at the alpha of its gradient; theta has
+    no upper bound of its own; the server's step may be Adam's.
+    """
+    near = _remembered(kernel)
+    ask_kernel, ask_sums = _kernel_task(near), _sums_task(engine, near)
+
+    def setup(params: Float[Array, "r p"], ask: Ask) -> State:
+        means = _kernel_means(ask(ask_kernel, {}))
+        known = np.repeat((means > 0)[None].astype(float), len(params), axis=0)
+        return State(params, no_moments(params), known / known.sum(axis=1)[:, None], means, 0)
+
+    def round(s: State, ask: Ask) -> tuple[State, Info]:
+        total = ask(ask_sums, {"params": s.params, "alpha": s.alpha})
+        gap, t = gaps(total), s.t + 1
+        covariance = gap.share * gap.value
+        pressure = 2 * nu[:, None] * np.maximum(0.0, excess(covariance, tau).max(axis=1))
+        gradient = mean_loss_gradient(total) + pull(pressure * gap.share, covariance, gap.gradient)
+        params, moments = descend(s.params, gradient, s.moments, solver, t)
+        means = _kernel_means(total)
+        mean_losses = np.where(means > 0, ratio(total["losses"], total["kernel"], 0.0), -inf)
+        vertex = np.eye(len(means))[np.argmax(mean_losses, axis=1)]
+        after = State(params, moments, s.mixture + (vertex - s.mixture) / t, means, t)
+        return after, Info(signal=covariance, lam=after.alpha)
+
+    return global_model("agnosticfair", engine, (ask_kernel, ask_sums), State, setup, round)
+
+
+class Close(NamedTuple):
+    """The kernel of a client's rows, who belongs to which group, and sums, in double precision.
+
+    The adversary takes the largest of mean losses that often nearly tie, and covariances are
+    differences of sums: in single precision the order of summation would decide, which differs
+    between processors.
+    """
+
+    kernel: Float[Array, "n m"]
+    belongs: Float[Array, "n a"]
+    total: Float[Array, " m"]
+    by_group: Float[Array, "m a"]
+
+
+def _remembered(kernel: Kernel) -> Near:
+    """Return what the kernel makes of a client's rows.
+
+    It is worked out once: rows stay the same in all steps.
+    """
+    found: dict[int, tuple[Array, Close]] = {}
+
+    def near(data: ClientData) -> Close:
+        rows, close = found.get(data.id, (None, None))
+        if close is None or rows is not data.x:
+            values = kernel(data.x.astype(np.float64))
+            belongs = np.eye(data.groups)[data.group]
+            close = Close(values, belongs, values.sum(axis=0), values.T @ belongs)
+            found[data.id] = data.x, close
+        return close
+
+    return near
+
+
+def _kernel_task(near: Near) -> ClientTask:
+    def run(_: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        return {"kernel": near(data).total, "count": np.asarray(len(data.y))}, memory
+
+    return ClientTask("kernel means", "sum", run, bounds=KERNEL_BOUNDS)
+
+
+def _sums_task(engine: Engine, near: Near) -> ClientTask:
+    """Ask for the reweighted gradients and covariances, and the loss under each basis function."""
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        params, (close, belongs, total, by_group) = broadcast["params"], near(data)
+        alpha = broadcast["alpha"]
+        theta, z = alpha @ close.T, engine.logits(params, data.x).astype(np.float64)
+        everyone = np.ones((len(params), 2, data.groups))
+        return {
+            "kernel": total,
+            "count": np.asarray(len(data.y)),
+            "losses": loss(z, data.y.astype(np.float64), "ce") @ close,
+            "rows": alpha @ total,
+            "loss_gradient": engine.gradient(params, data, everyone, "ce", theta),
+            "compared": alpha @ by_group,
+            "sums": (theta * z) @ belongs,
+            "gradients": group_gradients(engine, params, data, MEAN_LOGIT, theta),
+        }, memory
+
+    return ClientTask("reweighted gradients", "sum", run, bounds=KERNEL_BOUNDS)
+
+
+def _kernel_means(total: Arrays) -> Float[Array, " m"]:
+    means = total["kernel"] / total["count"]
+    means = np.where(means < FAINTEST, 0.0, means)
+    if not means.any():
+        raise ConfigError(
+            "no row lies near any of AgnosticFair's basis points, which are standard normal. "
+            "Standardise the features, or choose the variant 'plain', which weighs all rows alike."
+        )
+    return means
+
+
+def _make(problem: Problem) -> Algorithm:
+    if not isinstance(problem.notion, DemographicParity):
+        raise ConfigError(
+            f"agnosticfair bounds the covariance of group and logit, which is demographic parity, "
+            f"not {problem.notion.name!r}. Choose --notion dp, or the method zafar or fpfl."
+        )
+    engine, knobs = problem.engine, problem.knobs
+    kernel = constant_kernel if problem.variant == "plain" else gaussian_kernel(engine.model.inputs)
+    return agnosticfair(engine, problem.solver, knobs["tau"], knobs["nu"], kernel)
+
+
+METHOD = Method(
+    name="agnosticfair",
+    summary="worst-case reweighted loss with a covariance penalty; one exchange per gradient step",
+    paper="Du et al. 2021",
+    make=_make,
+    knobs={
+        "tau": Knob(0.0, (0.0,), "covariance that costs nothing", high=inf),
+        "nu": Knob(
+            10.0,
+            (0.0, 10.0, 100.0, 200.0, 500.0, 1000.0, 5000.0, 10000.0),
+            "weight of the squared covariance",
+        ),
+    },
+    variants=("kernel", "plain"),
+    notions=("demographic_parity",),
+    rounds=300,
+    learning_rate=0.03,
+    learning_rates=(0.01, 0.03, 0.1),
+    reconstruction=True,
+    reads=DESCENT,
+)

@@ -1,0 +1,120 @@
+"""After FedFair (Chu, Wang, Dong, Pei, Zhou, Zhang 2021): a bound on the loss gap of positives."""
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.algorithms.baselines.group_gaps import (
+    LOSS_OF_POSITIVES,
+    SOFT_MISS_RATE,
+    Statistic,
+    excess,
+    gaps,
+    gaps_task,
+    mean_loss_gradient,
+)
+from fedfb.algorithms.baselines.server_step import descend, no_moments
+from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
+from fedfb.algorithms.tasks import count_task, global_model
+from fedfb.core import Algorithm, Ask, Info, LocalSolver
+from fedfb.engine import Engine
+from fedfb.errors import ConfigError
+from fedfb.notions import EqualOpportunity
+from fedfb.notions.values import enough
+from fedfb.shapes import Array, Float
+
+LARGEST = 10.0
+"""The bound on each multiplier."""
+
+
+class State(NamedTuple):
+    """The common model, moments, the multipliers of both signs, and who is compared with whom."""
+
+    params: Float[Array, "r p"]
+    moments: Float[Array, "r 2 p"]
+    lam: Float[Array, "r 2 a"]
+    reference: int
+    t: int
+
+
+def fedfair(
+    engine: Engine,
+    solver: LocalSolver,
+    notion: EqualOpportunity,
+    eps: Float[Array, " r"],
+    gamma: Float[Array, " r"],
+    statistic: Statistic = SOFT_MISS_RATE,
+) -> Algorithm:
+    r"""Return descent and ascent on the Lagrangian of a bounded gap, one exchange a step.
+
+    .. math:: \min_w \bar L(w)\ \text{ s.t. }\ |d_a(w)|\le\epsilon,\qquad d_a = L_{1a} - L_{10}
+
+    .. math:: \lambda^1_a\leftarrow\Pi(\lambda^1_a+\gamma(d_a-\epsilon)),\quad
+              \lambda^2_a\leftarrow\Pi(\lambda^2_a+\gamma(-d_a-\epsilon)),\quad
+              w\leftarrow w-\eta\big(\nabla\bar L+\textstyle\sum_a(\lambda^1_a-\lambda^2_a)
+              \nabla d_a\big)
+
+    with :math:`L_{1a}` the mean of :math:`|y-p|` (or of the cross-entropy) over the positives of
+    group a, :math:`\Pi` the projection onto [0, 10]; group 0 is the first with enough positive
+    rows (``notion.minimum``) in the federation. A group with fewer of them among
+    those who answered, or compared with such a one, keeps its multipliers and exerts no force in
+    that step.
+
+    After Chu et al.: a reconstruction. Departs from it: :math:`d_a` is exact, from sums, where the
+    paper averages the clients' own differences (which a client without a cell has not); more than
+    two groups are each compared with the first; the server's step may be Adam's.
+    """
+    count, ask_sums = count_task(notion), gaps_task(engine, statistic)
+
+    def setup(params: Float[Array, "r p"], ask: Ask) -> State:
+        positives = ask(count, {})["counts"][1]
+        lam = np.zeros((len(params), 2, notion.groups))
+        return State(
+            params, no_moments(params), lam, int(np.argmax(enough(positives, notion.minimum))), 0
+        )
+
+    def round(s: State, ask: Ask) -> tuple[State, Info]:
+        total = ask(ask_sums, {"params": s.params})
+        gap, t, first = gaps(total, notion.minimum), s.t + 1, slice(s.reference, s.reference + 1)
+        compared = gap.present & gap.present[:, first]
+        d = np.where(compared, gap.value - gap.value[:, first], 0.0)
+        slope = gap.gradient - gap.gradient[:, first]
+        moved = np.clip(s.lam + gamma[:, None, None] * excess(d, eps), 0.0, LARGEST)
+        lam = np.where(compared[:, None], moved, s.lam)
+        force = np.where(compared, lam[:, 0] - lam[:, 1], 0.0)
+        gradient = mean_loss_gradient(total) + np.einsum("ra,rap->rp", force, slope)
+        params, moments = descend(s.params, gradient, s.moments, solver, t)
+        return State(params, moments, lam, s.reference, t), Info(signal=d, lam=lam)
+
+    return global_model("fedfair", engine, (count, ask_sums), State, setup, round)
+
+
+def _make(problem: Problem) -> Algorithm:
+    notion, knobs = problem.notion, problem.knobs
+    if not isinstance(notion, EqualOpportunity):
+        raise ConfigError(
+            f"fedfair bounds the gap of losses on positives, which is equal opportunity, not "
+            f"{notion.name!r}. Choose --notion eo, or the method fpfl."
+        )
+    statistic = LOSS_OF_POSITIVES if problem.variant == "ce" else SOFT_MISS_RATE
+    return fedfair(problem.engine, problem.solver, notion, knobs["eps"], knobs["gamma"], statistic)
+
+
+METHOD = Method(
+    name="fedfair",
+    summary="bound the loss gap of positives by multipliers; one exchange per gradient step",
+    paper="Chu et al. 2021",
+    make=_make,
+    knobs={
+        "eps": Knob(0.02, (0.0, 0.02, 0.05, 0.1), "bound on the gap of losses", high=inf),
+        "gamma": Knob(0.01, (0.003, 0.01, 0.03, 0.1), "step size of the multipliers"),
+    },
+    variants=("prob", "ce"),
+    notions=("equal_opportunity",),
+    rounds=300,
+    learning_rate=0.03,
+    learning_rates=(0.01, 0.03, 0.1),
+    reconstruction=True,
+    reads=DESCENT,
+)

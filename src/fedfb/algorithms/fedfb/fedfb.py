@@ -1,0 +1,307 @@
+"""FedFB (Zeng, Chen, Lee: Improving Fairness via Federated Learning).
+
+Algorithms 1-5 of the paper's appendix. CFL, the paper's centralised FairBatch, is this algorithm
+with all rows on one client.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedfb.algorithms.fedfb.outer import (
+    Outer,
+    at_a_bound,
+    choice,
+    chosen,
+    distances,
+    measured_gaps,
+    solve,
+    step,
+    take_nearer,
+    unmoved,
+)
+from fedfb.algorithms.fedfb.root_search import nothing_seen
+from fedfb.algorithms.fedfb.signals import (
+    COARSEST,
+    Quantiser,
+    SignalExchange,
+    bits_per_value,
+    cell_signal,
+    fewest_bits,
+    ratio_signal,
+    single_signals,
+    summed_signal,
+)
+from fedfb.algorithms.method import ALL_NOTIONS, TRAINING, Knob, Method, Problem
+from fedfb.algorithms.tasks import (
+    Scaling,
+    average,
+    count_task,
+    fit_and_measure_task,
+    fit_task,
+    global_model,
+    predict_globally,
+    read_counts,
+)
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
+from fedfb.engine import Engine
+from fedfb.errors import ConfigError
+from fedfb.notions import Notion, Surrogate, symmetric
+from fedfb.shapes import Array, Bool, Float, Int, Num
+
+
+class State(NamedTuple):
+    """The common model, the weights' lambda, the pooled counts, and the number of rounds done.
+
+    Where lambda is solved for: what the rounds so far have shown (``seen``), the model of the round
+    whose training signal came nearest to the target, that round, how near it came by the measure
+    that chooses, and by the disparity itself.
+    """
+
+    params: Float[Array, "r p"]
+    lam: Float[Array, "r *l"]
+    counts: Num[Array, "*c"]
+    t: int
+    seen: Float[Array, "r k *l"]
+    best: Float[Array, "r p"]
+    best_round: Int[Array, " r"]
+    distance: Float[Array, " r"]
+    off_target: Float[Array, " r"]
+
+
+def fedfb(
+    engine: Engine, solver: LocalSolver, notion: Notion, outer: Outer, scaling: Scaling = "mass"
+) -> Algorithm:
+    r"""Return FedFB for a notion of fairness.
+
+    Round t: clients train on rows weighted by :math:`\omega(\lambda)`, the server averages; every k
+    rounds the summed signal :math:`\mu` moves lambda: to where it should vanish, or by the paper's
+    step :math:`\lambda\leftarrow\Pi_\Lambda(\lambda+\alpha_u\mu)`. With lambda at its start every
+    weight is 1, so the first round is FedAvg's.
+
+    Departs from the paper: :math:`\mu` is measured at the common model (E7), the average is
+    weighted (E14), lambda is projected (E15), and the root of the default signal is parity, not
+    that of the cross-entropy (E19).
+    """
+    solving, coarse = outer.alpha is None, _too_coarse(notion, outer)
+
+    def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
+        return notion.cell_weights(broadcast["weights"], data.id, data.groups)
+
+    count, measure = count_task(notion), signal_exchange(engine, notion, outer)
+    fit = fit_task(engine, solver, cell_weights, scaling)
+    if outer.timing != "post":
+        fit = fit_and_measure_task(
+            fit, measure.task, "received" if outer.timing == "piggyback" else "trained"
+        )
+
+    def setup(params: Float[Array, "r p"], ask: Ask) -> State:
+        counts = read_counts(ask(count, {}))
+        lam = np.repeat(notion.init(counts)[None], len(params), axis=0)
+        never, far = np.zeros(len(params), dtype=int), np.full(len(params), np.inf)
+        return State(params, lam, counts, 0, nothing_seen(lam), params, never, far, far)
+
+    def round(s: State, ask: Ask) -> tuple[State, Info]:
+        weights = notion.weights(s.lam, s.counts)
+        total = ask(fit, {"params": s.params, "weights": weights, "counts": s.counts})
+        measured = s.params
+        s = s._replace(params=average(total, s.params), t=s.t + 1)
+        if s.t % outer.period:
+            return s, Info(lam=s.lam)
+        if outer.timing == "post":
+            measured = s.params
+            total = ask(measure.task, {"params": measured, "counts": s.counts})
+        signal = measure.read(total, s.counts)
+        if solving:
+            s = solved(s, measured, signal, measure.there(total, s.counts))
+        else:
+            s = s._replace(lam=step(outer, notion, s.lam, signal, s.counts, s.t // outer.period))
+        return s, Info(signal=signal, lam=s.lam)
+
+    def solved(
+        s: State,
+        measured_at: Float[Array, "r p"],
+        signal: Float[Array, "r *l"],
+        there: Bool[Array, " a"],
+    ) -> State:
+        gap, measured = measured_gaps(notion, signal, there, s.counts)
+        free = unmoved(notion, s.lam, s.counts)
+        far, off = distances(outer, notion, gap, free, s.counts)
+        lam, seen = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
+        s = s._replace(lam=lam, seen=seen)
+        found: State = take_nearer(s, measured_at, far, off, outer.period)
+        return found
+
+    def tell(s: State) -> list[dict[str, Any]]:
+        if not solving:
+            return [coarse for _ in s.params]
+        bound = at_a_bound(notion, s.lam, s.counts)
+        return [
+            {**one, "at_bound": _groups_of(stuck), **coarse}
+            for one, stuck in zip(choice(s), bound, strict=True)
+        ]
+
+    algorithm = global_model(
+        "fedfb",
+        engine,
+        (count, fit, measure.task) if outer.timing == "post" else (count, fit),
+        State,
+        setup,
+        round,
+    )
+    if not solving:
+        return algorithm._replace(tell=tell) if coarse else algorithm
+    return algorithm._replace(
+        predict=lambda s, _, examples: predict_globally(engine, chosen(s), examples), tell=tell
+    )
+
+
+def _groups_of(bound: Bool[Array, "*l"]) -> list[int]:
+    """Return the groups (or clients) of which any weight is at a bound."""
+    return np.flatnonzero(bound.reshape(-1, bound.shape[-1]).any(axis=0)).tolist()
+
+
+def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExchange:
+    """Return how the signal travels: in sums where the notion allows it, quantised where asked."""
+    if outer.timing == "local" and outer.alpha is None:
+        raise ConfigError(
+            "signals of the clients' own trained models (--timing local) belong to no model that "
+            "could be chosen. Use --timing post, or the step rule (--outer step)."
+        )
+    if notion.reduce == "gather":
+        if outer.timing != "post":
+            raise ConfigError(
+                f"client parity takes each client's loss in an exchange of its own, so that models "
+                f"stay in the sum; timing {outer.timing!r} would mix them. Use --timing post."
+            )
+        return single_signals(engine, notion, outer.surrogate, _quantiser(notion, outer))
+    if outer.everyone and outer.private:
+        return cell_signal(engine, notion, outer.surrogate)
+    if outer.everyone:
+        return summed_signal(engine, notion, outer.surrogate, _quantiser(notion, outer))
+    if outer.bits:
+        raise ConfigError(
+            "quantised signals need every client in every round: a ratio of two sums cannot be "
+            "read off codes of one. Leave out --bits, or use --participation 1 and no --dropout."
+        )
+    return ratio_signal(engine, notion, outer.surrogate)
+
+
+def _quantiser(notion: Notion, outer: Outer) -> Quantiser | None:
+    if outer.bits is None:
+        return None
+    bits = bits_per_value(outer.bits, notion.values, outer.bits_mode)
+    needed = fewest_bits(*notion.reach)
+    # Who names the bits of each value knows how few they are, and is told what that means.
+    if outer.bits_mode == "per_round" and bits < needed:
+        raise ConfigError(
+            f"{outer.bits} bits a round leave {bits} for each of {notion.values} values, in which "
+            f"gaps of groups vanish: the model may end less fair than FedAvg's. Give at least "
+            f"--bits {needed * notion.values}, or count them per value (--bits-mode per_value)."
+        )
+    return Quantiser(bits, *notion.reach, outer.rounding)
+
+
+def _too_coarse(notion: Notion, outer: Outer) -> dict[str, Any]:
+    """Return what there is to say of codes with too few bits; nothing of others."""
+    quantiser = _quantiser(notion, outer)
+    if quantiser is None or quantiser.step <= COARSEST:
+        return {}
+    needed = fewest_bits(quantiser.low, quantiser.high)
+    return {"coarse": {"bits": quantiser.bits, "step": quantiser.step, "needed": needed}}
+
+
+def from_settings(problem: Problem) -> Algorithm:
+    """Return FedFB as its settings ask for it."""
+    options, notion = problem.options, problem.notion
+    rule = options["outer"]
+    outer = Outer(
+        alpha=None if rule == "solve" else problem.knobs["alpha"],
+        surrogate=options["signal_loss"] or _usual_surrogate(notion, rule),
+        normalise="l2" if rule == "paper" else options["normalise"],
+        decay=options["decay"],
+        timing=options["timing"],
+        period=options["period"],
+        bits=options["bits"],
+        bits_mode=options["bits_mode"],
+        rounding=options["rounding"],
+        everyone=options["participation"] == 1 and not options["dropout"],
+        target=problem.knobs["target"] if rule == "solve" else 0.0,
+        private=options["privacy_epsilon"] is not None,
+    )
+    if rule == "solve":
+        notion = symmetric(notion)
+        if notion.reduce == "gather" and _sums_suffice(outer):
+            from fedfb.algorithms.fedfb.search import fedfb_by_sums  # here: few runs need it
+
+            return fedfb_by_sums(
+                problem.engine,
+                problem.solver,
+                outer.surrogate,
+                outer.period,
+                outer.target,
+                notion.minimum,
+            )
+    return fedfb(problem.engine, problem.solver, notion, outer, options["scaling"])
+
+
+def _sums_suffice(outer: Outer) -> bool:
+    """Tell whether clients can be made alike by sums of their losses.
+
+    Codes of few bits are read one by one.
+    """
+    return outer.timing == "post" and not outer.bits
+
+
+def _usual_surrogate(notion: Notion, rule: str) -> Surrogate:
+    """Return the loss whose gap is the disparity; the paper's is the cross-entropy.
+
+    A step of fixed size wants the smooth :math:`|y-p|`; the search takes the decisions themselves,
+    whose gap is the disparity that is reported.
+    """
+    if notion.name == "client_parity" or rule == "paper":
+        return "ce"
+    return "zero_one" if rule == "solve" else "prob"
+
+
+ALPHA = Knob(
+    default=0.5,
+    grid=(0.001, 0.05, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0),
+    help="step of the fairness weights",
+    for_clients=(2.0, (0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0)),
+)
+
+TARGET = Knob(
+    default=0.0,
+    grid=(0.0,),
+    help="the disparity to train to",
+    high=1.0,
+)
+
+SIGNAL = {"signal_loss": (), "timing": (), "period": (), "bits": ()}
+"""What is read of the signal, however the weights are found."""
+
+METHOD = Method(
+    name="fedfb",
+    summary="FairBatch across clients: weights moved by summed signals",
+    paper="Zeng, Chen, Lee 2021",
+    make=from_settings,
+    knobs={"alpha": ALPHA, "target": TARGET},
+    notions=ALL_NOTIONS,
+    outer_rules=("solve", "step", "paper"),
+    reads={
+        **TRAINING,
+        **SIGNAL,
+        "scaling": (),
+        "normalise": ("step",),
+        "decay": ("step", "paper"),
+        "reference": ("step", "paper"),
+    },
+)
+
+CFL = METHOD._replace(
+    name="cfl",
+    summary="the same rule on pooled rows: the limit without privacy",
+    paper="Roh et al. 2021 (FairBatch)",
+    pooled=METHOD.variants,
+)

@@ -1,0 +1,236 @@
+"""Thresholds by summed histograms: federated training, then one exchange that makes it fair."""
+
+from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fedfb.algorithms.fedavg import fedavg
+from fedfb.algorithms.fedfb import fedfb
+from fedfb.algorithms.fedfb.outer import chosen
+from fedfb.algorithms.fedfb.threshold_rules import (
+    Compared,
+    Cut,
+    at_a_half,
+    bin_of,
+    comparable,
+    compared_groups,
+    cut,
+    histogram_task,
+    read_histogram,
+    refuse_without_group,
+)
+from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
+from fedfb.algorithms.tasks import count_task, read_counts
+from fedfb.core import Algorithm, Ask, Examples, Info, Prediction
+from fedfb.engine import Engine, sigmoid
+from fedfb.errors import ConfigError
+from fedfb.notions import Notion
+from fedfb.shapes import Array, Bool, Float, Num
+
+LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
+"""The disparities at which the trade-off curve of the final model is told."""
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How scores are cut: after how many rounds, into which bins, how fair, mixed or not.
+
+    A group with fewer than ``minimum`` rows of a label that it has is left out of the histogram.
+    """
+
+    rounds: int
+    bins: int
+    minimum: int
+    target: Float[Array, " r"]
+    mixed: bool
+
+
+def with_thresholds(
+    base: Algorithm,
+    model: Callable[[Any], Float[Array, "r p"]],
+    engine: Engine,
+    notion: Notion,
+    cutting: Cutting,
+) -> Algorithm:
+    r"""Return a method that trains as ``base`` does and then gives every group its thresholds.
+
+    After the last round every client adds its rows to a histogram :math:`P_{yak}` of the final
+    model's scores; from the sum the server finds the thresholds for any target
+    (:mod:`fedfb.algorithms.fedfb.threshold_rules`), and so the whole trade-off curve of the model.
+    Predicting needs the group of a row; its score is the model's.
+    """
+    groups, compared = compared_groups(base.name, notion)
+    count, histogram = count_task(notion), histogram_task(engine, cutting.bins)
+    own = ("counts",) * ("counts" not in base.state._fields)
+    State = _state_with(base.state, *own, "done", "chance", "curve", "found")
+    width = len(base.state._fields)
+
+    def within(s: Any) -> Any:
+        return base.state(*s[:width])
+
+    def setup(params: Float[Array, "r p"], ask: Ask) -> Any:
+        start = base.setup(params, ask)
+        counts = [read_counts(ask(count, {})) for _ in own]
+        runs = len(params)
+        chance = np.tile(at_a_half(cutting.bins), (runs, groups, 1))
+        curve, found = np.zeros((runs, len(LEVELS), 2)), np.zeros((runs, 2))
+        return State(*start, *counts, 0, chance, curve, found)
+
+    def round(s: Any, ask: Ask) -> tuple[Any, Info]:
+        inner, info = base.round(within(s), ask)
+        s = State(*inner, *s[width:])._replace(done=s.done + 1)
+        if s.done < cutting.rounds:
+            return s, info
+        asked = wanted(s.counts, compared, cutting.minimum, notion.minimum)
+        rows = read_histogram(ask(histogram, {"params": model(inner), "wanted": asked}))
+        rows = np.where(asked[:, None], rows, 0.0)  # of the others there is at most noise
+
+        @cache
+        def cut_at(run: int, target: float) -> Cut:
+            return cut(rows[run], compared, target, cutting.mixed)
+
+        # Runs that differ only in their target have one model: it is cut once for all of them.
+        first = [_place_of(own, rows) for own in rows]
+        cuts = [cut_at(run, float(at)) for run, at in zip(first, cutting.target, strict=True)]
+        curves = [[cut_at(run, level) for level in LEVELS] for run in first]
+        return s._replace(
+            chance=np.stack([one.chance for one in cuts]),
+            curve=np.array([[_point(one) for one in curve] for curve in curves]),
+            found=np.array([_point(one) for one in cuts]),
+        ), info
+
+    def predict(s: Any, _: object, examples: Examples) -> Prediction:
+        score = sigmoid(engine.logits(model(within(s)), examples.x))
+        run = np.arange(len(score))[:, None]
+        return Prediction(score, s.chance[run, examples.group, bin_of(score, cutting.bins)])
+
+    def tell(s: Any) -> list[dict[str, Any]]:
+        cut_apart = wanted(s.counts, compared, cutting.minimum, notion.minimum)
+        left_out = np.flatnonzero(~cut_apart).tolist()
+        trained = base.tell(within(s)) if base.tell else [{} for _ in s.chance]
+        return [
+            {
+                **_renamed(of_base),
+                "off_target": max(float(disparity) - float(target), 0.0),
+                "thresholds": [thresholds(row) for row in chance],
+                "curve": [{"accuracy": a, "disparity": d} for a, d in curve.tolist()],
+                "left_out": left_out,
+            }
+            for of_base, (_, disparity), target, chance, curve in zip(
+                trained, s.found, cutting.target, s.chance, s.curve, strict=True
+            )
+        ]
+
+    return Algorithm(
+        name=base.name,
+        tasks=(*base.tasks, *(count for _ in own), histogram),
+        state=State,
+        memory=base.memory,
+        setup=setup,
+        round=round,
+        params=lambda s: base.params(within(s)),
+        predict=predict,
+        tell=tell,
+    )
+
+
+def _state_with(within: Any, *fields: str) -> type[Any]:
+    """Return the type of a state with more fields, so that a checkpoint holds all of them alike."""
+    return namedtuple("State", (*within._fields, *fields))
+
+
+def _place_of(own: Float[Array, "2 a k"], rows: Float[Array, "r 2 a k"]) -> int:
+    """Return the place of the first run whose scores lie in the same bins."""
+    return next(place for place, other in enumerate(rows) if np.array_equal(own, other))
+
+
+def _point(found: Cut) -> tuple[float, float]:
+    return found.accuracy, found.disparity
+
+
+def _renamed(told: dict[str, Any]) -> dict[str, Any]:
+    """Keep apart how far the training within came: thresholds go the rest of the way."""
+    return {"off_target_before" if k == "off_target" else k: v for k, v in told.items()}
+
+
+def wanted(
+    counts: Num[Array, "2 a"], compared: Compared, minimum: int, minimum_group: int = 1
+) -> Bool[Array, " a"]:
+    """Tell which groups are large enough for thresholds of their own.
+
+    Args:
+        counts: training rows of all clients, by label and group.
+        compared: the sets of labels whose rates are compared.
+        minimum: least rows of every label that a group has.
+        minimum_group: least rows of every set of labels.
+
+    >>> wanted(np.array([[30, 3, 0], [30, 30, 30]]), ((1,),), minimum=20)
+    array([ True, False,  True])
+    """
+    small = (counts > 0) & (counts < minimum)
+    return comparable(counts, compared, minimum_group) & ~small.any(axis=0)
+
+
+def thresholds(chance: Float[Array, " k"]) -> list[dict[str, float]]:
+    """Return a group's thresholds with their probabilities; above 1 nobody is let in.
+
+    >>> thresholds(np.array([0.0, 0.25, 1.0, 1.0]))
+    [{'score': 0.25, 'share': 0.25}, {'score': 0.5, 'share': 0.75}]
+    """
+    share = np.diff(np.concatenate([[0.0], chance, [1.0]]))
+    at = np.flatnonzero(share > 0)
+    return [{"score": float(k / len(chance)), "share": float(share[k])} for k in at]
+
+
+def cutting_of(problem: Problem, mixed: bool, minimum: int, bins: int) -> Cutting:
+    """Return how the settings want scores to be cut."""
+    target = problem.knobs["target"]
+    return Cutting(int(problem.options["rounds"]), bins, minimum, target, mixed)
+
+
+def _make(problem: Problem) -> Algorithm:
+    refuse_without_group("fedfb-thresholds", problem.options["sensitive_at_prediction"])
+    bins, minimum = (_one(problem, name) for name in ("bins", "minimum"))
+    cutting = cutting_of(problem, "mixed" in problem.variant, minimum, bins)
+    base, model = fedavg(problem.engine, problem.solver), _common_model
+    if problem.variant.startswith("combined"):
+        # Weights go all the way to parity: thresholds then have little to move.
+        within = problem._replace(options={**problem.options, "outer": "solve"})
+        base, model = fedfb.from_settings(within), chosen
+    found = with_thresholds(base, model, problem.engine, problem.notion, cutting)
+    return found._replace(name="fedfb-thresholds")
+
+
+def _common_model(s: Any) -> Float[Array, "r p"]:
+    params: Float[Array, "r p"] = s.params
+    return params
+
+
+def _one(problem: Problem, name: str) -> int:
+    values = np.unique(problem.knobs[name])
+    if len(values) > 1 or values[0] != int(values[0]):
+        raise ConfigError(f"--set {name} takes one whole number, got {values.tolist()}.")
+    return int(values[0])
+
+
+COMBINED = ("combined", "combined-mixed")
+"""The variants that train with FedFB's weights before they cut."""
+
+METHOD = Method(
+    name="fedfb-thresholds",
+    summary="federated training, then thresholds by group from summed histograms",
+    paper="ours, after Hardt, Price, Srebro 2016",
+    make=_make,
+    knobs={
+        "target": fedfb.TARGET,
+        "bins": Knob(1024, (1024,), "bins of the scores", low=2, high=2**16, if_private=64),
+        "minimum": Knob(20, (20,), "least rows of a label for a group to be cut", low=0),
+    },
+    variants=("plain", "mixed", *COMBINED),
+    outer_rules=("solve",),
+    reads={**TRAINING, **dict.fromkeys((*fedfb.SIGNAL, "scaling"), COMBINED)},
+)

@@ -1,0 +1,106 @@
+"""The paper's populations of Figures 1 to 3, to draw rows from: one feature, Gaussian in a group.
+
+Unlike on the synthetic data, the law of x given the group differs between clients: what is fair on
+each client need not be fair on all of them together.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.core import generator
+from fedfb.data.datasets.builtin import PaperClients, Source, deal
+from fedfb.data.federation import Federation
+from fedfb.data.table import Table
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.shapes import Array, Float, Int
+
+ROWS = (12_000, 12_000)
+"""Training and test rows."""
+
+
+class Gaussians(NamedTuple):
+    r"""Clients of equal size with :math:`a\mid i\sim\mathrm{Bern}(q_i)`.
+
+    There :math:`x\mid a,i\sim N(\mu_a^{(i)},\sigma^{(i)2})`; means are given as (group 0, group 1).
+    """
+
+    means: tuple[tuple[float, float], ...]
+    sd: tuple[float, ...]
+    q: tuple[float, ...]
+
+
+POPULATIONS = {
+    "example1": Gaussians(((0.0, 0.0), (3.0, -1.0)), (70.0, 1.0), (0.5, 0.5)),
+    "fig1b": Gaussians(((10.0, 9.8), (0.2, 0.0)), (0.2, 0.2), (0.2, 0.2)),
+    "fig1c": Gaussians(((3.0, 5.0), (1.0, -1.0)), (1.0, 1.0), (0.5, 0.5)),
+    "fig2": Gaussians(((3.0, 5.0), (1.0, -1.0)), (1.0, 1.0), (0.5, 0.5)),
+    "fig3": Gaussians(((3.0, 5.0), (1.0, -1.0), (1.0, 2.0)), (1.0, 1.0, 1.0), (0.5, 0.5, 0.5)),
+}
+"""By the paper's figure; 2 and 3 (three clients) are drawn there for several q."""
+
+
+def load_gaussians(
+    name: str,
+    partition: str = "paper",
+    split_seed: int = 0,
+    sensitive_at_prediction: bool = False,
+    *,
+    q: tuple[float, ...] = (),
+    rows: int | None = None,
+    test_rows: int | None = None,
+) -> Federation:
+    """Draw rows of a population; ``q`` is the share of group 1 in each client."""
+    population = _with_shares(name, q)
+    train, test = rows or ROWS[0], test_rows or ROWS[1]
+    client, table = draw(population, train + test, split_seed, name)
+    clients = len(population.q)
+    source = Source(
+        name=name,
+        table=table,
+        train=np.arange(train),
+        test=np.arange(train, train + test),
+        label="y",
+        positive="1",
+        sensitive=("group",),
+        features=("x",),
+        paper=PaperClients(
+            names=tuple(f"client {number}" for number in range(clients)),
+            values=client,
+            shares=np.eye(clients),
+        ),
+    )
+    return deal(source, partition, split_seed, sensitive_at_prediction)
+
+
+def draw(
+    population: Gaussians, rows: int, seed: int, source: str
+) -> tuple[Int[Array, " n"], Table]:
+    r"""Draw the client and (x, group, y) of rows, :math:`P(y=1\mid x)=1/(1+e^{-x})`."""
+    rng = generator((seed, 12))
+    client = rng.integers(len(population.q), size=rows)
+    group = (rng.random(rows) < np.array(population.q)[client]).astype(int)
+    spread = np.array(population.sd)[client]
+    x = np.array(population.means)[client, group] + spread * rng.standard_normal(rows)
+    y = (rng.random(rows) < _logistic(x)).astype(int)
+    names = np.array(["0", "1"], object)
+    return client, Table({"x": x, "group": names[group], "y": names[y]}, source)
+
+
+def _logistic(x: Float[Array, " n"]) -> Float[Array, " n"]:
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
+
+
+def _with_shares(name: str, q: tuple[float, ...]) -> Gaussians:
+    if name not in POPULATIONS:
+        raise ConfigError(unknown_name("population", name, POPULATIONS))
+    population = POPULATIONS[name]
+    if not q:
+        return population
+    if len(q) != len(population.q) or not all(0 <= share <= 1 for share in q):
+        usual = ",".join(map(str, population.q))
+        raise ConfigError(
+            f"q is {','.join(map(str, q))}: expected {len(population.q)} numbers from 0 to 1, the "
+            f"share of group 1 in each client of {name}, such as --q {usual}."
+        )
+    return population._replace(q=q)

@@ -1,0 +1,158 @@
+"""Logistic regression as coefficients in JSON, to be read by people and by any language.
+
+Models and scikit-learn classifiers: one as the other, and in skops files.
+
+A skops file is read without running code.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fedfb.algorithms.fedfb.thresholds import thresholds
+from fedfb.core import Prediction
+from fedfb.data.columns import NumberColumn
+from fedfb.data.derive import rule_to_dict
+from fedfb.data.encode import reading
+from fedfb.data.table import Table
+from fedfb.errors import ConfigError
+from fedfb.estimator import CLASSIFIERS, FederatedClassifier
+from fedfb.estimator.training import parameters_of
+from fedfb.experiments.spec_file import from_values
+from fedfb.export.comparing import cells_of_groups
+from fedfb.export.handover import HandOver, about, layers_of
+from fedfb.models import Network
+
+FORMAT = "fedfb coefficients 1"
+
+HALF = [{"score": 0.5, "share": 1.0}]
+EVERYBODY = {"name": "all", "values": [], "coefficient": 0.0, "thresholds": HALF}
+
+
+def coefficients(hand: HandOver) -> dict[str, Any]:
+    r"""Return the model as plain values.
+
+    .. math:: s=\sigma\Big(b+\sum_j\beta_j\frac{x_j-\mu_j}{\sigma_j}+\sum_c\beta_{c,v_c}
+              +\beta_a\Big)
+
+    over numbers j, categories c with value :math:`v_c`, and the group a where the model reads it. A
+    missing number adds ``if_missing``, a category that is not listed adds nothing. Where decisions
+    do not depend on the group, no sensitive column is named and one group stands for all rows.
+    """
+    network = layers_of(hand.rule)
+    if len(hand.rule.members) > 1 or network.hidden:
+        raise ConfigError(
+            f"coefficients are those of one logistic regression, and this model is "
+            f"{_in_words(hand, network)}. Export it --to onnx or --to skops."
+        )
+    [(weight, bias)] = network.split(hand.rule.members)
+    values = iter(weight[0, :, 0].tolist())
+    encoder = hand.encoder
+    features = [_feature(column, values) for column in encoder.columns]
+    rules = reading(encoder, features=False).rules if hand.needs_group else ()
+    return {
+        "format": FORMAT,
+        "about": hand.about,
+        "intercept": float(bias[0, 0]),
+        "features": features,
+        "sensitive": list(encoder.groups.columns) if hand.needs_group else [],
+        "rules": [rule_to_dict(rule) for rule in rules],
+        "groups": _groups(hand, values) if hand.needs_group else [EVERYBODY],
+    }
+
+
+def _groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
+    """Describe every group: the sensitive columns' values, its coefficient and its thresholds.
+
+    From ``score`` on, a ``share`` of rows is decided positively; the shares of all thresholds that
+    a row reaches add up to its chance.
+    """
+    groups, chance = hand.encoder.groups, hand.rule.chance
+    return [
+        {
+            "name": name,
+            "values": list(cells),
+            "coefficient": next(values) if hand.encoder.sensitive_at_prediction else 0.0,
+            "thresholds": HALF if chance is None else _reachable(thresholds(chance[number])),
+        }
+        for number, (name, cells) in enumerate(
+            zip(groups.names, cells_of_groups(groups), strict=True)
+        )
+    ]
+
+
+def _reachable(found: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Leave out the threshold that nobody reaches: it stands for rows that are never let in."""
+    return [threshold for threshold in found if threshold["score"] < 1]
+
+
+def _feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
+    """Describe a feature by its coefficients, which come in the order of the encoder."""
+    if isinstance(column, NumberColumn):
+        return {
+            "column": column.name,
+            "kind": "number",
+            "clip": None if column.low is None else [column.low, column.high],
+            "mean": column.mean,
+            "sd": column.sd,
+            "coefficient": next(values),
+            "if_missing": next(values) if column.indicator else 0.0,
+        }
+    categories = {category: next(values) for category in column.categories}
+    return {"column": column.name, "kind": "category", "coefficients": categories}
+
+
+def _in_words(hand: HandOver, network: Network) -> str:
+    if len(hand.rule.members) > 1:
+        return f"a mixture of {len(hand.rule.members)}"
+    return f"a network with hidden layers of {', '.join(map(str, network.hidden))}"
+
+
+def classifier(hand: HandOver) -> FederatedClassifier:
+    """Return a fitted classifier of labels 0 and 1, 1 the favourable one."""
+    made = [one for one in CLASSIFIERS if one.algorithm == hand.experiment.algorithm]
+    if not made:
+        raise ConfigError(
+            f"{hand.experiment.algorithm} has no classifier that could be written as skops. Export "
+            "it --to onnx."
+        )
+    model: FederatedClassifier = made[0](**parameters_of(hand.experiment))
+    names = list(reading(hand.encoder, group=False).columns)
+    model.feature_names_in_, model.n_features_in_ = np.array(names, object), len(names)
+    model.classes_, model.positive_ = np.array([0, 1]), 1
+    model.encoder_, model.rule_ = hand.encoder, hand.rule
+    model.groups_ = list(hand.encoder.groups.names)
+    model.clients_ = list(hand.clients)
+    model.report_ = hand.report
+    model.history_ = [row for run in hand.report["runs"] for row in run["rounds"]]
+    return model
+
+
+def of_classifier(model: FederatedClassifier) -> HandOver:
+    """Return what a fitted classifier hands over: ``onnx_model(of_classifier(model))``."""
+    settings = {k: v for k, v in model.report_["settings"].items() if v is not None and v != []}
+    experiment = from_values(settings)
+    words = about(model.encoder_, experiment, experiment.seeds[0])
+    clients = tuple(model.clients_)
+    return HandOver(model.encoder_, model.rule_, experiment, clients, words, model.report_)
+
+
+def skops_file(hand: HandOver) -> tuple[bytes, list[str]]:
+    """Return the file's content and the types that a reader must trust, all of them ours."""
+    from skops import io
+
+    content = io.dumps(classifier(hand))
+    types = io.get_untrusted_types(data=content)
+    foreign = [name for name in types if not name.startswith("fedfb.")]
+    if foreign:
+        raise ConfigError(f"the skops file would hold types that are not ours: {foreign}.")
+    return content, types
+
+
+def run_skops(content: bytes, types: list[str], hand: HandOver, table: Table) -> Prediction:
+    """Score and decide raw rows with what a skops file holds."""
+    from skops import io
+
+    model = io.loads(content, trusted=types)
+    return hand._replace(encoder=model.encoder_, rule=model.rule_).decide(table)
