@@ -34,8 +34,8 @@ def cpu(who):
 
 def federated(folder, rounds):
     """Run with the coordinator in this process; return seconds per round and CPU of both sides."""
-    from fedfb.flower.bundle import read_office
-    from fedfb.flower.serving import serve
+    from fedfb.study.keys import read_office
+    from fedfb.study.transport.server import serve
 
     silos = federation.write_silos(folder / "silos")
     study = federation.init(folder / "study", silos, [*SETTINGS, "--rounds", str(rounds)])
@@ -90,9 +90,9 @@ def request_seconds(folder):
     """Return the time of one request to the coordinator that finds no message."""
     from flwr.proto.fleet_pb2 import PullMessagesRequest
 
-    from fedfb.flower.bundle import read_bundle, read_office
-    from fedfb.flower.fleet import activated, fleet_client
-    from fedfb.flower.link import superlink
+    from fedfb.study.keys import read_bundle, read_office
+    from fedfb.study.transport.client import activated, fleet_client
+    from fedfb.study.transport.server import superlink
 
     silos = federation.write_silos(folder / "silos")
     study = federation.init(folder / "study", silos, [*SETTINGS, "--rounds", "1"])

@@ -15,7 +15,7 @@ from measure import HERE, Sample, in_turns, short
 from page import Claim, Section, table
 from tables import drawn
 
-from fedfb.report.saving import save_figure
+from fedfb.report.figures import save_figure
 
 ROWS_A_CLIENT = 100
 TITLE = "Growth"

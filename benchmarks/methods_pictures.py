@@ -22,7 +22,7 @@ from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
 from fedfb.models import make_model
 from fedfb.notions import make_notion
-from fedfb.report.saving import save_figure
+from fedfb.report.figures import save_figure
 from fedfb.runtime import make_ask
 
 ROOT = Path(__file__).resolve().parents[1]

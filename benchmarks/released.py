@@ -9,8 +9,8 @@ import argparse
 import time
 from typing import NamedTuple
 
-from fedfb.experiments.evaluation import summarise
-from fedfb.released import run
+from fedfb.experiments.evaluate import summarise
+from fedfb.paper.released import run
 
 
 class Case(NamedTuple):

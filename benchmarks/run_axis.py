@@ -13,8 +13,8 @@ import time
 from threadpoolctl import threadpool_limits
 
 from fedfb.data import load
-from fedfb.experiments.fit import fit
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import fit
 
 ALPHAS = (0.001, 0.05, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0)
 RATES = (0.001, 0.005, 0.01)

@@ -26,9 +26,9 @@ def requests_per_second(folder, nodes):
     import federation
     from flwr.proto.fleet_pb2 import PullMessagesRequest
 
-    from fedfb.flower.bundle import read_bundle, read_office
-    from fedfb.flower.fleet import activated, fleet_client
-    from fedfb.flower.link import superlink
+    from fedfb.study.keys import read_bundle, read_office
+    from fedfb.study.transport.client import activated, fleet_client
+    from fedfb.study.transport.server import superlink
 
     silos = federation.write_silos(folder / "silos")
     study = federation.init(folder / "study", silos, ["--rounds", "1", "--lr", "0.02"])
@@ -109,10 +109,10 @@ def evaluated(clients):
     The rows and the report of training are held before and not counted.
     """
     from fedfb.core import Examples, Prediction
-    from fedfb.experiments.evaluation import evaluate
+    from fedfb.experiments.evaluate import evaluate
     from fedfb.experiments.outcome import run
     from fedfb.experiments.spec import Experiment
-    from fedfb.report.tables import print_run
+    from fedfb.report.text import print_run
 
     report = run(Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)).report
     rng, rows = np.random.default_rng(0), 30 * clients

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from fedfb import theory
 from fedfb.core import generator
-from fedfb.experiments.achievable import PICTURE_POINTS, achievable, picture_levels
+from fedfb.theory.achievable import PICTURE_POINTS, achievable, picture_levels
 
 Job = Callable[[], object]
 LIMITS = {2: (0.05, 0.05, 0.05), 1000: (1.0, 1.0, 2.0)}

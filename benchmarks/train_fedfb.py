@@ -20,9 +20,9 @@ from tables import read  # noqa: E402
 
 from fedfb.core import LocalSolver  # noqa: E402
 from fedfb.engine.native import is_built  # noqa: E402
-from fedfb.experiments.evaluation import evaluate  # noqa: E402
-from fedfb.experiments.fit import fit, make_engine  # noqa: E402
+from fedfb.experiments.evaluate import evaluate  # noqa: E402
 from fedfb.experiments.spec import Experiment  # noqa: E402
+from fedfb.experiments.train import fit, make_engine  # noqa: E402
 
 ALPHAS = (0.001, 0.05, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0)
 RATES = (0.001, 0.005, 0.01)

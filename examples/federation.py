@@ -85,7 +85,7 @@ def in_one_process(study: Path, silos: Path, **options):
     """Run the same experiment with --secure in this process; return its outcome."""
     from fedfb.data.schema_file import write_schema
     from fedfb.experiments.outcome import run
-    from fedfb.flower.study import read_study
+    from fedfb.study.study import read_study
 
     planned, schema = read_study(study), study.parent / "schema.toml"
     schema.write_text(write_schema(planned.schema), encoding="utf-8")

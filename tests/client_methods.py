@@ -1,21 +1,18 @@
 """What the tests of the methods that compare clients share, and scalar formulas of their own."""
 
 import math
-from importlib import import_module
 
 import numpy as np
 
+from fedfb.algorithms import find_method
 from fedfb.algorithms.method import Problem
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientData
 from fedfb.notions import ClientParity
 from fedfb.runtime import make_ask, train
 
-MODULES = ("q_ffl", "ditto", "gifair", "afl", "term", "fedprox", "fedfb_sums")
-METHODS = {
-    method.name: method
-    for method in (import_module(f"fedfb.algorithms.baselines.{module}").METHOD for module in MODULES)
-}
+NAMES = ("q-ffl", "ditto", "gifair", "afl", "term", "fedprox", "fedfb-sums")
+METHODS = {name: find_method(name) for name in NAMES}
 
 
 def build(name, engine, solver, variant=None, options=None, **knobs):

@@ -7,7 +7,7 @@ import click
 import typer
 
 from fedfb.cli.app import app
-from fedfb.cli.sections import OWN
+from fedfb.cli.options import OWN
 
 
 def commands() -> str:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from fedfb.experiments.compare import compare as compare
     from fedfb.experiments.outcome import Outcome as Outcome
     from fedfb.experiments.outcome import run as run
-    from fedfb.experiments.shortfall_warnings import ShortfallWarning as ShortfallWarning
-    from fedfb.experiments.shortfall_warnings import (
+    from fedfb.experiments.run_folder import load_model as load_model
+    from fedfb.experiments.run_folder import save as save
+    from fedfb.experiments.shortfalls import ShortfallWarning as ShortfallWarning
+    from fedfb.experiments.shortfalls import (
         TargetNotReachedWarning as TargetNotReachedWarning,
     )
     from fedfb.experiments.spec import Experiment as Experiment
-    from fedfb.experiments.store import load_model as load_model
-    from fedfb.experiments.store import save as save
 
 # Imported when first used: a command line that only prints its help must not wait for numpy.
 _HOME = {

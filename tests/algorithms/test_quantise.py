@@ -15,7 +15,7 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import make_notion
-from fedfb.report.tables import print_run
+from fedfb.report.text import print_run
 from fedfb.runtime import train
 
 quantisers = st.builds(

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audited import federation, pooled
+from fedfb.audit.card import as_markdown, make_card
 from fedfb.audit.measures import group_records, rates
+from fedfb.audit.page import audit_page
 from fedfb.audit.record import audit, hidden_groups
 from fedfb.audit.suppress import hide, publish, publish_silos
 from fedfb.audit.tables import read_tables, silo_answers, summed
 from fedfb.data.statistics import add_in_clear
-from fedfb.report.audit.card import as_markdown, make_card
-from fedfb.report.audit.page import audit_page
-from fedfb.report.page.render import render
+from fedfb.report.html import render
 
 MINIMUM = 10
 

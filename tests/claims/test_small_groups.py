@@ -10,7 +10,7 @@ from fedfb.core import Prediction
 from fedfb.data.federation import training_cells
 from fedfb.data.frames import federation_from_frames
 from fedfb.data.partition import split_order
-from fedfb.experiments.evaluation import evaluate, few_of
+from fedfb.experiments.evaluate import evaluate, few_of
 from fedfb.notions import make_notion
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cli.asking import TINY, refused
-from fedfb.experiments.published import published
+from fedfb.paper.targets import published
 
 
 def test_every_method_has_the_report_of_its_own_run(fedfb):
@@ -89,7 +89,8 @@ def test_the_list_names_every_method_notion_data_set_and_model(fedfb):
 
 
 def test_the_demo_compares_draws_and_says_what_to_type_next(fedfb, monkeypatch, tmp_path):
-    from fedfb.cli import comparing, demo
+    from fedfb.cli import run as comparing
+    from fedfb.cli import run as demo
 
     shown = []
     monkeypatch.setattr(comparing, "compare_and_show", lambda *a, **k: shown.append(a))
@@ -103,7 +104,7 @@ def test_the_demo_compares_draws_and_says_what_to_type_next(fedfb, monkeypatch, 
 
 
 def test_the_demo_needs_no_matplotlib(fedfb, monkeypatch):
-    from fedfb.cli import comparing
+    from fedfb.cli import run as comparing
 
     shown = []
     monkeypatch.setattr(comparing, "compare_and_show", lambda *a, **k: shown.append(a))

@@ -9,11 +9,11 @@ import typer
 from fedfb.algorithms import METHODS, find_method
 from fedfb.cli.app import app
 from fedfb.cli.options import option_of
-from fedfb.experiments.achievable import LEVELS
 from fedfb.experiments.outcome import run
 from fedfb.experiments.resolve import picks_rate, resolve
 from fedfb.experiments.settings import setting_of
 from fedfb.experiments.spec import Experiment
+from fedfb.theory.achievable import LEVELS
 
 STATED = re.compile(r"\(([^()]*\bdefault\b[^()]*)\)")
 

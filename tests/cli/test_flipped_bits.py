@@ -144,8 +144,8 @@ def test_no_flip_changes_a_result_in_silence(path, command):
 
 @pytest.mark.parametrize("folder", ["unsealed", "frontier", "reproduced"])
 def test_results_without_digests_become_a_page_or_a_sentence(folder, tmp_path):
-    from fedfb.report.page.folder import read_folder
-    from fedfb.report.page.sections import make_page
+    from fedfb.report.folder import read_folder
+    from fedfb.report.sections import make_page
 
     copy = tmp_path / folder
     shutil.copytree(folder, copy)
@@ -193,56 +193,56 @@ def own_schema():
 
 
 def population():
-    from fedfb.experiments.population_file import read_population
+    from fedfb.theory.achievable import read_population
 
     return read_population(Path("population.toml"))
 
 
 def plugin():
-    from fedfb.experiments.plugins import read_methods
+    from fedfb.experiments.spec_file import read_methods
 
     return read_methods(Path("plugin.py"))
 
 
 def office():
-    from fedfb.flower.bundle import read_office
+    from fedfb.study.keys import read_office
 
     return read_office(Path("study/study.toml"))
 
 
 def bundle(name: str = "east"):
-    from fedfb.flower.bundle import read_bundle
+    from fedfb.study.keys import read_bundle
 
     key = Path("north.key") if name == "north" else None
     return read_bundle(Path(f"study/bundles/{name}.bundle"), key)
 
 
 def silo():
-    from fedfb.flower.silo import open_silo
+    from fedfb.study.client import open_silo
 
     return open_silo(bundle(), "east.csv", Path("state"))
 
 
 def public_keys():
-    from fedfb.flower.bundle import read_public_keys
+    from fedfb.study.keys import read_public_keys
 
     return read_public_keys(Path("north.pub"))
 
 
 def memory():
-    from fedfb.flower.memory import recall
+    from fedfb.study.client import recall
 
     return recall(Path(), "1-0", {})
 
 
 def journal():
-    from fedfb.flower.journal import Journal
+    from fedfb.study.journal import Journal
 
     return Journal(Path(), "owner", "run", 1).find(0)
 
 
 def node_id():
-    from fedfb.flower.fleet import read_node_id
+    from fedfb.study.transport.client import read_node_id
 
     return read_node_id(Path("node-id"))
 
@@ -290,7 +290,7 @@ def test_arrays_are_read_as_they_were_written_or_refused(path, read):
 
 
 def test_a_cell_is_computed_again_or_as_it_was(capsys):
-    from fedfb.experiments.reproduction import _kept
+    from fedfb.paper.reproduce import _kept
 
     cell = {"points": [{"accuracy": 0.75}], "cpu_seconds": 1.5}
     assert _kept("a cell", Path("cells"), lambda: cell) == cell
@@ -318,7 +318,7 @@ def test_a_run_is_resumed_or_refused_in_a_sentence(bit):
 
 
 def test_a_record_of_the_store_is_trained_again_or_as_it_was():
-    from fedfb.experiments.records import SeedRecord, Store
+    from fedfb.experiments.cache import SeedRecord, Store
 
     store, key = Store(Path("own-store"), lambda sentence: None), {"seed": 0}
     record = SeedRecord(1, [{"accuracy": 0.75}])

@@ -55,7 +55,7 @@ def test_a_warm_store_gives_the_same_without_training(fedfb, monkeypatch, tmp_pa
     monkeypatch.setenv("FEDFB_STORE", str(tmp_path / "store"))
     cold = fedfb("frontier", *FEW, "--json").out
     assert list((tmp_path / "store").rglob("*.json.gz"))
-    from fedfb.experiments import recorded
+    from fedfb.experiments import cache as recorded
 
     monkeypatch.setattr(recorded, "run", None)
     assert fedfb("frontier", *FEW, "--json").out == cold
@@ -65,7 +65,7 @@ def test_a_comparison_is_not_trained_twice_either(fedfb, monkeypatch, tmp_path):
     """And a frontier reads what a comparison of the same settings has left."""
     monkeypatch.setenv("FEDFB_STORE", str(tmp_path / "store"))
     cold = fedfb("compare", *TINY, "--algorithms", "fedavg,reweighing", "--json").out
-    from fedfb.experiments import recorded
+    from fedfb.experiments import cache as recorded
 
     monkeypatch.setattr(recorded, "run", None)
     assert fedfb("compare", *TINY, "--algorithms", "fedavg,reweighing", "--json").out == cold

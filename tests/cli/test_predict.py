@@ -9,8 +9,8 @@ import pytest
 
 from cli.asking import OWN, refused, silo
 from fedfb.data import load
+from fedfb.experiments.run_folder import load_model
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import load_model
 
 
 def decisions(said):

@@ -7,7 +7,7 @@ import pytest
 
 from cli.asking import OWN, TINY, refused, silo
 from fedfb.data.federation import ONE_GROUP
-from fedfb.report.tables import print_run
+from fedfb.report.text import print_run
 
 DISPARITIES = {"demographic_parity", "spd", "equal_opportunity", "equalized_odds", "client_parity"}
 REPORT = {"data", "model", "algorithm", "notion", "settings", "runs", "summary"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cli.asking import refused
-from fedfb.experiments.store import load_model
+from fedfb.experiments.run_folder import load_model
 
 FLAGS = ("--label", "paid", "--positive", "yes", "--sensitive", "sex,age")
 

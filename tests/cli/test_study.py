@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfb.flower.study import read_study
+from fedfb.study.study import read_study
 
 ROWS = "age,town,sex,paid\n31,a,F,yes\n52,b,M,no\n40,a,M,yes\n28,b,F,no\n"
 SILOS = ("--silos", "east,north,west")

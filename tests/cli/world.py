@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from cli.asking import OWN, TINY, Said, silo
 from fedfb.cli import app, main
-from fedfb.experiments.targets import Line, Target
+from fedfb.paper.targets import Line, Target
 
 POPULATION = """eta = "logistic"
 [[client]]
@@ -100,8 +100,8 @@ def done(*arguments: object) -> Said:
 
 def tiny_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``fedfb reproduce`` know the tiny table alone."""
-    monkeypatch.setattr("fedfb.experiments.targets.names", lambda: [TARGET.name])
-    monkeypatch.setattr("fedfb.experiments.targets.read_target", lambda name: TARGET)
+    monkeypatch.setattr("fedfb.paper.targets.names", lambda: [TARGET.name])
+    monkeypatch.setattr("fedfb.paper.targets.read_target", lambda name: TARGET)
 
 
 def build() -> None:
@@ -109,8 +109,8 @@ def build() -> None:
     import numpy as np
     from pyarrow import parquet, table
 
-    from fedfb.flower.journal import Answered, Journal
     from fedfb.runtime import archive as checkpoint
+    from fedfb.study.journal import Answered, Journal
 
     Path("rows.csv").write_text(silo())
     columns = [line.split(",") for line in silo().splitlines()]
@@ -143,11 +143,12 @@ def build() -> None:
 
 def run_study(folder: Path) -> None:
     """Run the study to its end, silos and coordinator in this process."""
-    from fedfb.flower.bundle import read_bundle, read_office
-    from fedfb.flower.coordinator import open_folder, run_study
-    from fedfb.flower.events import EVENTS, Log
-    from fedfb.flower.silo import open_silo
-    from flower.by_hand import Hand
+    from study.by_hand import Hand
+
+    from fedfb.study.client import open_silo
+    from fedfb.study.journal import EVENTS, Log
+    from fedfb.study.keys import read_bundle, read_office
+    from fedfb.study.server import open_folder, run_study
 
     study, office = read_office(folder / "study.toml")
     kept = folder / "run"

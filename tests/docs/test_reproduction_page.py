@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedfb.experiments.differences import better
-from fedfb.experiments.published import printed
-from fedfb.experiments.targets import names, read_target
-from fedfb.report.reproduction import HEAD
+from fedfb.experiments.compare import better
+from fedfb.paper.markdown import HEAD
+from fedfb.paper.targets import names, printed, read_target
 
 PAGE = (Path(__file__).parents[2] / "docs/reproduction.md").read_text(encoding="utf-8")
 PAIR = re.compile(r"(\*\*)?(-?\.\d+)[^/]*/ (-?\.\d+)")

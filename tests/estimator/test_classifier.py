@@ -22,8 +22,8 @@ from fedfb.estimator import (
     FedFBThresholdsClassifier,
 )
 from fedfb.experiments.effect import is_read
+from fedfb.experiments.run_folder import load_model
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import load_model
 
 FEATURES = ["income", "job", "age"]
 SMALL = {"rounds": 3, "local_epochs": 5}

@@ -13,11 +13,12 @@ from fedfb.experiments.effect import is_read
 from fedfb.experiments.explain import exchanges_of, explain
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
-from fedfb.report.exchanges import needs, sentence
-from fedfb.report.findings import findings
 from fedfb.report.ledger import as_record as ledger_record
+from fedfb.report.ledger import exchanges_sentence as sentence
+from fedfb.report.ledger import needs
 from fedfb.report.ledger import sentence as ledger_sentence
-from fedfb.report.tables import print_comparison, print_run
+from fedfb.report.sentences import findings
+from fedfb.report.text import print_comparison, print_run
 from fedfb.runtime.ledger import read_ledger
 
 TINY = {

@@ -8,16 +8,15 @@ import pytest
 
 from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DivergenceError
+from fedfb.experiments.cache import Store, report_of
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import load_federations, run
-from fedfb.experiments.recorded import report_of
-from fedfb.experiments.records import Store
+from fedfb.experiments.run_folder import claim, load_model, save
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import claim, load_model, save
+from fedfb.report.folder import Found
 from fedfb.report.frontier import print_frontier
-from fedfb.report.page.folder import Found
-from fedfb.report.page.render import render
-from fedfb.report.page.sections import make_page
+from fedfb.report.html import render
+from fedfb.report.sections import make_page
 from fedfb.runtime import DivergedError
 from fedfb.runtime.local import make_ask, refuse_non_finite
 

@@ -10,14 +10,13 @@ from fedfb.algorithms import METHODS, find_method
 from fedfb.data import load
 from fedfb.errors import ConfigError
 from fedfb.experiments import resolve as resolving
-from fedfb.experiments.compare import compare, for_methods
-from fedfb.experiments.compared import compare_into, reports_of
+from fedfb.experiments.compare import compare, compare_into, for_methods, reports_of
 from fedfb.experiments.effect import forms_that_read, is_read, without_effect
-from fedfb.experiments.fit import fit
 from fedfb.experiments.frontier import _plan_all, frontier, plan
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.settings import setting_of
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import fit
 
 TINY = {
     **{"rows": 160, "test_rows": 40, "rounds": 4, "local_epochs": 2, "batch": 32, "lr": (0.05,)},

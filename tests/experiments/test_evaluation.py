@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, r
 
 from fedfb.core import Examples, Prediction
 from fedfb.errors import DataError
-from fedfb.experiments.evaluation import (
+from fedfb.experiments.evaluate import (
     area_under_curve,
     client_loss_table,
     confusion_table,

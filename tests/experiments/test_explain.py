@@ -11,7 +11,9 @@ from fedfb.algorithms.fedfb.fedfb import fedfb
 from fedfb.experiments.explain import exchanges_of, explain
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import make_notion
-from fedfb.report.exchanges import as_record, print_explained, print_methods, sentence
+from fedfb.report.ledger import exchanges_record as as_record
+from fedfb.report.ledger import exchanges_sentence as sentence
+from fedfb.report.ledger import print_explained, print_methods
 from fedfb.runtime import Ledger, Saving, in_clear, train
 from fedfb.runtime.ledger import read_ledger
 

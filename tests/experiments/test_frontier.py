@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from fedfb.algorithms import METHODS
 from fedfb.errors import DivergenceError
 from fedfb.experiments import frontier as module
-from fedfb.experiments.frontier import frontier, plan, with_pareto
-from fedfb.experiments.pareto import Place, dominates, pareto
+from fedfb.experiments.frontier import Place, dominates, frontier, pareto, plan, with_pareto
 from fedfb.experiments.spec import Experiment
 
 TINY = Experiment(rows=200, test_rows=200, rounds=2, local_epochs=1, seeds=(0, 1))

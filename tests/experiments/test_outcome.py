@@ -10,9 +10,9 @@ from fedfb.data import RawRows
 from fedfb.errors import ConfigError, DataError, DivergenceError
 from fedfb.experiments.compare import compare, differences
 from fedfb.experiments.outcome import run
+from fedfb.experiments.run_folder import load_model, round_table, save
 from fedfb.experiments.seeds import confusion_of
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import load_model, round_table, save
 from fedfb.notions.disparity import notion_bands
 from fedfb.notions.over_seeds import mean_disparity
 

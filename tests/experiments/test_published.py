@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from fedfb.experiments.published import OURS_TO_CHOOSE, printed, published
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.paper.targets import OURS_TO_CHOOSE, printed, published
 
 DATA = ("synthetic", "adult", "compas", "bank")
 METHODS = ("fedavg", "lft-ensemble", "lft-fedavg", "fedfb", "cfl")

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fedfb.algorithms import METHODS, register
-from fedfb.experiments import recorded
+from fedfb.experiments import cache as recorded
+from fedfb.experiments.cache import Store, key_of, load_rows, report_of, rows_digest
 from fedfb.experiments.outcome import load_federations, run
-from fedfb.experiments.recorded import load_rows, report_of
-from fedfb.experiments.records import Store, key_of, rows_digest
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
 

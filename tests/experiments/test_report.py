@@ -6,11 +6,11 @@ import pytest
 
 from fedfb.errors import ConfigError, WriteError
 from fedfb.experiments.compare import compare
-from fedfb.experiments.published import printed
 from fedfb.experiments.spec import Experiment
+from fedfb.paper.targets import printed
 from fedfb.report.figures import FORMATS, check_figure_path, draw_comparison
 from fedfb.report.numbers import number
-from fedfb.report.tables import print_comparison, print_run
+from fedfb.report.text import print_comparison, print_run
 
 TINY = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
 

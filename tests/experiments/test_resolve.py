@@ -3,9 +3,9 @@ import pytest
 from fedfb.algorithms import METHODS, find_method
 from fedfb.errors import ConfigError
 from fedfb.experiments.compare import for_methods
-from fedfb.experiments.fit import training_notion
 from fedfb.experiments.resolve import given_grid, resolve, total_rounds, tuning_grid
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import training_notion
 
 
 def test_what_is_left_open_is_what_the_method_usually_takes():

@@ -5,16 +5,16 @@ import pytest
 from scipy.special import expit
 
 from fedfb.errors import ConfigError
-from fedfb.experiments.achievable import achievable
-from fedfb.experiments.score_population import (
+from fedfb.experiments.spec import Experiment
+from fedfb.theory import Gaussian, cfl_curve, client, ensemble_range, erm, population, setting
+from fedfb.theory.achievable import achievable
+from fedfb.theory.from_scores import (
     count_scores,
     intervals,
     population_of,
     refuse_tiny,
     revealed,
 )
-from fedfb.experiments.spec import Experiment
-from fedfb.theory import Gaussian, cfl_curve, client, ensemble_range, erm, population, setting
 
 LEVELS = (0.0, 0.05, 0.1, 0.2)
 
@@ -87,7 +87,7 @@ def spd(counts):
 @pytest.mark.parametrize("apart", [0.0, 0.3])
 def test_intervals_cover_the_disparity_of_plain_training(apart, monkeypatch):
     """Of two bins the disparity is a difference of shares; every figure takes the same way."""
-    module = "fedfb.experiments.score_population"
+    module = "fedfb.theory.from_scores"
     monkeypatch.setattr(f"{module}.population_of", lambda counts: counts)
     monkeypatch.setattr(f"{module}._figures", lambda counts: {"erm_disparity": spd(counts)})
     rng = np.random.default_rng(int(10 * apart))

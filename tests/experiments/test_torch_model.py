@@ -13,8 +13,9 @@ import fedfb
 from fedfb.algorithms import METHODS
 from fedfb.engine import choose_engine
 from fedfb.errors import ConfigError
-from fedfb.experiments.conformance import check_method, running
-from fedfb.experiments.records import key_of
+from fedfb.experiments.cache import key_of
+from fedfb.experiments.conformance import check_method
+from fedfb.experiments.conformance import playing as running
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.rule import rule_of
 from fedfb.experiments.spec_file import from_values, to_toml

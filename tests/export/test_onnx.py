@@ -14,7 +14,7 @@ from fedfb.data.read import read_cells
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import FedFBThresholdsClassifier
-from fedfb.experiments.store import load_model
+from fedfb.experiments.run_folder import load_model
 from fedfb.export.comparing import made_up_rows, on_an_edge
 from fedfb.export.formats import of_classifier
 from fedfb.export.handover import take_over

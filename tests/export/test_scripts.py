@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from fedfb.data import encode_file
-from fedfb.experiments.store import load_model
+from fedfb.experiments.run_folder import load_model
 
 DOC = (Path(__file__).parents[2] / "docs" / "hand-over.md").read_text(encoding="utf-8")
 FLAGS = ("--label", "repaid", "--positive", "yes", "--sensitive", "sex", "--rounds", 2)

@@ -10,10 +10,10 @@ from fedfb.algorithms.fedfb.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.data import load, pooled
 from fedfb.engine import minibatches
-from fedfb.experiments.fit import fit
 from fedfb.experiments.outcome import run
 from fedfb.experiments.resolve import given_grid
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import fit
 from fedfb.notions import PooledClientParity, make_notion
 from fedfb.runtime import train
 

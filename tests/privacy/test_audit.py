@@ -15,10 +15,10 @@ import pytest
 from scipy.stats import beta
 
 from fedfb.core import ClientData
-from fedfb.experiments.fit import build, make_engine, training_notion
 from fedfb.experiments.privacy import plan_privacy
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import build, make_engine, training_notion
 from fedfb.runtime import train
 
 ROWS, FEATURES, RUNS = 300, 3, 1200

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from fedfb.core import ClientData, ClientTask
 from fedfb.errors import DisclosureError
 from fedfb.experiments.explain import random_client
-from fedfb.experiments.fit import QUIET, build, make_engine, training_notion
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import QUIET, build, make_engine, training_notion
 from fedfb.privacy import Protection, protected
 from fedfb.privacy.noise import noise_scales
 from fedfb.runtime import make_ask

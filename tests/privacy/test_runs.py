@@ -11,13 +11,13 @@ import pytest
 from fedfb.algorithms import METHODS
 from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DisclosureError, FedFBError
-from fedfb.experiments.fit import build, make_engine, training_notion
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run
 from fedfb.experiments.privacy import check_privacy, plan_privacy, questions
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values
+from fedfb.experiments.train import build, make_engine, training_notion
 from fedfb.runtime import as_arrays
 
 TINY = {"rows": 300, "test_rows": 200, "rounds": 2, "local_epochs": 1, "lr": (0.005,)}

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from fedfb.experiments.differences import Cause
-from fedfb.experiments.reproduction import reproduce
-from fedfb.experiments.targets import Line, Target
+from fedfb.experiments.compare import Cause
+from fedfb.paper.reproduce import reproduce
+from fedfb.paper.targets import Line, Target
 
 
 def reproduced(folder: Path) -> None:

@@ -5,12 +5,11 @@ import re
 import pytest
 
 from audited import federation
+from fedfb.audit.card import NOT_STATED, as_markdown, make_card
+from fedfb.audit.page import audit_page
 from fedfb.audit.record import audit
-from fedfb.report.audit.card import NOT_STATED, as_markdown, make_card
-from fedfb.report.audit.page import audit_page
-from fedfb.report.audit.terminal import print_audit
-from fedfb.report.audit.words import headline
-from fedfb.report.page.render import render
+from fedfb.audit.text import headline, print_audit
+from fedfb.report.html import render
 from report.browser import CHROMIUM, MISSING, browser
 
 PLOTS = "[...document.querySelectorAll('.plot')].filter((p) => p.getClientRects().length)"

@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from fedfb.experiments.compared import compare_into
-from fedfb.experiments.folders import FRONTIER
+from fedfb.experiments.compare import compare_into
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run
+from fedfb.experiments.run_folder import FRONTIER, save
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import save
 from fedfb.files import write_json
-from fedfb.report.page.folder import read_folder
-from fedfb.report.page.render import render
-from fedfb.report.page.sections import make_page
+from fedfb.report.folder import read_folder
+from fedfb.report.html import render
+from fedfb.report.sections import make_page
 from report.browser import CHROMIUM, MISSING, Tab, browser
 from report.reproduced import reproduced
 

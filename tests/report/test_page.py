@@ -7,16 +7,16 @@ from html.parser import HTMLParser
 import pytest
 
 from fedfb.errors import DataError
-from fedfb.experiments.compared import compare_into
+from fedfb.experiments.compare import compare_into
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run
+from fedfb.experiments.run_folder import save
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import save
-from fedfb.report.page.folder import Found, Run, read_folder
-from fedfb.report.page.headline import frontier_headline, run_headline
-from fedfb.report.page.render import render
-from fedfb.report.page.reproduction import reproduction_headline
-from fedfb.report.page.sections import make_page
+from fedfb.paper.page import reproduction_headline
+from fedfb.report.folder import Found, Run, read_folder
+from fedfb.report.headline import frontier_headline, run_headline
+from fedfb.report.html import render
+from fedfb.report.sections import make_page
 from report.reproduced import reproduced
 
 TINY = Experiment(rows=300, test_rows=300, rounds=3, local_epochs=2, seeds=(0, 1))

@@ -1,10 +1,10 @@
 """Methods as users get them, built for tiny federations."""
 
-from fedfb.experiments.conformance.running import engine, notion_of
+from fedfb.experiments.conformance.playing import engine, notion_of
 from fedfb.experiments.effect import share_settings
-from fedfb.experiments.fit import build as build_method
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import build as build_method
 
 
 def build(case, clients, **changes):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from fedfb.algorithms import METHODS
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.errors import DataError
-from fedfb.experiments.conformance.federations import make_clients
-from fedfb.experiments.conformance.running import Case, engine, start
+from fedfb.experiments.conformance.playing import Case, engine, make_clients, start
 from fedfb.runtime import Ledger, Saving, in_clear, train
 from fedfb.runtime.ledger import as_ranges, from_ranges, read_ledger, settle
 from fedfb.runtime.secure import in_masks

@@ -7,10 +7,9 @@ from fedfb.algorithms import METHODS
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
-from fedfb.experiments.conformance.federations import make_clients
-from fedfb.experiments.conformance.running import Case, Run, engine, results, start
-from fedfb.experiments.fit import check_runnable
+from fedfb.experiments.conformance.playing import Case, Run, engine, make_clients, results, start
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import check_runnable
 from fedfb.runtime import Saving, as_arrays, make_ask, reduce_uploads, train
 from fedfb.runtime import loop as training_loop
 from fedfb.runtime.dropout import TURNS, Leaving, counts, leavings, silent_in

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedfb import theory
-from fedfb.experiments.achievable import achievable, sentence
-from fedfb.report.achievable import print_achievable
+from fedfb.theory.achievable import achievable, sentence
+from fedfb.theory.pictures import print_achievable
 from theory.populations import gaussians
 
 

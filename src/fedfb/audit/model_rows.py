@@ -28,8 +28,7 @@ from fedfb.data.request import BUILT_IN
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import (
+from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
     MODELS,
@@ -37,6 +36,7 @@ from fedfb.experiments.store import (
     load_model,
     read_experiment,
 )
+from fedfb.experiments.spec import Experiment
 from fedfb.notions import long_name
 from fedfb.shapes import Array, Int
 

@@ -8,7 +8,7 @@ import numpy as np
 from fedfb.audit.rows import SiloRows, Subject
 from fedfb.core import Arrays
 from fedfb.data.statistics import AddUp
-from fedfb.experiments.evaluation import cross_entropy
+from fedfb.experiments.evaluate import cross_entropy
 from fedfb.shapes import Array, Float
 
 BINS = 10

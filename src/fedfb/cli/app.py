@@ -7,28 +7,8 @@ from typing import TextIO
 import typer
 
 import fedfb
-from fedfb.cli import (
-    accounting,
-    achieving,
-    auditing,
-    catalogue,
-    checking,
-    comparing,
-    demo,
-    explaining,
-    exporting,
-    frontier,
-    joining,
-    predicting,
-    reporting,
-    reproducing,
-    running,
-    schemas,
-    serving,
-    study,
-)
-from fedfb.cli.plugins import with_plugins
-from fedfb.cli.sections import Sections
+from fedfb.cli import audit, data, explain, frontier, model, paper, run, study
+from fedfb.cli.options import Sections, with_plugins
 from fedfb.errors import FedFBError, WriteError
 from fedfb.files import say
 
@@ -49,20 +29,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (running.run, comparing.compare, predicting.predict, explaining.explain):
+for command in (run.run, run.compare, model.predict, explain.explain):
     app.command(cls=Sections)(with_plugins(command))
-app.command(cls=Sections)(accounting.ledger)
-app.command(cls=Sections)(demo.demo)
-app.command(name="list", cls=Sections)(with_plugins(catalogue.show))
-app.command(cls=Sections)(checking.check)
-app.command(cls=Sections)(achieving.achievable)
-app.command(cls=Sections)(reproducing.reproduce)
-for command in (frontier.frontier, reporting.report, auditing.audit, exporting.export):
+app.command(cls=Sections)(explain.ledger)
+app.command(cls=Sections)(run.demo)
+app.command(name="list", cls=Sections)(with_plugins(explain.show))
+app.command(cls=Sections)(explain.check)
+app.command(cls=Sections)(paper.achievable)
+app.command(cls=Sections)(paper.reproduce)
+for command in (frontier.frontier, model.report, audit.audit, model.export):
     app.command(cls=Sections)(with_plugins(command))
-app.add_typer(schemas.app, name="schema")
+app.add_typer(data.app, name="schema")
 
 app.add_typer(study.study, name="study")
-for command in (serving.serve, joining.join, serving.status, serving.fetch):
+for command in (study.serve, study.join, study.status, study.fetch):
     app.command(cls=Sections)(command)
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedfb.cli.options import Strict, end_strictly, experiment_options, read_names
+from fedfb.cli.options import Strict, end_strictly, experiment_options, make_store, read_names
 from fedfb.cli.progress import progress_bar, talk
-from fedfb.cli.storing import make_store
 from fedfb.errors import ConfigError
 from fedfb.experiments.settings import numbers as read_numbers
 from fedfb.experiments.settings import seeds as read_seeds
@@ -19,7 +18,7 @@ from fedfb.experiments.spec import Experiment
 from fedfb.extras import is_installed
 
 if TYPE_CHECKING:
-    from fedfb.experiments.records import Store
+    from fedfb.experiments.cache import Store
 
 CHOSEN = (
     *("algorithm", "variant", "outer", "cost", "alpha", "knobs"),
@@ -79,7 +78,7 @@ def frontier(
 
     Example: fedfb frontier --data adult --notion dp --algorithms all --out frontiers/adult
     """
-    from fedfb.experiments.folders import claim_empty
+    from fedfb.experiments.run_folder import claim_empty
     from fedfb.report.figures import check_figure_path
 
     if as_json and csv == STDOUT:
@@ -126,8 +125,7 @@ def _read_epsilons(value: str | None, experiment: Experiment) -> tuple[float, ..
 
 
 def _draw(record: dict[str, Any], path: Path) -> None:
-    from fedfb.report.frontier import draw_frontier
-    from fedfb.report.private_frontier import draw_private_frontier
+    from fedfb.report.frontier import draw_frontier, draw_private_frontier
 
     if record["epsilons"]:
         draw_private_frontier(record, path)
@@ -166,7 +164,7 @@ def _trained(
 
 def _keep(record: dict[str, Any], folder: Path) -> None:
     """Write what a frontier came to into its folder; the picture only where it can be drawn."""
-    from fedfb.experiments.folders import FRONTIER
+    from fedfb.experiments.run_folder import FRONTIER
     from fedfb.files import write_json, write_whole
 
     write_json(folder / FRONTIER, record)
@@ -187,8 +185,7 @@ def _csv(record: dict[str, Any]) -> str:
 def show(record: dict[str, Any], csv: Path | None, as_json: bool) -> None:
     """Print the frontier as tables, JSON or CSV, and write the CSV asked for."""
     from fedfb.files import write_whole
-    from fedfb.report.frontier import print_frontier
-    from fedfb.report.private_frontier import print_private_frontier
+    from fedfb.report.frontier import print_frontier, print_private_frontier
 
     if csv == STDOUT:
         typer.echo(_csv(record), nl=False)

@@ -1,12 +1,22 @@
-"""An experiment's settings as flags: read off its declaration, so that they are defined once."""
+"""An experiment's settings as flags: read off its declaration, so that they are defined once.
+
+The help of a command in plain sections: its own options first, then those of an experiment.
+
+Files that commands write: never over one that is there, unless asked to.
+
+The store of records, as commands use it.
+
+``--plugin``: methods from a user's own file, for the commands that name methods.
+"""
 
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from fedfb.errors import ConfigError
 from fedfb.experiments.settings import (
@@ -26,6 +36,7 @@ from fedfb.experiments.settings import (
 )
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_toml
+
 
 Command = Callable[..., None]
 
@@ -137,3 +148,89 @@ def read_names(value: str, what: str) -> list[str]:
     if not found or len(set(found)) < len(found):
         raise ConfigError(f"{what} takes different names separated by commas, got {value!r}.")
     return found
+
+
+OWN = "Options"
+COLUMN = 26
+"""The widest that the column of flags grows; a longer flag gets a line of its own."""
+
+
+class Sections(TyperCommand):
+    """A command whose help lists options by section; arguments are told in its description.
+
+    Typer has no plain sections, only drawn panels, which leave half of 80 columns for the words.
+    """
+
+    # Any: the types are those of click, which newer versions of typer carry inside themselves.
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write one section of options after the other."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for option in self.get_params(ctx):
+            written = option.get_help_record(ctx)
+            if written is not None and option.param_type_name == "option":
+                section = getattr(option, "rich_help_panel", None) or OWN
+                sections.setdefault(section, []).append(written)
+        for section, rows in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(rows, col_max=COLUMN)
+
+
+def refuse_taken(path: Path, force: bool) -> None:
+    """Refuse a name that cannot be written to, or only over something that is there."""
+    if path.is_dir():
+        raise ConfigError(f"--out {path} is a folder. Give the name of a file.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out {path}: there is no folder {path.parent}. Make it first.")
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already. Give --out FILE, or write over it: --force.")
+
+
+if TYPE_CHECKING:
+    from fedfb.experiments.cache import Store
+
+
+def make_store(no_store: bool) -> "Store | None":
+    """Return the store of records, None where it is switched off."""
+    from fedfb.experiments.cache import Store, default_folder
+
+    return None if no_store else Store(default_folder())
+
+
+def with_plugins(command: Command) -> Command:
+    """Give a command the option --plugin, whose methods are registered before it runs."""
+    own = inspect.signature(command, eval_str=True).parameters
+    option = typer.Option(
+        "--plugin",
+        metavar="FILE,..",
+        help="Python files with methods of your own (docs/extend.md).",
+        show_default=False,
+    )
+    plugin = inspect.Parameter(
+        "plugin",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[list[str] | None, option],
+    )
+
+    def loading(**values: Any) -> None:
+        register_plugins(values.pop("plugin") or [])
+        command(**values)
+
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()]
+    loading.__name__, loading.__doc__ = command.__name__, command.__doc__
+    loading.__signature__ = inspect.Signature([*named, plugin])  # type: ignore[attr-defined]
+    loading.__annotations__ = {p.name: p.annotation for p in (*named, plugin)}
+    return loading
+
+
+def register_plugins(values: list[str]) -> None:
+    """Register the methods of files, separated by commas or given one by one; each file once."""
+    paths = dict.fromkeys(Path(part) for value in values for part in value.split(",") if part)
+    if not paths:
+        return
+    from fedfb.algorithms import register
+    from fedfb.experiments.spec_file import read_methods
+
+    for path in paths:
+        for method in read_methods(path):
+            register(method)

@@ -1,13 +1,17 @@
-"""``fedfb study``: make a study, and keys for a silo."""
+"""``fedfb study``: make a study, and keys for a silo.
+
+``fedfb join``: a silo takes part in a study.
+
+``fedfb serve``, ``status`` and ``fetch``: the coordinator's commands.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedfb.cli.options import experiment_options, read_names
+from fedfb.cli.options import Sections, experiment_options, read_names
 from fedfb.cli.progress import talk
-from fedfb.cli.sections import Sections
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import refuse_without
@@ -83,9 +87,9 @@ def init(
     --positive yes --sensitive sex,region --silos east,north,south,west
     """
     refuse_without("flower", "a study")
-    from fedfb.flower.bundle import create, read_public_keys
-    from fedfb.flower.study import make_study
-    from fedfb.flower.trial import check_study
+    from fedfb.study.keys import create, read_public_keys
+    from fedfb.study.study import make_study
+    from fedfb.study.trial import check_study
 
     if not silos:
         raise ConfigError("a study needs the names of its silos: --silos east,north,south.")
@@ -154,8 +158,7 @@ def key(
     Example: fedfb study key north
     """
     refuse_without("flower", "a study")
-    from fedfb.flower.bundle import write_secret
-    from fedfb.flower.keys import make_silo_keys
+    from fedfb.study.keys import make_silo_keys, write_secret
 
     made = make_silo_keys()
     path = out / f"{silo}.key"
@@ -166,3 +169,150 @@ def key(
         path.unlink()  # nobody knows it yet, and another attempt would not write over it
         raise
     talk(f"{out / silo}.key stays here. Give {out / silo}.pub to the coordinator.")
+
+
+def join(
+    bundle: Annotated[Path, typer.Argument(help="The silo's bundle.")],
+    data: Annotated[
+        Path | None, typer.Option(help="The silo's own rows, a CSV or Parquet file.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The silo's own keys, if it made them (fedfb study key).")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Where the silo keeps what is its own (default: beside BUNDLE)."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before joining.")] = False,
+) -> None:
+    """Take part in a study with one's own rows, which stay here.
+
+    BUNDLE is the file that the coordinator has made for this silo. The rows are checked against the
+    study's schema; then all that will be sent is shown, and asked for once.
+
+    Example: fedfb join north.bundle --data north.csv
+    """
+    refuse_without("flower", "a study")
+    from fedfb.study.disclosure import what_is_sent
+    from fedfb.study.journal import state_of
+    from fedfb.study.keys import read_bundle
+    from fedfb.study.worker import Worker
+
+    if data is None:
+        raise ConfigError("fedfb join needs the silo's own rows: --data FILE.csv.")
+    own = read_bundle(bundle, key)
+    folder = state or state_of(bundle)
+    worker = Worker(own, data, folder)
+    try:
+        rows = worker.open()
+        typer.echo("\n".join(what_is_sent(own, data, rows["train"], rows["test"])))
+        if not yes:
+            typer.confirm("Join?", abort=True)
+        from fedfb.study.transport.client import run_node
+
+        run_node(own, worker, folder, talk)
+    finally:
+        worker.close()
+    talk(f"The study is finished. Its model and report: fedfb fetch {bundle} --to FOLDER")
+
+
+StudyFile = Annotated[Path, typer.Argument(help="The study.toml that fedfb study init wrote.")]
+
+
+def serve(
+    file: StudyFile,
+) -> None:
+    """Coordinate a study: silos join, train, and get the model.
+
+    FILE is the study.toml that fedfb study init wrote. A study that was stopped goes on where it
+    was: run the same command again.
+
+    Example: fedfb serve triage/study.toml
+    """
+    refuse_without("flower", "a study")
+    from fedfb.study.journal import RUN
+    from fedfb.study.keys import read_office
+    from fedfb.study.results import report_lines
+    from fedfb.study.transport.server import serve
+
+    study, office = read_office(file)
+    talk(f"Serving {study.name} on {study.address}, TLS and node authentication on. Silos join by")
+    talk("  fedfb join SILO.bundle --data THEIR.csv")
+    talk(f"with their bundle of {', '.join(study.silos)}. Ctrl-C stops; the same command goes on.")
+    report = serve(study, office, file.parent, talk)
+    typer.echo("\n".join(report_lines(report)))
+    talk(f"Model, report and ledger are in {file.parent / RUN}; fedfb fetch copies them.")
+
+
+def status(
+    file: StudyFile,
+) -> None:
+    """Show how far a study is, and which silos are there.
+
+    FILE is the study.toml on the coordinator's machine.
+
+    Example: fedfb status triage/study.toml
+    """
+    from fedfb.files import interpreting
+    from fedfb.study.journal import EVENTS, RUN, read_events
+    from fedfb.study.results import status_lines
+    from fedfb.study.study import read_study
+
+    study = read_study(file)
+    path = file.parent / RUN / EVENTS
+    events = read_events(path)
+    with interpreting(path, "the log of a study as fedfb serve writes it"):
+        lines = list(status_lines(study.name, study.silos, events))
+    typer.echo("\n".join(lines))
+
+
+def fetch(
+    source: Annotated[Path, typer.Argument(help="A study.toml, or a silo's bundle.")],
+    to: Annotated[Path | None, typer.Option(help="A new folder for the files.")] = None,
+) -> None:
+    """Copy a finished study's model, report, audit and ledger.
+
+    SOURCE is the study.toml (coordinator) or the bundle (silo, which has no ledger). fedfb predict,
+    report, ledger and export read the folder that --to names. What is achievable is in
+    achievable.json, if the study asked for it.
+
+    Example: fedfb fetch triage/study.toml --to result
+    """
+    from fedfb.experiments.run_folder import RESULT, claim_empty
+    from fedfb.experiments.shortfalls import first_sentences
+    from fedfb.files import read_json
+    from fedfb.study.journal import RUN, state_of
+    from fedfb.study.results import fetch
+
+    if to is None:
+        raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
+    folder = source.parent / RUN if source.suffix == ".toml" else state_of(source)
+    with claim_empty(to, undo=True):
+        found = [*fetch(folder, to), *_audit_page(to)]
+        report = read_json(to / RESULT, "a result as the study wrote it")
+    for sentence in first_sentences([report]):
+        typer.echo(sentence)
+    talk(f"{to} holds {', '.join(found)}.")
+
+
+def _audit_page(folder: Path) -> list[str]:
+    """Write page and card of the audit that lies in a folder; return their names."""
+    from fedfb.audit.card import make_card
+    from fedfb.cli.audit import AUDIT, CARD, PAGE, write_audit
+    from fedfb.files import interpreting, read_json
+    from fedfb.report.folder import read_folder
+    from fedfb.report.html import check_tools
+
+    if not (folder / AUDIT).exists():
+        return []
+    try:
+        check_tools()
+    except ConfigError as error:
+        talk(f"The audit is left as {AUDIT}: {error}")
+        return []
+    expected = "the audit of a study as fedfb serve writes it"
+    record, run = read_json(folder / AUDIT, expected), read_folder(folder).runs[0]
+    with interpreting(folder / AUDIT, expected):
+        record["card"] = make_card(record, run, None)
+        write_audit(record, folder)
+    return [PAGE, CARD]

@@ -25,6 +25,53 @@ from fedfb.models import TorchModel
 from fedfb.models.torch_model import alone, buffers_of, find_torch, refuse_moved, trained_parameters
 from fedfb.shapes import Array, Float
 
+
+class Passes(NamedTuple):
+    """A module's passes over rows, for all runs at once where it can be batched over them."""
+
+    module: Any
+    parts: tuple[tuple[str, tuple[int, ...]], ...]
+    buffers: dict[str, Any]
+    batched: bool
+
+    @property
+    def size(self) -> int:
+        """The number of parameters that are trained."""
+        return sum(int(np.prod(shape)) for _, shape in self.parts)
+
+    def forward(self, theta: Float[Array, "r p"], x: Float[Array, "b d"]) -> tuple[Any, Any]:
+        """Return the parameters as torch sees them (the same memory) and the logits (r, b)."""
+        torch = find_torch()
+        at, rows = torch.from_numpy(theta).requires_grad_(), torch.from_numpy(x)
+        if self.batched and len(theta) > 1:
+            one = torch.func.vmap(self._one_run, in_dims=(0, None), randomness="same")
+            return at, one(at, rows)
+        drawn, logits = torch.get_rng_state(), []
+        for run in at:
+            torch.set_rng_state(drawn)
+            logits.append(self._one_run(run, rows))
+        return at, torch.stack(logits)
+
+    def run_by_run(self) -> "Passes":
+        """Return passes that take one run after the other, whose bits no grid changes."""
+        return self._replace(batched=False)
+
+    def backward(self, at: Any, z: Any, error: Float[Array, "b r"]) -> Float[Array, "r p"]:
+        """Return the gradient, given the derivative of the objective to each logit."""
+        torch = find_torch()
+        by_run = torch.from_numpy(np.ascontiguousarray(error.T)).to(z.dtype)
+        [found] = torch.autograd.grad(z, at, by_run, retain_graph=True)
+        return np.ascontiguousarray(found.numpy())
+
+    def _one_run(self, flat: Any, rows: Any) -> Any:
+        values, start = {}, 0
+        for name, shape in self.parts:
+            stop = start + int(np.prod(shape))
+            values[name] = flat[start:stop].view(shape)
+            start = stop
+        return find_torch().func.functional_call(self.module, values, (rows,)).reshape(len(rows))
+
+
 DROPPED = 15
 """The tag of a key from which a module's own randomness is drawn while it trains."""
 
@@ -203,52 +250,6 @@ NOT_BATCHED = (
     *(RuntimeError, TypeError, ValueError, Warning),
 )
 """What a module raises that works on one run and cannot be batched over several."""
-
-
-class Passes(NamedTuple):
-    """A module's passes over rows, for all runs at once where it can be batched over them."""
-
-    module: Any
-    parts: tuple[tuple[str, tuple[int, ...]], ...]
-    buffers: dict[str, Any]
-    batched: bool
-
-    @property
-    def size(self) -> int:
-        """The number of parameters that are trained."""
-        return sum(int(np.prod(shape)) for _, shape in self.parts)
-
-    def forward(self, theta: Float[Array, "r p"], x: Float[Array, "b d"]) -> tuple[Any, Any]:
-        """Return the parameters as torch sees them (the same memory) and the logits (r, b)."""
-        torch = find_torch()
-        at, rows = torch.from_numpy(theta).requires_grad_(), torch.from_numpy(x)
-        if self.batched and len(theta) > 1:
-            one = torch.func.vmap(self._one_run, in_dims=(0, None), randomness="same")
-            return at, one(at, rows)
-        drawn, logits = torch.get_rng_state(), []
-        for run in at:
-            torch.set_rng_state(drawn)
-            logits.append(self._one_run(run, rows))
-        return at, torch.stack(logits)
-
-    def run_by_run(self) -> "Passes":
-        """Return passes that take one run after the other, whose bits no grid changes."""
-        return self._replace(batched=False)
-
-    def backward(self, at: Any, z: Any, error: Float[Array, "b r"]) -> Float[Array, "r p"]:
-        """Return the gradient, given the derivative of the objective to each logit."""
-        torch = find_torch()
-        by_run = torch.from_numpy(np.ascontiguousarray(error.T)).to(z.dtype)
-        [found] = torch.autograd.grad(z, at, by_run, retain_graph=True)
-        return np.ascontiguousarray(found.numpy())
-
-    def _one_run(self, flat: Any, rows: Any) -> Any:
-        values, start = {}, 0
-        for name, shape in self.parts:
-            stop = start + int(np.prod(shape))
-            values[name] = flat[start:stop].view(shape)
-            start = stop
-        return find_torch().func.functional_call(self.module, values, (rows,)).reshape(len(rows))
 
 
 def by_row(z: Any) -> Float[Array, "b r"]:

@@ -33,12 +33,12 @@ from fedfb.estimator.training import (
     make_federation,
     same_columns,
 )
-from fedfb.experiments.evaluation import Record, evaluate
+from fedfb.experiments.evaluate import Record, evaluate
 from fedfb.experiments.outcome import run
 from fedfb.experiments.reporting import loss_figures, with_shortfalls
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import summarise_seeds
-from fedfb.experiments.shortfall_warnings import warn_of
+from fedfb.experiments.shortfalls import warn_of
 from fedfb.files import write_whole
 from fedfb.notions import long_name
 from fedfb.shapes import Array, Float, Int
@@ -333,9 +333,9 @@ def judged(
 
 def write_page(report: Record, encoder: Encoder, path: Path) -> Path:
     """Write the report as a page, as ``fedfb report`` does; a file that is there is kept."""
-    from fedfb.report.page.folder import Found, Run
-    from fedfb.report.page.render import check_tools, render
-    from fedfb.report.page.sections import make_page
+    from fedfb.report.folder import Found, Run
+    from fedfb.report.html import check_tools, render
+    from fedfb.report.sections import make_page
 
     check_tools()
     if path.exists():

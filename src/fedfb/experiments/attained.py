@@ -9,6 +9,9 @@ from fedfb.notions.values import enough
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
+
+Record = Mapping[str, Any]
+
 REACHED = 0.005
 """A training disparity this near to the target counts as the target."""
 
@@ -16,8 +19,6 @@ LEVEL = 0.95
 """Gaps that so many draws of groups with equal rates stay below are within chance."""
 
 CLIENT_PARITY = "client_parity"
-
-Record = Mapping[str, Any]
 
 
 def training_record(

@@ -22,9 +22,9 @@ from fedfb.data.columns import NumberColumn
 from fedfb.data.encode import Encoder
 from fedfb.data.groups import Groups
 from fedfb.experiments.effect import is_read
-from fedfb.experiments.fit import Fitted, fit, make_engine, training_names
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import Fitted, fit, make_engine, training_names
 from fedfb.runtime import Ledger, Saving
 from fedfb.runtime.ledger import NEEDS_SUM, RECEIVED_SUM, Account, Entry, Seen, read_ledger
 

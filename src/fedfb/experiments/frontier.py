@@ -1,4 +1,7 @@
-"""The frontier: every approach on the same seeds, and how it trades accuracy for fairness."""
+"""The frontier: every approach on the same seeds, and how it trades accuracy for fairness.
+
+The Pareto set: what nothing else is both as accurate and as fair as.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -8,20 +11,52 @@ from typing import Any, NamedTuple
 from fedfb.algorithms import METHODS, Method, find_method
 from fedfb.algorithms.fedfb.thresholds import LEVELS
 from fedfb.errors import FedFBError
+from fedfb.experiments.cache import Store, load_rows, report_of
 from fedfb.experiments.effect import share_settings
-from fedfb.experiments.evaluation import Record, mean_and_std
-from fedfb.experiments.fit import check_runnable
+from fedfb.experiments.evaluate import Record, mean_and_std
 from fedfb.experiments.outcome import OnRound
-from fedfb.experiments.pareto import Place, pareto
-from fedfb.experiments.recorded import load_rows, report_of
-from fedfb.experiments.records import Store
 from fedfb.experiments.resolve import given_grid, total_rounds, tuning_grid
+from fedfb.experiments.run_folder import versions
 from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.settings import setting_of
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec import PRIVACY, Experiment
-from fedfb.experiments.store import versions
+from fedfb.experiments.train import check_runnable
 from fedfb.notions import long_name
+
+
+class Place(NamedTuple):
+    """Where a classifier stands; its disparity is None where it cannot be estimated."""
+
+    accuracy: float
+    disparity: float | None
+
+
+def dominates(one: Place, other: Place) -> bool:
+    """Tell whether one is at least as good on both axes and better on one of them.
+
+    >>> dominates(Place(0.9, 0.1), Place(0.8, 0.1)), dominates(Place(0.9, 0.1), Place(0.9, 0.1))
+    (True, False)
+    """
+    if one.disparity is None or other.disparity is None:
+        return False
+    as_good = one.accuracy >= other.accuracy and one.disparity <= other.disparity
+    return as_good and (one.accuracy, one.disparity) != (other.accuracy, other.disparity)
+
+
+def pareto(places: Sequence[Place]) -> list[bool]:
+    """Tell of every place whether no other dominates it; equal ones stay or go together.
+
+    A place whose disparity is not known is never in the set.
+
+    >>> pareto([Place(0.9, 0.2), Place(0.8, 0.1), Place(0.7, 0.15), Place(0.8, None)])
+    [True, True, False, False]
+    """
+    return [
+        place.disparity is not None and not any(dominates(other, place) for other in places)
+        for place in places
+    ]
+
 
 BASELINE = "fedavg"
 """What is trained without a thought of fairness: one point, where curves begin."""

@@ -17,16 +17,7 @@ from fedfb.data import Federation, hold_out, load
 from fedfb.data.notes import small_note
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError, DivergenceError
-from fedfb.experiments.evaluation import Record, evaluate, few_of
-from fedfb.experiments.fit import (
-    LOWER,
-    WORTH_THREADS,
-    Divergence,
-    Fitted,
-    check_runnable,
-    fit_grid,
-    training_names,
-)
+from fedfb.experiments.evaluate import Record, evaluate, few_of
 from fedfb.experiments.reporting import make_report, seed_records
 from fedfb.experiments.resolve import (
     Setting,
@@ -40,6 +31,15 @@ from fedfb.experiments.resolve import (
 from fedfb.experiments.secure import make_add
 from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import (
+    LOWER,
+    WORTH_THREADS,
+    Divergence,
+    Fitted,
+    check_runnable,
+    fit_grid,
+    training_names,
+)
 from fedfb.experiments.tune import (
     HELD_OUT,
     Candidate,
@@ -133,7 +133,7 @@ def run(
     shared = shared_test_rows(experiment, federations)
     report = make_report(experiment, notes, one.group_names, number, records, choices, shared)
     if warn and report["shortfalls"]:
-        from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
+        from fedfb.experiments.shortfalls import warn_of  # here: it needs scikit-learn
 
         warn_of(report["shortfalls"], stacklevel=2)
     return Outcome(experiment, report, fitted, one, tuple(records), choices)

@@ -9,9 +9,9 @@ from fedfb.core import Algorithm, Arrays, Ask, ClientTask
 from fedfb.engine.private import sampling_rate, steps_of_an_epoch
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.experiments.explain import random_client
-from fedfb.experiments.fit import QUIET, build, make_engine, training_notion
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import QUIET, build, make_engine, training_notion
 from fedfb.privacy import Budget, Protection, Silo, Spent, calibrate, protected
 from fedfb.privacy.accounting import refuse_without_accounting
 from fedfb.privacy.noise import known_sensitivity

@@ -11,7 +11,7 @@ from fedfb.data import Federation
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.repeats import copied_share
 from fedfb.experiments.attained import training_record
-from fedfb.experiments.evaluation import (
+from fedfb.experiments.evaluate import (
     Record,
     cross_entropy,
     evaluate,
@@ -19,12 +19,11 @@ from fedfb.experiments.evaluation import (
     mean_and_std,
     summarise,
 )
-from fedfb.experiments.fit import Divergence, Fitted, FittedGrid
-from fedfb.experiments.rounds import round_rows
 from fedfb.experiments.secure import single_tasks
-from fedfb.experiments.seeds import summarise_seeds
+from fedfb.experiments.seeds import round_rows, summarise_seeds
 from fedfb.experiments.shortfalls import as_records, other_notes, shortfalls
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import Divergence, Fitted, FittedGrid
 from fedfb.experiments.tune import Candidate, Choice, Choices
 from fedfb.notions import long_name
 from fedfb.runtime import RoundRecord

@@ -9,9 +9,9 @@ from fedfb.algorithms.fedfb.threshold_rules import bin_of
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.engine import choose_engine
 from fedfb.errors import ConfigError
-from fedfb.experiments.fit import Fitted
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.train import Fitted
 from fedfb.models import Model, make_model
 from fedfb.shapes import Array, Float, Int
 

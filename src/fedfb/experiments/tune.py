@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedfb.core import Examples, Prediction
-from fedfb.experiments.evaluation import Record, cross_entropy
+from fedfb.experiments.evaluate import Record, cross_entropy
 from fedfb.experiments.resolve import Setting
 
 HELD_OUT = 0.1

@@ -13,8 +13,8 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.rule import NOBODY, Rule, rule_of
+from fedfb.experiments.run_folder import RESULT, SavedModel, load_model, read_experiment
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.store import RESULT, SavedModel, load_model, read_experiment
 from fedfb.files import interpreting, read_json
 from fedfb.models import Network
 from fedfb.notions import long_name

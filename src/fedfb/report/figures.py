@@ -1,18 +1,42 @@
-"""Pictures: accuracy against disparity. Readable in grey: every method has its own marker."""
+"""Pictures: accuracy against disparity. Readable in grey: every method has its own marker.
 
-from collections.abc import Mapping, Sequence
+Pictures as files: the same picture has the same bytes.
+
+Accuracy against disparity, as series of points: one drawing for files and for the page.
+"""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from os import W_OK, access
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedfb.errors import ConfigError
 from fedfb.extras import refuse_without
-from fedfb.report.saving import save_figure
+from fedfb.files import write_whole
+from fedfb.report.numbers import number
+from fedfb.report.text import NAMES
+
 
 Report = Mapping[str, Any]
 
+DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+"""Formats that would tell when they were written."""
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a picture: whole, or not at all."""
+    from matplotlib import rc_context
+
+    options: Any = {"svg.hashsalt": "fedfb"}
+    ending, content = path.suffix.lower(), io.BytesIO()
+    with rc_context(options):
+        figure.savefig(content, format=ending[1:], dpi=150, metadata=DATES.get(ending))
+    write_whole(path, content.getvalue())
+
+
 MARKERS = "osD^vPX*<>hpd"
-NAMES = {"fedavg": "FedAvg", "fedfb": "FedFB", "cfl": "CFL"}
+METHOD_NAMES = {"fedavg": "FedAvg", "fedfb": "FedFB", "cfl": "CFL"}
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -71,7 +95,7 @@ def _draw_method(
     runs = [run for run in report["runs"] if run["disparity"][notion] is not None]
     x, y = [run["disparity"][notion] for run in runs], [run["accuracy"] for run in runs]
     marker, colour = MARKERS[place % len(MARKERS)], f"C{place % 10}"
-    name = NAMES.get(report["algorithm"], report["algorithm"])
+    name = METHOD_NAMES.get(report["algorithm"], report["algorithm"])
     means = [
         (summary["disparity"][notion]["mean"], summary["accuracy"]["mean"])
         for summary in report["summaries"]
@@ -89,3 +113,258 @@ def _draw_method(
             *at, marker=marker, markersize=9, markerfacecolor="none", markeredgecolor=colour,
             linestyle="none", label=f"{name}, as printed in the paper",
         )  # fmt: skip
+
+
+Ends = tuple[float, float]
+
+LIMIT_NAME = "limit: pooled rows, a threshold per group"
+FOCUS = METHOD_NAMES["fedfb"]
+"""The method whose curve stands out among the others."""
+
+ROOM = 0.04
+"""The room left around the points, as a share of their range."""
+
+
+class Palette(NamedTuple):
+    """Colours by what they are for."""
+
+    ink: str = "#1f2430"
+    muted: str = "#6a7180"
+    faint: str = "#e7e9ee"
+    paper: str = "#ffffff"
+    series: tuple[str, ...] = (
+        *("#0b6bcb", "#c2410c", "#0f8a5f", "#9333ea", "#b45309", "#be185d"),
+        *("#0e7490", "#4d7c0f", "#6d28d9", "#57534e"),
+    )
+
+
+class Point(NamedTuple):
+    """A setting's mean: where it stands, how sure it is, and what to call it."""
+
+    disparity: float
+    accuracy: float
+    disparity_ends: Ends | None
+    accuracy_ends: Ends | None
+    setting: str
+    pareto: bool = False
+
+
+class Series(NamedTuple):
+    """The points of one method in the order of a knob, and the seeds behind them."""
+
+    name: str
+    place: int
+    points: tuple[Point, ...]
+    seeds: tuple[tuple[float, float], ...] = ()
+    limit: bool = False
+
+    @property
+    def marker(self) -> str:
+        """The marker; in grey it tells methods apart."""
+        return MARKERS[self.place % len(MARKERS)]
+
+    def words(self, point: Point) -> str:
+        """Say what a point is: method, setting, accuracy and disparity with their intervals."""
+        setting = f", {point.setting}" if point.setting else ""
+        return (
+            f"{self.name}{setting}: accuracy {_with_ends(point.accuracy, point.accuracy_ends)}, "
+            f"disparity {_with_ends(point.disparity, point.disparity_ends)}"
+        )
+
+
+def _with_ends(value: float, ends: Ends | None) -> str:
+    """Write a mean with its interval.
+
+    >>> _with_ends(0.5, (0.4, 0.6))
+    '.500 (.400 to .600)'
+    """
+    return number(value) + (f" ({number(ends[0])} to {number(ends[1])})" if ends else "")
+
+
+def shown_name(algorithm: str) -> str:
+    """Return a method's name as readers know it.
+
+    >>> shown_name("fedfb"), shown_name("zafar")
+    ('FedFB', 'zafar')
+    """
+    return METHOD_NAMES.get(algorithm, algorithm)
+
+
+def setting_in_words(settings: Mapping[str, float]) -> str:
+    """Write a setting.
+
+    >>> setting_in_words({"target": 0.05, "lr": 0.001})
+    'target 0.05, lr 0.001'
+    """
+    return ", ".join(f"{knob} {value:g}" for knob, value in settings.items())
+
+
+def series_of_frontier(record: Report) -> list[Series]:
+    """Return the curves of a frontier; a method's curves along several knobs share its marker."""
+    places = {name: i for i, name in enumerate(algorithms_of(record))}
+    found = []
+    curves = dict.fromkeys((one["algorithm"], one["knob"]) for one in record["points"])
+    for algorithm, knob in curves:
+        own = [p for p in record["points"] if (p["algorithm"], p["knob"]) == (algorithm, knob)]
+        points = tuple(_frontier_point(p) for p in own if p["disparity"]["mean"] is not None)
+        limit = bool(own[0]["limit"])
+        found.append(Series(shown_name(algorithm), places[algorithm], points, limit=limit))
+    return [one for one in found if one.points]
+
+
+def algorithms_of(record: Report) -> list[str]:
+    """Return the methods of a frontier in their order; the limit comes last and has no marker."""
+    names = dict.fromkeys(one["algorithm"] for one in record["points"] if not one["limit"])
+    return [*names, *dict.fromkeys(p["algorithm"] for p in record["points"] if p["limit"])]
+
+
+def _frontier_point(point: Report) -> Point:
+    knob, settings = point["knob"], point["settings"]
+    told = {knob: settings[knob]} if knob in settings else {}
+    return Point(
+        point["disparity"]["mean"],
+        point["accuracy"]["mean"],
+        _ends(point["disparity"]["interval"]),
+        _ends(point["accuracy"]["interval"]),
+        setting_in_words(told),
+        point["pareto"],
+    )
+
+
+def _ends(interval: Sequence[float] | None) -> Ends | None:
+    return None if interval is None else (interval[0], interval[1])
+
+
+def series_of_reports(reports: Sequence[Report]) -> list[Series]:
+    """Return every method's settings and seeds, and after them the model trained without fairness.
+
+    What is trained without fairness is told once, by the first report that has it.
+    """
+    notion, found = reports[0]["notion"], []
+    for place, report in enumerate(reports):
+        runs, number_of = report["runs"], len(report["summaries"])
+        points = []
+        for summary in report["summaries"]:
+            if summary.get("diverged"):
+                continue
+            accuracy, disparity = summary["accuracy"], summary["disparity"][notion]
+            if disparity["mean"] is not None:
+                told = setting_in_words(summary["settings"]) if number_of > 1 else ""
+                ends = _ends(disparity.get("interval")), _ends(accuracy.get("interval"))
+                points.append(Point(disparity["mean"], accuracy["mean"], *ends, told))
+        seeds = tuple(
+            (run["disparity"][notion], run["accuracy"])
+            for run in runs
+            if run["disparity"][notion] is not None
+        )
+        found.append(Series(shown_name(report["algorithm"]), place, tuple(points), seeds))
+    free = _free(reports, notion)
+    if free is not None:
+        found.append(Series("the same without fairness", len(reports), (free,)))
+    return [one for one in found if one.points]
+
+
+def _free(reports: Sequence[Report], notion: str) -> Point | None:
+    plain = any(report["algorithm"] == "fedavg" for report in reports)
+    for report in reports:
+        free = (report["summary"] or {}).get("free")
+        if free and not plain and free["disparity"][notion]["mean"] is not None:
+            return Point(
+                free["disparity"][notion]["mean"], free["accuracy"]["mean"], None, None, ""
+            )
+    return None
+
+
+def draw(
+    axes: Any,
+    series: Sequence[Series],
+    constant: float | None,
+    notion: str,
+    palette: Palette,
+    prefix: str = "",
+) -> Iterator[tuple[str, str]]:
+    """Draw series, limit and constant classifier; yield the id of every point and its words."""
+    _frame(axes, series, constant, notion, palette)
+    number_of = 0
+    for one in series:
+        colour = palette.ink if one.limit else palette.series[one.place % len(palette.series)]
+        xs, ys = [p.disparity for p in one.points], [p.accuracy for p in one.points]
+        if one.limit:
+            axes.plot(xs, ys, color=colour, linewidth=1.4, linestyle=(0, (4, 2)), zorder=2)
+        elif len(xs) > 1:
+            width, alpha = (2.0, 0.8) if one.name == FOCUS else (1.0, 0.45)
+            axes.plot(xs, ys, color=colour, linewidth=width, alpha=alpha, zorder=2)
+        if one.seeds:
+            axes.scatter(
+                *zip(*one.seeds, strict=True), marker=one.marker, s=22, color=colour, alpha=0.35,
+                linewidths=0, zorder=2,
+            )  # fmt: skip
+        for point in one.points:
+            _draw_interval(axes, point, colour)
+            gid = f"{prefix}point-{number_of}"
+            _draw_point(axes, one, point, colour, palette, gid)
+            number_of += 1
+            yield gid, one.words(point)
+    if constant is not None:
+        gid = f"{prefix}constant"
+        axes.plot(0, constant, marker="+", color=palette.muted, markersize=11, markeredgewidth=1.6,
+                  clip_on=False, zorder=3, gid=gid)  # fmt: skip
+        yield gid, f"a constant classifier: accuracy {number(constant)}, disparity 0"
+
+
+def _draw_interval(axes: Any, point: Point, colour: str) -> None:
+    style = {"color": colour, "linewidth": 1, "alpha": 0.3, "zorder": 1}
+    if point.disparity_ends:
+        axes.plot([max(point.disparity_ends[0], 0), point.disparity_ends[1]],
+                  [point.accuracy] * 2, **style)  # fmt: skip
+    if point.accuracy_ends:
+        axes.plot([point.disparity] * 2, point.accuracy_ends, **style)
+
+
+def _draw_point(
+    axes: Any, one: Series, point: Point, colour: str, palette: Palette, gid: str
+) -> None:
+    marker, size = ("_", 8) if one.limit else (one.marker, 9)
+    ring = palette.ink if point.pareto else palette.paper
+    axes.plot(
+        point.disparity, point.accuracy, marker=marker, markersize=size, linestyle="none",
+        color=colour, markeredgecolor=colour if one.limit else ring,
+        markeredgewidth=1.5 if point.pareto or one.limit else 0.8, gid=gid,
+        zorder=5 if point.pareto else 4, clip_on=False,
+    )  # fmt: skip
+
+
+def _frame(
+    axes: Any, series: Sequence[Series], constant: float | None, notion: str, palette: Palette
+) -> None:
+    xs = [p.disparity for one in series for p in one.points] + [
+        d for one in series for d, _ in one.seeds
+    ]
+    ys = [p.accuracy for one in series for p in one.points] + [
+        a for one in series for _, a in one.seeds
+    ]
+    ys += [] if constant is None else [constant]
+    height = max(max(ys) - min(ys), 0.02)
+    axes.set_xlim(0, max([*xs, 0.01]) * (1 + ROOM))
+    axes.set_ylim(min(ys) - ROOM * height, max(ys) + ROOM * height)
+    if constant is not None:
+        axes.axhline(constant, color=palette.muted, linewidth=1, linestyle=":", zorder=0)
+        axes.annotate(
+            "a constant classifier", (1, constant), xycoords=("axes fraction", "data"),
+            xytext=(-2, 4), textcoords="offset points", color=palette.muted, fontsize=11,
+            ha="right",
+        )  # fmt: skip
+    axes.set_xlabel(f"{NAMES[notion]}: disparity (fairer: left)", color=palette.ink, fontsize=12)
+    axes.set_ylabel("accuracy (better: up)", color=palette.ink, fontsize=12)
+    style(axes, palette)
+
+
+def style(axes: Any, palette: Palette) -> None:
+    """Give axes the colours of a palette, and only the lines that help to read."""
+    axes.spines[["top", "right"]].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(palette.muted)
+    axes.tick_params(colors=palette.ink, labelsize=11)
+    axes.grid(color=palette.faint, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.set_facecolor("none")

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedfb.report.tables import make_console, make_table
+from fedfb.report.text import make_console, make_table
+
 
 Record = Mapping[str, Any]
+
 
 MOST_SILOS = 20
 """Of more silos only so many are printed, those that spend most; JSON has all."""

@@ -53,6 +53,21 @@ from fedfb.secure.shares import split
 
 
 @dataclass(frozen=True)
+class PartyKeys:
+    """The private keys of one party for one run. ``identity`` is empty where none is pinned."""
+
+    id: int
+    link: bytes = field(repr=False)
+    identity: bytes = field(repr=False)
+
+    @property
+    def party(self) -> Party:
+        """Its public entry in the roster."""
+        identity = identity_public_key(self.identity) if self.identity else b""
+        return Party(self.id, public_key(self.link), identity)
+
+
+@dataclass(frozen=True)
 class Member:
     """A party that has accepted a roster. ``last`` is the latest round and question it joined."""
 
@@ -245,21 +260,6 @@ def _send(
 ) -> tuple[ClientState, bytes]:
     message = write_frame(header_of(state.session, kind, state.id, SERVER), body, state.link)
     return replace(state, awaits=awaits), message
-
-
-@dataclass(frozen=True)
-class PartyKeys:
-    """The private keys of one party for one run. ``identity`` is empty where none is pinned."""
-
-    id: int
-    link: bytes = field(repr=False)
-    identity: bytes = field(repr=False)
-
-    @property
-    def party(self) -> Party:
-        """Its public entry in the roster."""
-        identity = identity_public_key(self.identity) if self.identity else b""
-        return Party(self.id, public_key(self.link), identity)
 
 
 def make_party_keys(id: int, identity: bytes = b"", random: Random = urandom) -> PartyKeys:

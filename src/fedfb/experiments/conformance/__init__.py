@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fedfb.algorithms.method import GROUP_NOTIONS, Method
 from fedfb.experiments.conformance import on_runs, on_uploads
-from fedfb.experiments.conformance.demands import ConformanceError as ConformanceError
+from fedfb.experiments.conformance.playing import ConformanceError as ConformanceError
 
 Check = Callable[[Method, str, str], None]
 

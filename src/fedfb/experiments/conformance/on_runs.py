@@ -6,22 +6,28 @@ import numpy as np
 
 from fedfb.algorithms.method import Method
 from fedfb.errors import ConfigError
-from fedfb.experiments.conformance.demands import ConformanceError, close, demand, finite, same
-from fedfb.experiments.conformance.federations import make_clients, odd_federations, split
-from fedfb.experiments.conformance.running import (
+from fedfb.experiments.conformance.playing import (
     MODEL,
     ONE_STEP,
     ROUNDS,
     SCORES,
     Case,
+    ConformanceError,
     Run,
     ask_backwards,
     build,
+    close,
+    demand,
+    finite,
     go_on,
+    make_clients,
+    odd_federations,
     results,
     run,
     run_asking,
+    same,
     seen_by,
+    split,
     start,
     usual_setting,
 )

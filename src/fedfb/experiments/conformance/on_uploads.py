@@ -7,17 +7,20 @@ import numpy as np
 
 from fedfb.algorithms.method import Method
 from fedfb.core import Arrays, ClientData, ClientTask
-from fedfb.experiments.conformance.demands import close, demand, same
-from fedfb.experiments.conformance.federations import make_clients, odd_federations
-from fedfb.experiments.conformance.running import (
+from fedfb.experiments.conformance.playing import (
     Answer,
     Case,
     answers,
     ask_backwards,
     build,
+    close,
     copied,
+    demand,
+    make_clients,
+    odd_federations,
     results,
     run_asking,
+    same,
 )
 from fedfb.runtime import make_ask, reduce_uploads
 from fedfb.shapes import Array, Float, Int

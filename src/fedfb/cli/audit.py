@@ -1,0 +1,232 @@
+"""``fedfb audit``: what a classifier does to groups, from tables of counts."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedfb.cli.progress import talk
+from fedfb.errors import ConfigError
+from fedfb.experiments.settings import names
+
+if TYPE_CHECKING:
+    from fedfb.audit.rows import Subject
+
+AUDIT, PAGE, CARD, LEDGER = "audit.json", "audit.html", "model-card.md", "ledger.jsonl"
+ROWS, MODEL, SCORES, AUDITING = "Rows", "Model", "Scores file", "Audit"
+
+
+def audit(
+    model: Annotated[
+        Path | None, typer.Argument(help="The --out folder of a finished run.")
+    ] = None,
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            help="In place of a model: a CSV of scores or decisions; 'scores/*.csv', one a silo.",
+            rich_help_panel=SCORES,
+        ),
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(help="Its column of scores, chances from 0 to 1.", rich_help_panel=SCORES),
+    ] = None,
+    decision: Annotated[
+        str | None, typer.Option(help="Its column of decisions, 0 or 1.", rich_help_panel=SCORES)
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X", help="The score that is favourable (default .5).", rich_help_panel=SCORES
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Files to audit on, such as 'silos/*.csv' (default: the run's own test rows).",
+            rich_help_panel=ROWS,
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The column of the label.", rich_help_panel=ROWS)
+    ] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Its favourable value.", rich_help_panel=ROWS)
+    ] = None,
+    sensitive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,..",
+            help="Sensitive columns; several are crossed. Of a model: as in its run.",
+            rich_help_panel=ROWS,
+        ),
+    ] = None,
+    client_column: Annotated[
+        str | None,
+        typer.Option(
+            help="The column that names the silo (default: a silo is a file).",
+            rich_help_panel=ROWS,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="The model of this seed (default: the run's first).",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    setting: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Which setting of a grid, from 0 (default 0).", rich_help_panel=MODEL
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare with another run's folder (or scores file) on the same rows.",
+            rich_help_panel=AUDITING,
+        ),
+    ] = None,
+    minimum: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Hide counts of fewer rows (default 10).",
+            show_default=False,
+            rich_help_panel=AUDITING,
+        ),
+    ] = 10,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="Mask the silos' tables: only their sum is known. 3 silos or more.",
+            rich_help_panel=AUDITING,
+        ),
+    ] = False,
+    mix: Annotated[
+        str,
+        typer.Option(
+            metavar="given|drawn",
+            help="Whether the groups' shares of rows are given, or were drawn (default drawn).",
+            show_default=False,
+            rich_help_panel=AUDITING,
+        ),
+    ] = "drawn",
+    intended_use: Annotated[
+        str | None,
+        typer.Option(help="For the model card: what it is for.", rich_help_panel=AUDITING),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help=f"Write {AUDIT}, {PAGE} and {CARD} into this new folder."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Audit a model, or a file of scores, by group and silo.
+
+    MODEL is the --out folder of a finished run. Silos answer with tables of counts; no row moves.
+    Rates by group and silo, four notions with intervals, calibration, what chance would show, what
+    each silo adds; with --out also a page and a model card.
+
+    Example: fedfb audit runs/mine --out audits/mine
+
+    Example: fedfb audit --scores scores.csv --score p --label y --positive 1 --sensitive sex
+    """
+    from fedfb.audit.card import make_card
+    from fedfb.audit.record import audit as make_audit
+    from fedfb.audit.text import print_audit
+    from fedfb.data.statistics import add_in_clear
+    from fedfb.experiments.run_folder import claim_empty
+    from fedfb.experiments.secure import make_audit_add
+    from fedfb.report.folder import read_folder
+    from fedfb.report.html import check_tools
+
+    if mix not in ("given", "drawn"):
+        raise ConfigError(f"--mix is {mix!r}, expected given or drawn.")
+    if (model is None) == (scores is None):
+        raise ConfigError(
+            "name what to audit: the folder of a run (fedfb audit runs/mine) or a file of scores "
+            "(--scores FILE), one of both."
+        )
+    if out is not None:
+        check_tools()
+    columns = _given(label=label, positive=positive, silo=client_column)
+    crossed = names(sensitive) if sensitive is not None else None
+    if model is not None:
+        _refuse("a model", score=score, decision=decision, threshold=threshold)
+        subject = _of_model(model, data, columns, crossed, seed, setting, baseline)
+    else:
+        _refuse("a scores file", data=data, seed=seed, setting=setting)
+        if decision is not None:
+            _refuse("a column of decisions", threshold=threshold)
+        more = _given(score=score, decision=decision, threshold=threshold)
+        subject = _of_scores(scores or "", {**columns, **more}, crossed, baseline)
+    with claim_empty(out, undo=True) if out else nullcontext():
+        ledger = out / LEDGER if out else None
+        add = make_audit_add(secure, ledger) if secure or ledger else add_in_clear
+        record = make_audit(subject, minimum, secure=secure, drawn_mix=mix == "drawn", add=add)
+        run = read_folder(model).runs[0] if model is not None else None
+        record["card"] = make_card(record, run, intended_use)
+        if out:
+            write_audit(record, out)
+    if out:
+        talk(f"The audit is in {out}: {AUDIT}, {PAGE}, {CARD}, and {LEDGER} of what was sent.")
+    if as_json:
+        typer.echo(json.dumps(record, indent=1, allow_nan=False))
+    else:
+        print_audit(record)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _refuse(what: str, **values: Any) -> None:
+    for name in _given(**values):
+        raise ConfigError(f"--{name} does not apply to {what}. Leave it out.")
+
+
+def _of_model(
+    folder: Path,
+    data: str | None,
+    columns: dict[str, Any],
+    crossed: tuple[str, ...] | None,
+    seed: int | None,
+    setting: int | None,
+    baseline: str | None,
+) -> "Subject":
+    from fedfb.audit.model_rows import Choice, model_subject
+    from fedfb.audit.scores_file import checked_names
+
+    sensitive = () if crossed is None else checked_names(crossed)
+    choice = Choice(data, **columns, sensitive=sensitive, seed=seed, setting=setting or 0)
+    return model_subject(folder, choice, None if baseline is None else Path(baseline))
+
+
+def _of_scores(
+    scores: str, columns: dict[str, Any], crossed: tuple[str, ...] | None, baseline: str | None
+) -> "Subject":
+    from fedfb.audit.scores_file import Columns, checked_names, scores_subject
+
+    for name in ("label", "positive"):
+        if name not in columns:
+            raise ConfigError(f"a scores file needs --{name}: see fedfb audit --help.")
+    given = Columns(**columns, sensitive=checked_names(crossed or ()))
+    return scores_subject(scores, given, baseline)
+
+
+def write_audit(record: dict[str, Any], out: Path) -> None:
+    """Write an audit with its card into a folder: the record, the page and the card."""
+    from fedfb.audit.card import as_markdown
+    from fedfb.audit.page import audit_page
+    from fedfb.files import write_json, write_whole
+    from fedfb.report.html import render
+
+    write_whole(out / CARD, as_markdown(record["name"], record["card"]))
+    write_whole(out / PAGE, render(audit_page(record)))
+    write_json(out / AUDIT, record)

@@ -1,0 +1,190 @@
+"""``fedfb run``: one method on one data set.
+
+``fedfb compare``: several methods on the same seeds.
+
+``fedfb demo``: the main job on built-in data, for a first look.
+"""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedfb.cli.options import Strict, end_strictly, experiment_options, make_store, read_names
+from fedfb.cli.progress import progress_bar, talk
+from fedfb.errors import ConfigError
+from fedfb.experiments.spec import Experiment
+from fedfb.extras import is_installed, missing_message
+
+
+@experiment_options()
+def run(
+    experiment: Experiment,
+    file: Annotated[
+        Path | None, typer.Argument(help="An experiment as TOML; flags override its values.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep model, results and checkpoints in this new folder.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    strict: Strict = False,
+) -> None:
+    """Train one method and report its accuracy and disparity.
+
+    FILE is an experiment as TOML, such as the experiment.toml that --out keeps; flags override its
+    values.
+
+    Example: fedfb run --data synthetic --algorithm fedfb --notion dp --seeds 5
+    """
+    from fedfb.experiments import outcome
+    from fedfb.experiments import run_folder as store
+    from fedfb.experiments.resolve import total_rounds
+    from fedfb.report.text import print_run
+
+    if resume and out is None:
+        raise ConfigError("--resume needs the folder of the run to go on with: --out DIR.")
+    claimed = store.claim(out, experiment, resume) if out else nullcontext()
+    rounds = total_rounds(experiment)
+    with claimed as checkpoints, progress_bar(rounds, "rounds") as on_round:
+        ledger = out / store.LEDGER if out else None
+        result = outcome.run(
+            experiment, checkpoints=checkpoints, ledger=ledger, on_round=on_round, warn=False
+        )
+        if out:
+            store.save(result, out)
+    if out:
+        talk(f"Model, results, rounds and ledger are in {out}.")
+    if as_json:
+        typer.echo(json.dumps(result.report, indent=1, allow_nan=False))
+    else:
+        print_run(result.report)
+    end_strictly(strict, result.report["shortfalls"])
+
+
+@experiment_options("algorithm")
+def compare(
+    experiment: Experiment,
+    file: Annotated[
+        Path | None, typer.Argument(help="An experiment as TOML; flags override its values.")
+    ] = None,
+    algorithms: Annotated[
+        str | None,
+        typer.Option(
+            help="Methods to compare (default fedavg,fedfb,cfl; with --secure or --privacy-epsilon "
+            "fedavg,fedfb).",
+            metavar="A,B,..",
+            show_default=False,
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw accuracy against disparity into this PNG or SVG.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep every method's run in this new folder.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Train everything anew, and keep nothing of it.")
+    ] = False,
+    strict: Strict = False,
+) -> None:
+    """Train several methods on the same rows and compare them.
+
+    All share rows and initial models seed by seed, so their differences are paired. What was
+    trained before is read from the store ($FEDFB_STORE, else ~/.cache/fedfb/runs); with --out
+    models are kept, and everything is trained. FILE is an experiment as TOML; flags override its
+    values.
+
+    Example: fedfb compare --algorithms fedavg,fedfb --seeds 5 --plot points.png
+    """
+    if out and no_store:
+        raise ConfigError(
+            "--no-store has no effect with --out, which trains everything. Leave one of them out."
+        )
+    apart = experiment.secure or experiment.privacy_epsilon is not None
+    usual = "fedavg,fedfb" if apart else "fedavg,fedfb,cfl"
+    names = read_names(usual if algorithms is None else algorithms, "--algorithms")
+    reports = compare_and_show(experiment, names, plot, as_json, out, no_store)
+    end_strictly(strict, [one for report in reports for one in report["shortfalls"]])
+
+
+def compare_and_show(
+    experiment: Experiment,
+    names: list[str],
+    plot: Path | None,
+    as_json: bool,
+    out: Path | None = None,
+    no_store: bool = False,
+) -> list[dict[str, Any]]:
+    """Run the comparison, print it and draw it; return the reports."""
+    from fedfb.experiments.compare import compare_into, differences, for_methods, reports_of
+    from fedfb.experiments.resolve import total_rounds
+    from fedfb.experiments.shortfalls import first_sentences
+    from fedfb.paper.targets import published
+    from fedfb.report.figures import check_figure_path, draw_comparison
+    from fedfb.report.text import print_comparison
+
+    if plot:
+        check_figure_path(plot)
+    experiments = for_methods(experiment, names)
+    rounds = sum(map(total_rounds, experiments))
+    with progress_bar(rounds, "rounds") as on_round:
+        reports = (
+            compare_into(out, experiment, names, on_round)
+            if out
+            else reports_of(experiment, names, make_store(no_store), on_round)
+        )
+    if out:
+        talk(f"The runs are in {out}; a page to look at: fedfb report {out}")
+    paper = {one.algorithm: published(one) for one in experiments}
+    found = differences(reports)
+    if as_json:
+        shown = {"notes": first_sentences(reports), "results": reports, "differences": found}
+        typer.echo(json.dumps(shown, indent=1, allow_nan=False))
+    else:
+        print_comparison(reports, found, paper)
+    if plot:
+        draw_comparison(reports, paper, plot)
+        talk(f"The picture is in {plot}.")
+    return reports
+
+
+NEXT = """
+What to type next (in this folder: .venv/bin/fedfb ...):
+  fedfb run --data adult --notion eo --seeds 5 --out runs/adult
+  fedfb run --data 'silos/*.csv' --label approved --positive yes --sensitive sex
+  fedfb compare --help
+  fedfb list"""
+
+
+def demo(
+    plot: Annotated[
+        Path,
+        typer.Option(
+            help="Draw into this PNG or SVG (default demo/accuracy-disparity.png).",
+            show_default=False,
+        ),
+    ] = Path("demo/accuracy-disparity.png"),
+) -> None:
+    """Compare FedAvg, FedFB and CFL on synthetic data.
+
+    It downloads nothing and takes less than a minute.
+
+    Example: fedfb demo
+    """
+    from fedfb.experiments.spec import Experiment
+    from fedfb.files import make_folder
+
+    drawing = is_installed("matplotlib")
+    if drawing:
+        make_folder(plot.parent)
+    # The paper gives the group to the model: only so its figures may stand beside ours.
+    experiment = Experiment(model="mlp", seeds=tuple(range(5)), sensitive_at_prediction=True)
+    methods = ["fedavg", "fedfb", "cfl"]
+    compare_and_show(experiment, methods, plot if drawing else None, as_json=False)
+    if not drawing:
+        talk(f"There is no picture: {missing_message('report', 'it', ['matplotlib'])}")
+    talk(NEXT)

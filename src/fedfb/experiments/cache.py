@@ -1,0 +1,250 @@
+"""The experiment store: what every seed came to, under a name made of all that it depends on.
+
+A record is found again only by the same settings, rows, seed, code, libraries and instructions, so
+it needs no date and is never out of date.
+
+Running an experiment without training twice: seeds that the store has are read, not trained.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from os import cpu_count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fedfb
+from fedfb.algorithms import find_method
+from fedfb.data import Federation
+from fedfb.errors import WriteError
+from fedfb.experiments.evaluate import Record
+from fedfb.experiments.outcome import OnRound, Outcome, fingerprint, load_federations, run
+from fedfb.experiments.reporting import make_report
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.run_folder import versions
+from fedfb.experiments.seeds import shared_test_rows
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.tune import Candidate, Choice, Choices
+from fedfb.files import CHANGED, say, write_whole, writing
+from fedfb.models.own import is_own
+
+Key = Mapping[str, Any]
+"""All that a record depends on, as JSON values."""
+
+WITHOUT_RESULTS = ("cli", "report", "theory")
+"""Parts of the library that no result depends on."""
+
+
+class SeedRecord(NamedTuple):
+    """What one seed came to: a record for each setting, and for the free model after them.
+
+    ``number`` is how many settings were asked for, ``choice`` what the seed chose for itself.
+    """
+
+    number: int
+    records: Sequence[Record]
+    choice: Choice | None = None
+
+
+def seed_records_of(outcome: Outcome) -> dict[int, SeedRecord]:
+    """Return the records of an outcome, by seed."""
+    number, choices = len(outcome.report["summaries"]), outcome.choices
+    return {
+        seed: SeedRecord(number, records, choices.common or choices.by_seed.get(seed))
+        for seed, records in zip(outcome.experiment.seeds, outcome.records, strict=True)
+    }
+
+
+def default_folder() -> Path:
+    """Return where records are kept: ``$FEDFB_STORE``, else in the user's cache."""
+    named = os.environ.get("FEDFB_STORE")
+    if named:
+        return Path(named)
+    cached = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cached) / "fedfb" / "runs"
+
+
+def key_of(experiment: Experiment, rows: str, seed: int) -> Key | None:
+    """Return what the record of a seed depends on; None where not all of it can be told.
+
+    The experiment is a resolved one, ``rows`` the name of its rows (:func:`rows_digest`).
+
+    A method or model from a user's own file may change without a change of its name. What is tuned
+    is chosen for all seeds together, so all of them belong to the key.
+    """
+    if find_method(experiment.algorithm).make.__module__.partition(".")[0] != fedfb.__name__:
+        return None
+    if is_own(experiment.model):
+        return None
+    return {
+        "experiment": experiment.hash,
+        "rows": rows,
+        "seed": seed,
+        "company": list(experiment.seeds) if experiment.tune else [],
+        "code": code_digest(),
+        "versions": versions(experiment),
+    }
+
+
+def rows_digest(federation: Federation) -> str:
+    """Return a short name of all rows, those of the test included, and of groups and clients."""
+    digest = hashlib.blake2b(fingerprint(federation).encode(), digest_size=16)
+    for part in federation.test:
+        digest.update(np.ascontiguousarray(part).data)
+    names = [federation.group_names, federation.client_names, federation.notes]
+    digest.update(json.dumps(names).encode())
+    return digest.hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """Return a short name of the code that makes results, so that a change of it makes new ones."""
+    root = Path(fedfb.__file__).parent
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(root.rglob("*")):
+        inside = path.relative_to(root)
+        if path.suffix in (".py", ".c", ".h") and inside.parts[0] not in WITHOUT_RESULTS:
+            digest.update(str(inside).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of records. What cannot be read or written costs training, never a result."""
+
+    folder: Path
+    say: Callable[[str], None] = say
+
+    def get(self, key: Key) -> SeedRecord | None:
+        """Return the record of a key, None if there is none that can be read."""
+        path = self.path(key)
+        try:
+            found = json.loads(gzip.decompress(path.read_bytes()))
+            return _read(found, key)
+        except FileNotFoundError:
+            return None
+        except (OSError, EOFError, zlib.error, *CHANGED) as error:
+            self.say(f"The record {path} cannot be read ({error}): trained again.")
+            return None
+
+    def put(self, key: Key, seed: SeedRecord) -> None:
+        """Keep a record: whole, or not at all."""
+        path = self.path(key)
+        content = json.dumps(_written(seed, key), allow_nan=False).encode()
+        try:
+            with writing(path.parent):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, gzip.compress(content, compresslevel=4, mtime=0))
+        except WriteError as error:
+            self.say(f"A record is not kept: {error}")
+
+    def path(self, key: Key) -> Path:
+        """Return the file of a record."""
+        name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:40]
+        return self.folder / name[:2] / f"{name}.json.gz"
+
+
+def _written(seed: SeedRecord, key: Key) -> Record:
+    choice = seed.choice
+    return {
+        "key": key,
+        "number": seed.number,
+        "records": list(seed.records),
+        "choice": choice and {**choice._asdict(), "setting": dict(choice.setting)},
+    }
+
+
+def _read(found: Record, key: Key) -> SeedRecord:
+    if found["key"] != key:
+        raise ValueError("it belongs to another experiment")
+    choice = found["choice"]
+    if choice is not None:
+        candidates = tuple(Candidate(*values) for values in choice["candidates"])
+        diverged = tuple(choice["diverged"])
+        choice = Choice(choice["setting"], choice["floor"], candidates, diverged=diverged)
+    return SeedRecord(found["number"], found["records"], choice)
+
+
+class Rows(NamedTuple):
+    """The rows of every seed with their short names: loaded once, for any number of methods."""
+
+    federations: Mapping[int, Federation]
+    names: Mapping[int, str]
+
+
+def load_rows(experiment: Experiment) -> Rows:
+    """Read or draw the rows of every seed; seeds of one split share them."""
+    federations = load_federations(experiment)
+    names = {id(one): rows_digest(one) for one in federations.values()}
+    return Rows(federations, {seed: names[id(one)] for seed, one in federations.items()})
+
+
+def report_of(
+    experiment: Experiment,
+    store: Store | None,
+    rows: Rows | None = None,
+    *,
+    jobs: int | None = None,
+    on_round: OnRound = lambda progress: None,
+) -> Record:
+    """Return the report of an experiment, as :func:`fedfb.run` makes it, training what is missing.
+
+    Seeds are trained a few at a time and kept at once, so that a kill loses no more than these.
+
+    >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
+    >>> report_of(tiny, None) == run(tiny).report
+    True
+    """
+    rows = load_rows(experiment) if rows is None else rows
+    resolved = resolve(experiment)
+    keys = {seed: key_of(resolved, rows.names[seed], seed) for seed in experiment.seeds}
+    found = _known(store, keys)
+    missing = [seed for seed in experiment.seeds if seed not in found]
+    if missing and experiment.tune:
+        missing = list(experiment.seeds)  # what is tuned is chosen for all of them together
+    size = len(missing) if experiment.tune else jobs or cpu_count() or 1
+    for start in range(0, len(missing), size or 1):
+        some = replace(experiment, seeds=tuple(missing[start : start + size]))
+        outcome = run(some, jobs=jobs, on_round=on_round, federations=rows.federations, warn=False)
+        for seed, record in seed_records_of(outcome).items():
+            found[seed] = record
+            _keep(store, keys[seed], record)
+    return _report(resolved, rows.federations, found)
+
+
+def _known(store: Store | None, keys: Mapping[int, Key | None]) -> dict[int, SeedRecord]:
+    if store is None:
+        return {}
+    found = {seed: store.get(key) for seed, key in keys.items() if key is not None}
+    return {seed: record for seed, record in found.items() if record is not None}
+
+
+def _keep(store: Store | None, key: Key | None, record: SeedRecord) -> None:
+    if store is not None and key is not None:
+        store.put(key, record)
+
+
+def _report(
+    experiment: Experiment,
+    federations: Mapping[int, Federation],
+    found: Mapping[int, SeedRecord],
+) -> Record:
+    in_order = {seed: found[seed] for seed in experiment.seeds}
+    first = found[experiment.seeds[0]]
+    chosen = {seed: one.choice for seed, one in in_order.items() if one.choice is not None}
+    # Where weights are solved for, every seed picks for itself, tuned or not.
+    together = experiment.tune and experiment.outer != "solve"
+    choices = Choices(common=first.choice) if together else Choices(by_seed=chosen)
+    records = [one.records for one in in_order.values()]
+    federation = federations[experiment.seeds[0]]
+    shared = shared_test_rows(experiment, federations)
+    return make_report(
+        experiment, federation.notes, federation.group_names, first.number, records, choices, shared
+    )

@@ -1,0 +1,333 @@
+"""A method's runs on tiny federations, and every answer that a client gives in one.
+
+Tiny federations: usual ones, such that lack something, and one with a client split in two.
+
+How a check says what is broken.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedfb.algorithms.method import Method, Problem
+from fedfb.algorithms.tasks import confusion_task
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Examples, Key, LocalSolver
+from fedfb.engine import Engine, choose_engine
+from fedfb.experiments.spec import Experiment
+from fedfb.models import Network
+from fedfb.notions import Notion, PooledClientParity, make_notion
+from fedfb.runtime import Trained, make_ask, train
+from fedfb.runtime.local import Memories
+from fedfb.shapes import Array, Float
+
+FEATURES = 3
+Clients = tuple[ClientData, ...]
+
+
+def make_clients(sizes: Sequence[int] = (30, 18, 24), groups: int = 2, seed: int = 0) -> Clients:
+    """Draw clients on which features tell the label, and the second group is small and behind.
+
+    The first client has rows of every cell (label, group).
+    """
+    rng = np.random.default_rng(seed)
+    clients = []
+    for number, rows in enumerate(sizes):
+        group = np.minimum(rng.geometric(0.8, rows) - 1, groups - 1)
+        if number == 0:
+            cells = np.arange(2 * groups)
+            group[: 2 * groups] = cells % groups
+        x = rng.normal(size=(rows, FEATURES)) - 1.5 * group[:, None] * (np.arange(FEATURES) == 0)
+        y = (x[:, 0] + rng.logistic(size=rows) > 0).astype(np.int64)
+        if number == 0:
+            y[: 2 * groups] = cells // groups
+        clients.append(ClientData(number, x, y, group, groups))
+    return tuple(clients)
+
+
+def odd_federations() -> Mapping[str, Clients]:
+    """Return federations that lack something, by what they lack."""
+    first, second, third = make_clients()
+    no_cell = second._replace(y=np.where(second.group == 1, 0, second.y))
+    return {
+        "a client without a group": (first, _all_of(second, 0), _all_of(third, 1)),
+        "a client without a cell": (first, no_cell, third),
+        "a single client": (first,),
+        "one group only": make_clients(groups=1),
+        "a group without rows": tuple(_all_of(c, 0) for c in (first, second, third)),
+    }
+
+
+def split(clients: Clients, which: int) -> Clients:
+    """Return the federation in which a third of one client's rows lie on a new client."""
+    whole = clients[which]
+    cut = len(whole.y) // 3
+    rest, new = (
+        ClientData(number, whole.x[rows], whole.y[rows], whole.group[rows], whole.groups)
+        for number, rows in ((whole.id, slice(cut, None)), (len(clients), slice(cut)))
+    )
+    return (*clients[:which], rest, *clients[which + 1 :], new)
+
+
+def examples_of(clients: Clients) -> Examples:
+    """Return the first ten rows of every client, to predict."""
+    everyone, owners = (
+        merge(clients),
+        np.repeat([c.id for c in clients], [len(c.y) for c in clients]),
+    )
+    first = np.concatenate([np.arange(len(client.y)) < 10 for client in clients])
+    return Examples(everyone.x[first], everyone.y[first], everyone.group[first], owners[first])
+
+
+def merge(clients: Clients) -> ClientData:
+    """Return one client that holds all rows."""
+    return ClientData(
+        0,
+        np.concatenate([client.x for client in clients]),
+        np.concatenate([client.y for client in clients]),
+        np.concatenate([client.group for client in clients]),
+        clients[0].groups,
+    )
+
+
+def _all_of(client: ClientData, group: int) -> ClientData:
+    return client._replace(group=np.full_like(client.group, group))
+
+
+SEED, ROUNDS = 7, 2
+USUAL: Mapping[str, Any] = {"local_epochs": 1, "batch": 12, "rounds": ROUNDS}
+ONE_STEP: Mapping[str, Any] = {"local_epochs": 1, "batch": 10**6, "optimiser": "sgd"}
+"""Settings under which local training is one gradient step on all rows."""
+
+MODEL, SCORES = "the model", "the scores"
+"""The names of the common model and of what is predicted among the results of a run."""
+
+MakeAsk = Callable[[Sequence[ClientData], Memories, int, int], Ask]
+
+
+class Case(NamedTuple):
+    """A method in one of its variants, aiming at one notion."""
+
+    method: Method
+    notion: str
+    variant: str
+
+
+class Run(NamedTuple):
+    """A run and the algorithm that made it."""
+
+    algorithm: Algorithm
+    trained: Trained
+
+
+class Answer(NamedTuple):
+    """One client's answer to one question, with all that it was made from."""
+
+    task: ClientTask
+    broadcast: Arrays
+    data: ClientData
+    memory: Arrays
+    key: Key
+    upload: Arrays
+
+
+def seen_by(case: Case, clients: Clients) -> Clients:
+    """Return the clients that the method trains on; a pooled variant has one.
+
+    Where it compares clients, the group of a pooled row is the client it came from.
+    """
+    if not case.method.is_pooled(case.variant):
+        return clients
+    everyone = merge(clients)
+    if case.notion != "client_parity":
+        return (everyone,)
+    origin = np.repeat([client.id for client in clients], [len(client.y) for client in clients])
+    return (everyone._replace(group=origin, groups=len(clients)),)
+
+
+def notion_of(case: Case, clients: Clients) -> Notion:
+    """Return the notion that the method trains for on these clients."""
+    if case.notion != "client_parity":
+        return make_notion(case.notion, clients[0].groups, symmetric=clients[0].groups > 2)
+    if case.method.is_pooled(case.variant):
+        return PooledClientParity(len(clients), len(clients) > 2)
+    return make_notion(case.notion, clients[0].groups, symmetric=len(clients) > 2)
+
+
+def usual_setting(case: Case, **others: float) -> dict[str, float]:
+    """Return the usual value of every knob, others where given and known, and a learning rate."""
+    values = {name: knob.usual(case.notion)[0] for name, knob in case.method.knobs.items()}
+    return {"lr": 0.05, **values, **{k: v for k, v in others.items() if k in values or k == "lr"}}
+
+
+def build(
+    case: Case,
+    clients: Clients,
+    settings: Sequence[Mapping[str, float]] = (),
+    **changes: Any,
+) -> Algorithm:
+    """Return the method's algorithm for these clients and all settings of a grid."""
+    method, notion, variant = case
+    experiment = Experiment(
+        algorithm=method.name,
+        notion=notion,
+        variant=variant,
+        precision="float64",
+        sensitive_at_prediction=True,
+        **{**USUAL, **changes},
+    )
+    settings = settings or [usual_setting(case)]
+    values = {knob: np.array([run[knob] for run in settings]) for knob in settings[0]}
+    solver = LocalSolver(
+        learning_rate=values.pop("lr"),
+        epochs=experiment.local_epochs,
+        batch=experiment.batch,
+        optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
+    )
+    found = notion_of(case, clients)
+    return method.make(Problem(engine(), solver, found, values, variant, asdict(experiment)))
+
+
+def engine() -> Engine:
+    """Return logistic regression in double precision, on the engine that is used by itself."""
+    return choose_engine("auto", Network(FEATURES, ()), np.float64)
+
+
+def start(runs: int) -> Float[Array, "r p"]:
+    """Return the initial parameters, the same for every run."""
+    return np.repeat(engine().model.init(SEED)[None], runs, axis=0)
+
+
+def run(
+    case: Case,
+    clients: Clients,
+    settings: Sequence[Mapping[str, float]] = (),
+    algorithm: Algorithm | None = None,
+    **changes: Any,
+) -> Run:
+    """Train a method on clients by the runtime's own loop."""
+    algorithm = algorithm or build(case, clients, settings, **changes)
+    with np.errstate(all="ignore"):
+        trained = train(
+            algorithm,
+            seen_by(case, clients),
+            start(len(settings) or 1),
+            seed=SEED,
+            rounds=ROUNDS,
+            watch=confusion_task(engine()),
+            participation=changes.get("participation", 1.0),
+            dropout=changes.get("dropout", 0.0),
+        )
+    return Run(algorithm, trained)
+
+
+def run_asking(case: Case, clients: Clients, asking: MakeAsk, **changes: Any) -> Run:
+    """Train a method whose questions are answered in another way than the runtime's."""
+    algorithm, seen = build(case, clients, **changes), seen_by(case, clients)
+    memories = {client.id: algorithm.memory(start(1)) for client in seen}
+    with np.errstate(all="ignore"):
+        state = algorithm.setup(start(1), asking(seen, memories, SEED, 0))
+    return go_on(Run(algorithm, Trained(state, memories, [])), seen, range(1, ROUNDS + 1), asking)
+
+
+def go_on(begun: Run, clients: Clients, rounds: Sequence[int], asking: MakeAsk = make_ask) -> Run:
+    """Go on with a run for the rounds of these numbers."""
+    state, memories, history = begun.trained
+    for number in rounds:
+        with np.errstate(all="ignore"):
+            state, _ = begun.algorithm.round(state, asking(clients, memories, SEED, number))
+    return Run(begun.algorithm, Trained(state, memories, history))
+
+
+def ask_backwards(
+    combine: Callable[[ClientTask, Sequence[Arrays]], Arrays],
+    clients: Sequence[ClientData],
+    memories: Memories,
+    seed: int,
+    round: int,
+) -> Ask:
+    """Answer as the runtime does, but ask the last client first; uploads are combined by id."""
+    asked = 0
+
+    def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
+        nonlocal asked
+        uploads: list[Arrays] = []
+        for client in sorted(clients, key=lambda client: -client.id):
+            key = (seed, round, asked, client.id)
+            upload, memories[client.id] = task.run(broadcast, client, memories[client.id], key)
+            uploads.insert(0, upload)
+        asked += 1
+        return combine(task, uploads)
+
+    return ask
+
+
+def answers(case: Case, clients: Clients) -> list[Answer]:
+    """Return every answer of a run."""
+    found: list[Answer] = []
+
+    def asking(seen: Sequence[ClientData], memories: Memories, seed: int, round: int) -> Ask:
+        ask, asked = make_ask(seen, memories, seed, round), 0
+
+        def listening(task: ClientTask, broadcast: Arrays) -> Arrays:
+            nonlocal asked
+            for client in seen:
+                key, memory = (seed, round, asked, client.id), memories[client.id]
+                upload, _ = task.run(copied(broadcast), client, copied(memory), key)
+                found.append(Answer(task, copied(broadcast), client, copied(memory), key, upload))
+            asked += 1
+            return ask(task, broadcast)
+
+        return listening
+
+    run_asking(case, clients, asking)
+    return found
+
+
+def copied(arrays: Arrays) -> Arrays:
+    """Return the arrays, safe from whoever writes into the originals."""
+    return {name: np.array(value) for name, value in arrays.items()}
+
+
+def results(done: Run, clients: Clients) -> Arrays:
+    """Return what a run came to, each with a leading run axis: model, scores, signals, lambda."""
+    state, memories, history = done.trained
+    found: Arrays = {}
+    params = done.algorithm.params(state)
+    if params is not None:
+        found[MODEL] = params
+    with np.errstate(all="ignore"):
+        found[SCORES] = done.algorithm.predict(state, memories, examples_of(clients)).score
+    for number, record in enumerate(history, start=1):
+        for name, value in (("the signal", record.signal), ("lambda", record.lam)):
+            if value is not None:
+                found[f"{name} of round {number}"] = value
+    return found
+
+
+class ConformanceError(AssertionError):
+    """A method breaks what every method must hold to; the message says how."""
+
+
+def same(one: Arrays, other: Arrays, broken: str) -> None:
+    differing = [n for n in one if n not in other or not np.array_equal(one[n], other[n])]
+    demand(not differing and len(one) == len(other), f"{broken} ({', '.join(differing[:3])})")
+
+
+def close(one: Arrays, other: Arrays, tolerance: float, broken: str) -> None:
+    for name, value in one.items():
+        same_shape = name in other and np.shape(value) == np.shape(other[name])
+        demand(same_shape, f"{broken} ({name} has another shape)")
+        gap = float(np.max(np.abs(value - other[name]), initial=0.0))
+        demand(gap <= tolerance, f"{broken} ({name} by {gap:.1e})")
+
+
+def finite(found: Arrays, where: str) -> None:
+    for name, value in found.items():
+        demand(bool(np.isfinite(value).all()), f"{where}: {name} is not finite")
+
+
+def demand(holds: bool, broken: str) -> None:
+    if not holds:
+        raise ConformanceError(broken)

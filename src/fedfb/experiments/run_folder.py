@@ -1,0 +1,300 @@
+"""A run's folder: model, preprocessing, settings, versions, results, rounds, and the ledger.
+
+Nothing is pickled.
+
+Folders for results of several runs: claimed before training, never overwritten.
+"""
+
+import csv
+import io
+import json
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import numpy as np
+
+from fedfb.core import Arrays, Examples, Prediction
+from fedfb.data.encode import Encoder, RawRows
+from fedfb.errors import ConfigError, DataError, WriteError, unknown_name
+from fedfb.experiments.outcome import Outcome
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values, read_toml, to_toml
+from fedfb.experiments.train import QUIET, Fitted, build, make_engine, training_notion
+from fedfb.files import (
+    interpreting,
+    make_folder,
+    pack_arrays,
+    read_arrays,
+    read_json,
+    seal,
+    unseal,
+    write_whole,
+    writing,
+)
+from fedfb.runtime import as_arrays, from_arrays
+from fedfb.runtime.ledger import settle
+
+EXPERIMENT, RESULT, MODELS, ENCODER = (
+    "experiment.toml",
+    "result.json",
+    "models.npz",
+    "preprocessing.json",
+)
+VERSIONS, ROUNDS, CHECKPOINTS = "versions.json", "rounds.csv", "checkpoints"
+LEDGER = "ledger.jsonl"
+WRITTEN = f"{MODELS} and {ENCODER} as fedfb run --out wrote them: restore them, or train again"
+"""How a sentence about a model that cannot be read ends."""
+
+DEPENDENCIES = ("numpy", "scipy", "scikit-learn")
+
+
+@contextmanager
+def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterator[Path]:
+    """Claim an output folder before any training, and yield its folder of checkpoints.
+
+    A folder that holds anything is refused, so that nothing is overwritten; ``resume`` goes on in a
+    folder that was begun with the same settings. If what follows fails before its first round, the
+    claim is given up.
+    """
+    checkpoints = folder / CHECKPOINTS
+    made = not folder.exists()
+    held = held_in(folder)
+    if held and not resume:
+        more = ", ..." if len(held) > 3 else ""
+        raise ConfigError(
+            f"the output folder {folder} is not empty ({', '.join(held[:3])}{more}). "
+            "Give a new folder, or go on with the run in it: --resume."
+        )
+    if held:
+        _refuse_other(folder, experiment)
+    try:
+        make_folder(checkpoints)
+        unseal(folder)
+        write_whole(folder / EXPERIMENT, to_toml(experiment))
+        yield checkpoints
+    except BaseException as error:
+        if checkpoints.is_dir() and any(checkpoints.iterdir()):
+            if isinstance(error, WriteError):
+                raise WriteError(
+                    f"{error} What is done is kept: fedfb run --out {folder} --resume goes on."
+                ) from error
+        elif not held and folder.is_dir():
+            if checkpoints.is_dir():
+                checkpoints.rmdir()
+            (folder / EXPERIMENT).unlink(missing_ok=True)
+            (folder / LEDGER).unlink(missing_ok=True)
+            if made:
+                folder.rmdir()
+        raise
+
+
+def held_in(folder: Path) -> list[str]:
+    """Return the names of what a folder holds; one that is not there holds nothing."""
+    with writing(folder):
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def _refuse_other(folder: Path, experiment: Experiment) -> None:
+    path = folder / EXPERIMENT
+    if not path.exists():
+        raise ConfigError(
+            f"{folder} holds no run to resume (no {EXPERIMENT}). Give another folder."
+        )
+    begun = read_experiment(folder)
+    differing = [k for k, v in asdict(begun).items() if k != "seeds" and v != asdict(experiment)[k]]
+    if differing:
+        raise ConfigError(
+            f"{folder} was begun with other settings ({', '.join(differing)} differ). "
+            "Resume with the same ones, or give another folder."
+        )
+
+
+def save(outcome: Outcome, folder: Path) -> None:
+    """Write everything a run came to into its folder."""
+    models = {
+        f"seed-{fitted.seed}/{path}": value
+        for fitted in outcome.fitted
+        for path, value in as_arrays(fitted.trained._replace(history=[])).items()
+    }
+    shape = {
+        "inputs": len(outcome.federation.feature_names),
+        "clients": list(outcome.federation.client_names),
+        "settings": [dict(record["settings"]) for record in outcome.records[0]],
+        "diverged": {
+            str(records[0]["seed"]): places
+            for records in outcome.records
+            if (places := [p for p, record in enumerate(records) if record.get("diverged")])
+        },
+        "asked": len(outcome.report["summaries"]),  # the model without fairness comes after these
+        "encoder": outcome.federation.encoder.to_dict(),
+    }
+    rounds = io.StringIO(newline="")
+    csv.writer(rounds).writerows(round_table(outcome.report))
+    contents: dict[str, str | bytes] = {
+        ENCODER: json.dumps(shape, indent=1),
+        VERSIONS: json.dumps(versions(outcome.experiment), indent=1),
+        MODELS: pack_arrays(models),
+        ROUNDS: rounds.getvalue(),
+        # Last: who has the report has all of the run.
+        RESULT: json.dumps(outcome.report, indent=1, allow_nan=False),
+    }
+    make_folder(folder)
+    unseal(folder)
+    if not (folder / EXPERIMENT).exists():
+        write_whole(folder / EXPERIMENT, to_toml(outcome.experiment))
+    if (folder / LEDGER).exists():
+        settle(folder / LEDGER)
+    for name, content in contents.items():
+        write_whole(folder / name, content)
+    seal(folder, [name for name in (EXPERIMENT, *contents, LEDGER) if (folder / name).exists()])
+
+
+def round_table(report: dict[str, Any]) -> Iterator[list[Any]]:
+    """Yield a header and one row per run and round."""
+    knobs = list(report["runs"][0]["settings"])
+    columns = ["round", "accuracy", "disparity", "signal", "lambda"]
+    yield ["seed", *knobs, *columns]
+    for run in report["runs"]:
+        for row in run["rounds"]:
+            cells = [json.dumps(row[c]) if isinstance(row[c], list) else row[c] for c in columns]
+            yield [run["seed"], *run["settings"].values(), *cells]
+
+
+def versions(experiment: Experiment) -> dict[str, str]:
+    """Return what a result depends on beside its settings."""
+    packages = {name: version(name) for name in ("fedfb", *DEPENDENCIES)}
+    return {
+        **packages,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "instructions": make_engine(experiment, inputs=1).instructions,
+    }
+
+
+def read_experiment(folder: Path) -> Experiment:
+    """Read the experiment of a run's folder."""
+    return from_values(read_toml(folder / EXPERIMENT, sealed=True))
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """One trained model with its preprocessing, read back from a run's folder.
+
+    ``run`` is the setting of a grid, ``clients`` are the names behind the ids of its clients.
+    """
+
+    fitted: Fitted
+    run: int
+    encoder: Encoder
+    clients: tuple[str, ...]
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether every client has a model of its own."""
+        return any("personal" in memory for memory in self.fitted.trained.memories.values())
+
+    def predict(self, rows: RawRows, client: str | None = None) -> Prediction:
+        """Score and decide rows, as those of a client where a method has models of their own."""
+        if client is not None and client not in self.clients:
+            raise ConfigError(unknown_name("client", client, self.clients))
+        if client is not None and not self.is_personal:
+            raise ConfigError(
+                f"--client {client}: there is one model for all clients here. Leave --client out."
+            )
+        number = -1 if client is None else self.clients.index(client)
+        count = len(rows.x)
+        group = np.zeros(count, np.int64) if rows.group is None else rows.group
+        nothing = np.zeros(count, np.int64)
+        examples = Examples(rows.x, nothing, group, np.full(count, number))
+        score, decision = self.fitted.predict(examples)
+        only = slice(self.run, self.run + 1)
+        return Prediction(score[only], decision[only])
+
+
+def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> SavedModel:
+    """Read the model of one seed (default: the first) and one setting of a run's folder."""
+    folder = Path(folder)
+    missing = [name for name in (MODELS, ENCODER, EXPERIMENT) if not (folder / name).exists()]
+    if missing:
+        raise DataError(
+            f"{folder} holds no finished run: {' and '.join(missing)} not there. "
+            "Make one with fedfb run ... --out FOLDER."
+        )
+    experiment = resolve(read_experiment(folder))
+    shape = read_json(folder / ENCODER, WRITTEN)
+    arrays = read_arrays(folder / MODELS, WRITTEN)
+    with interpreting(f"the model in {folder}", WRITTEN):
+        models = _models(arrays)
+        encoder, clients = Encoder.from_dict(shape["encoder"]), tuple(shape["clients"])
+        first, *_ = models
+        wanted = first if seed is None else seed
+        notion = training_notion(experiment, len(encoder.groups.names), len(clients))
+        # A model decides with any engine, also where the one that trained it is not there.
+        engine = make_engine(replace(experiment, engine="auto"), shape["inputs"])
+        diverged = shape.get("diverged", {}).get(str(wanted), [])
+        places = [p for p in range(len(shape["settings"])) if p not in diverged]
+        settings = tuple(shape["settings"][place] for place in places)
+        algorithm = build(experiment, engine, notion, settings, QUIET)
+        trained = {number: from_arrays(algorithm, found) for number, found in models.items()}
+        asked = int(shape["asked"])
+    if wanted not in trained:
+        raise ConfigError(f"{folder} has no model of seed {wanted}; it has {list(models)}.")
+    if not 0 <= run < asked:
+        many = "setting" if asked == 1 else "settings"
+        raise ConfigError(f"{folder} has {asked} {many}, counted from 0; {run} is not one of them.")
+    if run in diverged:
+        raise ConfigError(
+            f"setting {run} of {folder} diverged with seed {wanted} and has no model. Settings "
+            f"that have one: {', '.join(str(place) for place in places if place < asked)}."
+        )
+    fitted = Fitted(wanted, settings, algorithm, trained[wanted])
+    return SavedModel(fitted, places.index(run), encoder, clients)
+
+
+def _models(arrays: Arrays) -> dict[int, Arrays]:
+    """Return the arrays of every seed."""
+    models: dict[int, Arrays] = {}
+    for name, value in arrays.items():
+        seed, _, rest = name.removeprefix("seed-").partition("/")
+        models.setdefault(int(seed), {})[rest] = value
+    return models
+
+
+FRONTIER, COMPARISON, CELLS = "frontier.json", "comparison.json", "cells"
+
+
+@contextmanager
+def claim_empty(folder: Path, undo: bool = False, mode: int = 0o777) -> Iterator[Path]:
+    """Claim a new or empty folder; if what follows leaves it empty, it is given up.
+
+    Args:
+        folder: the folder; one that holds anything is refused.
+        undo: empty the folder again if what follows fails: where that is soon done once more.
+        mode: who may enter a folder that is made.
+
+    """
+    made = not folder.exists()
+    held = held_in(folder)
+    if held:
+        more = ", ..." if len(held) > 3 else ""
+        raise ConfigError(
+            f"the output folder {folder} is not empty ({', '.join(held[:3])}{more}). "
+            "Give a new folder."
+        )
+    make_folder(folder, mode)
+    try:
+        yield folder
+    except BaseException:
+        for path in folder.iterdir() if undo else ():
+            rmtree(path) if path.is_dir() else path.unlink()
+        raise
+    finally:
+        if made and not any(folder.iterdir()):
+            folder.rmdir()

@@ -1,0 +1,228 @@
+"""The rules by which the released FedFB weighs cells (label, group) and moves lambda.
+
+Arrays have a leading axis of seeds ``s``; ``counts`` are rows by label and group over all clients,
+those set aside for validation included.
+
+How the released code puts models together, and how it should.
+
+What the released code measures: accuracy, disparity, and the losses that move lambda.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fedfb.paper.released.data import Rows
+from fedfb.paper.released.flags import Flags
+from fedfb.paper.released.training import Reduction, cross_entropy
+from fedfb.shapes import Array, Float, Int
+
+Lambda = Float[Array, "s 2 a"]
+
+
+class Rule(NamedTuple):
+    """How lambda starts, what it weighs, and how losses of round t move it.
+
+    ``step`` takes lambda, the loss sums by cell over all clients, alpha and t. ``losses_on`` says
+    of which of a client's rows these are.
+    """
+
+    start: Float[Array, "2 a"]
+    weights: Callable[[Lambda], Lambda]
+    reduction: Reduction
+    losses_on: Literal["validation", "training"]
+    step: Callable[[Lambda, Lambda, float, int], Lambda]
+
+
+def rule_of(method: str, flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
+    """Return the rule of a method: that of October 2021 treats two groups in a way of its own."""
+    if method == "fedavg":
+        return unweighted(counts)
+    if method == "fedfb" and counts.shape[1] == 2:
+        return two_groups(flags, counts)
+    return many_groups(flags, counts, clients)
+
+
+def unweighted(counts: Float[Array, "2 a"]) -> Rule:
+    """Weigh every row alike: FedAvg."""
+    return Rule(np.ones_like(counts), lambda lam: lam, "sum", "training", lambda lam, *_: lam)
+
+
+def two_groups(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
+    r"""Follow October 2021's rule for two groups.
+
+    .. math:: \lambda_{yz} = n_{yz}/n_z \text{ at first},\quad
+              w_{yz} = \lambda_{yz}\, n_y / n_{yz},\quad
+              \text{forth if } \frac{L_{00}}{n_0} - \frac{L_{01}}{n_1}
+              > \frac{L_{10}}{n_0} - \frac{L_{11}}{n_1}
+
+    Forth, :math:`\lambda_{00}` loses and :math:`\lambda_{01}` gains :math:`\alpha/t`, and
+    :math:`\lambda_{1z} = 1 - \lambda_{0z}`. Back, as released, :math:`\lambda_{00}` gains and
+    :math:`\lambda_{10}` loses it, and :math:`\lambda_{y1} = 1 - \lambda_{y0}`: another
+    normalisation than the one forth.
+    """
+    sizes = counts.sum(axis=0)
+
+    def step(lam: Lambda, losses: Lambda, alpha: float, number: int) -> Lambda:
+        mean = losses / sizes
+        forth = mean[:, 0, 0] - mean[:, 0, 1] > mean[:, 1, 0] - mean[:, 1, 1]
+        move = alpha / number
+        ahead = np.clip(lam[:, 0] + move * np.array([-1.0, 1.0]), 0, 1)
+        back = np.clip(lam[:, 0] - move * np.array([-1.0, 1.0]), 0, 1)
+        released = np.clip(lam[:, :, 0] + move * np.array([1.0, -1.0]), 0, 1)
+        returned = (
+            np.stack([back, 1 - back], axis=1)
+            if flags.return_step == "mirrored"
+            else np.stack([released, 1 - released], axis=2)
+        )
+        return np.where(forth[:, None, None], np.stack([ahead, 1 - ahead], axis=1), returned)
+
+    return Rule(
+        start=counts / sizes,
+        weights=lambda lam: lam * counts.sum(axis=1, keepdims=True) / counts,
+        reduction="weighted mean",
+        losses_on="validation",
+        step=step,
+    )
+
+
+def many_groups(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
+    r"""Follow the rule of the last release, or October 2021's for more than two groups.
+
+    .. math:: \lambda_{yz} = n_z/n \text{ at first},\quad w_{yz} = \lambda_{yz}/n_z,\quad
+              f_z = \frac{L_{10} - L_{00}}{n_0} - \frac{L_{1z} - L_{0z}}{n_z}
+              + K \Big(\frac{n_{00}}{n_0} - \frac{n_{0z}}{n_z}\Big)
+
+    with the number of clients K where it should be 1. From losses towards label 1 (October 2021)
+    it is :math:`f_z = (L_{00} + L_{10})/n_0 - (L_{0z} + L_{1z})/n_z`. Then
+    :math:`\lambda_{00}` loses :math:`\alpha f_z/\sqrt t` and :math:`\lambda_{0z}` gains it, both
+    kept in :math:`[0, 2 n_0/n]` for every z, and :math:`\lambda_{1z} = 2 n_0/n - \lambda_{0z}`:
+    right is :math:`2 n_z/n`.
+    """
+    sizes = counts.sum(axis=0)
+    shares = sizes / sizes.sum()
+    bound = 2 * (shares if flags.bound == "own-group" else np.full_like(shares, shares[0]))
+    times = clients if flags.constant == "per-client" else 1
+    constant = times * (counts[0, 0] / sizes[0] - counts[0] / sizes)
+
+    def signal(losses: Lambda) -> Float[Array, "s a"]:
+        mean = losses / sizes
+        if flags.signal == "label-one":
+            rate = mean.sum(axis=1)
+            return rate[:, :1] - rate
+        rate = mean[:, 1] - mean[:, 0]
+        return rate[:, :1] - rate + constant
+
+    def step(lam: Lambda, losses: Lambda, alpha: float, number: int) -> Lambda:
+        f = signal(losses)
+        if flags.step == "normalised":
+            f = f / np.maximum(np.linalg.norm(f, axis=1, keepdims=True), np.finfo(float).tiny)
+        gain = f - np.eye(f.shape[1])[0] * f.sum(axis=1, keepdims=True)
+        moved = np.clip(lam[:, 0] + alpha / np.sqrt(number) * gain, 0, bound)
+        return np.stack([moved, bound - moved], axis=1)
+
+    return Rule(
+        start=np.stack([shares, shares]),
+        weights=lambda lam: lam / sizes,
+        reduction="sum",
+        losses_on="training",
+        step=step,
+    )
+
+
+Averaging = Literal["first-unweighted", "weighted"]
+
+
+def by_weight(
+    models: Sequence[Float[Array, "s p"]], weights: Float[Array, "s i"], averaging: Averaging
+) -> Float[Array, "s p"]:
+    r"""Average FedFB's models.
+
+    .. math:: \frac{w_0 + \sum_{i \ge 1} c_i w_i}{\sum_i c_i}
+              \quad\text{(released)} \qquad \frac{\sum_i c_i w_i}{\sum_i c_i}
+
+    As released client 0 all but falls out, and the model shrinks by its share.
+
+    >>> models = [np.array([[4.0]]), np.array([[8.0]])]
+    >>> by_weight(models, np.array([[3.0, 1.0]]), "first-unweighted")
+    array([[3.]])
+    >>> by_weight(models, np.array([[3.0, 1.0]]), "weighted")
+    array([[5.]])
+    """
+    factors = weights.copy()
+    if averaging == "first-unweighted":
+        factors[:, 0] = 1.0
+    total = np.einsum("si,isp->sp", factors, np.stack(models))
+    return (total / weights.sum(axis=1, keepdims=True)).astype(models[0].dtype)
+
+
+def by_size(
+    models: Sequence[Float[Array, "s p"]],
+    sizes: Sequence[int],
+    first: Int[Array, " s"],
+    averaging: Averaging,
+) -> Float[Array, "s p"]:
+    r"""Average FedAvg's models; ``first`` is each seed's client f that is asked first.
+
+    .. math:: \frac{w_f + \sum_{i \ne f} n_i w_i}{\sum_{i \ne f} n_i}
+              \quad\text{(released)} \qquad \frac{\sum_i n_i w_i}{\sum_i n_i}
+
+    >>> models = [np.array([[4.0]]), np.array([[8.0]])]
+    >>> by_size(models, [3, 2], np.array([0]), "first-unweighted")
+    array([[10.]])
+    """
+    factors = np.tile(np.array(sizes, float), (len(first), 1))
+    totals = factors.sum(axis=1, keepdims=True)
+    if averaging == "first-unweighted":
+        seeds = np.arange(len(first))
+        totals = totals - factors[seeds, first][:, None]
+        factors[seeds, first] = 1.0
+    return (np.einsum("si,isp->sp", factors, np.stack(models)) / totals).astype(models[0].dtype)
+
+
+def first_clients(seeds: tuple[int, ...], clients: int) -> Int[Array, " s"]:
+    """Return whom each seed asks first: the same client in every round, as it seeds anew in each.
+
+    >>> first_clients((0, 1, 2, 3, 4), 3).tolist()
+    [2, 0, 2, 1, 1]
+    """
+    return np.array([np.random.RandomState(seed).permutation(clients)[0] for seed in seeds])
+
+
+def accuracies(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
+    """Return the share of right decisions; a row is decided positively above a margin of 0."""
+    return ((margin > 0) == rows.y).mean(axis=1)
+
+
+def disparities(margin: Float[Array, "s n"], rows: Rows, groups: int) -> Float[Array, " s"]:
+    r"""Return the largest gap between a group's rate of positive decisions and everyone's.
+
+    .. math:: \max_z |P(\hat y = 1 \mid z) - P(\hat y = 1)|
+    """
+    decision = margin > 0
+    rate = decision.mean(axis=1)
+    of_groups = [decision[:, rows.group == group].mean(axis=1) for group in range(groups)]
+    return np.abs(np.stack(of_groups) - rate).max(axis=0)
+
+
+def parity_differences(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
+    r"""Return :math:`|P(\hat y=1\mid 0)-P(\hat y=1\mid 1)|`, whatever other groups there are."""
+    rates = [(margin[:, rows.group == group] > 0).mean(axis=1) for group in (0, 1)]
+    return np.abs(rates[0] - rates[1])
+
+
+def loss_sums(
+    margin: Float[Array, "s n"],
+    rows: Rows,
+    groups: int,
+    signal: Literal["label-one", "cross-entropy", "zero-one"],
+) -> Float[Array, "s 2 a"]:
+    """Sum losses by label and group; which loss, see :class:`fedfb.paper.released.flags.Flags`."""
+    if signal == "zero-one":
+        losses: Array = ((margin > 0) != rows.y).astype(np.float64)
+    else:
+        towards = np.ones_like(rows.y) if signal == "label-one" else rows.y
+        losses = cross_entropy(margin, towards)
+    cell = (rows.y * groups + rows.group)[:, None] == np.arange(2 * groups)
+    return (losses @ cell.astype(np.float64)).reshape(len(margin), 2, groups)

@@ -1,0 +1,179 @@
+"""One client's training as ``torch.optim.Adam`` does it, for several seeds at once.
+
+The two models with two outputs each, for several seeds at once: a leading axis ``s``.
+
+All parameters of a seed stand in one row. A layer is a block (outputs, inputs + 1) whose last
+column is the bias, so features carry a last column of ones.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fedfb.paper.released.torch_random import Linear, linear, torch_generator
+from fedfb.shapes import Array, Float, Int
+
+HIDDEN = {"mlp": 4, "logistic": 0}
+"""Hidden units; none is a single layer."""
+
+
+class Layers(NamedTuple):
+    """Views into rows of parameters; ``first`` is None without hidden units."""
+
+    first: Float[Array, "s h i"] | None
+    last: Float[Array, "s 2 j"]
+
+
+def layers(params: Float[Array, "s p"], inputs: int, hidden: int) -> Layers:
+    """Look at rows of parameters as layers; writing to the views writes to the rows."""
+    seeds, cut = len(params), hidden * (inputs + 1)
+    first = params[:, :cut].reshape(seeds, hidden, inputs + 1) if hidden else None
+    return Layers(first, params[:, cut:].reshape(seeds, 2, (hidden or inputs) + 1))
+
+
+def initial(seeds: tuple[int, ...], inputs: int, hidden: int) -> Float[Array, "s p"]:
+    """Draw each seed's parameters as torch does after ``torch.manual_seed(seed)``."""
+    sizes = ((inputs, hidden), (hidden, 2)) if hidden else ((inputs, 2),)
+    drawn = []
+    for seed in seeds:
+        rng = torch_generator(seed)
+        drawn.append(np.concatenate([_packed(linear(rng, *size)) for size in sizes]))
+    return np.stack(drawn)
+
+
+def _packed(layer: Linear) -> Float[Array, " p"]:
+    return np.column_stack([layer.weight, layer.bias]).ravel()
+
+
+def with_ones(x: Float[Array, "n d"], dtype: str) -> Float[Array, "n i"]:
+    """Add the column that the biases multiply."""
+    return np.column_stack([x, np.ones(len(x))]).astype(dtype)
+
+
+def margins(params: Float[Array, "s p"], x: Float[Array, "n i"], hidden: int) -> Array:
+    r"""Return by how much the second output exceeds the first, by seed and row.
+
+    .. math:: m = o_1 - o_0, \qquad P(y = 1) = \frac{1}{1 + e^{-m}}
+    """
+    first, last = layers(params, x.shape[1] - 1, hidden)
+    difference = last[:, 1] - last[:, 0]
+    if first is None:
+        return difference @ x.T
+    active = np.maximum(x @ first.swapaxes(1, 2), 0)
+    return (active @ difference[:, :-1, None])[..., 0] + difference[:, -1:]
+
+
+def cross_entropy(margin: Float[Array, "s n"], y: Int[Array, " n"]) -> Float[Array, "s n"]:
+    """Return each row's cross-entropy towards the given labels."""
+    return np.logaddexp(0, np.where(y == 1, -margin, margin).astype(np.float64))
+
+
+BATCH = 128
+WEIGHT_DECAY = 1e-4
+MOMENTS = (0.9, 0.999)
+EPSILON = 1e-8
+
+Reduction = Literal["sum", "weighted mean"]
+
+
+class LocalRows(NamedTuple):
+    """What a client trains on: features with ones, labels, and the orders of its rows."""
+
+    x: Float[Array, "n i"]
+    y: Int[Array, " n"]
+    orders: Int[Array, "s e n"]
+
+
+class _Work(NamedTuple):
+    """Arrays that every step writes anew: parameters, gradients, Adam's two moments."""
+
+    params: Float[Array, "s p"]
+    gradient: Float[Array, "s p"]
+    mean: Float[Array, "s p"]
+    square: Float[Array, "s p"]
+
+
+def trained(
+    params: Float[Array, "s p"],
+    rows: LocalRows,
+    weights: Float[Array, "s n"],
+    rate: float,
+    hidden: int,
+    reduction: Reduction,
+) -> Float[Array, "s p"]:
+    r"""Return the parameters after all epochs of minibatches.
+
+    .. math:: \ell = \sum_{j \in B} w_j\, \mathrm{CE}_j
+              \quad\text{or}\quad \sum_{j \in B} w_j\, \mathrm{CE}_j \Big/ \sum_{j \in B} w_j
+    """
+    work = _Work(params.copy(), *(np.zeros_like(params) for _ in range(3)))
+    inputs, seeds, number = rows.x.shape[1] - 1, np.arange(len(params))[:, None], 0
+    labels = rows.y.astype(params.dtype)
+    current, gradients = (layers(part, inputs, hidden) for part in work[:2])
+    for epoch in range(rows.orders.shape[1]):
+        order = rows.orders[:, epoch]
+        for start in range(0, order.shape[1], BATCH):
+            batch = order[:, start : start + BATCH]
+            share = weights[seeds, batch]
+            if reduction == "weighted mean":
+                share = share / share.sum(axis=1, keepdims=True)
+            # Batch by batch: what is gathered stays in the cache until it is used.
+            x = np.take(rows.x, batch, axis=0, mode="clip")
+            _differentiate(current, gradients, x, labels[batch], share)
+            number += 1
+            _move(work, rate, number)
+    return work.params
+
+
+def _differentiate(
+    current: Layers,
+    gradients: Layers,
+    x: Float[Array, "s b i"],
+    y: Float[Array, "s b"],
+    weights: Float[Array, "s b"],
+) -> None:
+    r"""Write the gradient of a batch; both outputs' is one vector with two signs.
+
+    .. math:: \partial\ell/\partial o_1 = w (P(y=1) - y) = -\partial\ell/\partial o_0
+    """
+    below = x if current.first is None else _activations(current.first, x)
+    difference = current.last[:, 1] - current.last[:, 0]
+    margin = (below @ difference[..., None])[..., 0]
+    error = (1 / (1 + np.exp(-margin)) - y) * weights
+    gradient = (error[:, None] @ below)[:, 0]
+    gradients.last[:, 1] = gradient
+    np.negative(gradient, out=gradients.last[:, 0])
+    if gradients.first is not None:
+        back = error[..., None] * difference[:, None, :-1] * (below[..., :-1] > 0)
+        np.matmul(back.swapaxes(1, 2), x, out=gradients.first)
+
+
+def _activations(first: Float[Array, "s h i"], x: Float[Array, "s b i"]) -> Float[Array, "s b j"]:
+    """Return the hidden units' outputs and a last column of ones."""
+    active = np.ones((*x.shape[:2], first.shape[1] + 1), x.dtype)
+    np.maximum(x @ first.swapaxes(1, 2), 0, out=active[..., :-1])
+    return active
+
+
+def _move(work: _Work, rate: float, number: int) -> None:
+    r"""Take step t of Adam, with weight decay added to the gradient.
+
+    .. math:: g \leftarrow g + \delta\theta,\quad m \leftarrow m + (1-\beta_1)(g - m),\quad
+              v \leftarrow \beta_2 v + (1-\beta_2) g^2,\quad
+              \theta \leftarrow \theta - \frac{\eta}{1-\beta_1^t}
+              \frac{m}{\sqrt{v}/\sqrt{1-\beta_2^t} + \epsilon}
+
+    A weight without a gradient of its own does not settle at zero: near it the update is
+    :math:`\eta\delta/\epsilon = 50` times the weight, so it jumps about, in a range of
+    :math:`\epsilon/\delta`. Rounding alone then decides whether a dead unit comes alive again.
+    """
+    params, gradient, mean, square = work
+    scalar = params.dtype.type  # numpy 1 would widen products with its own scalars
+    first, second = MOMENTS
+    gradient += scalar(WEIGHT_DECAY) * params
+    mean += scalar(1 - first) * (gradient - mean)
+    square *= scalar(second)
+    square += scalar(1 - second) * gradient * gradient
+    spread = np.sqrt(square) / scalar(np.sqrt(1 - second**number))
+    spread += scalar(EPSILON)
+    params -= scalar(rate / (1 - first**number)) * mean / spread

@@ -1,0 +1,228 @@
+"""The paper's tables and figures as experiments: what stands in each cell.
+
+What the paper printed, typed in once, by its table's label.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from fedfb.data.request import DRAWN, SEVERAL_ATTRIBUTES
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.experiments.compare import Cause
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
+from fedfb.notions import long_name
+
+FOLDER = "tables"
+SEEDS, QUICK_SEEDS = (0, 1, 2, 3, 4), (0,)
+
+
+class Line(NamedTuple):
+    """A row or a column of a table: its name, its settings, and where the paper has it.
+
+    A row that is ``released`` follows the authors' code: its method, flags, and for each column the
+    data, the learning rate and alpha that gave the printed digits. One with ``released_rows`` is
+    ours on the rows that code makes, named for each column that it has. ``selection`` is a rule of
+    ``selections`` where a row's grid is reported as the authors did, by test figures. ``only`` are
+    the columns that a row has, ``causes`` what may set it apart from the printed one. A column that
+    is not ``quick`` is left out of a quick look.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    published: str
+    released: Mapping[str, Any] | None = None
+    released_rows: Mapping[str, str] = {}
+    selection: str | None = None
+    only: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    quick: bool = True
+
+    @property
+    def explains(self) -> bool:
+        """Whether the row is there to show what sets others apart from the printed figures."""
+        return bool(self.released is not None or self.released_rows or self.selection)
+
+    def has(self, column: str) -> bool:
+        """Whether the row has a cell in a column."""
+        return column in (self.released_rows or self.only or (column,))
+
+
+class Target(NamedTuple):
+    """One table or figure: experiments by row and column.
+
+    ``kind`` is ``table`` where every cell is one setting, ``curves`` where it may be several,
+    ``comparison`` where what the server needs stands beside. ``measure`` is the disparity shown,
+    that of the notion unless another is named. ``at_best`` adds what each approach can reach at
+    best on the population of a column, ``exchanged`` what a run sends. ``claim`` is what the paper
+    says of its figure, which the page holds against ours.
+    """
+
+    name: str
+    title: str
+    kind: str
+    label: str | None
+    rows: tuple[Line, ...]
+    columns: tuple[Line, ...]
+    settings: Mapping[str, Any]
+    measure: str | None = None
+    at_best: bool = False
+    exchanged: bool = False
+    claim: str | None = None
+
+    def experiment(self, row: Line, column: Line, quick: bool) -> Experiment:
+        """Return the experiment of a cell; a quick one has one seed and does not tune."""
+        seeds = list(QUICK_SEEDS if quick else SEEDS)
+        values = {**self.settings, **column.settings, **row.settings}
+        experiment = from_values({"seeds": ",".join(map(str, seeds)) + ",", **values})
+        return replace(experiment, tune=False) if quick else experiment
+
+
+def names() -> list[str]:
+    """Return the names of all targets, tables first."""
+    found = files("fedfb.paper").joinpath(FOLDER).iterdir()
+    stems = [path.name.removesuffix(".toml") for path in found if path.name.endswith(".toml")]
+    return sorted((n for n in stems if n != "published"), key=lambda n: (n[0] != "t", n))
+
+
+def read_target(name: str) -> Target:
+    """Read one table or figure.
+
+    >>> read_target("table2").label
+    'tab:dp_dh'
+    """
+    if name not in names():
+        raise ConfigError(unknown_name("target", name, [*names(), "all"]))
+    text = files("fedfb.paper").joinpath(f"{FOLDER}/{name}.toml").read_text(encoding="utf-8")
+    values = tomllib.loads(text)
+    return Target(
+        name=name,
+        title=values["title"],
+        kind=values["kind"],
+        label=values.get("published"),
+        rows=tuple(_line(one) for one in values["row"]),
+        columns=tuple(_line(one) for one in values["column"]),
+        settings=values["settings"],
+        measure=values.get("measure"),
+        at_best=values.get("at_best", False),
+        exchanged=values.get("exchanged", False),
+        claim=values.get("claim"),
+    )
+
+
+def _line(values: Mapping[str, Any]) -> Line:
+    return Line(
+        name=values["name"],
+        settings=values.get("settings", {}),
+        published=values.get("published", values["name"]),
+        released=values.get("released"),
+        released_rows=values.get("released_rows", {}),
+        selection=values.get("selection"),
+        only=tuple(values.get("only", ())),
+        quick=values.get("quick", True),
+        causes=tuple(_cause(*one) for one in values.get("causes", ())),
+    )
+
+
+def _cause(name: str, before: str, after: str, *columns: str) -> Cause:
+    return Cause(name, before, after, columns)
+
+
+TABLES = {"mlp": "tab:dp_mlp", "logistic": "tab:dp_lg"}
+
+OURS_TO_CHOOSE = (
+    *("data", "model", "algorithm", "outer", "alpha", "knobs", "lr", "seeds", "tune"),
+    *("accuracy_floor", "scaling", "signal_loss", "normalise", "decay", "timing", "reference"),
+    *("bits_mode", "rounding", "secure", "precision", "engine"),
+)
+"""Settings that no figure depends on by itself: which cell is meant, and how a method gets there.
+
+In all others an experiment must agree with the paper. A setting that is not listed counts.
+"""
+
+
+def published(experiment: Experiment) -> dict[str, Any] | None:
+    """Return the paper's figure for an experiment, None where it has none.
+
+    Only the paper's own setting counts: its data, groups, clients, split and models, demographic
+    parity, the group given to the model, its rounds, epochs and batches, every client in every
+    round, nothing hidden by noise, and no disparity above 0 aimed at. The split is the one that
+    the printed figures were made with: the files as they were published, not drawn anew.
+    """
+    beside = printed(TABLES.get(experiment.model), experiment.algorithm, experiment.data)
+    if beside is None or _spell_out(experiment) != _spell_out(_in_papers_setting(experiment)):
+        return None
+    return beside
+
+
+def _in_papers_setting(experiment: Experiment) -> Experiment:
+    """Return the experiment as the paper has it; what is ours to choose stays."""
+    return Experiment(
+        **{name: getattr(experiment, name) for name in OURS_TO_CHOOSE},
+        notion="demographic_parity",
+        partition="paper",
+        groups=2,
+        heterogeneity="medium",
+        resplit=False,
+        sensitive_at_prediction=True,
+        hidden=(4,),
+        participation=1.0,
+        dropout=0.0,
+        local_epochs=30,
+        batch=128,
+        optimiser="adam",
+        weight_decay=0.0,
+        period=1,
+        bits=None,
+        privacy_epsilon=None,
+    )
+
+
+def _spell_out(experiment: Experiment) -> Experiment:
+    """Fill in what an experiment leaves open, so that equal settings are equal."""
+    from fedfb.data.datasets.synthetic import ROWS
+
+    spelt = resolve(experiment)
+    spelt = replace(spelt, notion=long_name(spelt.notion))
+    if spelt.data == "synthetic":
+        clients = spelt.clients or 3
+        train, test = ROWS[clients]
+        rows, test_rows = spelt.rows or train, spelt.test_rows or test
+        spelt = replace(spelt, clients=clients, rows=rows, test_rows=test_rows)
+    if spelt.data not in DRAWN and spelt.split_seed is None:
+        spelt = replace(spelt, split_seed=spelt.split_of(0))
+    if spelt.data in SEVERAL_ATTRIBUTES:
+        usual = import_module(f"fedfb.data.datasets.{spelt.data}").ATTRIBUTES[0]
+        spelt = replace(spelt, sensitive=tuple(sorted(spelt.sensitive or usual)))
+    return spelt
+
+
+def printed(label: str | None, row: str, column: str) -> dict[str, Any] | None:
+    """Return what a table of the paper has in a cell, None where it has nothing.
+
+    >>> printed("tab:dp_dh", "fedfb", "high")["disparity"]
+    {'mean': 0.013, 'std': 0.008}
+    """
+    found = _tables().get(label or "", {}).get(row, {}).get(column)
+    if found is None:
+        return None
+    # One table prints no spreads.
+    both = found if len(found) == 4 else (found[0], None, found[1], None)
+    accuracy, accuracy_std, disparity, disparity_std = both
+    return {
+        "table": label,
+        "accuracy": {"mean": accuracy, "std": accuracy_std},
+        "disparity": {"mean": disparity, "std": disparity_std},
+    }
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    text = files("fedfb.paper").joinpath(f"{FOLDER}/published.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

@@ -1,0 +1,114 @@
+"""What lies in a folder: one run, several side by side, or a frontier."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedfb.errors import DataError
+from fedfb.experiments.compare import differences
+from fedfb.experiments.run_folder import (
+    COMPARISON,
+    ENCODER,
+    EXPERIMENT,
+    FRONTIER,
+    LEDGER,
+    RESULT,
+    VERSIONS,
+)
+from fedfb.files import interpreting, read_json
+from fedfb.runtime.ledger import Account, read_ledger
+
+
+Report = dict[str, Any]
+
+
+class Run(NamedTuple):
+    """A finished run: its report, and what else its folder tells."""
+
+    report: Report
+    versions: Mapping[str, str]
+    inputs: int | None
+    accounts: tuple[Account, ...]
+
+
+class Found(NamedTuple):
+    """What a page can be made of: runs, or a frontier."""
+
+    runs: tuple[Run, ...]
+    differences: tuple[Report, ...] = ()
+    frontier: Report | None = None
+
+
+WRITTEN = "JSON as fedfb wrote it: restore it from a copy, or run it again"
+"""How a sentence about results that cannot be read ends."""
+
+
+def read_folder(folder: Path) -> Found:
+    """Read the folder of a run, a comparison (a folder of runs) or a frontier."""
+    refuse_no_folder(folder)
+    if (folder / FRONTIER).exists():
+        return Found((), frontier=_json(folder / FRONTIER))
+    if (folder / RESULT).exists():
+        return Found((_run(folder),))
+    if (folder / COMPARISON).exists():
+        names = _compared(folder / COMPARISON)
+    else:
+        names = sorted(path.parent.name for path in folder.glob(f"*/{RESULT}"))
+    if not names:
+        raise DataError(_nothing(folder))
+    runs = tuple(_run(folder / name) for name in names)
+    _refuse_unlike(folder, [run.report for run in runs])
+    return Found(runs, tuple(differences([run.report for run in runs])))
+
+
+def refuse_no_folder(folder: Path) -> None:
+    """Raise DataError if there is no such folder."""
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}. Name one that fedfb wrote with --out.")
+
+
+def _nothing(folder: Path) -> str:
+    if (folder / EXPERIMENT).exists():
+        return (
+            f"the run in {folder} is not finished: it has no {RESULT}. Finish it first: fedfb run "
+            f"{folder / EXPERIMENT} --out {folder} --resume."
+        )
+    return (
+        f"{folder} holds nothing to report on: no {RESULT}, {COMPARISON} or {FRONTIER}. Name a "
+        "folder that fedfb run, compare, frontier or reproduce wrote with --out."
+    )
+
+
+def _refuse_unlike(folder: Path, reports: Sequence[Report]) -> None:
+    for what in ("data", "notion"):
+        with interpreting(folder, WRITTEN):
+            values = sorted({str(report[what]) for report in reports})
+        if len(values) > 1:
+            raise DataError(
+                f"the runs in {folder} cannot stand side by side: their {what} differ "
+                f"({', '.join(values)}). Name the folder of one of them."
+            )
+
+
+def _run(folder: Path) -> Run:
+    shape, ledger = folder / ENCODER, folder / LEDGER
+    return Run(
+        report=_json(folder / RESULT),
+        versions=_json(folder / VERSIONS) if (folder / VERSIONS).exists() else {},
+        inputs=_inputs(shape) if shape.exists() else None,
+        accounts=tuple(read_ledger(ledger)) if ledger.exists() else (),
+    )
+
+
+def _compared(path: Path) -> list[str]:
+    with interpreting(path, WRITTEN):
+        return [str(name) for name in _json(path)["algorithms"]]
+
+
+def _inputs(path: Path) -> int:
+    with interpreting(path, WRITTEN):
+        return int(_json(path)["inputs"])
+
+
+def _json(path: Path) -> Any:
+    return read_json(path, WRITTEN)

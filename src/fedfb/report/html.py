@@ -1,0 +1,103 @@
+"""What a page consists of: headline, key figures, and sections with tables and pictures.
+
+The page as HTML: one file, with style and script inside, that asks nobody for anything.
+"""
+
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from typing import NamedTuple
+
+from fedfb.extras import refuse_without
+from fedfb.report.svg import Picture
+
+EMPTY = ("", "-", "not estimable", "none", "hidden", "diverged")
+NUMBER = "-+<.0123456789"
+"""What a number begins with."""
+
+
+class Table(NamedTuple):
+    """A table of text; the first cell of a row is its name."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Tell which columns hold numbers, to be set flush right.
+
+        >>> Table("", ("", "rows", "sees"), (("a", "1,000", "the sum"), ("b", "-", "-"))).numeric
+        (False, True, False)
+        """
+        columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
+        found = [all(cell in EMPTY or cell[0] in NUMBER for cell in cells) for cells in columns]
+        return (False, *found[1:])
+
+
+class Figure(NamedTuple):
+    """A key figure: what it is, its value, and how sure it is."""
+
+    name: str
+    value: str
+    beside: str = ""
+
+
+class Fold(NamedTuple):
+    """Parts that are shown on demand."""
+
+    title: str
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    text: str = ""
+
+
+class Section(NamedTuple):
+    """A part of the page with a title; its name is the anchor."""
+
+    name: str
+    title: str
+    sentences: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    tables: tuple[Table, ...] = ()
+    folds: tuple[Fold, ...] = ()
+
+
+class Page(NamedTuple):
+    """All that the template needs; ``alerts`` are promises not kept, said before the headline."""
+
+    title: str
+    kind: str
+    headline: str
+    figures: tuple[Figure, ...]
+    sections: tuple[Section, ...]
+    footer: str
+    alerts: tuple[str, ...] = ()
+
+
+def check_tools() -> None:
+    """Refuse to make a page where what draws it is not installed."""
+    refuse_without("report", "a page")
+
+
+def render(page: Page) -> str:
+    """Return the page as HTML; whatever users may have named is escaped."""
+    from jinja2 import BaseLoader, Environment, StrictUndefined
+
+    environment = Environment(
+        loader=BaseLoader(),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = _asset("page.js")
+    # Only this script may run, whatever else should ever find its way into the page.
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    template = environment.from_string(_asset("page.html"))
+    return template.render(page=page, css=_asset("page.css"), script=script, digest=digest)
+
+
+def _asset(name: str) -> str:
+    return files("fedfb.report").joinpath("templates", name).read_text(encoding="utf-8")

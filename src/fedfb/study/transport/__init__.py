@@ -1,0 +1,1 @@
+"""How messages of a study travel: one file for each side, and the only place that imports flwr."""

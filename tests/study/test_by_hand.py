@@ -1,0 +1,205 @@
+"""Every method by the same messages: the state, the memories and the ledger of one process."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedfb.errors import DisclosureError
+from fedfb.experiments.spec import Experiment
+from fedfb.runtime.ledger import read_ledger
+from fedfb.study.ask import TooFewError
+from fedfb.study.journal import EVENTS, Journal, read_events
+from fedfb.study.mail import StoppedBySiloError
+from fedfb.study.study import read_study
+from study.by_hand import SILOS, federation, make, open_silos, run_by_hand
+from study.replay import assert_same_bits, replayed
+
+QUICK = Experiment(rounds=2, local_epochs=2, lr=(0.02,))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"algorithm": "fedfb"},
+        {"algorithm": "fedfb", "notion": "eod", "participation": 0.75, "rounds": 3},
+        {"algorithm": "fedavg"},
+        {"algorithm": "q-ffl", "notion": "cp"},
+        {"algorithm": "fedfb-thresholds", "sensitive_at_prediction": True},
+        {"algorithm": "fedfb", "sensitive_at_prediction": True},
+        {"algorithm": "fedfb-sums", "notion": "cp"},
+        {"algorithm": "fedfb", "notion": "cp", "participation": 0.75, "rounds": 3},
+        {"algorithm": "fedfb", "notion": "cp", "lr": (), "target": (0.05,)},
+        {"algorithm": "lft-fedavg"},
+        {"algorithm": "ditto", "notion": "cp"},
+        {"algorithm": "fairfed", "sensitive": ("sex",)},
+    ],
+    ids=lambda s: "-".join(map(str, s.values())),
+)
+def test_a_study_ends_in_the_bits_of_the_run_in_one_process(settings, tmp_path):
+    study, silos = make(tmp_path, replace(QUICK, **settings))
+    run_by_hand(study, silos)
+    alone = federation.in_one_process(study, silos)
+    assert_same_bits(federation.final_state(study), alone.fitted[0].trained.state._asdict())
+    [account] = [a for a in read_ledger(study.parent / "run" / "ledger.jsonl") if a.phase == "run"]
+    assert {entry.seen for entry in account.entries} == {"masked", "public"}
+    tested = json.loads((study.parent / "run" / "result.json").read_text())["runs"][0]
+    assert tested["accuracy"] == pytest.approx(alone.records[0][0]["accuracy"], abs=1e-12)
+
+
+def test_single_values_are_asked_for_only_where_the_study_says_so(tmp_path):
+    steps = replace(QUICK, algorithm="afl", notion="cp", local_epochs=30)
+    with pytest.raises(DisclosureError, match="allows only sums"):
+        make_and_check(tmp_path / "a", steps)
+    study, silos = make(tmp_path / "b", steps, single=True)
+    run_by_hand(study, silos)
+    [account] = [a for a in read_ledger(study.parent / "run" / "ledger.jsonl") if a.phase == "run"]
+    assert "single" in {entry.seen for entry in account.entries}
+
+
+def make_and_check(folder, experiment):
+    from fedfb.study.trial import check_study
+
+    study, _ = make(folder, experiment)
+    check_study(read_study(study))
+
+
+@pytest.mark.parametrize("lost", range(5))
+def test_a_silo_lost_in_any_turn_leaves_a_sum_over_the_others(lost, tmp_path):
+    """It stays away for the rest of the round and is asked again in the next."""
+    study, silos = make(tmp_path, replace(QUICK, algorithm="ditto", notion="cp", rounds=3))
+    turns = iter(range(100))
+
+    def loses(hand, action, where, id):
+        gone = where == "round 2, fit" and id == 1 and next(turns) == lost
+        hand.failed.pop(1, None) if where.startswith("round 3") else None
+        return gone
+
+    hand = run_by_hand(study, silos, loses=loses)
+    hand.silos = {}
+    asked = {id for action, where, id in hand.sent if where == "round 2, confusion"}
+    assert asked == {0, 2, 3}
+    state = federation.final_state(study)
+    assert_same_bits(state, replayed(study, silos))
+
+
+def test_a_sum_that_fails_is_asked_again_of_the_same_question_only(tmp_path):
+    study, silos = make(tmp_path, replace(QUICK, algorithm="fedfb"))
+    undisturbed, elsewhere = make(tmp_path / "b", replace(QUICK, algorithm="fedfb"))
+    run_by_hand(undisturbed, elsewhere)
+    lost = {1, 2}
+
+    def loses(hand, action, where, id):
+        if where == "round 1, measure" and id in lost and action == "turn":
+            lost.remove(id)
+            return True
+        hand.failed.clear()
+        return False
+
+    hand = run_by_hand(study, silos, loses=loses)
+    begun = [where for action, where, id in hand.sent if action == "begin" and id == 0]
+    assert begun.count("round 1, fit") == 1
+    assert begun.count("round 1, measure") == 2
+    assert_same_bits(federation.final_state(study), federation.final_state(undisturbed))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"algorithm": "fedfb", "lr": ()}, {"algorithm": "ditto", "notion": "cp"}],
+    ids=["fedfb that picks its rate", "ditto"],
+)
+def test_a_coordinator_killed_again_and_again_asks_nothing_twice(settings, tmp_path):
+    experiment = replace(QUICK, **settings)
+    undisturbed, elsewhere = make(tmp_path / "b", experiment)
+    run_by_hand(undisturbed, elsewhere)
+    study, silos = make(tmp_path, experiment)
+    there, kills = open_silos(study, silos), 0
+
+    def killed(hand, action, where, id):
+        if len(hand.sent) > 59:
+            raise KeyboardInterrupt
+        return False
+
+    while not (study.parent / "run" / "models.npz").exists():
+        try:
+            run_by_hand(study, silos, there=there, loses=killed)
+        except KeyboardInterrupt:
+            kills += 1
+    assert kills > 2
+    assert_same_bits(federation.final_state(study), federation.final_state(undisturbed))
+    asked = [e for a in read_ledger(study.parent / "run" / "ledger.jsonl") for e in a.entries]
+    alone = [e for a in read_ledger(undisturbed.parent / "run" / "ledger.jsonl") for e in a.entries]
+    assert [e._replace(messages={}) for e in asked] == [e._replace(messages={}) for e in alone]
+
+
+def test_below_the_threshold_it_stops_with_a_message_and_goes_on_later(tmp_path):
+    study, silos = make(tmp_path, replace(QUICK, algorithm="fedavg"))
+
+    def two_are_gone(hand, action, where, id):
+        return where.startswith("round 2") and id in (0, 3)
+
+    with pytest.raises(TooFewError, match=r"round 2, fit: 2 of the 4 .*\(north, south\).*least 3"):
+        run_by_hand(study, silos, loses=two_are_gone)
+    hand = run_by_hand(study, silos)
+    assert not [where for _, where, _ in hand.sent if where.startswith("round 1")]
+    alone = federation.in_one_process(study, silos)
+    assert_same_bits(federation.final_state(study), alone.fitted[0].trained.state._asdict())
+
+
+def test_a_silo_that_joins_late_takes_part_from_the_next_round_on(tmp_path):
+    study, silos = make(tmp_path, replace(QUICK, algorithm="fedfb", rounds=3), wait_s=0.3)
+    everybody = open_silos(study, silos)
+
+    def joins(hand, action, where, id):
+        if where == "round 1, confusion":
+            hand.silos[3] = everybody[3]
+        return False
+
+    there = {id: everybody[id] for id in (0, 1, 2)}
+    hand = run_by_hand(study, silos, there=there, loses=joins)
+    assert {id for a, where, id in hand.sent if where == "round 2, fit"} == {0, 1, 2, 3}
+    assert_same_bits(federation.final_state(study), replayed(study, silos))
+
+
+def test_a_silo_of_another_study_stops_the_run_in_words(tmp_path):
+    study, silos = make(tmp_path / "a", replace(QUICK, algorithm="fedavg"))
+    other, _ = make(tmp_path / "b", replace(QUICK, algorithm="fedavg", local_epochs=3))
+    strangers = {**open_silos(study, silos), 2: open_silos(other, silos)[2]}
+    with pytest.raises(StoppedBySiloError, match="south: its bundle is of another study"):
+        run_by_hand(study, silos, there=strangers)
+
+
+def test_what_diverges_stops_the_run_and_names_the_silo(tmp_path):
+    experiment = replace(
+        QUICK, algorithm="fedavg", lr=(1e30,), optimiser="sgd", precision="float32"
+    )
+    study, silos = make(tmp_path, experiment)
+    with pytest.raises(StoppedBySiloError, match=r"round \d, \w+: \w+: "):
+        run_by_hand(study, silos)
+
+
+def test_silos_keep_the_model_and_can_predict(tmp_path):
+    from fedfb.data import encode_file
+    from fedfb.experiments.run_folder import load_model
+
+    study, silos = make(tmp_path, replace(QUICK, algorithm="fedavg"), achievable=True)
+    run_by_hand(study, silos)
+    here, there = study.parent / "run", study.parent / "bundles" / f"{SILOS[1]}.bundle.state"
+    one, other = load_model(here), load_model(there)
+    rows = encode_file(one.encoder, silos / "north.csv")
+    np.testing.assert_array_equal(one.predict(rows).score, other.predict(rows).score)
+    # Of groups as small as these nothing is shown, and the study ends all the same.
+    assert not (here / "achievable.json").exists()
+    [why] = [e["text"] for e in read_events(here / EVENTS) if e["event"] == "not told"]
+    assert "east, north, south, west withheld their scores" in why
+    answered = Journal(here / "answers", read_study(study).digest, "achievable", 3).find(0)
+    assert not answered.total["rows"].any()
+
+
+def test_a_silo_takes_no_part_in_a_sum_over_fewer_than_the_study_says(tmp_path):
+    """The coordinator's copy of the study says 3, the silos' say 4."""
+    study, silos = make(tmp_path, replace(QUICK, algorithm="fedavg"), least=4)
+    study.write_text(study.read_text().replace("least = 4", "least = 3"))
+    with pytest.raises(StoppedBySiloError, match=r"over 3 silos, .* none over fewer than 4"):
+        run_by_hand(study, silos)

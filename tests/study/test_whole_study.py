@@ -1,0 +1,237 @@
+"""One study with all that a schema can say: its result is what one process makes of the files.
+
+Ranges, merged values, columns that are left out, clipped and robust scales, gaps, a Parquet file, a
+category of one silo only; a learning rate that is picked, an audit, and what is achievable.
+"""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas
+import pytest
+
+from fedfb.audit.model_rows import Choice, model_subject
+from fedfb.audit.record import audit
+from fedfb.data.encode import Encoder
+from fedfb.data.schema_file import read_schema
+from fedfb.experiments.run_folder import save
+from fedfb.experiments.secure import make_audit_add
+from fedfb.experiments.shortfalls import other_notes
+from fedfb.experiments.spec import Experiment
+from fedfb.runtime.ledger import read_ledger
+from fedfb.study.client import handle
+from fedfb.study.disclosure import what_is_sent
+from fedfb.study.journal import Log
+from fedfb.study.keys import read_bundle
+from fedfb.study.results import SUMS_ONLY, Known
+from fedfb.study.server import audited
+from fedfb.study.study import read_study
+from fedfb.theory.achievable import achievable
+from fedfb.theory.from_scores import count_scores, population_of, told_of
+from study.by_hand import SILOS, create_in, federation, open_silos, run_by_hand
+from study.replay import assert_same_bits
+
+SCHEMA = """
+crossed = ["sex", "age"]
+[columns.nr]
+role = "ignored"
+[columns.age]
+role = "sensitive"
+type = "number"
+bins = [55]
+[columns.sex]
+role = "sensitive"
+type = "category"
+categories = ["F", "M", "X"]
+merge = { "F or X" = ["F", "X"] }
+[columns.pulse]
+role = "feature"
+type = "number"
+scale = "robust"
+[columns.cost]
+role = "feature"
+type = "number"
+scale = "clip"
+[columns.height]
+role = "feature"
+type = "number"
+[columns.ward]
+role = "feature"
+type = "category"
+categories = ["acute", "day", "hospice", "maternity", "never"]
+[columns.urgent]
+role = "label"
+type = "yes-no"
+categories = ["no", "yes"]
+positive = "yes"
+"""
+
+
+def write_silos(folder, rows):
+    """Write files with gaps: one of Parquet, one with a column more, one with a ward of its own."""
+    federation.write_silos(folder, rows)
+    for number, silo in enumerate(SILOS):
+        path = folder / f"{silo}.csv"
+        frame, rng = pandas.read_csv(path).drop(columns="region"), np.random.default_rng(number)
+        frame["cost"] = rng.lognormal(5, 2, rows)
+        frame["height"] = np.where(rng.random(rows) < 0.1, np.nan, rng.normal(170, 9, rows))
+        frame.loc[rng.random(rows) < 0.05, "sex"] = "X"
+        if silo == "south":
+            frame.insert(0, "nr", range(rows))
+        if silo == "west":
+            frame.loc[frame.index % 9 == 0, "ward"] = "hospice"
+        if silo == "north":
+            path.unlink()
+            frame.to_parquet(path.with_suffix(".parquet"))
+        else:
+            frame.to_csv(path, index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A study by hand, and the same experiment in one process."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "schema.toml").write_text(SCHEMA)
+    silos = write_silos(folder / "silos", 480)
+    study, _ = create_in(
+        folder, silos, read_schema(folder / "schema.toml"),
+        Experiment(rounds=2, local_epochs=2), achievable=True,
+    )  # fmt: skip
+    hand = run_by_hand(study, silos)
+    alone = federation.in_one_process(study, silos, ledger=folder / "ledger.jsonl",
+                                      checkpoints=folder)  # fmt: skip
+    save(alone, folder / "alone")
+    kept = study.parent / "run"
+    report = json.loads((kept / "result.json").read_text())
+    return SimpleNamespace(**locals())
+
+
+def test_the_model_has_the_bits_of_one_process(whole):
+    state = federation.final_state(whole.study)
+    assert_same_bits(state, whole.alone.fitted[0].trained.state._asdict())
+    assert np.ptp(state["lam"]) > 0
+
+
+def test_rows_are_encoded_as_in_one_process(whole):
+    found = json.loads((whole.kept / "preprocessing.json").read_text())
+    alone = json.loads((whole.folder / "alone" / "preprocessing.json").read_text())
+    assert found == alone
+    [ward] = [c for c in found["encoder"]["columns"] if c["name"] == "ward"]
+    assert ward["categories"] == ["acute", "day", "hospice", "maternity"]
+    assert found["encoder"]["groups"]["names"][0] == "sex=F or X, age=up to 55"
+
+
+def test_the_same_questions_are_asked_of_columns_and_in_every_round(whole):
+    def asked(path):
+        return {
+            account.phase: [
+                (e.round, e.question, e.task, e.seen, {k: list(v) for k, v in e.parts.items()})
+                for e in account.entries
+                if e.way == "up"
+            ]
+            for account in read_ledger(path)
+        }  # fmt: skip
+
+    found, alone = asked(whole.kept / "ledger.jsonl"), asked(whole.folder / "ledger.jsonl")
+    assert found["data"] == alone["data"]
+    assert {task for _, _, task, *_ in found["data"]} >= {
+        *("row counts", "category counts", "robust histograms", "clip sums"),
+    }
+    for phase in ("tune", "run"):
+        of_rounds = [one for one in found[phase] if one[0] <= 2]
+        assert of_rounds == alone[phase]
+        assert [one[2] for one in found[phase] if one[0] > 2] == ["test"]
+    assert {seen for phase in found.values() for *_, seen, _ in phase} == {"masked", "single"}
+    single = [one for phase in found.values() for one in phase if one[3] == "single"]
+    assert {task for _, _, task, *_ in single} == {"scores"}
+
+
+def test_the_learning_rate_is_picked_on_validation_sums(whole):
+    [found], [alone] = whole.report["picked"], whole.alone.report["picked"]
+    assert found["chosen"] == alone["chosen"]
+    for one, other in zip(found["candidates"], alone["candidates"], strict=True):
+        assert one["setting"] == other["setting"]
+        for name in ("accuracy", "disparity", "loss", "off_target"):
+            assert one[name] == pytest.approx(other[name], abs=1e-6)
+
+
+def test_test_figures_have_the_intervals_and_groups_of_one_process(whole):
+    [found], [alone] = whole.report["runs"], whole.alone.report["runs"]
+    unknown = {"auc", "clients", "local_disparity", "rounds", "copied"}
+    unknown |= {"loss", "loss_spread", "constant_loss", "loss_error"}
+    for name in alone.keys() - unknown:
+        expected = alone[name]
+        if name in ("disparity", "interval"):
+            expected = {**expected, "client_parity": None}
+        assert found[name] == expected, name
+    assert found.keys() == alone.keys()
+    assert found["rounds"] == alone["rounds"]
+    notes, others = other_notes(whole.report), other_notes(whole.alone.report)
+    assert [note for note in notes if note != SUMS_ONLY] == others
+    ours = {**whole.report, **dict.fromkeys(("data", "settings", "experiment_hash", "notes"))}
+    assert ours.keys() == {*whole.alone.report, "study", "silos"}
+
+
+def test_the_audit_is_that_of_the_run_in_one_process(whole):
+    found = json.loads((whole.kept / "audit.json").read_text())
+    subject = model_subject(whole.folder / "alone", Choice())
+    alone = audit(subject, secure=True, add=make_audit_add(True, None))
+    for name in ("name", "data", "hashes", "notes"):
+        found.pop(name), alone.pop(name)
+    assert found == json.loads(json.dumps(alone))
+    assert found["calibration"]
+
+
+def test_rows_that_nothing_can_be_said_of_leave_no_audit(whole, tmp_path):
+    encoder = Encoder.from_dict(encoder_of(whole))
+    known = Known(encoder, None, None, None, {"confusion": np.zeros((1, 2, 2, 4))}, None)
+    said = []
+    log = Log(tmp_path / "events.jsonl", said.append)
+    assert audited(read_study(whole.study), known, whole.kept, log) == ""
+    assert "there is no audit: no row has the favourable label (urgent = 'yes')" in said[0]
+
+
+def test_what_is_achievable_is_what_the_files_tell_in_one_process(whole):
+    found = json.loads((whole.kept / "achievable.json").read_text())
+    scored = count_scores(whole.alone.experiment)
+    plain = count_scores(replace(whole.alone.experiment, secure=False))  # as the command does
+    np.testing.assert_array_equal(scored.counts, plain.counts)
+    alone = {**achievable(population_of(scored.counts)), **told_of(scored, 0)}
+    assert found == json.loads(json.dumps(alone))
+
+
+def test_silos_get_report_audit_and_what_is_achievable_but_no_ledger(whole):
+    state = whole.study.parent / "bundles" / "east.bundle.state"
+    for name in ("result.json", "audit.json", "achievable.json", "models.npz"):
+        assert (state / name).read_bytes() == (whole.kept / name).read_bytes(), name
+    assert not (state / "ledger.jsonl").exists()
+
+
+def test_a_silo_reads_that_its_own_scores_will_be_seen(whole):
+    bundle = read_bundle(whole.study.parent / "bundles" / "east.bundle")
+    said = "\n".join(what_is_sent(bundle, whole.silos / "east.csv", 336, 144))
+    assert "in each of 200 bins, by label and group; YOUR OWN VALUE" in said
+    assert "histograms of pulse, cost" in said
+    assert "learning rate" in said, said
+
+
+def test_a_silo_shows_its_scores_only_where_the_study_says_so(whole, tmp_path):
+    """The coordinator's copy of the study allows it, the silo's does not."""
+    schema, experiment = read_study(whole.study).schema, Experiment(rounds=1, lr=(0.01,))
+    study, silos = create_in(tmp_path, whole.silos, schema, experiment)
+    silo = open_silos(study, silos)[0]
+    told = json.dumps({"phase": "achievable", "encoder": encoder_of(whole), "rates": []})
+    hello = {"study": read_study(study).digest, "run": b"1" * 32, "told": told}
+    _, said = handle(silo, "hello", hello)
+    assert "the study does not allow it" in said["stop"]
+    other = json.loads(told) | {"phase": "run"}
+    other["encoder"] = {**other["encoder"], "positive": "no"}
+    _, said = handle(silo, "hello", {**hello, "told": json.dumps(other)})
+    assert "is not that of the study's schema" in said["stop"]
+
+
+def encoder_of(whole):
+    return json.loads((whole.kept / "preprocessing.json").read_text())["encoder"]
