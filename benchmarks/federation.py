@@ -58,8 +58,9 @@ def federated(folder, rounds):
 
 def by_hand(folder):
     """Return seconds per round of the same code, all parties in this process, no network."""
-    from fedfb.experiments.spec import Experiment
     from flower.by_hand import make, run_by_hand
+
+    from fedfb.experiments.spec import Experiment
 
     took = []
     for rounds in (SHORT, LONG):

@@ -143,12 +143,11 @@ def build() -> None:
 
 def run_study(folder: Path) -> None:
     """Run the study to its end, silos and coordinator in this process."""
-    from study.by_hand import Hand
-
     from fedfb.study.client import open_silo
     from fedfb.study.journal import EVENTS, Log
     from fedfb.study.keys import read_bundle, read_office
     from fedfb.study.server import open_folder, run_study
+    from study.by_hand import Hand
 
     study, office = read_office(folder / "study.toml")
     kept = folder / "run"

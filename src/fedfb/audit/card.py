@@ -15,7 +15,6 @@ from fedfb.report.ledger import sentence as ledger_sentence
 from fedfb.report.sections import explained_run
 from fedfb.report.text import NAMES
 
-
 Record = Mapping[str, Any]
 
 Card = dict[str, list[str]]

@@ -18,7 +18,6 @@ from fedfb.notions.intervals import half_widths, rate_ends
 from fedfb.notions.values import enough, largest_rate_gap
 from fedfb.shapes import Array, Bool, Float
 
-
 Record = dict[str, Any]  # nested JSON: its values have no common type
 
 Blocks = tuple[Float[Array, "b a"], Float[Array, "b a"]]

@@ -13,7 +13,6 @@ from fedfb.report.html import Figure, Fold, Page, Section, Table
 from fedfb.report.numbers import number
 from fedfb.report.text import NAMES
 
-
 Record = Mapping[str, Any]
 
 ALONE = "Intervals are of 95%, each for its rate alone."

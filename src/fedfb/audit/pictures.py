@@ -17,7 +17,6 @@ from fedfb.report.svg import (
     svg_of,
 )
 
-
 Record = Mapping[str, Any]
 
 

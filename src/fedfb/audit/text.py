@@ -11,7 +11,6 @@ from rich.table import Table
 from fedfb.report.numbers import number
 from fedfb.report.text import NAMES, make_console, make_table
 
-
 Record = Mapping[str, Any]
 
 

@@ -37,7 +37,6 @@ from fedfb.experiments.settings import (
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_toml
 
-
 Command = Callable[..., None]
 
 

@@ -9,7 +9,6 @@ from fedfb.notions.values import enough
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
-
 Record = Mapping[str, Any]
 
 REACHED = 0.005

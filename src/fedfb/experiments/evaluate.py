@@ -12,7 +12,6 @@ from fedfb.notions.disparity import Estimate, disparities, four_fifths, loss_var
 from fedfb.notions.values import MINIMUM_ROWS, disparity_values, known
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
-
 Record = dict[str, Any]  # nested JSON: its values have no common type
 
 SMALLEST_PROBABILITY = 1e-12

@@ -28,7 +28,6 @@ from fedfb.notions.values import disparity_value, known
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
-
 Record = Mapping[str, Any]
 
 Interval = list[float]

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-
 Record = Mapping[str, Any]
 
 

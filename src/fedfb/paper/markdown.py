@@ -15,7 +15,6 @@ from fedfb.report.figures import MARKERS, save_figure
 from fedfb.report.numbers import number, spread
 from fedfb.theory.pictures import curve_points
 
-
 Found = Mapping[str, Any]
 
 

@@ -18,7 +18,6 @@ from fedfb.report.html import Figure, Fold, Page, Section, Table
 from fedfb.report.numbers import number, spread
 from fedfb.report.svg import Picture, scatter_picture
 
-
 Target = Mapping[str, Any]
 
 

@@ -17,7 +17,6 @@ from fedfb.files import write_whole
 from fedfb.report.numbers import number
 from fedfb.report.text import NAMES
 
-
 Report = Mapping[str, Any]
 
 DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}

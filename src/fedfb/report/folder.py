@@ -18,7 +18,6 @@ from fedfb.experiments.run_folder import (
 from fedfb.files import interpreting, read_json
 from fedfb.runtime.ledger import Account, read_ledger
 
-
 Report = dict[str, Any]
 
 

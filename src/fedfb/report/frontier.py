@@ -30,7 +30,6 @@ from fedfb.report.text import (
     with_interval,
 )
 
-
 Report = Mapping[str, Any]
 
 

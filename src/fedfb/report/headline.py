@@ -10,7 +10,6 @@ from fedfb.report.html import Figure
 from fedfb.report.numbers import mean, number, spread
 from fedfb.report.text import NAMES, ends_in_words
 
-
 Report = Mapping[str, Any]
 
 

@@ -30,7 +30,6 @@ from fedfb.report.text import (
 )
 from fedfb.runtime.ledger import Account
 
-
 Report = Mapping[str, Any]
 
 

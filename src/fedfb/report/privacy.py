@@ -5,7 +5,6 @@ from typing import Any
 
 from fedfb.report.text import make_console, make_table
 
-
 Record = Mapping[str, Any]
 
 

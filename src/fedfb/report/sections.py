@@ -32,7 +32,6 @@ from fedfb.report.sentences import closer_findings, coarse_codes
 from fedfb.report.svg import Line, Picture, curves_picture, scatter_picture
 from fedfb.report.text import NAMES, coverage_of
 
-
 Report = Mapping[str, Any]
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from fedfb.report.numbers import mean, number
 
-
 Report = Mapping[str, Any]
 
 

@@ -19,7 +19,6 @@ from fedfb.report.numbers import figures, mean, number, spread
 from fedfb.report.sentences import coarse_codes, findings
 from fedfb.shapes import Array, Float
 
-
 Report = Mapping[str, Any]
 
 QUANTILES = {"least": 0.0, "lower quarter": 0.25, "median": 0.5, "upper quarter": 0.75,

@@ -31,7 +31,6 @@ from fedfb.paper.released.training import (
 )
 from fedfb.shapes import Array, Float
 
-
 Record = dict[str, Any]  # nested JSON: its values have no common type
 
 AT_ONCE = 5
