@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fedfb.experiments.outcome import run as run
     from fedfb.experiments.run_folder import load_model as load_model
     from fedfb.experiments.run_folder import save as save
-    from fedfb.experiments.shortfalls import ShortfallWarning as ShortfallWarning
-    from fedfb.experiments.shortfalls import (
+    from fedfb.experiments.shortfall_warnings import ShortfallWarning as ShortfallWarning
+    from fedfb.experiments.shortfall_warnings import (
         TargetNotReachedWarning as TargetNotReachedWarning,
     )
     from fedfb.experiments.spec import Experiment as Experiment
@@ -55,9 +55,9 @@ _HOME = {
     "compare": "experiments.compare",
     "federation_from_frames": "data.frames",
     "load": "data.loading",
-    "load_model": "experiments.store",
+    "load_model": "experiments.run_folder",
     "run": "experiments.outcome",
-    "save": "experiments.store",
+    "save": "experiments.run_folder",
 }
 
 __version__ = "0.1.0"

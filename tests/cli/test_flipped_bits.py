@@ -144,17 +144,16 @@ def test_no_flip_changes_a_result_in_silence(path, command):
 
 @pytest.mark.parametrize("folder", ["unsealed", "frontier", "reproduced"])
 def test_results_without_digests_become_a_page_or_a_sentence(folder, tmp_path):
-    from fedfb.report.folder import read_folder
-    from fedfb.report.sections import make_page
+    from fedfb.paper.page import page_of_folder
 
     copy = tmp_path / folder
     shutil.copytree(folder, copy)
     for sums in copy.rglob("fedfb.sha256"):
         sums.unlink()
-    make_page(read_folder(copy))  # as they were written, they become a page
+    page_of_folder(copy)  # as they were written, they become a page
     names = ("result.json", "frontier.json", "table1.json")
     for path in (path for name in names for path in copy.rglob(name)):
-        walk(str(path), reading(lambda: make_page(read_folder(copy))), flips=6)
+        walk(str(path), reading(lambda: page_of_folder(copy)), flips=6)
 
 
 CHECKPOINT = "checkpoint.npz"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfb.data.columns import fit_column
-from fedfb.data.fit_encoder import QUARTILES, TAILS, Silos, answers_of, fit_columns
+from fedfb.data.fit_columns import QUARTILES, TAILS, Silos, answers_of, fit_columns
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.statistics import BINS, add_in_clear, quantiles_by, spread_by
 from fedfb.data.table import Table

@@ -171,7 +171,7 @@ def test_in_a_comparison_a_setting_is_for_those_methods_that_read_it():
 def test_a_comparison_refuses_every_method_before_it_trains_one(
     settings, methods, message, monkeypatch, tmp_path
 ):
-    for module in ("compare", "compared", "recorded"):
+    for module in ("compare", "cache"):
         monkeypatch.setattr(
             f"fedfb.experiments.{module}.run", lambda *a, **k: pytest.fail("trained")
         )

@@ -11,9 +11,8 @@ from fedfb.experiments.outcome import run
 from fedfb.experiments.run_folder import FRONTIER, save
 from fedfb.experiments.spec import Experiment
 from fedfb.files import write_json
-from fedfb.report.folder import read_folder
+from fedfb.paper.page import page_of_folder
 from fedfb.report.html import render
-from fedfb.report.sections import make_page
 from report.browser import CHROMIUM, MISSING, Tab, browser
 from report.reproduced import reproduced
 
@@ -28,7 +27,7 @@ SCATTER = "document.querySelector('.plot.wide')"
 
 def page(folder: Path) -> Path:
     path = folder / "report.html"
-    path.write_text(render(make_page(read_folder(folder))), encoding="utf-8")
+    path.write_text(render(page_of_folder(folder)), encoding="utf-8")
     return path
 
 

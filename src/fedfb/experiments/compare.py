@@ -37,7 +37,7 @@ def compare(
     outcomes = [run(one, on_round=on_round, federations=rows, warn=False) for one in experiments]
     found = [one for outcome in outcomes for one in outcome.report["shortfalls"]]
     if found:
-        from fedfb.experiments.shortfalls import warn_of  # here: it needs scikit-learn
+        from fedfb.experiments.shortfall_warnings import warn_of
 
         warn_of(found, stacklevel=2)
     return outcomes

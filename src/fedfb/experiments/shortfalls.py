@@ -1,14 +1,9 @@
-"""Promises that a result does not keep, each in a sentence: every report begins with these.
+"""Promises that a result does not keep, each in a sentence: every report begins with these."""
 
-Shortfalls as Python warnings: imported where there is one, as scikit-learn takes a while.
-"""
-
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 Record = Mapping[str, Any]
 
@@ -291,19 +286,3 @@ def _percent(share: float) -> str:
     ('99.9%', '100%', '12.3%')
     """
     return "100%" if share == 1 else f"{min(100 * share, 99.94):.1f}%".replace(".0%", "%")
-
-
-class ShortfallWarning(ConvergenceWarning):  # type: ignore[misc]
-    """A result does not keep a promise; ``report["shortfalls"]`` has the figures."""
-
-
-class TargetNotReachedWarning(ShortfallWarning):
-    """Training did not reach the disparity, or kept not to the cost, that was asked for."""
-
-
-def warn_of(shortfalls: Sequence[Mapping[str, Any]], stacklevel: int) -> None:
-    """Raise a warning for every shortfall of a report, for the caller so many levels up."""
-    for one in shortfalls:
-        of_target = one["kind"] in ("target", "cost")
-        category = TargetNotReachedWarning if of_target else ShortfallWarning
-        warnings.warn(one["sentence"], category, stacklevel=stacklevel + 1)

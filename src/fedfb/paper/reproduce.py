@@ -209,7 +209,7 @@ def _work(target: Target, row: Line, column: Line, quick: bool, jobs: int | None
 
 def _released(asked: Mapping[str, Any]) -> Record:
     """Run a cell as the authors' code does."""
-    from fedfb import released
+    from fedfb.paper import released
 
     start = time.process_time()
     settings = {name: value for name, value in asked.items() if name != "data"}

@@ -14,7 +14,7 @@ from fedfb.core import Arrays
 from fedfb.data.conform import type_notes
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import ONE_GROUP
-from fedfb.data.fit_encoder import no_rows
+from fedfb.data.fit_columns import no_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
 from fedfb.experiments.evaluate import Record, counted_records, few_in
