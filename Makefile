@@ -65,7 +65,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -E -W --keep-going -n -q -b html docs build/docs
 	@echo "build/docs/index.html" >&2
 
-# The README's table and picture, as the main job makes them.
+# Tables and pictures of README and quickstart, as fedfb makes them now.
 readme: $(BIN)/fedfb
 	$(BIN)/python docs/write_readme.py
 
