@@ -198,7 +198,7 @@ def population():
 
 
 def plugin():
-    from fedfb.experiments.spec_file import read_methods
+    from fedfb.algorithms.registry import read_methods
 
     return read_methods(Path("plugin.py"))
 
