@@ -105,6 +105,7 @@ def test_a_method_reads_what_it_declares_and_nothing_else(name, variant, rule, m
     ("settings", "message"),
     [
         ({"hidden": (8,)}, "--hidden has no effect with --model logistic. .* give --model mlp"),
+        ({"data": "compas", "split_seed": 3}, "--split-seed has no effect: .* nothing is drawn"),
         ({"bits_mode": "per_round"}, "--bits-mode has no effect without --bits"),
         ({"rounding": "stochastic"}, "--rounding has no effect without --bits"),
         ({"accuracy_floor": 0.5}, "--accuracy-floor has no effect without --tune"),

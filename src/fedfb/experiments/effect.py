@@ -5,6 +5,7 @@ from dataclasses import Field, fields, replace
 from typing import Any
 
 from fedfb.algorithms import METHODS, Method, find_method
+from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.settings import flag_of, setting_of
 from fedfb.experiments.spec import Experiment
@@ -109,6 +110,11 @@ def _why_not(experiment: Experiment, declared: Field[Any]) -> str:
             wanted = other if values == (True,) else f"{other} {' or '.join(map(str, values))}"
             with_what = "without " + other if values == (True,) else f"with {other} {value}"
             return f"{flag} has no effect {with_what}. Leave it out, or give {wanted}."
+    if declared.name == "split_seed" and not draws_rows(experiment.request):
+        return (
+            f"{flag} has no effect: test rows and clients are those of the files, and nothing is "
+            "drawn. Leave it out."
+        )
     if declared.name == "knobs":
         reasons = (_unread(experiment, knob, f"--set {knob}") for knob in _knob_names(experiment))
         return next(filter(None, reasons), "")
