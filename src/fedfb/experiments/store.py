@@ -254,7 +254,7 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
     fitted = Fitted(wanted, settings, algorithm, trained[wanted])
     with interpreting(f"the model in {folder}", WRITTEN):
         # Columns and parameters that do not belong together show when a row is scored.
-        first, *_ = encoder.feature_names
+        _, *_ = encoder.feature_names
         one = np.zeros(1, np.int64)
         fitted.predict(Examples(np.zeros((1, len(encoder.feature_names))), one, one, one - 1))
     return SavedModel(fitted, places.index(run), encoder, clients)
