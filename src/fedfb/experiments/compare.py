@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from fedfb.algorithms import find_method
 from fedfb.data import Federation
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.evaluation import Record
-from fedfb.experiments.fit import check_runnable, refuse_too_many
+from fedfb.experiments.fit import check_runnable
 from fedfb.experiments.outcome import Outcome, load_federations, run
 from fedfb.experiments.seeds import accuracy_difference, disparity_difference, shared_rows_of
 from fedfb.experiments.spec import Experiment
@@ -23,7 +22,7 @@ def compare(
     """Run the same experiment with each of several methods."""
     experiments = for_methods(experiment, algorithms)
     rows = load_federations(experiments[0])
-    refuse_many_groups(algorithms, rows[experiment.seeds[0]])
+    check_on_rows(experiments, rows[experiment.seeds[0]])
     outcomes = [run(one, on_round=on_round, federations=rows, warn=False) for one in experiments]
     found = [one for outcome in outcomes for one in outcome.report["shortfalls"]]
     if found:
@@ -44,10 +43,10 @@ def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Exper
     return experiments
 
 
-def refuse_many_groups(algorithms: Sequence[str], rows: Federation) -> None:
+def check_on_rows(experiments: Sequence[Experiment], rows: Federation) -> None:
     """Refuse methods that cannot compare as many groups as the rows have."""
-    for name in algorithms:
-        refuse_too_many(find_method(name), len(rows.group_names))
+    for one in experiments:
+        check_runnable(one, len(rows.group_names))
 
 
 def differences(reports: Sequence[Record]) -> list[Record]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedfb.algorithms import find_method
-from fedfb.experiments.compare import for_methods, refuse_many_groups
+from fedfb.experiments.compare import check_on_rows, for_methods
 from fedfb.experiments.evaluation import Record
 from fedfb.experiments.folders import COMPARISON, claim_empty
 from fedfb.experiments.outcome import OnRound, load_federations, run
@@ -24,7 +24,7 @@ def reports_of(
     """Return the report of every method, training what the store does not have."""
     experiments = for_methods(experiment, algorithms)
     rows = load_rows(experiments[0])
-    refuse_many_groups(algorithms, rows.federations[experiment.seeds[0]])
+    check_on_rows(experiments, rows.federations[experiment.seeds[0]])
     return [report_of(one, store, rows, on_round=on_round) for one in experiments]
 
 
@@ -37,8 +37,8 @@ def compare_into(
     """Train every method, keep each run in a folder of its own name, and return their reports."""
     reports = []
     experiments = for_methods(experiment, algorithms)
-    if any(find_method(name).most_groups for name in algorithms):
-        refuse_many_groups(algorithms, load_federations(experiments[0])[experiment.seeds[0]])
+    if experiment.bits or any(find_method(name).most_groups for name in algorithms):
+        check_on_rows(experiments, load_federations(experiments[0])[experiment.seeds[0]])
     with claim_empty(folder):
         for one in experiments:
             own = folder / one.algorithm

@@ -70,16 +70,22 @@ def share_settings(experiment: Experiment, algorithms: Sequence[str]) -> list[Ex
         # What a method reads in another form of it helps more than that others do not read it.
         able = (forms_that_read(find_method(one.algorithm), name) is not None for one in each)
         raise ConfigError(max(zip(able, idle, strict=True), key=lambda pair: pair[0])[1][name])
-    usual: dict[str, Any] = {declared.name: declared.default for declared in fields(Experiment)}
     knobs = [{name for name in _knob_names(one) if is_read(one, name)} for one in each]
     return [
-        replace(
-            one,
-            **{name: usual[name] for name in unread if name != "knobs"},
-            knobs=_assignments(one, own, set().union(*knobs)),
-        )
-        for one, unread, own in zip(each, idle, knobs, strict=True)
+        _drop_idle(replace(one, knobs=_assignments(one, own, set().union(*knobs))))
+        for one, own in zip(each, knobs, strict=True)
     ]
+
+
+def _drop_idle(experiment: Experiment) -> Experiment:
+    """Return the experiment without settings that have no effect.
+
+    Without --bits, --bits-mode has no effect either: settings are dropped until all have one.
+    """
+    usual: dict[str, Any] = {declared.name: declared.default for declared in fields(Experiment)}
+    while idle := without_effect(experiment).keys() - {"knobs"}:
+        experiment = replace(experiment, **{name: usual[name] for name in idle})
+    return experiment
 
 
 def is_read(experiment: Experiment, name: str) -> bool:
