@@ -4,6 +4,7 @@ Every kind of file that a command reads, 500 single flips each. In a folder of r
 refused: none changes a result in silence.
 """
 
+import json
 import resource
 import shutil
 import zlib
@@ -291,7 +292,9 @@ def test_arrays_are_read_as_they_were_written_or_refused(path, read):
 def test_a_cell_is_computed_again_or_as_it_was(capsys):
     from fedfb.paper.reproduce import _kept
 
-    cell = {"points": [{"accuracy": 0.75}], "cpu_seconds": 1.5}
+    figure = {"mean": 0.75, "std": None}
+    point = {"settings": {}, "accuracy": figure, "disparity": {"demographic_parity": figure}}
+    cell = {"points": [point], "cpu_seconds": 1.5}
     assert _kept("a cell", Path("cells"), lambda: cell) == cell
     [path] = Path("cells").glob("*.json")
     digests = Path("cells/fedfb.sha256").read_bytes()
@@ -299,6 +302,11 @@ def test_a_cell_is_computed_again_or_as_it_was(capsys):
         assert _kept("a cell", Path("cells"), lambda: cell | {"again": 1}) == cell | {"again": 1}
         assert "It is computed again" in capsys.readouterr().err
         Path("cells/fedfb.sha256").write_bytes(digests)
+    Path("cells/fedfb.sha256").unlink()
+    for points in ("x", [{}], [1], [point | {"accuracy": None}], [point | {"settings": 1}]):
+        path.write_text(json.dumps(cell | {"points": points}))
+        assert _kept("a cell", Path("cells"), lambda: cell) == cell
+        Path("cells/fedfb.sha256").unlink()
 
 
 @pytest.mark.parametrize("bit", range(0, 8 * 64, 37))

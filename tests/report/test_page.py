@@ -175,6 +175,15 @@ def test_results_that_are_none_are_refused(tmp_path, content):
         page_of_folder(tmp_path)
 
 
+@pytest.mark.parametrize("content", ["{}", '{"runs": []}', '{"data": 1, "notion": 1, "runs": 1}'])
+def test_results_that_are_none_are_refused_in_a_comparison_too(tmp_path, content):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(content)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_folder(tmp_path)
+
+
 def test_a_reproduction_has_a_page(tmp_path):
     reproduced(tmp_path)
     text = render(page_of_folder(tmp_path))

@@ -1,5 +1,6 @@
 """The commands together, and the one place where errors become messages."""
 
+import errno
 import os
 import sys
 from typing import TextIO
@@ -78,7 +79,7 @@ def main() -> None:
     except (FedFBError, OSError, MemoryError) as error:
         if "--debug" in sys.argv:
             raise
-        if not _is_writable(stdout):
+        if not _is_writable(stdout) or _has_no_room(error):
             _drop(stdout)
             if isinstance(error, BrokenPipeError):
                 sys.exit(READER_LEFT)
@@ -111,6 +112,12 @@ def _is_writable(stream: TextIO | None) -> bool:
     except OSError:
         return False
     return True
+
+
+def _has_no_room(error: BaseException) -> bool:
+    """Return True if a stream without a buffer (PYTHONUNBUFFERED) had no room: files have names."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return isinstance(error, OSError) and error.filename is None and error.errno in full
 
 
 def _drop(stream: TextIO | None) -> None:
