@@ -89,6 +89,10 @@ def test_a_model_that_decides_all_rows_alike_is_said_with_the_share():
     [alike] = [s for s in shortfalls({**report, "runs": [constant]}) if s.kind == "alike"]
     assert alike.values["share"] == pytest.approx(0.995)
     assert "99.5% of the test rows negatively" in alike.sentence
+    for rate, expected in ((0.02, True), (0.05, False)):  # beside 40% of positive labels
+        few = [{**g, "positive_rate": rate} for g in run_record["groups"]]
+        judged = {**run_record, "groups": few, "majority_accuracy": 0.6}
+        assert ("alike" in [s.kind for s in shortfalls({**report, "runs": [judged]})]) == expected
     rare = {**constant, "majority_accuracy": 0.99}
     assert "alike" not in [s.kind for s in shortfalls({**report, "runs": [rare]})]
 
