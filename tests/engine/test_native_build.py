@@ -72,6 +72,7 @@ def test_without_a_kernel_numpy_takes_over_and_says_so_once(monkeypatch, capsys)
     for _ in range(3):
         assert isinstance(choose_engine("auto", Network(2), "float32"), NumpyEngine)
     assert capsys.readouterr().err.count("\n") == 1
+    assert "not compiled" in choosing.explain_engine("auto").reason
     choosing._tell_of_the_fallback.cache_clear()
 
 
