@@ -102,6 +102,7 @@ def test_no_import_is_relative():
     ]
 
 
+@pytest.mark.slow
 def test_every_package_that_is_imported_is_declared():
     declared = CORE.union(*(names(OPTIONAL[extra]) for extra in OPTIONAL))
     imported = {name for imports in ALL_IMPORTS.values() for name in others(imports)}
@@ -116,6 +117,7 @@ def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
     assert {name for name in needed if distribution(name) not in CORE} <= {"jaxtyping"}
 
 
+@pytest.mark.slow
 def test_an_extra_declares_what_its_part_of_the_package_imports():
     of_part = {"flower": "flower", "secure": "privacy", "privacy": "privacy", "export": "export"}
     for part, extra in of_part.items():
@@ -125,6 +127,7 @@ def test_an_extra_declares_what_its_part_of_the_package_imports():
         assert {name for name in imported if distribution(name) not in declared} == set(), part
 
 
+@pytest.mark.slow
 def test_the_extras_that_messages_name_are_those_declared():
     assert set(EXTRAS) == set(OPTIONAL) - {*TOOLS, "all"}
     for extra, packages in EXTRAS.items():

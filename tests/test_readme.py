@@ -37,6 +37,7 @@ def silo(rows):
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.slow
 def test_the_commands_for_own_data_work_as_written(tmp_path):
     (tmp_path / "silos").mkdir()
     for name, rows in (("north", 90), ("south", 120), ("west", 80)):

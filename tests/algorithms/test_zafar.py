@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
 from fedfb.algorithms.group_gaps import MEAN_LOGIT, MISTAKE_OF_POSITIVES
 from fedfb.algorithms.zafar import zafar
 from fedfb.runtime import make_ask
+from few_examples import one_in
 from scalar_logistic import (
     ROWS,
     START,
@@ -66,7 +67,7 @@ def test_a_constant_on_all_logits_leaves_the_covariance(seed, constant):
 @pytest.mark.parametrize("statistic", [MEAN_LOGIT, MISTAKE_OF_POSITIVES])
 @pytest.mark.parametrize("nu", [0.0, 10.0])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20)
+@one_in(5)
 def test_without_a_bound_it_is_plain_descent(statistic, nu, seed):
     clients, engine = make_clients(seed), make_engine()
     fair = run(build(engine, np.inf, nu, statistic=statistic), clients, engine, 12, seed=seed).state
@@ -85,6 +86,7 @@ def test_summed_is_pooled(hidden):
     np.testing.assert_allclose(apart.multipliers, pooled.multipliers, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("statistic", "nu"), [(MEAN_LOGIT, 3.0), (MISTAKE_OF_POSITIVES, 30.0)])
 @pytest.mark.parametrize("groups", [2, 3])
 def test_the_bound_binds_where_the_free_model_breaks_it(statistic, nu, groups):

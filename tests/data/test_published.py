@@ -24,6 +24,7 @@ def group_counts(federation: Federation) -> list[int]:
     return np.bincount(np.concatenate([client.group for client in federation.clients])).tolist()
 
 
+@pytest.mark.slow
 def test_adult_has_the_published_counts():
     federation = loaded("adult")
     assert (sum(rows(federation)), len(federation.test.y)) == (32561, 16281)
@@ -80,6 +81,7 @@ def test_compas_keeps_no_name_and_no_date():
     assert {column.name for column in federation.encoder.columns}.isdisjoint({"name", "dob", "id"})
 
 
+@pytest.mark.slow
 def test_bank_has_the_published_counts():
     federation = loaded("bank")
     assert (sum(rows(federation)), len(federation.test.y)) == (31647, 13564)

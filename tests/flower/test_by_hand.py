@@ -20,6 +20,7 @@ from flower.replay import assert_same_bits, replayed
 QUICK = Experiment(rounds=2, local_epochs=2, lr=(0.02,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -105,6 +106,7 @@ def test_a_sum_that_fails_is_asked_again_of_the_same_question_only(tmp_path):
     assert_same_bits(federation.final_state(study), federation.final_state(undisturbed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{"algorithm": "fedfb", "lr": ()}, {"algorithm": "ditto", "notion": "cp"}],

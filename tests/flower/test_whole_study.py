@@ -33,6 +33,8 @@ from fedfb.runtime.ledger import read_ledger
 from flower.by_hand import SILOS, create_in, federation, open_silos, run_by_hand
 from flower.replay import assert_same_bits
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = """
 crossed = ["sex", "age"]
 [columns.nr]

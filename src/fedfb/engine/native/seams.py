@@ -78,9 +78,9 @@ def _expected_facts(structures: Sequence[type[ctypes.Structure]], kinds: Sequenc
     numbers = {kind.upper(): number for number, kind in enumerate(kinds)}
     facts = {name: ("constant", float(value)) for name, value in {**CONSTANTS, **numbers}.items()}
     for structure in structures:
-        facts[structure.__name__] = ("bytes", ctypes.sizeof(structure))
+        facts[structure.__name__] = ("bytes", float(ctypes.sizeof(structure)))
         for field, kind, *_ in structure._fields_:
-            place = getattr(structure, field).offset
+            place = float(getattr(structure, field).offset)
             facts[f"{structure.__name__}.{field}"] = (KIND_OF_TYPE.get(kind, "pointer"), place)
     return facts
 
