@@ -175,7 +175,7 @@ def test_an_extra_is_named_in_one_place_only():
     places = [
         path.name
         for path in SOURCE.rglob("*.py")
-        if "pip install" in path.read_text(encoding="utf-8")
+        if "pip install '" in path.read_text(encoding="utf-8")
     ]
     assert places == ["extras.py"]
 

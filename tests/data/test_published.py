@@ -8,7 +8,8 @@ import pytest
 from fedfb.data import DataRequest, Encoder, Federation, encode_file, load, path_of
 from fedfb.errors import ConfigError
 
-pytestmark = pytest.mark.usefixtures("published")
+# Whichever test is first reads a file, which takes more than a second.
+pytestmark = [pytest.mark.usefixtures("published"), pytest.mark.slow]
 
 
 def loaded(data: str, partition: str = "paper", split_seed: int = 0) -> Federation:
@@ -24,7 +25,6 @@ def group_counts(federation: Federation) -> list[int]:
     return np.bincount(np.concatenate([client.group for client in federation.clients])).tolist()
 
 
-@pytest.mark.slow
 def test_adult_has_the_published_counts():
     federation = loaded("adult")
     assert (sum(rows(federation)), len(federation.test.y)) == (32561, 16281)
@@ -81,7 +81,6 @@ def test_compas_keeps_no_name_and_no_date():
     assert {column.name for column in federation.encoder.columns}.isdisjoint({"name", "dob", "id"})
 
 
-@pytest.mark.slow
 def test_bank_has_the_published_counts():
     federation = loaded("bank")
     assert (sum(rows(federation)), len(federation.test.y)) == (31647, 13564)

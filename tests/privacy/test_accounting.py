@@ -79,6 +79,7 @@ def test_more_noise_or_fewer_steps_cost_less():
     assert epsilon_of(Silo(0.05, 200, 0), 1.0, 10.0, DELTA) < base
 
 
+@pytest.mark.slow
 def test_a_smaller_silo_needs_more_noise():
     small, large = (
         calibrate(Budget(1.0, DELTA), Silo(min(1.0, 64 / n), 10 * -(-n // 64), 3))

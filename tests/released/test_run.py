@@ -94,6 +94,7 @@ def test_bank_is_the_constant_classifier():
     assert record["disparity"]["demographic_parity"] == 0
 
 
+@pytest.mark.slow
 def test_one_round_on_adult_and_compas_is_that_of_the_authors_code():
     """Measured on that code with torch: .809 / .184 and (two rounds) .653 / .136."""
     if not os.environ.get("FEDFB_DATA"):
