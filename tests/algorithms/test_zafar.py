@@ -86,7 +86,6 @@ def test_summed_is_pooled(hidden):
     np.testing.assert_allclose(apart.multipliers, pooled.multipliers, atol=1e-10)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("statistic", "nu"), [(MEAN_LOGIT, 3.0), (MISTAKE_OF_POSITIVES, 30.0)])
 @pytest.mark.parametrize("groups", [2, 3])
 def test_the_bound_binds_where_the_free_model_breaks_it(statistic, nu, groups):

@@ -48,7 +48,6 @@ def test_a_disparity_has_one_value_or_another_name(both, rows, groups):
         assert not partial
 
 
-@pytest.mark.slow
 def test_with_rows_enough_a_client_has_the_same_rows_accuracy_and_loss(both):
     run, audit, _ = both("--rows", 300)
     for client, silo in zip(run["clients"], audit["silos"], strict=True):

@@ -48,7 +48,6 @@ def test_a_command_that_readers_are_told_to_type_is_understood(line):
     command.make_context("fedfb", words)  # a wrong option or value is refused here
 
 
-@pytest.mark.slow
 def test_pages_have_commands_to_type():
     lines = [line for page in PAGES for line in typed(page.read_text(encoding="utf-8"))]
     assert len(lines) > 50

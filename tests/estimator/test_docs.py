@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 import sklearn
 
 from fedfb.estimator import CLASSIFIERS
@@ -11,7 +10,6 @@ from fedfb.estimator import CLASSIFIERS
 DOC = (Path(__file__).parents[2] / "docs" / "estimator.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_the_code_runs_as_written():
     blocks = re.findall(r"<!-- run -->\n```python\n(.*?)```", DOC, re.DOTALL)
     assert len(blocks) == DOC.count("```python") == 3

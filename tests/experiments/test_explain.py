@@ -75,7 +75,6 @@ def test_a_changed_upload_changes_the_table(tmp_path):
     assert plain[1] + 5 == uploaded(algorithm._replace(round=round), parts[1])[1]
 
 
-@pytest.mark.slow
 def test_tables_fit_eighty_columns(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     found = [

@@ -69,7 +69,6 @@ def agree(found, truth):
     assert [p.accuracy for p in cfl_curve(found, LEVELS)] == pytest.approx(expected, abs=0.005)
 
 
-@pytest.mark.slow
 def test_counts_are_of_all_rows_and_intervals_lie_around_the_estimate():
     drawn = Experiment(data="fig2", rows=4000, test_rows=100, rounds=2, local_epochs=2)
     scored = count_scores(drawn)

@@ -21,7 +21,6 @@ MIXED = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("table", [credit, health, education])
 def test_a_table_is_handed_over_by_commands(fedfb_command, tmp_path, table):
     data, flags, frame = table(tmp_path)

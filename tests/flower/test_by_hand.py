@@ -20,7 +20,6 @@ from flower.replay import assert_same_bits, replayed
 QUICK = Experiment(rounds=2, local_epochs=2, lr=(0.02,))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -48,7 +48,6 @@ def test_the_headline_names_no_price_of_a_missed_target(outcome):
     assert re.search(r"without fairness \.\d{3} at \.\d{3}\.$", run_headline(outcome.report))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "experiment",
     [
