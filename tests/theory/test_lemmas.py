@@ -25,7 +25,7 @@ from fedfb.theory.thresholds import gaps_at, local_problem, pairs_at, pooled_pro
 from few_examples import one_in
 from theory.populations import cells, cfl_by_program, gaussians, populations
 
-DEAR = one_in(5, derandomize=True)
+DEAR = one_in(8, derandomize=True)
 SOME = settings(derandomize=True)
 two_alike = populations(clients=(2, 2), equal_q=True, shares=False)
 

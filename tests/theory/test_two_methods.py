@@ -30,7 +30,7 @@ from theory.populations import (
     sampled,
 )
 
-DEAR = one_in(5, derandomize=True)
+DEAR = one_in(8, derandomize=True)
 DEARER = one_in(20, derandomize=True)  # searches on grids
 
 
