@@ -1,6 +1,7 @@
 # make        set up a private environment and run the main job on built-in data
 # make federation   a coordinator and four silos as processes on this machine
-# make test   run the tests            make check   tests, lint, types, import directions
+# make test   run the fast tests       make check   fast tests, lint, types, import directions
+# make test-all   run all tests, with more examples of each law (as .ci/run does)
 # make wheel-test   build the package, install and use it with the newest and the lowest versions
 # make docs   build the documentation site in build/docs
 PYTHON ?= python3
@@ -8,7 +9,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 3
 
-.PHONY: all demo federation test wheel-test lint check readme docs bench lock clean
+.PHONY: all demo federation test test-all wheel-test lint check readme docs bench lock clean
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
@@ -44,9 +45,17 @@ federation: $(VENV)/.dev
 PARTS  := tests/data tests/engine tests/notions tests/parity
 THEORY := src/fedfb/theory
 
+define run_tests
+	FEDFB_CHECK_SHAPES=1 $(BIN)/python -m pytest -n $(JOBS) -q $(1) $(PARTS) src --ignore=$(THEORY)
+	$(BIN)/python -m pytest -n $(JOBS) -q $(1) tests $(THEORY) $(PARTS:%=--ignore=%)
+endef
+
 test: $(VENV)/.torch
-	FEDFB_CHECK_SHAPES=1 $(BIN)/python -m pytest -n $(JOBS) -q $(PARTS) src --ignore=$(THEORY)
-	$(BIN)/python -m pytest -n $(JOBS) -q tests $(THEORY) $(PARTS:%=--ignore=%)
+	$(call run_tests,-m "not slow")
+
+test-all: export HYPOTHESIS_PROFILE := ci
+test-all: $(VENV)/.torch
+	$(call run_tests)
 
 # The package as users install it, with the newest and the lowest versions of its dependencies.
 wheel-test: $(BIN)/fedfb

@@ -26,6 +26,7 @@ def numbers(text: str, row: str) -> list[float]:
     return [float(number) for number in re.findall(r"[+-]?\d*\.\d+", line)]
 
 
+@pytest.mark.slow
 def test_hospitals_that_are_fair_to_their_own_patients_are_not_fair_together():
     shown = printed("hospitals.py")
     history = {name: numbers(shown, f"  {name}")[0] for name in ("clinic", "county", "university")}
@@ -37,6 +38,7 @@ def test_hospitals_that_are_fair_to_their_own_patients_are_not_fair_together():
     assert abs(gaps["FedFB "]) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("FEDFB_DATA"), reason="FEDFB_DATA is not set")
 def test_the_bank_consortium_trades_little_accuracy_for_a_small_gap():
     shown = printed("bank_consortium.py", "--quick")

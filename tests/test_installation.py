@@ -103,6 +103,7 @@ def test_no_import_is_relative():
     ]
 
 
+@pytest.mark.slow
 def test_every_package_that_is_imported_is_declared():
     declared = CORE.union(*(names(OPTIONAL[extra]) for extra in OPTIONAL))
     imported = {name for imports in ALL_IMPORTS.values() for name in others(imports)}
@@ -117,6 +118,7 @@ def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
     assert {name for name in needed if distribution(name) not in CORE} <= {"jaxtyping"}
 
 
+@pytest.mark.slow
 def test_an_extra_declares_what_its_part_of_the_package_imports():
     of_part = {"flower": "flower", "secure": "privacy", "privacy": "privacy", "export": "export"}
     for part, extra in of_part.items():
@@ -126,6 +128,7 @@ def test_an_extra_declares_what_its_part_of_the_package_imports():
         assert {name for name in imported if distribution(name) not in declared} == set(), part
 
 
+@pytest.mark.slow
 def test_the_extras_that_messages_name_are_those_declared():
     assert set(EXTRAS) == set(OPTIONAL) - {*TOOLS, "all"}
     for extra, packages in EXTRAS.items():
@@ -179,7 +182,7 @@ def test_an_extra_is_named_in_one_place_only():
     places = [
         path.name
         for path in SOURCE.rglob("*.py")
-        if "pip install" in path.read_text(encoding="utf-8")
+        if "pip install '" in path.read_text(encoding="utf-8")
     ]
     assert places == ["extras.py"]
 

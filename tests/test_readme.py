@@ -59,6 +59,7 @@ def rows_of_a_client(rows):
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.slow
 def test_the_commands_for_own_data_work_as_written(tmp_path):
     (tmp_path / "clients").mkdir()
     for name, rows in (("north", 90), ("south", 120), ("west", 80)):

@@ -18,6 +18,8 @@ from cli.asking import OWN, Said
 from cli.world import FAST, build, call, done, tiny_target
 from fedfb.errors import FedFBError
 
+pytestmark = pytest.mark.slow
+
 FLIPS = 500
 MOST_MEMORY = 2**20
 """KiB that reading may add: a length with a flipped bit is not believed."""

@@ -24,6 +24,8 @@ from cli.world import FAST, SILOS, build, call, commands, done, names_of, tiny_t
 from fedfb.algorithms import METHODS
 from fedfb.cli import app, main
 
+pytestmark = pytest.mark.slow
+
 SMALL = (*TINY, *FAST)
 SCORES = ("--scores", "scores.csv", "--score", "p", "--label", "y", "--positive", "1")
 FRONTIER = ("frontier", *TINY, "--lr", ".01", "--algorithms", "fedavg", "--quick")

@@ -114,7 +114,7 @@ def test_histograms_say_counts_only_and_no_range():
     assert histograms == [{"present": ("i", (1,)), "below": ("i", (1, 2, BINS))}] * 2
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True)
 @given(
     cells=st.lists(st.tuples(st.sampled_from(("a", "b", "c d", "")), st.integers(0, 2)), min_size=1)
 )

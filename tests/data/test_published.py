@@ -9,7 +9,8 @@ from fedfb.data import DataRequest, Encoder, Federation, encode_file, load, path
 from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError
 
-pytestmark = pytest.mark.usefixtures("published")
+# Whichever test is first reads a file, which takes more than a second.
+pytestmark = [pytest.mark.usefixtures("published"), pytest.mark.slow]
 
 
 def loaded(data: str, partition: str = "paper", split_seed: int = 0) -> Federation:

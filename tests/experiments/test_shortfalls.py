@@ -231,6 +231,7 @@ def test_rows_of_few_categories_coincide_by_chance():
         assert not beyond_chance(np.bincount(times)), seed
 
 
+@pytest.mark.slow
 def test_published_tables_are_not_accused():
     if "FEDFB_DATA" not in __import__("os").environ:
         pytest.skip("FEDFB_DATA does not name a folder with the published files")

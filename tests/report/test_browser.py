@@ -16,7 +16,7 @@ from fedfb.report.html import render
 from report.browser import CHROMIUM, MISSING, Tab, browser
 from report.reproduced import reproduced
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+pytestmark = [pytest.mark.skipif(CHROMIUM is None, reason=MISSING), pytest.mark.slow]
 
 TINY = Experiment(rows=300, test_rows=300, rounds=3, local_epochs=2, seeds=(0, 1))
 KINDS = {"run": 10, "comparison": 10, "frontier": 10, "reproduction": 3}

@@ -128,6 +128,7 @@ def test_tables_have_captions_scopes_and_pictures_have_words(outcome):
     assert {"header", "nav", "main", "footer", "h1"} <= set(names)
 
 
+@pytest.mark.slow
 def test_a_comparison_of_many_methods_and_rounds_stays_small(outcome):
     several = [{**one, "rounds": one["rounds"] * 100} for one in outcome.report["runs"]] * 2
     settings = outcome.report["settings"]

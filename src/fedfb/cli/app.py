@@ -49,7 +49,9 @@ for command in (study.serve, study.join, study.status, study.fetch):
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"fedfb {fedfb.__version__}")
+        from fedfb.engine.choose import describe_engine  # here: the help does not need numpy
+
+        typer.echo(f"fedfb {fedfb.__version__}\nengine: {describe_engine()}")
         raise typer.Exit
 
 
@@ -59,7 +61,11 @@ def everything(
         False, "--debug", help="Show where an error arose, with its traceback."
     ),
     version: bool = typer.Option(
-        False, "--version", callback=_tell_version, is_eager=True, help="Show the version."
+        False,
+        "--version",
+        callback=_tell_version,
+        is_eager=True,
+        help="Show the version and the engine.",
     ),
 ) -> None:
     """Train one accurate classifier that treats groups alike.

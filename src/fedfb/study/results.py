@@ -108,7 +108,9 @@ def make_study_report(study: Study, known: Known) -> Record:
     report = make_report(
         experiment, _notes(study, known), groups, len(records), [records], choices, shared=1.0
     )
-    return {**report, "data": study.name, "study": study.name, "silos": list(study.silos)}
+    engine = {"name": "of each client", "reason": "clients train on their own machines"}
+    names = {"data": study.name, "study": study.name, "silos": list(study.silos)}
+    return {**report, **names, "engine": engine}
 
 
 def _at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:
