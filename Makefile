@@ -3,12 +3,13 @@
 # make test   run the tests            make check   tests, lint, types, import directions
 # make wheel-test   build the package, install and use it with the newest and the lowest versions
 # make docs   build the documentation site in build/docs
+# make metrics      how easily the source is read: counts, beside what we aim at
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 3
 
-.PHONY: all demo federation test wheel-test lint check readme docs bench lock clean
+.PHONY: all demo federation test wheel-test lint check readme docs metrics bench lock clean
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
@@ -68,6 +69,10 @@ docs: $(VENV)/.dev
 # The README's table and picture, as the main job makes them.
 readme: $(BIN)/fedfb
 	$(BIN)/python docs/write_readme.py
+
+# Sizes, names, comments and depth of calls. `--list` of the script names the modules.
+metrics: $(BIN)/fedfb
+	@$(BIN)/python benchmarks/metrics.py
 
 # CPU time against numpy, the machine's limits and other libraries: docs/performance.md.
 bench: $(BIN)/fedfb benchmarks/.venv/.ready
