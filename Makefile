@@ -4,12 +4,13 @@
 # make test-all   run all tests, with more examples of each law (as .ci/run does)
 # make wheel-test   build the package, install and use it with the newest and the lowest versions
 # make docs   build the documentation site in build/docs
+# make metrics      how easily the source is read: counts, beside what we aim at
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 3
 
-.PHONY: all demo federation test test-all wheel-test lint check readme docs bench lock clean
+.PHONY: all demo federation test test-all wheel-test lint check readme docs metrics bench lock clean
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
@@ -77,6 +78,10 @@ docs: $(VENV)/.dev
 # Tables and pictures of README and quickstart, as fedfb makes them now.
 readme: $(BIN)/fedfb
 	$(BIN)/python docs/write_readme.py
+
+# Sizes, names, comments and depth of calls. `--list` of the script names the modules.
+metrics: $(BIN)/fedfb
+	@$(BIN)/python benchmarks/metrics.py
 
 # CPU time against numpy, the machine's limits and other libraries: docs/performance.md.
 bench: $(BIN)/fedfb benchmarks/.venv/.ready

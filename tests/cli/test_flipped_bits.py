@@ -292,16 +292,17 @@ def test_arrays_are_read_as_they_were_written_or_refused(path, read):
 
 
 def test_a_cell_is_computed_again_or_as_it_was(capsys):
-    from fedfb.paper.reproduce import _kept
+    from fedfb.paper.reproduce import _load_or_make
 
     figure = {"mean": 0.75, "std": None}
     point = {"settings": {}, "accuracy": figure, "disparity": {"demographic_parity": figure}}
     cell = {"points": [point], "cpu_seconds": 1.5}
-    assert _kept("a cell", Path("cells"), lambda: cell) == cell
+    assert _load_or_make("a cell", Path("cells"), lambda: cell) == cell
     [path] = Path("cells").glob("*.json")
     digests = Path("cells/fedfb.sha256").read_bytes()
     for _ in flipped(path):
-        assert _kept("a cell", Path("cells"), lambda: cell | {"again": 1}) == cell | {"again": 1}
+        anew = cell | {"again": 1}
+        assert _load_or_make("a cell", Path("cells"), lambda anew=anew: anew) == anew
         assert "It is computed again" in capsys.readouterr().err
         Path("cells/fedfb.sha256").write_bytes(digests)
     Path("cells/fedfb.sha256").unlink()

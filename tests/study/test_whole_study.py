@@ -29,7 +29,7 @@ from fedfb.study.results import SUMS_ONLY, Known
 from fedfb.study.server import audited
 from fedfb.study.study import read_study
 from fedfb.theory.achievable import achievable
-from fedfb.theory.from_scores import count_scores, population_of, told_of
+from fedfb.theory.from_scores import count_scores, describe_scores, population_of
 from study.by_hand import SILOS, create_in, federation, open_silos, run_by_hand
 from study.replay import assert_same_bits
 
@@ -201,7 +201,7 @@ def test_what_is_achievable_is_what_the_files_tell_in_one_process(whole):
     scored = count_scores(whole.alone.experiment)
     plain = count_scores(replace(whole.alone.experiment, secure=False))  # as the command does
     np.testing.assert_array_equal(scored.counts, plain.counts)
-    alone = {**achievable(population_of(scored.counts)), **told_of(scored, 0)}
+    alone = {**achievable(population_of(scored.counts)), **describe_scores(scored, 0)}
     assert found == json.loads(json.dumps(alone))
 
 

@@ -36,18 +36,20 @@ def read_targets(folder: Path) -> tuple[Target, ...]:
     """Read what was reproduced; of a target that was done several times, the last."""
     files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
     with interpreting(folder, WRITTEN):
-        found = {one["target"]: one for path in files for one in read_json(path, WRITTEN)}
-    if not found:
+        targets = {
+            target["target"]: target for path in files for target in read_json(path, WRITTEN)
+        }
+    if not targets:
         raise DataError(
             f"the reproduction in {folder} is not finished: it has cells and no table. Finish it "
             f"first: fedfb reproduce all --out {folder}."
         )
-    return tuple(found[name] for name in names() if name in found)
+    return tuple(targets[name] for name in names() if name in targets)
 
 
 def reproduction_page(targets: Sequence[Target]) -> Page:
     """Return the page of some targets, in their order."""
-    explained = [one for target in targets for one in target["explained"]]
+    explained = [entry for target in targets for entry in target["explained"]]
     digest = sha256(dumps(list(targets), sort_keys=True).encode()).hexdigest()[:16]
     return Page(
         title="The paper's tables and figures, ours beside the printed",
@@ -57,11 +59,11 @@ def reproduction_page(targets: Sequence[Target]) -> Page:
         figures=(
             Figure("figures that differ", str(len(explained)), "by more than their noise"),
             *(
-                Figure(verdict, str(sum(one["verdict"] == verdict for one in explained)))
+                Figure(verdict, str(sum(entry["verdict"] == verdict for entry in explained)))
                 for verdict in ("explained", "explained in part", "unexplained")
             ),
         ),
-        sections=tuple(_section(one) for one in targets),
+        sections=tuple(_section(entry) for entry in targets),
         footer=f"Made by fedfb from what fedfb reproduce left behind. Results {digest}.",
     )
 
@@ -100,19 +102,19 @@ def _section(target: Target) -> Section:
             f"{label}{quick}",
         ),
         pictures=() if target["kind"] == "table" else tuple(_pictures(target)),
-        tables=(_beside(target),) if target["kind"] == "table" else (),
+        tables=(_comparison_table(target),) if target["kind"] == "table" else (),
         folds=tuple(_folds(target)),
     )
 
 
-def _beside(target: Target) -> Table:
+def _comparison_table(target: Target) -> Table:
     """Return ours beside the printed figures, a row for each method."""
     columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
     rows = []
     for row in dict.fromkeys(cell["row"] for cell in target["cells"]):
-        own = {cell["column"]: cell for cell in target["cells"] if cell["row"] == row}
-        cells = [text for column in columns for text in _pair(own.get(column))]
-        rows.append((row, *properties(list(own.values())), *cells))
+        cell_in = {cell["column"]: cell for cell in target["cells"] if cell["row"] == row}
+        cells = [text for column in columns for text in _pair(cell_in.get(column))]
+        rows.append((row, *properties(list(cell_in.values())), *cells))
     heads = [head for column in columns for head in (column, "paper")]
     return Table(
         "Accuracy / disparity, mean ± spread over seeds",
@@ -128,12 +130,12 @@ def _pair(cell: Target | None) -> tuple[str, str]:
     if cell is None:
         return "", ""
     paper = cell["published"]
-    beside = "-" if paper is None else _both(paper)
+    paper_text = "-" if paper is None else _accuracy_and_disparity(paper)
     if not cell["points"]:
-        return "-", beside
+        return "-", paper_text
     [point] = cell["points"]
     star = " *" if paper is not None and better(point, paper) else ""
-    return _both(point) + star, beside
+    return _accuracy_and_disparity(point) + star, paper_text
 
 
 def _not_run(target: Target) -> list[str]:
@@ -145,7 +147,7 @@ def _not_run(target: Target) -> list[str]:
     ]
 
 
-def _both(figures: Target) -> str:
+def _accuracy_and_disparity(figures: Target) -> str:
     return f"{spread(figures['accuracy'])} / {spread(figures['disparity'])}"
 
 
@@ -153,20 +155,20 @@ def _pictures(target: Target) -> list[Picture]:
     """Draw a picture for each column: a series for each method."""
     pictures = []
     for place, column in enumerate(dict.fromkeys(cell["column"] for cell in target["cells"])):
-        own = [cell for cell in target["cells"] if cell["column"] == column]
+        cells = [cell for cell in target["cells"] if cell["column"] == column]
         series = [
             Series(cell["row"], number_, tuple(_points(cell)))
-            for number_, cell in enumerate(own)
+            for number_, cell in enumerate(cells)
             if any(point["disparity"]["mean"] is not None for point in cell["points"])
         ]
         if series:
-            constant = next((c["constant"] for c in own if c.get("constant")), None)
+            constant = next((c["constant"] for c in cells if c.get("constant")), None)
             pictures.append(
                 scatter_picture(
                     f"{target['target']}-{place}",
                     series,
                     constant,
-                    own[0]["notion"],
+                    cells[0]["notion"],
                     f"Accuracy against disparity on {column}",
                     f"{column}: accuracy against disparity, means over seeds.",
                 )
@@ -193,13 +195,13 @@ def _folds(target: Target) -> list[Fold]:
     if target["explained"]:
         rows = tuple(
             (
-                f"{one['row']}, {one['column']}",
-                steps_in_words(one["steps"]),
-                number(one["apart"]),
-                one["verdict"],
-                number(one["left"]),
+                f"{entry['row']}, {entry['column']}",
+                steps_in_words(entry["steps"]),
+                number(entry["apart"]),
+                entry["verdict"],
+                number(entry["left"]),
             )
-            for one in target["explained"]
+            for entry in target["explained"]
         )
         head = ("", "cause: before -> after", "apart", "verdict", "left")
         folds.append(Fold("What differs, and why", (Table("Differences", head, rows),)))
@@ -210,7 +212,7 @@ def _folds(target: Target) -> list[Fold]:
                 setting_in_words(point["settings"]) or "-",
                 spread(point["accuracy"]),
                 spread(point["disparity"]),
-                _seen(cell),
+                _server_needs(cell),
             )
             for cell in target["cells"]
             for point in cell["points"]
@@ -220,8 +222,8 @@ def _folds(target: Target) -> list[Fold]:
     return folds
 
 
-def _seen(cell: Target) -> str:
-    seen = cell.get("reveals")
-    if not seen:
+def _server_needs(cell: Target) -> str:
+    reveals = cell.get("reveals")
+    if not reveals:
         return "-"
-    return "all rows" if seen["pooled"] else "sums" if seen["sums_only"] else "single values"
+    return "all rows" if reveals["pooled"] else "sums" if reveals["sums_only"] else "single values"

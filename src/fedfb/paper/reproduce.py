@@ -31,7 +31,7 @@ from fedfb.notions import long_name
 from fedfb.paper.targets import QUICK_SEEDS, SEEDS, Line, Target, printed
 
 
-def over_the_grid(report: Record) -> Record:
+def report_over_grid(report: Record) -> Record:
     """Report as the released code did: the first seed at every setting, the others at its fairest.
 
     The spread is then one over settings, and the setting was chosen by test figures.
@@ -42,7 +42,7 @@ def over_the_grid(report: Record) -> Record:
     return {"settings": fairest, **summarise(counted)}
 
 
-def least_disparity(report: Record) -> Record:
+def report_least_disparity(report: Record) -> Record:
     """Report the setting that is fairest on the first seed's test rows, however accurate it is."""
     _, fairest = _first_seed(report)
     return {
@@ -58,8 +58,8 @@ def _first_seed(report: Record) -> tuple[list[Record], Mapping[str, float]]:
 
 
 SELECTIONS: dict[str, Callable[[Record], Record]] = {
-    "over the grid": over_the_grid,
-    "least disparity": least_disparity,
+    "over the grid": report_over_grid,
+    "least disparity": report_least_disparity,
 }
 """The rules by name."""
 
@@ -89,11 +89,11 @@ def reproduce(
     rows, columns = _lines(target, quick)
     for row, column in _places(target, quick):
         on_cell(row.name, column.name)
-        kept = _found(target, row, column, folder / CELLS, quick, jobs)
-        found = _of_measure(kept, measure)
-        beside = printed(target.label, row.published, column.published)
+        cell = _get_cell(target, row, column, folder / CELLS, quick, jobs)
+        figures = _of_measure(cell, measure)
+        published = printed(target.label, row.published, column.published)
         place = {"row": row.name, "column": column.name, "notion": measure}
-        cells.append({**place, **found, "published": beside})
+        cells.append({**place, **figures, "published": published})
     order = [row.name for row in rows]
     cells.sort(key=lambda cell: order.index(cell["row"]))
     return {
@@ -106,8 +106,8 @@ def reproduce(
         "exchanged": target.exchanged,
         "claim": target.claim,
         "cells": cells,
-        "explained": explanations(target, cells),
-        "at_best": {c.name: at_best(c) for c in columns} if target.at_best else {},
+        "explained": explain_differences(target, cells),
+        "at_best": {c.name: best_curves(c) for c in columns} if target.at_best else {},
         "cpu_seconds": sum(cell["cpu_seconds"] for cell in cells),
     }
 
@@ -138,27 +138,29 @@ def _places(target: Target, quick: bool) -> Iterator[tuple[Line, Line]]:
     return ((row, column) for column in columns for row in rows if row.has(column.name))
 
 
-def explanations(target: Target, cells: Sequence[Record]) -> list[Record]:
+def explain_differences(target: Target, cells: Sequence[Record]) -> list[Record]:
     """Return, of every cell that is further from the printed one than its noise, why."""
     rows = {row.name: row for row in target.rows}
     points = {(c["row"], c["column"]): c["points"][0] for c in cells if len(c["points"]) == 1}
-    told = []
+    result = []
     for cell in cells:
         row, column, paper = rows[cell["row"]], cell["column"], cell["published"]
         ours = points.get((row.name, column))
         if ours is None or paper is None or row.explains:
             continue
         if differs(ours, paper):
-            beside = {name: point for (name, place), point in points.items() if place == column}
+            column_points = {
+                name: point for (name, place), point in points.items() if place == column
+            }
             causes = [c for c in row.causes if not c.columns or column in c.columns]
-            why = explain(ours, paper, beside, causes)
-            steps = [step._asdict() for step in why.steps]
-            said = {**why._asdict(), "steps": steps, "verdict": why.verdict}
-            told.append({"row": row.name, "column": column, **said})
-    return told
+            explanation = explain(ours, paper, column_points, causes)
+            steps = [step._asdict() for step in explanation.steps]
+            values = {**explanation._asdict(), "steps": steps, "verdict": explanation.verdict}
+            result.append({"row": row.name, "column": column, **values})
+    return result
 
 
-def at_best(column: Line) -> Record:
+def best_curves(column: Line) -> Record:
     """Return each approach's best curve on a column's population."""
     from fedfb.theory import setting
     from fedfb.theory.achievable import achievable, picture_levels
@@ -167,14 +169,14 @@ def at_best(column: Line) -> Record:
     return achievable(population, picture_levels(population))
 
 
-def _found(
+def _get_cell(
     target: Target, row: Line, column: Line, folder: Path, quick: bool, jobs: int | None
 ) -> Record:
     """Return a cell, from the folder or by running it."""
     work = _work(target, row, column, quick, jobs)
     if work is None:
         return {"failed": "its settings are not known", "points": [], "cpu_seconds": 0.0}
-    return _kept(work.name, folder, work.make)
+    return _load_or_make(work.name, folder, work.make)
 
 
 class _Work(NamedTuple):
@@ -199,25 +201,25 @@ def _work(target: Target, row: Line, column: Line, quick: bool, jobs: int | None
         return None
     data = column.settings.get("data", "synthetic")
     seeds = QUICK_SEEDS if quick else SEEDS
-    asked = {"model": target.settings["model"], "seeds": seeds, "data": data, **at}
-    asked["method"], asked["flags"] = row.released["method"], row.released.get("flags", {})
-    name = f"released {fedfb.__version__} {json.dumps(asked, sort_keys=True)}"
-    return _Work(name, asked["data"], partial(_released, asked))
+    arguments = {"model": target.settings["model"], "seeds": seeds, "data": data, **at}
+    arguments["method"], arguments["flags"] = row.released["method"], row.released.get("flags", {})
+    name = f"released {fedfb.__version__} {json.dumps(arguments, sort_keys=True)}"
+    return _Work(name, arguments["data"], partial(_released, arguments))
 
 
-def _released(asked: Mapping[str, Any]) -> Record:
+def _released(arguments: Mapping[str, Any]) -> Record:
     """Run a cell as the authors' code does."""
     from fedfb.paper import released
 
     start = time.process_time()
-    settings = {name: value for name, value in asked.items() if name != "data"}
-    records = released.run(asked["data"], **settings)
-    point = {"settings": {k: asked[k] for k in ("lr", "alpha") if k in asked}}
+    settings = {name: value for name, value in arguments.items() if name != "data"}
+    records = released.run(arguments["data"], **settings)
+    point = {"settings": {k: arguments[k] for k in ("lr", "alpha") if k in arguments}}
     return {
         "points": [{**point, **summarise(records)}],
         "chosen": {},
-        "reveals": {"pooled": False, "fair": asked["method"] != "fedavg"},
-        "experiment": {**asked, "seeds": list(asked["seeds"])},
+        "reveals": {"pooled": False, "fair": arguments["method"] != "fedavg"},
+        "experiment": {**arguments, "seeds": list(arguments["seeds"])},
         "cpu_seconds": time.process_time() - start,
     }
 
@@ -226,21 +228,21 @@ def _path(name: str, folder: Path) -> Path:
     return folder / f"{sha256(name.encode()).hexdigest()[:16]}.json"
 
 
-def _kept(name: str, folder: Path, make: Callable[[], Record]) -> Record:
+def _load_or_make(name: str, folder: Path, make: Callable[[], Record]) -> Record:
     """Return what the folder holds under a name; make and keep it where there is nothing."""
     path = _path(name, folder)
     if path.exists():
         try:
-            kept: Record = read_json(path, "a cell as fedfb reproduce writes it")
-            if _is_cell(kept):
-                return kept
+            cell: Record = read_json(path, "a cell as fedfb reproduce writes it")
+            if _is_cell(cell):
+                return cell
             say(f"{path} is not a cell as fedfb reproduce writes it. It is computed again.")
         except DataError as error:
             say(f"{error} It is computed again.")
     make_folder(folder)
-    found = make()
-    write_json(path, found)
-    return found
+    cell = make()
+    write_json(path, cell)
+    return cell
 
 
 def _is_cell(content: Any) -> bool:
@@ -304,7 +306,7 @@ def _of_measure(cell: Record, measure: str) -> Record:
 def _picked(picked: Sequence[Record]) -> Record:
     """Return what the seeds picked, one list a knob."""
     knobs = picked[0]["chosen"] if picked else {}
-    return {knob: [one["chosen"][knob] for one in picked] for knob in knobs}
+    return {knob: [choice["chosen"][knob] for choice in picked] for knob in knobs}
 
 
 def _reveals(experiment: Experiment, rows: Federation) -> Record:

@@ -86,8 +86,8 @@ class Target(NamedTuple):
 
 def names() -> list[str]:
     """Return the names of all targets, tables first."""
-    found = files("fedfb.paper").joinpath(FOLDER).iterdir()
-    stems = [path.name.removesuffix(".toml") for path in found if path.name.endswith(".toml")]
+    paths = files("fedfb.paper").joinpath(FOLDER).iterdir()
+    stems = [path.name.removesuffix(".toml") for path in paths if path.name.endswith(".toml")]
     return sorted((n for n in stems if n != "published"), key=lambda n: (n[0] != "t", n))
 
 
@@ -106,8 +106,8 @@ def read_target(name: str) -> Target:
         title=values["title"],
         kind=values["kind"],
         label=values.get("published"),
-        rows=tuple(_line(one) for one in values["row"]),
-        columns=tuple(_line(one) for one in values["column"]),
+        rows=tuple(_line(line) for line in values["row"]),
+        columns=tuple(_line(line) for line in values["column"]),
         settings=values["settings"],
         measure=values.get("measure"),
         at_best=values.get("at_best", False),
@@ -126,7 +126,7 @@ def _line(values: Mapping[str, Any]) -> Line:
         selection=values.get("selection"),
         only=tuple(values.get("only", ())),
         quick=values.get("quick", True),
-        causes=tuple(_cause(*one) for one in values.get("causes", ())),
+        causes=tuple(_cause(*cause) for cause in values.get("causes", ())),
     )
 
 
@@ -155,10 +155,10 @@ def published(experiment: Experiment) -> dict[str, Any] | None:
     round, nothing hidden by noise, and no disparity above 0 aimed at. The split is the one that
     the printed figures were made with: the files as they were published, not drawn anew.
     """
-    beside = printed(TABLES.get(experiment.model), experiment.algorithm, experiment.data)
-    if beside is None or _spell_out(experiment) != _spell_out(_in_papers_setting(experiment)):
+    figures = printed(TABLES.get(experiment.model), experiment.algorithm, experiment.data)
+    if figures is None or _spell_out(experiment) != _spell_out(_in_papers_setting(experiment)):
         return None
-    return beside
+    return figures
 
 
 def _in_papers_setting(experiment: Experiment) -> Experiment:
@@ -209,12 +209,12 @@ def printed(label: str | None, row: str, column: str) -> dict[str, Any] | None:
     >>> printed("tab:dp_dh", "fedfb", "high")["disparity"]
     {'mean': 0.013, 'std': 0.008}
     """
-    found = _tables().get(label or "", {}).get(row, {}).get(column)
-    if found is None:
+    numbers = _tables().get(label or "", {}).get(row, {}).get(column)
+    if numbers is None:
         return None
     # One table prints no spreads.
-    both = found if len(found) == 4 else (found[0], None, found[1], None)
-    accuracy, accuracy_std, disparity, disparity_std = both
+    numbers = numbers if len(numbers) == 4 else (numbers[0], None, numbers[1], None)
+    accuracy, accuracy_std, disparity, disparity_std = numbers
     return {
         "table": label,
         "accuracy": {"mean": accuracy, "std": accuracy_std},

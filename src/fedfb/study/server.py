@@ -120,7 +120,7 @@ def achieved(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
     """
     # Here: its solvers are slow to import, and only this needs them.
     from fedfb.theory.achievable import achievable
-    from fedfb.theory.from_scores import population_of, scored_from, told_of
+    from fedfb.theory.from_scores import describe_scores, population_of, score_counts
 
     clients = tuple(study.silos[id] for id in np.ravel(counts["client"]).tolist())
     silent = [name for name, rows in zip(clients, counts["rows"], strict=True) if not rows.any()]
@@ -131,8 +131,8 @@ def achieved(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
             f"fewer than {FEWEST_ROWS} rows of some group, and any. Merge groups in the schema.",
         )
         return ""
-    scored = scored_from(counts["rows"], clients, encoder.groups.names)
-    record = {**achievable(population_of(scored.counts)), **told_of(scored, study.seed)}
+    scored = score_counts(counts["rows"], clients, encoder.groups.names)
+    record = {**achievable(population_of(scored.counts)), **describe_scores(scored, study.seed)}
     return json.dumps(record, indent=1, allow_nan=False)
 
 

@@ -72,7 +72,7 @@ def achievable(
     record: Record = {
         "measure": measure,
         "erm": _classifier(plain, measure),
-        "client_gaps": [_known(gap) for gap in plain.outcome.client_gaps],
+        "client_gaps": [_number_or_none(gap) for gap in plain.outcome.client_gaps],
         "cfl": _approach(together[0].solution, together[1:], measure),
         "lft_fedavg": _approach(averaged.least, averaged.curve, measure),
     }
@@ -80,10 +80,10 @@ def achievable(
         record["lft_fedavg"]["at_eps"] = _classifier(lft_fedavg(population, eps), measure)
     if population.groups > 2:
         return {**record, "left_out": NO_VOTE}
-    return {**record, "lft_ensemble": _voting(population, levels, eps, measure)}
+    return {**record, "lft_ensemble": _ensemble_record(population, levels, eps, measure)}
 
 
-def _voting(
+def _ensemble_record(
     population: Population, levels: Sequence[float], eps: Sequence[float] | None, measure: str
 ) -> Record:
     least = ensemble_range(population).least_disparity
@@ -96,7 +96,7 @@ def _voting(
     voting["limit"] = {
         "applies": limit.applies,
         "bound": limit.bound,
-        "conditions": [one._asdict() for one in limit.conditions],
+        "conditions": [condition._asdict() for condition in limit.conditions],
     }
     return voting
 
@@ -113,22 +113,25 @@ def picture_levels(population: Population) -> tuple[float, ...]:
     return tuple(float(level) for level in np.linspace(0.0, most, PICTURE_POINTS))
 
 
-def at_levels(record: Mapping[str, Any], levels: Sequence[float]) -> Record:
+def select_levels(record: Mapping[str, Any], levels: Sequence[float]) -> Record:
     """Return a record with its curves at some of their levels only."""
-    kept: Record = dict(record)
+    selection: Record = dict(record)
     for name in APPROACHES:
         if name in record:
-            found = {point["disparity"]: point for point in record[name]["curve"]}
-            kept[name] = {**record[name], "curve": [found[float(level)] for level in levels]}
-    return kept
+            point_at = {point["disparity"]: point for point in record[name]["curve"]}
+            selection[name] = {
+                **record[name],
+                "curve": [point_at[float(level)] for level in levels],
+            }
+    return selection
 
 
-def sentence(record: Mapping[str, Any]) -> str:
+def summarise_in_words(record: Mapping[str, Any]) -> str:
     """Say in plain words what the record comes to.
 
     >>> at = {"min_disparity": 0.0, "at_least": {"accuracy": 0.8}}
-    >>> sentence({"measure": "spd", "erm": {"accuracy": 0.85}, "cfl": at, "lft_fedavg": at,
-    ...           "lft_ensemble": {"min_disparity": 0.16}})
+    >>> record = {"measure": "spd", "erm": {"accuracy": 0.85}, "cfl": at, "lft_fedavg": at}
+    >>> summarise_in_words({**record, "lft_ensemble": {"min_disparity": 0.16}})
     ... # doctest: +NORMALIZE_WHITESPACE
     'Training locally and voting cannot get below |P0 - P1| = .160 here, averaging locally fair
     models reaches 0; training together reaches 0 at a cost of 5.0 points of accuracy.'
@@ -160,17 +163,17 @@ def _approach(best: Solution | None, curve: Sequence[CurvePoint], measure: str) 
 
 
 def _classifier(solution: Solution, measure: str) -> Record:
-    seen = solution.outcome
+    outcome = solution.outcome
     return {
-        "accuracy": float(seen.accuracy),
-        "disparity": float(seen.spd if measure == "spd" else seen.demographic_parity),
-        "mean_difference": _known(seen.mean_difference),
-        "demographic_parity": float(seen.demographic_parity),
+        "accuracy": float(outcome.accuracy),
+        "disparity": float(outcome.spd if measure == "spd" else outcome.demographic_parity),
+        "mean_difference": _number_or_none(outcome.mean_difference),
+        "demographic_parity": float(outcome.demographic_parity),
         "budgets": None if solution.budgets is None else [float(b) for b in solution.budgets],
     }
 
 
-def _known(value: float) -> float | None:
+def _number_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
@@ -226,66 +229,66 @@ def make_population(content: Mapping[str, Any]) -> Population:
 
 
 def _client(number: int, entry: Any) -> Client:
-    where = f"client {number}"
+    place = f"client {number}"
     if not isinstance(entry, dict):
-        raise ConfigError(f"{where} must be a table [[client]], got {entry!r}.")
+        raise ConfigError(f"{place} must be a table [[client]], got {entry!r}.")
     for name in entry:
         if name not in KEYS:
-            raise ConfigError(f"{where}: {unknown_name('key', name, KEYS)}")
+            raise ConfigError(f"{place}: {unknown_name('key', name, KEYS)}")
     share = entry.get("share")
     return client(
-        _number(entry, "q", where),
-        _law(entry.get("group0"), f"{where}, group0"),
-        _law(entry.get("group1"), f"{where}, group1"),
-        None if share is None else _number(entry, "share", where),
+        _number(entry, "q", place),
+        _law(entry.get("group0"), f"{place}, group0"),
+        _law(entry.get("group1"), f"{place}, group1"),
+        None if share is None else _number(entry, "share", place),
     )
 
 
-def _law(entry: Any, where: str) -> Law | None:
+def _law(entry: Any, place: str) -> Law | None:
     if entry is None:
         return None
     if not isinstance(entry, dict) or "dist" not in entry:
-        raise ConfigError(f"{where} must be a law such as {LAW}, got {entry!r}.")
+        raise ConfigError(f"{place} must be a law such as {LAW}, got {entry!r}.")
     match entry["dist"]:
         case "normal":
-            return Gaussian(_number(entry, "mean", where), _number(entry, "sd", where))
+            return Gaussian(_number(entry, "mean", place), _number(entry, "sd", place))
         case "histogram":
-            return Histogram(_numbers(entry, "edges", where), _numbers(entry, "masses", where))
+            return Histogram(_numbers(entry, "edges", place), _numbers(entry, "masses", place))
         case "mixture":
-            return Mixture(_numbers(entry, "weights", where), _parts(entry.get("parts"), where))
+            return Mixture(_numbers(entry, "weights", place), _parts(entry.get("parts"), place))
         case name:
-            return _from_scipy(str(name), entry, where)
+            return _from_scipy(str(name), entry, place)
 
 
-def _parts(entries: Any, where: str) -> list[Law]:
+def _parts(entries: Any, place: str) -> list[Law]:
     if not isinstance(entries, list) or not entries:
-        raise ConfigError(f"{where}: parts must be a list of laws, got {entries!r}.")
-    laws = [_law(entry, f"{where}, part {number}") for number, entry in enumerate(entries)]
+        raise ConfigError(f"{place}: parts must be a list of laws, got {entries!r}.")
+    laws = [_law(entry, f"{place}, part {number}") for number, entry in enumerate(entries)]
     return [law for law in laws if law is not None]
 
 
-def _from_scipy(name: str, entry: Mapping[str, Any], where: str) -> Frozen:
+def _from_scipy(name: str, entry: Mapping[str, Any], place: str) -> Frozen:
     from scipy import stats
 
     family = getattr(stats, name, None)
     if not isinstance(family, stats.rv_continuous):
-        raise ConfigError(f"{where}: {unknown_name('dist', name, LAWS)}")
-    parameters = {key: _number(entry, key, where) for key in entry if key != "dist"}
+        raise ConfigError(f"{place}: {unknown_name('dist', name, LAWS)}")
+    parameters = {key: _number(entry, key, place) for key in entry if key != "dist"}
     try:
         return Frozen(family(**parameters))
     except TypeError as error:
-        raise ConfigError(f"{where}: scipy.stats.{name} does not take these: {error}.") from None
+        raise ConfigError(f"{place}: scipy.stats.{name} does not take these: {error}.") from None
 
 
-def _number(entry: Mapping[str, Any], name: str, where: str) -> float:
+def _number(entry: Mapping[str, Any], name: str, place: str) -> float:
     value = entry.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{where}: {name} must be a number, got {value!r}.")
+        raise ConfigError(f"{place}: {name} must be a number, got {value!r}.")
     return float(value)
 
 
-def _numbers(entry: Mapping[str, Any], name: str, where: str) -> list[float]:
+def _numbers(entry: Mapping[str, Any], name: str, place: str) -> list[float]:
     values = entry.get(name)
     if not isinstance(values, list):
-        raise ConfigError(f"{where}: {name} must be a list of numbers, got {values!r}.")
-    return [_number({name: value}, name, where) for value in values]
+        raise ConfigError(f"{place}: {name} must be a list of numbers, got {values!r}.")
+    return [_number({name: value}, name, place) for value in values]

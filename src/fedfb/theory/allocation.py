@@ -60,10 +60,10 @@ def _by_envelopes(costs: Sequence[Cost], total: float) -> Allocation:
     owner = np.concatenate([np.full(len(w), j) for j, w in enumerate(widths)])
     width, rise = np.concatenate(widths), np.concatenate(rises)
     order = np.argsort(rise / width, kind="stable")
-    before = np.concatenate([[0.0], np.cumsum(width[order])[:-1]])
-    taken = np.clip(total - before, 0.0, width[order])
-    bound = float((rise[order] * taken / width[order]).sum())
-    amounts = np.bincount(owner[order], weights=taken, minlength=len(costs))
+    offsets = np.concatenate([[0.0], np.cumsum(width[order])[:-1]])
+    portions = np.clip(total - offsets, 0.0, width[order])
+    bound = float((rise[order] * portions / width[order]).sum())
+    amounts = np.bincount(owner[order], weights=portions, minlength=len(costs))
     cost = sum(float(c.at(y)) for c, y in zip(costs, amounts, strict=True))
     return Allocation(amounts, cost, min(bound, cost))
 
@@ -74,17 +74,17 @@ def lower_hull(x: Float[Array, " k"], y: Float[Array, " k"]) -> Int[Array, " h"]
     >>> lower_hull(np.array([0.0, 1.0, 2.0]), np.array([0.0, 2.0, 1.0]))
     array([0, 2])
     """
-    kept: list[int] = []
+    hull: list[int] = []
     for k in range(len(x)):
-        if kept and x[k] <= x[kept[-1]]:
+        if hull and x[k] <= x[hull[-1]]:
             continue
-        while len(kept) > 1:
-            i, j = kept[-2], kept[-1]
+        while len(hull) > 1:
+            i, j = hull[-2], hull[-1]
             if (y[j] - y[i]) * (x[k] - x[i]) < (y[k] - y[i]) * (x[j] - x[i]):
                 break
-            kept.pop()
-        kept.append(k)
-    return np.array(kept)
+            hull.pop()
+        hull.append(k)
+    return np.array(hull)
 
 
 def _by_grids(costs: Sequence[Cost], total: float) -> Float[Array, " j"]:
@@ -107,24 +107,24 @@ def _one_grid(costs: Sequence[Cost], total: float, low: Array, high: Array, step
     sums, values = np.zeros(1), np.zeros(1)
     choices: list[tuple[Array, Int[Array, " n"]]] = []
     for j in others:
-        own = np.append(np.arange(low[j], high[j], step), high[j])
-        values, pick = _merge(values, costs[j].at(own))
+        grid = np.append(np.arange(low[j], high[j], step), high[j])
+        values, pick = _merge(values, costs[j].at(grid))
         sums = low[others[: len(choices) + 1]].sum() + step * np.arange(len(values))
-        choices.append((own, pick))
+        choices.append((grid, pick))
     remainder = total - sums
     slack = len(costs) * step  # a grid's last step may be shorter than the others
     fits = (remainder >= -slack) & (remainder <= costs[rest].amount[-1] + slack)
     total_cost = np.where(fits, values + costs[rest].at(remainder), np.inf)
     at = int(np.argmin(total_cost))
     amounts = np.zeros(len(costs))
-    for j, (own, pick) in zip(reversed(others), reversed(choices), strict=True):
-        amounts[j] = own[pick[at]]
+    for j, (grid, pick) in zip(reversed(others), reversed(choices), strict=True):
+        amounts[j] = grid[pick[at]]
         at = at - int(pick[at])
     amounts[rest] = total - amounts.sum()
-    return _repaired(amounts, np.array([c.amount[-1] for c in costs]), total)
+    return _repair(amounts, np.array([c.amount[-1] for c in costs]), total)
 
 
-def _repaired(amounts: Array, most: Array, total: float) -> Float[Array, " j"]:
+def _repair(amounts: Array, most: Array, total: float) -> Float[Array, " j"]:
     """Move the little that does not fit one client to those that have room for it."""
     amounts = np.clip(amounts, 0.0, most)
     for _ in range(2):

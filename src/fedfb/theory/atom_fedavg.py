@@ -37,13 +37,13 @@ def optimum(population: AtomPopulation, eps: Float[Array, " i"]) -> Solution:
     weight = np.einsum("ia,iak->ak", population.joint, population.masses)
     gain = (weight * (2 * population.eta - 1)).ravel()
     rows, bounds, places = _constraints(population, eps)
-    f, found = solve_program(gain, rows, bounds)
+    f, multipliers = solve_program(gain, rows, bounds)
     f = _fairest(population, f, gain, rows, bounds)
     lam = np.zeros((clients, groups if groups > 2 else 1))
-    for (i, a), value in zip(places, found, strict=True):
+    for (i, a), value in zip(places, multipliers, strict=True):
         lam[i, a] = value
     rule = Decisions(f.reshape(groups, -1))
-    dual = np.maximum(gain + found @ rows, 0.0).sum() + bounds @ np.abs(found)
+    dual = np.maximum(gain + multipliers @ rows, 0.0).sum() + bounds @ np.abs(multipliers)
     gap = max(float(dual - gain @ f), 0.0)
     return Solution(rule, outcome(population, rule), lam.ravel(), eps, gap)
 
@@ -91,53 +91,62 @@ def _constraints(
             bounds.append(float(eps[i]))
             places.append((int(i), 0))
         else:
-            held = np.flatnonzero(population.joint[i])
-            rows.extend(gap_rows(population.within[i], masses)[held])
-            bounds.extend([float(eps[i])] * len(held))
-            places.extend((int(i), int(a)) for a in held)
+            present = np.flatnonzero(population.joint[i])
+            rows.extend(gap_rows(population.within[i], masses)[present])
+            bounds.extend([float(eps[i])] * len(present))
+            places.extend((int(i), int(a)) for a in present)
     width = population.groups * len(population.eta)
     return np.array(rows).reshape(-1, width), np.array(bounds), places
 
 
 def trade_off(population: AtomPopulation, levels: list[float]) -> TradeOff:
     """Return the best optimum found at each level, and the fairest among the budgets tried."""
-    tried = _tried(population)
+    candidates = _solve_grid(population)
     best_at: dict[float, Solution | None] = {}
     for level in sorted(set(levels)):
-        best_at[level] = _best(population, tried, level)
+        best_at[level] = _best(population, candidates, level)
         # What is fair enough at a level is so at the next.
-        tried = [one for one in [best_at[level]] if one is not None] + tried
+        candidates = [
+            solution for solution in [best_at[level]] if solution is not None
+        ] + candidates
     points = []
     for level in levels:
         ceiling = cfl(population, level).outcome.accuracy
         best = best_at[level]
         gap = 0.0 if best is None else max(ceiling - best.outcome.accuracy, 0.0)
         points.append(CurvePoint(level, best, gap, exact=gap < 1e-9))
-    fairest = min(tried, key=lambda one: (_disparity(population, one), -one.outcome.accuracy))
+    fairest = min(
+        candidates,
+        key=lambda solution: (_disparity(population, solution), -solution.outcome.accuracy),
+    )
     return TradeOff(fairest, points)
 
 
 def _disparity(population: AtomPopulation, solution: Solution) -> float:
     """Return what levels bound: spd, or max |P_a - P| of more than two groups."""
-    seen = solution.outcome
-    return seen.spd if population.groups == 2 else seen.demographic_parity
+    reached = solution.outcome
+    return reached.spd if population.groups == 2 else reached.demographic_parity
 
 
-def _tried(population: AtomPopulation) -> list[Solution]:
-    own, bound = _own_disparities(population), np.flatnonzero(population.constrained)
+def _solve_grid(population: AtomPopulation) -> list[Solution]:
+    disparities, bound = _local_disparities(population), np.flatnonzero(population.constrained)
     parts = next(
         (p for p in (PARTS, PARTS[::2], (0.0, 1.0)) if len(p) ** len(bound) <= MOST_PROGRAMS), None
     )
     if parts is not None:
-        scales = [np.array(p) * own[bound] for p in product(parts, repeat=len(bound))]
+        scales = [np.array(p) * disparities[bound] for p in product(parts, repeat=len(bound))]
     else:
-        scales = [p * each for each in (own[bound], np.full(len(bound), own.max())) for p in PARTS]
+        scales = [
+            p * scale
+            for scale in (disparities[bound], np.full(len(bound), disparities.max()))
+            for p in PARTS
+        ]
     budgets = np.ones((len(scales), population.clients))
     budgets[:, bound] = np.array(scales)
     return [optimum(population, eps) for eps in budgets]
 
 
-def _own_disparities(population: AtomPopulation) -> Float[Array, " i"]:
+def _local_disparities(population: AtomPopulation) -> Float[Array, " i"]:
     """Return what the unconstrained optimum leaves each client's budget to bound."""
     plain = erm(population)
     if population.groups == 2:
@@ -148,32 +157,36 @@ def _own_disparities(population: AtomPopulation) -> Float[Array, " i"]:
     return np.where(population.joint > 0, np.abs(rates - overall), 0.0).max(axis=1)
 
 
-def _best(population: AtomPopulation, tried: list[Solution], level: float) -> Solution | None:
+def _best(population: AtomPopulation, candidates: list[Solution], level: float) -> Solution | None:
     """Return the best optimum on the way to those beyond the level, then client by client."""
-    inside = [one for one in tried if _disparity(population, one) <= level + PARITY]
+    inside = [
+        solution for solution in candidates if _disparity(population, solution) <= level + PARITY
+    ]
     if not inside:
         return None
-    best = max(inside, key=lambda one: one.outcome.accuracy)
-    better = [one for one in tried if one.outcome.accuracy > best.outcome.accuracy]
-    for target in sorted(better, key=lambda one: _disparity(population, one))[:3]:
-        best = _loosened(population, best, target.local_budgets, level)
+    best = max(inside, key=lambda solution: solution.outcome.accuracy)
+    better = [
+        solution for solution in candidates if solution.outcome.accuracy > best.outcome.accuracy
+    ]
+    for target in sorted(better, key=lambda solution: _disparity(population, solution))[:3]:
+        best = _loosen(population, best, target.local_budgets, level)
     for client in np.flatnonzero(population.constrained):
         loose = best.local_budgets.copy()
-        loose[client] = tried[-1].local_budgets[client]
-        best = _loosened(population, best, loose, level)
+        loose[client] = candidates[-1].local_budgets[client]
+        best = _loosen(population, best, loose, level)
     return best
 
 
-def _loosened(
+def _loosen(
     population: AtomPopulation, best: Solution, goal: Float[Array, " i"], level: float
 ) -> Solution:
     """Return the best optimum found by bisection between its budgets and others."""
     low, high = best.local_budgets, goal
     for _ in range(HALVINGS if np.any(low != high) else 0):
         middle = 0.5 * (low + high)
-        there = optimum(population, middle)
-        fits = _disparity(population, there) <= level + PARITY
+        candidate = optimum(population, middle)
+        fits = _disparity(population, candidate) <= level + PARITY
         low, high = (middle, high) if fits else (low, middle)
-        if fits and there.outcome.accuracy > best.outcome.accuracy:
-            best = there
+        if fits and candidate.outcome.accuracy > best.outcome.accuracy:
+            best = candidate
     return best

@@ -23,8 +23,8 @@ from scipy.optimize import minimize
 
 from fedfb.shapes import Array, Bool, Float, Int
 from fedfb.theory.lft_fedavg import solve
-from fedfb.theory.overlap import Overlap, gaps_of
-from fedfb.theory.settling import Linearised, parity_slope, predicted
+from fedfb.theory.overlap import Overlap, evaluate_gaps
+from fedfb.theory.settling import Linearised, parity_slope, predict_multipliers
 from fedfb.theory.solution import Solution
 
 STEPS = {1: 16, 2: 9, 3: 6, 4: 4}
@@ -34,15 +34,16 @@ MOST_CLIENTS = 4
 Line = list[Solution]
 
 
-def explored(grid: Overlap) -> list[Line]:
+def solve_along_lines(grid: Overlap) -> list[Line]:
     """Return optima along lines of budgets, neighbours side by side.
 
     Few clients: from tight to loose for each, the others tight or loose in every combination. Many
     clients: equal budgets, and equal parts of each client's own gap.
 
-    >>> from fedfb.theory.overlap import overlap
+    >>> from fedfb.theory.overlap import make_overlap
     >>> from fedfb.theory.settings import fig2
-    >>> round(min(one.outcome.spd for line in explored(overlap(fig2())) for one in line), 9)
+    >>> lines = solve_along_lines(make_overlap(fig2()))
+    >>> round(min(optimum.outcome.spd for line in lines for optimum in line), 9)
     0.0
     """
     population = grid.population
@@ -51,34 +52,36 @@ def explored(grid: Overlap) -> list[Line]:
     if len(free) == 0:
         return [[solve(grid, everything)]]
     if len(free) > MOST_CLIENTS:
-        own = np.abs(gaps_of(grid, 0 * everything).gaps)
-        tight = solve(grid, 0 * own)
-        families = [solve(grid, np.full(len(own), own.max())), solve(grid, own)]
-        return [[tight, *_between(grid, tight, end, 5), end] for end in families]
-    found = {eps.tobytes(): solve(grid, eps) for eps in _corners(grid, free)}
+        gaps = np.abs(evaluate_gaps(grid, 0 * everything).gaps)
+        tight = solve(grid, 0 * gaps)
+        families = [solve(grid, np.full(len(gaps), gaps.max())), solve(grid, gaps)]
+        return [[tight, *_solve_line(grid, tight, end, 5), end] for end in families]
+    optimum_at = {eps.tobytes(): solve(grid, eps) for eps in _corners(grid, free)}
     lines = []
     for moving in free:
-        for start in [one for one in _corners(grid, free) if one[moving] == 0]:
+        for start in [eps for eps in _corners(grid, free) if eps[moving] == 0]:
             end = start.copy()
             end[moving] = 1.0
-            first, last = found[start.tobytes()], found[end.tobytes()]
-            lines.append([first, *_between(grid, first, last, STEPS[len(free)]), last])
+            first, last = optimum_at[start.tobytes()], optimum_at[end.tobytes()]
+            lines.append([first, *_solve_line(grid, first, last, STEPS[len(free)]), last])
     return lines
 
 
-def crossing(lines: list[Line], level: float) -> list[tuple[Solution, Solution, float]]:
+def find_crossings(lines: list[Line], level: float) -> list[tuple[Solution, Solution, float]]:
     """Return neighbours between which MD passes a level or its negative, and where it shall be.
 
     Those between which the accuracy may be best come first.
     """
-    found = [
+    pairs = [
         (first, second, goal)
         for line in lines
         for first, second in pairwise(line)
         for goal in {level, -level}
         if (first.outcome.mean_difference - goal) * (second.outcome.mean_difference - goal) < 0
     ]
-    return sorted(found, key=lambda one: -_most_accurate([*one[:2]], [0.0, 1.0], *_way(*one[:2])))
+    return sorted(
+        pairs, key=lambda pair: -_most_accurate([*pair[:2]], [0.0, 1.0], *_line_ends(*pair[:2]))
+    )
 
 
 def _corners(grid: Overlap, free: Int[Array, " f"]) -> Iterator[Float[Array, " i"]]:
@@ -88,17 +91,17 @@ def _corners(grid: Overlap, free: Int[Array, " f"]) -> Iterator[Float[Array, " i
         yield eps
 
 
-def _between(grid: Overlap, first: Solution, last: Solution, steps: int) -> Iterator[Solution]:
+def _solve_line(grid: Overlap, first: Solution, last: Solution, steps: int) -> Iterator[Solution]:
     """Yield optima on the line of budgets from one to where nothing binds that does not later."""
-    start, end, now = first.local_budgets, _own_budgets(last), first
+    start, end, current = first.local_budgets, _least_budgets(last), first
     for part in np.linspace(0.0, 1.0, steps + 1)[1:-1] ** 1.5:
         # A budget that is loose at both ends may differ by what it does not bind.
         eps = np.where(start == 1.0, 1.0, (1 - part) * start + part * end)
-        now = solve(grid, eps, predicted(grid, now, eps))
-        yield now
+        current = solve(grid, eps, predict_multipliers(grid, current, eps))
+        yield current
 
 
-def between(
+def solve_between(
     grid: Overlap, first: Solution, second: Solution, goal: float, beat: float = -1.0
 ) -> Solution | None:
     """Return the optimum on the way from one to the other at which MD is the goal.
@@ -106,28 +109,28 @@ def between(
     The optimum moves continuously with its budgets, so where MD passes the goal it takes it.
     Accuracy is concave on the way; None as soon as that says that it stays below ``beat``.
     """
-    ends = sorted((first, second), key=lambda one: one.outcome.mean_difference)
-    budgets = _way(*ends)
-    parts, now = [0.0, 1.0], ends[0]
+    ends = sorted((first, second), key=lambda solution: solution.outcome.mean_difference)
+    budgets = _line_ends(*ends)
+    parts, current = [0.0, 1.0], ends[0]
     for step in range(40):
         if _most_accurate(ends, parts, *budgets) < beat:
             return None
         sizes = [end.outcome.mean_difference - goal for end in ends]
         secant = parts[0] - sizes[0] * (parts[1] - parts[0]) / (sizes[1] - sizes[0])
         part = 0.5 * (parts[0] + parts[1]) if step % 3 == 2 else secant
-        now = solve(grid, (1 - part) * budgets[0] + part * budgets[1], now.multipliers)
-        excess = now.outcome.mean_difference - goal
+        current = solve(grid, (1 - part) * budgets[0] + part * budgets[1], current.multipliers)
+        excess = current.outcome.mean_difference - goal
         side = 0 if excess < 0 else 1
-        parts[side], ends[side] = part, now
+        parts[side], ends[side] = part, current
         if abs(excess) < 1e-10:
             break
-    return now
+    return current
 
 
-def _way(first: Solution, second: Solution) -> tuple[Float[Array, " i"], Float[Array, " i"]]:
+def _line_ends(first: Solution, second: Solution) -> tuple[Float[Array, " i"], Float[Array, " i"]]:
     """Return the budgets between which to look: what is loose at both ends stays so."""
     loose = (first.local_budgets == 1.0) & (second.local_budgets == 1.0)
-    start, end = (np.where(loose, 1.0, _own_budgets(one)) for one in (first, second))
+    start, end = (np.where(loose, 1.0, _least_budgets(solution)) for solution in (first, second))
     return start, end
 
 
@@ -138,19 +141,23 @@ def _most_accurate(
 
     :math:`\partial\mathrm{Acc}/\partial\epsilon_i = |\lambda_i|` (at a kink any slope will do).
     """
-    left, right = (float(np.abs(one.multipliers) @ (end - start)) for one in ends)
+    left_slope, right_slope = (
+        float(np.abs(solution.multipliers) @ (end - start)) for solution in ends
+    )
     low, high = (end.outcome.accuracy for end in ends)
     width = parts[1] - parts[0]
-    if left <= 0 or right >= 0:  # accuracy falls from the left end on, or rises to the right one
+    if (
+        left_slope <= 0 or right_slope >= 0
+    ):  # accuracy falls from the left end on, or rises to the right one
         return max(low, high)
-    meet = np.clip((high - low - right * width) / (left - right), 0.0, width)
-    return float(low + left * meet)
+    meet = np.clip((high - low - right_slope * width) / (left_slope - right_slope), 0.0, width)
+    return float(low + left_slope * meet)
 
 
-def _own_budgets(solution: Solution) -> Float[Array, " i"]:
+def _least_budgets(solution: Solution) -> Float[Array, " i"]:
     """Return the least budgets of a solution: a loose one shrinks to the gap that it bounds."""
-    own = np.nan_to_num(np.abs(solution.outcome.client_gaps), nan=1.0)
-    return np.minimum(solution.local_budgets, own)
+    gaps = np.nan_to_num(np.abs(solution.outcome.client_gaps), nan=1.0)
+    return np.minimum(solution.local_budgets, gaps)
 
 
 def climb_budgets(grid: Overlap, level: float, start: Solution, steps: int = 12) -> Solution:
@@ -163,7 +170,7 @@ def climb_budgets(grid: Overlap, level: float, start: Solution, steps: int = 12)
     def remembered(key: bytes) -> Solution:
         eps = np.ones(grid.population.clients)
         eps[free] = np.clip(np.frombuffer(key), 0.0, 1.0)
-        recent.append(solve(grid, eps, predicted(grid, recent[-1], eps)))
+        recent.append(solve(grid, eps, predict_multipliers(grid, recent[-1], eps)))
         return recent[-1]
 
     def at(eps: Array) -> Solution:
@@ -177,7 +184,7 @@ def climb_budgets(grid: Overlap, level: float, start: Solution, steps: int = 12)
         slope = direction * parity_slope(grid, at(eps))[free]
         return np.stack([-slope, slope])
 
-    first = _own_budgets(start)[free]
+    first = _least_budgets(start)[free]
     ended = minimize(
         lambda eps: -at(eps).outcome.accuracy,
         first,
@@ -214,7 +221,7 @@ def climb(
 
     ``free`` marks clients that hold both groups; the others carry no multiplier.
     """
-    at = _remembering(rules, free)
+    at = _cache(rules, free)
     first = at(start[free])
     side = np.where(start == 0, -np.sign(first.gaps), np.sign(start))[free]
     side = np.where(side == 0, 1.0, side)
@@ -236,8 +243,8 @@ def climb(
 
     def room_slope(lam: Array) -> Array:
         gap = direction * at(lam).parity_slope[free][None, :]
-        own = at(lam).gaps_slope[np.ix_(free, free)]
-        return np.concatenate([-side[:, None] * own, -gap, gap])
+        slopes = at(lam).gaps_slope[np.ix_(free, free)]
+        return np.concatenate([-side[:, None] * slopes, -gap, gap])
 
     ended = minimize(
         loss,
@@ -249,25 +256,25 @@ def climb(
         options={"maxiter": effort.steps, "ftol": effort.gain},
     )
     reached = np.where(np.isfinite(ended.x), ended.x, start[free])
-    return _whole(np.where(side * reached < 0, 0.0, reached), free)
+    return _fill_in_zeros(np.where(side * reached < 0, 0.0, reached), free)
 
 
-def _whole(lam: Array, free: Bool[Array, " i"]) -> Float[Array, " i"]:
+def _fill_in_zeros(lam: Array, free: Bool[Array, " i"]) -> Float[Array, " i"]:
     full = np.zeros(len(free))
     full[free] = lam
     return full
 
 
-def _remembering(rules: Rules, free: Bool[Array, " i"]) -> Rules:
+def _cache(rules: Rules, free: Bool[Array, " i"]) -> Rules:
     # Objective, constraints and gradients are asked at the same places one after the other.
     @lru_cache(maxsize=8)
     def remembered(key: bytes) -> Linearised:
-        return rules(_whole(np.frombuffer(key), free))
+        return rules(_fill_in_zeros(np.frombuffer(key), free))
 
     return lambda lam: remembered(np.ascontiguousarray(lam, float).tobytes())
 
 
-def misses(seen: Linearised, lam: Float[Array, " i"], level: float) -> float:
+def violation_of(rule: Linearised, lam: Float[Array, " i"], level: float) -> float:
     """Return by how much a rule misses attainability or a level."""
-    wrong = np.where(lam * seen.gaps > 0, np.abs(seen.gaps), 0.0)
-    return max(float(wrong.max(initial=0.0)), abs(seen.mean_difference) - level)
+    wrong = np.where(lam * rule.gaps > 0, np.abs(rule.gaps), 0.0)
+    return max(float(wrong.max(initial=0.0)), abs(rule.mean_difference) - level)

@@ -100,8 +100,8 @@ def solve_on_cells(
 
 def _steps(edges: Float[Array, " k"], values: Float[Array, " k+1"]) -> Steps:
     """Return decisions without the edges at which nothing changes: most of them."""
-    kept = np.diff(values) != 0
-    return Steps(edges[kept], np.concatenate([values[:1], values[1:][kept]]))
+    changes = np.diff(values) != 0
+    return Steps(edges[changes], np.concatenate([values[:1], values[1:][changes]]))
 
 
 def _gain_in_cells(

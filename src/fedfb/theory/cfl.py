@@ -17,8 +17,8 @@ from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Popula
 from fedfb.theory.solution import (
     CurvePoint,
     Solution,
-    checked_level,
-    checked_levels,
+    check_level,
+    check_levels,
     refuse_densities_of_many_groups,
 )
 from fedfb.theory.thresholds import distances_for, pairs_at, pooled_problem
@@ -52,7 +52,7 @@ def cfl(population: Population, eps: float) -> Solution:
     >>> round(best.outcome.accuracy, 7), round(best.outcome.spd, 12)
     (0.8244224, 0.1)
     """
-    eps = checked_level(eps)
+    eps = check_level(eps)
     if isinstance(population, AtomPopulation):
         return atoms.cfl(population, eps)
     refuse_densities_of_many_groups(population)
@@ -69,7 +69,7 @@ def cfl_curve(
     >>> [round(point.accuracy, 7) for point in cfl_curve(fig2(), [0.0, 0.2])]
     [0.8043111, 0.8390181]
     """
-    return [CurvePoint(level, cfl(population, level)) for level in checked_levels(levels)]
+    return [CurvePoint(level, cfl(population, level)) for level in check_levels(levels)]
 
 
 def _at(population: ContinuousPopulation, distance: Float[Array, " 1"]) -> Solution:

@@ -52,10 +52,10 @@ def count_scores(experiment: Experiment) -> Scored:
     engine = make_engine(experiment, federation.clients[0].x.shape[1])
     ask = make_ask(federation.clients, {c.id: {} for c in federation.clients}, seed, round=0)
     counts = ask(scores_task(engine), {"params": np.asarray(params)})["rows"]
-    return scored_from(counts, federation.client_names, federation.group_names)
+    return score_counts(counts, federation.client_names, federation.group_names)
 
 
-def scored_from(
+def score_counts(
     rows: Float[Array, "i r 2 a k"], clients: tuple[str, ...], groups: tuple[str, ...]
 ) -> Scored:
     """Return the counts of the first run by client and group; groups that are tiny are refused."""
@@ -80,8 +80,12 @@ def population_of(counts: Float[Array, "i a k"]) -> Population:
         return Atoms(0.5 * (edges[1:] + edges[:-1]), part / part.sum())
 
     members = [
-        Client(tuple(own.sum(axis=1) / own.sum()), tuple(map(law, own)), float(share))
-        for own, share in zip(counts, rows / rows.sum(), strict=True)
+        Client(
+            tuple(client_counts.sum(axis=1) / client_counts.sum()),
+            tuple(map(law, client_counts)),
+            float(share),
+        )
+        for client_counts, share in zip(counts, rows / rows.sum(), strict=True)
     ]
     return population(members, identity())
 
@@ -115,26 +119,26 @@ def intervals(counts: Float[Array, "i a k"], seed: int) -> Record:
     return ends
 
 
-def _figures(again: Population) -> dict[str, float]:
-    plain = erm(again).outcome
-    cost = {"cost_of_parity": plain.accuracy - cfl(again, 0.0).outcome.accuracy}
-    if again.groups > 2:
+def _figures(resampled: Population) -> dict[str, float]:
+    plain = erm(resampled).outcome
+    cost = {"cost_of_parity": plain.accuracy - cfl(resampled, 0.0).outcome.accuracy}
+    if resampled.groups > 2:
         return {"erm_disparity": plain.demographic_parity, **cost}
-    least = ensemble_range(again).least_disparity
+    least = ensemble_range(resampled).least_disparity
     return {"erm_disparity": plain.spd, "lft_ensemble_min_disparity": least, **cost}
 
 
-def told_of(scored: Scored, seed: int) -> Record:
+def describe_scores(scored: Scored, seed: int) -> Record:
     """Return what is told beside the optima: intervals, what was received, and the names."""
     return {
         "intervals": intervals(scored.counts, seed),
-        "revealed": revealed(scored),
+        "revealed": describe_exchange(scored),
         "clients": list(scored.clients),
         "groups": list(scored.groups),
     }
 
 
-def revealed(scored: Scored) -> str:
+def describe_exchange(scored: Scored) -> str:
     """Say what the server received from each client for this."""
     clients, groups, bins = scored.counts.shape
     return (
@@ -146,9 +150,9 @@ def revealed(scored: Scored) -> str:
 
 def refuse_tiny(counts: Float[Array, "i a k"]) -> None:
     """Refuse clients whose groups are too few to speak of a law."""
-    found = np.argwhere(tiny(counts))
-    if len(found):
-        number, group = found[0]
+    places = np.argwhere(tiny(counts))
+    if len(places):
+        number, group = places[0]
         raise ConfigError(
             f"client {number} has {int(counts[number, group].sum())} rows of group {group}: too "
             f"few to tell a law from (at least {FEWEST_ROWS}, or none). Merge clients or groups."

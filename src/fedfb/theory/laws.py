@@ -85,8 +85,8 @@ class Frozen:
     distribution: Any  # scipy gives its frozen distributions no public type
 
     def __post_init__(self) -> None:
-        asked = ("logpdf", "logcdf", "logsf", "ppf", "isf")
-        missing = [name for name in asked if not hasattr(self.distribution, name)]
+        required = ("logpdf", "logcdf", "logsf", "ppf", "isf")
+        missing = [name for name in required if not hasattr(self.distribution, name)]
         if missing:
             raise ConfigError(
                 f"{self.distribution!r} is no frozen continuous distribution of scipy.stats: it "
@@ -250,13 +250,13 @@ def log_or_minus_infinity(values: Array) -> Array:
     return np.where(values > 0, np.log(np.where(values > 0, values, 1.0)), -np.inf)
 
 
-def refuse_wrong_masses(what: str, masses: Array) -> None:
+def refuse_wrong_masses(subject: str, masses: Array) -> None:
     """Refuse negative masses and masses that do not sum to one.
 
     >>> refuse_wrong_masses("a law", np.array([0.5, 0.5]))
     """
     if not np.all(masses >= 0) or abs(masses.sum() - 1.0) > 1e-9:
         raise ConfigError(
-            f"{what} needs masses of at least 0 that sum to 1, found the sum {masses.sum():.12g} "
-            f"and the least {masses.min():g}. Divide counts by their total."
+            f"{subject} needs masses of at least 0 that sum to 1, found the sum "
+            f"{masses.sum():.12g} and the least {masses.min():g}. Divide counts by their total."
         )

@@ -28,7 +28,7 @@ from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Popula
 from fedfb.theory.solution import (
     PARITY,
     Solution,
-    checked_budgets,
+    check_budgets,
     refuse_densities_of_many_groups,
     refuse_more_than_two_groups,
 )
@@ -97,20 +97,20 @@ def local_optima(population: Population, eps: Budgets) -> list[LocalOptimum]:
     >>> [round(one.multiplier, 7) for one in local_optima(fig1c(), 0.0)]
     [0.2310586, -0.2310586]
     """
-    budgets = checked_budgets(population, eps)
+    budgets = check_budgets(population, eps)
     if isinstance(population, AtomPopulation):
         on_atoms = atom_ensemble.local_optima(population, budgets)
-        return [LocalOptimum(i, *one) for i, one in enumerate(on_atoms)]
+        return [LocalOptimum(i, *parts) for i, parts in enumerate(on_atoms)]
     refuse_densities_of_many_groups(population)
     distances = local_distances(population, budgets)
     pairs = pairs_at(local_problem(population), distances)
     gaps = np.where(population.constrained, gaps_at(local_problem(population), distances), np.nan)
-    made = []
+    optima = []
     for i in range(population.clients):
         rule = (threshold(float(pairs.t0[i])), threshold(float(pairs.t1[i])))
         everywhere = outcome(population, rule)
-        made.append(LocalOptimum(i, float(pairs.lam[i]), float(gaps[i]), everywhere, rule))
-    return made
+        optima.append(LocalOptimum(i, float(pairs.lam[i]), float(gaps[i]), everywhere, rule))
+    return optima
 
 
 def lft_ensemble(population: Population, eps: Budgets, vote: Vote = "uniform") -> Solution:
@@ -120,7 +120,7 @@ def lft_ensemble(population: Population, eps: Budgets, vote: Vote = "uniform") -
     >>> round(lft_ensemble(fig1c(), [1.0, 0.0]).outcome.spd, 7)
     0.1646474
     """
-    budgets = checked_budgets(population, eps)
+    budgets = check_budgets(population, eps)
     weights = vote_weights(population, vote)
     if isinstance(population, AtomPopulation):
         return atom_ensemble.ensemble(population, budgets, weights)
@@ -139,11 +139,11 @@ def ensemble_at(
     pairs = pairs_at(problem, distances)
     rule = (_steps(pairs.t0, weights), _steps(pairs.t1, weights))
     if budgets is None:
-        budgets = own_budgets(population, distances)
+        budgets = budgets_at(population, distances)
     return Solution(rule, outcome(population, rule), pairs.lam, budgets)
 
 
-def own_budgets(
+def budgets_at(
     population: ContinuousPopulation, distances: Float[Array, " i"]
 ) -> Float[Array, " i"]:
     """Return the local budgets that lead to members at given distances; 1 where none binds."""
@@ -173,7 +173,7 @@ def ensemble_range(population: Population, vote: Vote = "uniform") -> EnsembleRa
     else:
         least, corner = 0.0, _zero_between(population, ends, (low, high), weights)
     lam = pairs_at(local_problem(population), corner).lam
-    return EnsembleRange(low, high, least, own_budgets(population, corner), lam)
+    return EnsembleRange(low, high, least, budgets_at(population, corner), lam)
 
 
 def member_gaps(

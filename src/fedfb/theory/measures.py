@@ -99,9 +99,9 @@ def summary(population: Population, accuracy: float, rates: Float[Array, "i a"])
 
 def _widest(population: Population, rates: Float[Array, "i a"]) -> Float[Array, " i"]:
     """Return each client's largest difference of two rates, among the groups that it holds."""
-    held = population.joint > 0
-    most = np.where(held, rates, -np.inf).max(axis=1)
-    return np.asarray(most - np.where(held, rates, np.inf).min(axis=1))
+    present = population.joint > 0
+    most = np.where(present, rates, -np.inf).max(axis=1)
+    return np.asarray(most - np.where(present, rates, np.inf).min(axis=1))
 
 
 def negatives(population: Population) -> float:

@@ -58,40 +58,40 @@ class Gaps(NamedTuple):
         return self.slopes[0] + self.slopes[1]
 
 
-def overlap(population: ContinuousPopulation) -> Overlap:
+def make_overlap(population: ContinuousPopulation) -> Overlap:
     """Return the grid on which sign changes are sought.
 
     >>> from fedfb.theory.settings import fig2
-    >>> overlap(fig2()).ratios[0].shape[1]
+    >>> make_overlap(fig2()).ratios[0].shape[1]
     2
     """
     nodes = _nodes(population)
     margin = population.eta.value(nodes) - population.eta.upper(nodes)
-    ratios = (ratio(population, 0, nodes), ratio(population, 1, nodes))
+    ratios = (density_ratios(population, 0, nodes), density_ratios(population, 1, nodes))
     return Overlap(population, nodes, margin, ratios, negatives(population))
 
 
 def _nodes(population: ContinuousPopulation) -> Float[Array, " k"]:
     parts = [part for laws in population.laws for part in laws.parts]
-    own = np.unique(np.concatenate([part.knots for part in parts]))
-    low, high = own[0], own[-1]
+    knots = np.unique(np.concatenate([part.knots for part in parts]))
+    low, high = knots[0], knots[-1]
     bends = np.array(population.eta.knots)
-    own = np.unique(np.concatenate([own, bends[(bends > low) & (bends < high)]]))
+    knots = np.unique(np.concatenate([knots, bends[(bends > low) & (bends < high)]]))
     # A step density jumps at its knots: its value before the jump needs a node of its own.
     stepped = [part.knots for part in parts if not isinstance(part, Gaussian)]
     jumps = np.unique(np.concatenate([np.empty(0), *stepped]))
-    if len(own) > MOST_NODES:
-        own = own[np.linspace(0, len(own) - 1, MOST_NODES).round().astype(int)]
-    finer = max(1, MOST_NODES // (2 * len(own)))
-    steps = np.arange((len(own) - 1) * finer + 1) / finer
-    filled = np.interp(steps, np.arange(len(own)), own)
+    if len(knots) > MOST_NODES:
+        knots = knots[np.linspace(0, len(knots) - 1, MOST_NODES).round().astype(int)]
+    finer = max(1, MOST_NODES // (2 * len(knots)))
+    steps = np.arange((len(knots) - 1) * finer + 1) / finer
+    filled = np.interp(steps, np.arange(len(knots)), knots)
     evenly = np.linspace(low, high, MOST_NODES // 4)
     smooth = np.unique(np.concatenate([filled, evenly]))
     smooth = smooth[np.diff(smooth, prepend=-np.inf) > 1e-4 * (high - low) / MOST_NODES]
     return np.unique(np.concatenate([smooth, jumps, np.nextafter(jumps, -np.inf)]))
 
 
-def ratio(
+def density_ratios(
     population: ContinuousPopulation, group: int, x: Float[Array, " k"]
 ) -> Float[Array, "k i"]:
     r"""Return r at the points x, 0 where no client has mass.
@@ -116,14 +116,14 @@ def tilt(
 ) -> Float[Array, " k"]:
     """Return T at the points x."""
     margin = population.eta.value(x) - population.eta.upper(x)
-    return margin + SIGN[group] * (ratio(population, group, x) @ lam)
+    return margin + SIGN[group] * (density_ratios(population, group, x) @ lam)
 
 
 def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
     """Return the union of intervals on which T is positive.
 
     >>> from fedfb.theory.settings import fig2
-    >>> positive_steps(overlap(fig2()), 0, np.zeros(2)).edges.round(12)
+    >>> positive_steps(make_overlap(fig2()), 0, np.zeros(2)).edges.round(12)
     array([0.])
     """
 
@@ -135,7 +135,7 @@ def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
     positive = values > 0
     change = np.flatnonzero(positive[:-1] != positive[1:])
     ends = x[change], x[change + 1], values[change], values[change + 1]
-    edges = bracketed_roots(at, *ends) if len(change) else np.empty(0)
+    edges = find_roots(at, *ends) if len(change) else np.empty(0)
     first = float(positive[0])
     return Steps(edges, np.where(np.arange(len(edges) + 1) % 2 == 0, first, 1.0 - first))
 
@@ -152,32 +152,32 @@ def _with_hidden_extremes(
     slope = np.diff(size) / np.maximum(np.diff(x), 1e-9)
     cell = np.flatnonzero((slope[:-2] < 0) & (slope[2:] > 0)) + 1
     positive = values > 0
-    alike = positive[cell - 1] + positive[cell] * 1 + positive[cell + 1] + positive[cell + 2]
-    cell = cell[(alike == 0) | (alike == 4)]
-    left, right, width = slope[cell - 1], slope[cell + 1], x[cell + 1] - x[cell]
-    meet = (size[cell] - size[cell + 1] + right * width) / (right - left)
-    cell = cell[size[cell] + left * meet <= 0]
+    positives = positive[cell - 1] + positive[cell] * 1 + positive[cell + 1] + positive[cell + 2]
+    cell = cell[(positives == 0) | (positives == 4)]
+    left_slope, right_slope, width = slope[cell - 1], slope[cell + 1], x[cell + 1] - x[cell]
+    meet = (size[cell] - size[cell + 1] + right_slope * width) / (right_slope - left_slope)
+    cell = cell[size[cell] + left_slope * meet <= 0]
     if len(cell) == 0:
         return x, values
     side = np.where(positive[cell], 1.0, -1.0)
     lower = np.where(size[cell] <= size[cell + 1], cell, cell + 1)
     three = np.stack([cell - 1, lower, cell + 2])
-    lowest, found = crossings_below(lambda p: side * at(p), x[three], size[three])
-    crossed = found <= 0
+    lowest, lowest_value = search_below_zero(lambda p: side * at(p), x[three], size[three])
+    crossed = lowest_value <= 0
     if not crossed.any():
         return x, values
     # A value of exactly 0 must still count as crossed.
-    opposite = side * np.where(found == 0, -1e-300, found)
+    opposite = side * np.where(lowest_value == 0, -1e-300, lowest_value)
     points = np.concatenate([x, lowest[crossed]])
     order = np.argsort(points, kind="stable")
     return points[order], np.concatenate([values, opposite[crossed]])[order]
 
 
-def gaps_of(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
+def evaluate_gaps(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
     r"""Return the rule with multipliers :math:`\lambda` and its gaps; a search needs no more.
 
     >>> from fedfb.theory.settings import fig2
-    >>> gaps_of(overlap(fig2()), np.zeros(2)).gaps.round(7)
+    >>> evaluate_gaps(make_overlap(fig2()), np.zeros(2)).gaps.round(7)
     array([-0.0013496,  0.6826895])
     """
     population = grid.population
@@ -188,16 +188,16 @@ def gaps_of(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
     return Gaps(rule, rates, gaps, slopes)
 
 
-def outcome_of(grid: Overlap, seen: Gaps) -> Outcome:
+def outcome_of(grid: Overlap, evaluation: Gaps) -> Outcome:
     """Return what the rule of given multipliers does.
 
     >>> from fedfb.theory.settings import fig2
-    >>> grid = overlap(fig2())
-    >>> round(outcome_of(grid, gaps_of(grid, np.zeros(2))).mean_difference, 7)
+    >>> grid = make_overlap(fig2())
+    >>> round(outcome_of(grid, evaluate_gaps(grid, np.zeros(2))).mean_difference, 7)
     0.3406699
     """
-    gain = gain_of(grid.population, seen.rule)
-    return summary(grid.population, grid.negatives + gain, seen.rates)
+    gain = gain_of(grid.population, evaluation.rule)
+    return summary(grid.population, grid.negatives + gain, evaluation.rates)
 
 
 def gain_of(population: ContinuousPopulation, rule: tuple[Steps, ...]) -> float:
@@ -219,20 +219,20 @@ def _slopes(
         return np.zeros((population.clients, population.clients))
     width = 1e-6 * (1.0 + np.abs(x))
     three = np.concatenate([x, x + width, x - width])
-    ratios = ratio(population, group, three)
+    ratios = density_ratios(population, group, three)
     margin = population.eta.value(three) - population.eta.upper(three)
     values = (margin + SIGN[group] * (ratios @ lam))[len(x) :].reshape(2, -1)
     steepness = np.maximum(np.abs(values[0] - values[1]) / (2 * width), 1e-12)
     density = population.joint[:, group] @ population.laws[group].ask("pdf", x[None, :])
-    own = ratios[: len(x)]
-    return (own * (density / steepness)[:, None]).T @ own
+    ratios_at_edges = ratios[: len(x)]
+    return (ratios_at_edges * (density / steepness)[:, None]).T @ ratios_at_edges
 
 
 GOLDEN = (np.sqrt(5.0) - 1) / 2
 ROUNDING = 4e-15
 
 
-def bracketed_roots(
+def find_roots(
     function: Function,
     low: Float[Array, " n"],
     high: Float[Array, " n"],
@@ -246,7 +246,7 @@ def bracketed_roots(
     across zero is found as well. Secants come first: brackets here are short, and mostly they do.
 
     >>> ends = np.array([0.0]), np.array([2.0])
-    >>> bracketed_roots(lambda x: x**3 - 2.0, *ends, np.array([-2.0]), np.array([6.0])).round(12)
+    >>> find_roots(lambda x: x**3 - 2.0, *ends, np.array([-2.0]), np.array([6.0])).round(12)
     array([1.25992105])
     """
     quick = _by_secants(function, low, high, at_low, at_high)
@@ -257,9 +257,9 @@ def bracketed_roots(
     for _ in range(steps):
         x = a + part * (b - a)
         fx = function(x)
-        same = (fx > 0) == (fa > 0)
-        c, fc = np.where(same, a, b), np.where(same, fa, fb)
-        b, fb = np.where(same, b, a), np.where(same, fb, fa)
+        same_sign = (fx > 0) == (fa > 0)
+        c, fc = np.where(same_sign, a, b), np.where(same_sign, fa, fb)
+        b, fb = np.where(same_sign, b, a), np.where(same_sign, fb, fa)
         a, fa = x, fx
         least = (4e-16 * np.abs(a) + 1e-300) / np.maximum(np.abs(b - a), 1e-300)
         if np.all((least > 0.5) | (np.abs(fa) < 1e-15)):
@@ -282,8 +282,8 @@ def _by_secants(
         if ((np.abs(f_new) < ROUNDING) | at_a_jump).all():
             return new
         change = f_new - fx
-        moved = change != 0
-        inverse_slope = np.where(moved, (new - x) / np.where(moved, change, 1.0), inverse_slope)
+        changed = change != 0
+        inverse_slope = np.where(changed, (new - x) / np.where(changed, change, 1.0), inverse_slope)
         x, fx = new, f_new
     return None
 
@@ -298,7 +298,7 @@ def _interpolated(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array)
     return np.where(safe & np.isfinite(inverse), inverse, 0.5)
 
 
-def crossings_below(
+def search_below_zero(
     function: Function,
     points: Float[Array, "3 n"],
     values: Float[Array, "3 n"],
@@ -310,7 +310,7 @@ def crossings_below(
     early where a point below zero is found: to part two roots, any will do.
 
     >>> x = np.array([[0.0], [0.2], [1.0]])
-    >>> crossings_below(lambda x: (x - 0.3) ** 2 - 1e-6, x, (x - 0.3) ** 2 - 1e-6)[1] < 0
+    >>> search_below_zero(lambda x: (x - 0.3) ** 2 - 1e-6, x, (x - 0.3) ** 2 - 1e-6)[1] < 0
     array([ True])
     """
     (a, m, b), (fa, fm, fb) = points, values

@@ -40,12 +40,12 @@ def gaussian_population(drawn: Gaussians, eta: str = "logistic") -> ContinuousPo
     1
     """
     clients = [
-        client(q, Gaussian(zero, sd), Gaussian(one, sd))
-        for (zero, one), sd, q in zip(*drawn, strict=True)
+        client(q, Gaussian(mean0, sd), Gaussian(mean1, sd))
+        for (mean0, mean1), sd, q in zip(*drawn, strict=True)
     ]
-    made = population(clients, eta)
-    assert isinstance(made, ContinuousPopulation)
-    return made
+    result = population(clients, eta)
+    assert isinstance(result, ContinuousPopulation)
+    return result
 
 
 def example1() -> ContinuousPopulation:
@@ -91,9 +91,9 @@ def toy() -> AtomPopulation:
     """
     halves = [0.5, 0.5]
     clients = [client(0.5, Atoms(first, halves), Atoms(second, halves)) for first, second in TOY]
-    made = population(clients, "identity")
-    assert isinstance(made, AtomPopulation)
-    return made
+    result = population(clients, "identity")
+    assert isinstance(result, AtomPopulation)
+    return result
 
 
 SETTINGS: Mapping[str, Callable[..., Population]] = MappingProxyType(

@@ -64,10 +64,10 @@ class TradeOff(NamedTuple):
     curve: list[CurvePoint]
 
 
-def checked_level(eps: float, name: str = "eps") -> float:
+def check_level(eps: float, name: str = "eps") -> float:
     """Return a bound on a disparity, or refuse what is no number in [0, 1].
 
-    >>> checked_level(0.1)
+    >>> check_level(0.1)
     0.1
     """
     if not 0 <= eps <= 1:
@@ -77,22 +77,22 @@ def checked_level(eps: float, name: str = "eps") -> float:
     return float(eps)
 
 
-def checked_levels(levels: Sequence[float] | Float[Array, " n"]) -> list[float]:
+def check_levels(levels: Sequence[float] | Float[Array, " n"]) -> list[float]:
     """Return the levels of a curve, each checked.
 
-    >>> checked_levels([0, 0.5])
+    >>> check_levels([0, 0.5])
     [0.0, 0.5]
     """
-    return [checked_level(level, "a level") for level in np.asarray(levels, float).ravel()]
+    return [check_level(level, "a level") for level in np.asarray(levels, float).ravel()]
 
 
-def checked_budgets(
+def check_budgets(
     population: Population, eps: float | Sequence[float] | Float[Array, " i"]
 ) -> Float[Array, " i"]:
     """Return one local budget for each client; a single number stands for all.
 
     >>> from fedfb.theory.settings import fig2
-    >>> checked_budgets(fig2(), 0.1)
+    >>> check_budgets(fig2(), 0.1)
     array([0.1, 0.1])
     """
     budgets: Array = np.asarray(eps, float)
@@ -102,11 +102,11 @@ def checked_budgets(
             "Give one for each, or a single one for all."
         )
     for number, budget in enumerate(budgets.ravel()):
-        checked_level(float(budget), f"the local budget of client {number}")
+        check_level(float(budget), f"the local budget of client {number}")
     return np.broadcast_to(budgets, population.clients).astype(float)
 
 
-def refuse_more_than_two_groups(population: Population, what: str) -> None:
+def refuse_more_than_two_groups(population: Population, quantity: str) -> None:
     """Refuse what is only known for two groups.
 
     >>> from fedfb.theory.settings import fig2
@@ -114,9 +114,10 @@ def refuse_more_than_two_groups(population: Population, what: str) -> None:
     """
     if population.groups > 2:
         raise ConfigError(
-            f"{what} is worked out for two groups, and this population has {population.groups}. "
-            "For more groups there are cfl and lft_fedavg with their curves, and local_optima and "
-            "lft_ensemble at given budgets, on atoms. Merge groups, or compare two at a time."
+            f"{quantity} is worked out for two groups, and this population has "
+            f"{population.groups}. For more groups there are cfl and lft_fedavg with their curves, "
+            "and local_optima and lft_ensemble at given budgets, on atoms. Merge groups, or compare "
+            "two at a time."
         )
 
 

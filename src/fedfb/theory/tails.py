@@ -65,16 +65,16 @@ class GroupLaws:
     ) -> Float[Array, "c k"]:
         """Return density or tail of each part at its client's row of x (or at the only row)."""
         rows = x if len(x) == 1 else x[self.owner]
-        values = gaussian(question, rows, self.mean[:, None], self.sd[:, None])
+        values = evaluate_gaussian(question, rows, self.mean[:, None], self.sd[:, None])
         for part, law in self.others:
             values[part] = getattr(law, question)(rows[0 if len(rows) == 1 else part])
         return values
 
 
-def group_laws(laws: Sequence[AnyLaw]) -> GroupLaws:
+def make_group_laws(laws: Sequence[AnyLaw]) -> GroupLaws:
     """Return the laws of one group, one for each client, ready to be asked.
 
-    >>> pair = group_laws([Gaussian(0.0, 1.0), Gaussian(1.0, 2.0)])
+    >>> pair = make_group_laws([Gaussian(0.0, 1.0), Gaussian(1.0, 2.0)])
     >>> pair.ask("cdf", np.array([[0.0], [1.0]])).ravel()
     array([0.5, 0.5])
     """
@@ -82,11 +82,11 @@ def group_laws(laws: Sequence[AnyLaw]) -> GroupLaws:
     return _assemble([i for i, _, _ in flat], [w for _, w, _ in flat], [p for _, _, p in flat])
 
 
-def pooled(laws: GroupLaws, client_weights: Float[Array, " i"]) -> GroupLaws:
+def pool_laws(laws: GroupLaws, client_weights: Float[Array, " i"]) -> GroupLaws:
     r"""Return :math:`\sum_i w_i P_a^{(i)}` as the law of a single client; the weights sum to one.
 
-    >>> two = group_laws([Gaussian(0.0, 1.0), Gaussian(0.0, 2.0)])
-    >>> pooled(two, np.array([0.5, 0.5])).ask("sf", np.array([[0.0]]))
+    >>> two = make_group_laws([Gaussian(0.0, 1.0), Gaussian(0.0, 2.0)])
+    >>> pool_laws(two, np.array([0.5, 0.5])).ask("sf", np.array([[0.0]]))
     array([[0.5]])
     """
     weight = laws.weight * client_weights[laws.owner]
@@ -111,10 +111,10 @@ def _assemble(owner: list[int], weight: list[float], parts: list[Law]) -> GroupL
     )
 
 
-def gaussian(question: str, x: Array, mean: Array, sd: Array) -> Array:
+def evaluate_gaussian(question: str, x: Array, mean: Array, sd: Array) -> Array:
     """Answer one question for many Gaussian laws at once.
 
-    >>> gaussian("sf", np.zeros((1, 1)), np.zeros((2, 1)), np.ones((2, 1))).ravel()
+    >>> evaluate_gaussian("sf", np.zeros((1, 1)), np.zeros((2, 1)), np.ones((2, 1))).ravel()
     array([0.5, 0.5])
     """
     z = (x - mean) / sd
@@ -138,7 +138,7 @@ def rate_gap(
 ) -> Float[Array, "i k"]:
     r"""Return :math:`P_0(x > t_0) - P_1(x > t_1)`, from whichever tails are small.
 
-    >>> same = group_laws([Gaussian(0.0, 1.0)])
+    >>> same = make_group_laws([Gaussian(0.0, 1.0)])
     >>> float(rate_gap(same, same, np.array([[-9.0]]), np.array([[-8.5]]))[0, 0]) > 0
     True
     """
@@ -160,7 +160,7 @@ def rate_order(
     survives where the rates themselves underflow (the paper's Fig. 1(b) has rates that differ by
     1e-523).
 
-    >>> far = group_laws([Gaussian(10.0, 0.2)]), group_laws([Gaussian(9.8, 0.2)])
+    >>> far = make_group_laws([Gaussian(10.0, 0.2)]), make_group_laws([Gaussian(9.8, 0.2)])
     >>> rate_order(*far, np.zeros((1, 1)), np.zeros((1, 1)))
     array([[1.]])
     """
@@ -207,13 +207,13 @@ class Gains:
         return np.add.reduceat(self.laws.weight[:, None] * values, self.laws.starts, axis=0)
 
 
-def gains(laws: GroupLaws, eta: Eta) -> Gains:
+def make_gains(laws: GroupLaws, eta: Eta) -> Gains:
     r"""Integrate :math:`2\eta-1` under every part of the laws, piece by piece.
 
     >>> from fedfb.theory.eta import logistic
     >>> from fedfb.theory.laws import Gaussian
-    >>> from fedfb.theory.tails import group_laws
-    >>> table = gains(group_laws([Gaussian(0.0, 1.0)]), logistic())
+    >>> from fedfb.theory.tails import make_group_laws
+    >>> table = make_gains(make_group_laws([Gaussian(0.0, 1.0)]), logistic())
     >>> bool(abs(table.at(np.array([[-np.inf]]))[0, 0]) < 1e-15)   # eta - 1/2 is odd, the law even
     True
     """

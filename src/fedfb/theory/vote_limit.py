@@ -97,9 +97,9 @@ def _on_densities(
     lam: Float[Array, " k"],
 ) -> Float[Array, "i k"]:
     # Beyond [0, 1] a group is decided all alike. A client that lacks a group is left out later.
-    held = np.where(shares > 0, shares, 1.0)
-    below = np.clip(0.5 - lam / (2 * held[:, :1]), 0.0, 1.0)
-    above = np.clip(0.5 + lam / (2 * held[:, 1:]), 0.0, 1.0)
+    nonzero_shares = np.where(shares > 0, shares, 1.0)
+    below = np.clip(0.5 - lam / (2 * nonzero_shares[:, :1]), 0.0, 1.0)
+    above = np.clip(0.5 + lam / (2 * nonzero_shares[:, 1:]), 0.0, 1.0)
     return rate_gap(laws[0], laws[1], population.eta.inverse(below), population.eta.inverse(above))
 
 
@@ -125,7 +125,7 @@ def vote_limit(population: Population) -> VoteLimit:
     """
     refuse_more_than_two_groups(population, "the lemma on the limit of LFT+Ensemble")
     setting = _setting(population)
-    if not all(one.holds for one in setting):
+    if not all(condition.holds for condition in setting):
         return VoteLimit(setting, None)
     assert isinstance(population, ContinuousPopulation)
     gaps = gap_curves(population, np.zeros(1)).clients[:, 0]
@@ -139,12 +139,12 @@ def vote_limit(population: Population) -> VoteLimit:
     if not opposed.holds:
         return VoteLimit((*setting, opposed), None)
     low, high = _ends_of_psi(population, gaps)
-    whole = float(gaps.sum())
-    least = low if whole > 0 else -high
+    total = float(gaps.sum())
+    least = low if total > 0 else -high
     keeps = Condition(
         "psi has the sign of g_0(0) + g_1(0) for all budgets in [0, c]",
         least > 0,
-        f"g_0(0) + g_1(0) = {whole:.4g}, c = {np.abs(gaps).min():.4g}, "
+        f"g_0(0) + g_1(0) = {total:.4g}, c = {np.abs(gaps).min():.4g}, "
         f"psi from {low:.4g} to {high:.4g}",
     )
     return VoteLimit((*setting, opposed, keeps), least if keeps.holds else None)
@@ -160,7 +160,7 @@ def _ends_of_psi(population: ContinuousPopulation, gaps: Float[Array, " 2"]) -> 
 
 def _setting(population: Population) -> tuple[Condition, ...]:
     clients, q = population.clients, population.within[:, 1]
-    shown = ", ".join(f"{one:.4g}" for one in q[:4]) + (", .." if clients > 4 else "")
+    values = ", ".join(f"{share:.4g}" for share in q[:4]) + (", .." if clients > 4 else "")
     parts = population.shares
     return (
         Condition("there are two clients", clients == 2, f"{clients} clients"),
@@ -177,7 +177,7 @@ def _setting(population: Population) -> tuple[Condition, ...]:
         Condition(
             "all clients have one q, between 0 and 1",
             bool(np.ptp(q) < EQUAL and population.constrained.all()),
-            f"q = {shown}",
+            f"q = {values}",
         ),
     )
 

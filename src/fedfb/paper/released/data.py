@@ -63,7 +63,7 @@ def with_group(x: Float[Array, "n d"], y: Int[Array, " n"], group: Int[Array, " 
     return Rows(features.astype(np.float64), y.astype(int), group.astype(int))
 
 
-def held_out(rows: Rows) -> tuple[Rows, Rows]:
+def hold_out_last_tenth(rows: Rows) -> tuple[Rows, Rows]:
     """Split a client's rows as they stand: nine tenths to train on, the last tenth to validate."""
     cut = int(0.9 * len(rows.y))
     return rows.take(slice(cut)), rows.take(slice(cut, None))
@@ -80,17 +80,17 @@ def cell_counts(rows: Rows, groups: int) -> Float[Array, "2 a"]:
     return np.bincount(cell, minlength=2 * groups).reshape(2, groups).astype(np.float64)
 
 
-def in_shares(rows: Int[Array, " n"], shares: tuple[float, ...]) -> list[Int[Array, " m"]]:
+def cut_by_shares(rows: Int[Array, " n"], shares: tuple[float, ...]) -> list[Int[Array, " m"]]:
     """Cut rows as they stand at the rounded-down sums of shares; the last part takes the rest.
 
-    >>> [part.tolist() for part in in_shares(np.arange(7), (0.5, 0.3, 0.2))]
+    >>> [part.tolist() for part in cut_by_shares(np.arange(7), (0.5, 0.3, 0.2))]
     [[0, 1, 2], [3, 4], [5, 6]]
     """
     ends = np.cumsum(shares)[:-1]
     return np.split(rows, [min(int(end * len(rows)), len(rows)) for end in ends])
 
 
-def min_max(values: Float[Array, " n"]) -> Float[Array, " n"]:
+def scale_min_max(values: Float[Array, " n"]) -> Float[Array, " n"]:
     """Scale to 0..1 by the extremes of just these values, whichever file or split they are of."""
     return (values - values.min()) / (values.max() - values.min())
 
@@ -123,14 +123,14 @@ def load_adult() -> ReleasedData:
     train = read_cells(path_of("adult.data"), ",", header=COLUMNS)
     test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1)
     values = {name: sorted(set(train.columns[name])) for name in ADULT_CATEGORIES}
-    rows = _rows(train, values)
+    rows = _adult_rows_by_sex(train, values)
     private = np.array([cell == "Private" for cell in train.columns["workclass"]])
     clients = tuple(rows.take(numbers) for numbers in _clients(private))
-    return ReleasedData("adult", 2, clients, _rows(test, values))
+    return ReleasedData("adult", 2, clients, _adult_rows_by_sex(test, values))
 
 
-def _rows(cells: Cells, values: dict[str, list[str]]) -> Rows:
-    numbers = [min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
+def _adult_rows_by_sex(cells: Cells, values: dict[str, list[str]]) -> Rows:
+    numbers = [scale_min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
     categories = [one_hot(cells.columns[name], values[name]) for name in ADULT_CATEGORIES]
     y = np.array([cell.startswith(">50K") for cell in cells.columns["income"]])
     group = np.array([cell == "Male" for cell in cells.columns["sex"]])
@@ -164,7 +164,7 @@ BANK_SPLIT_SEED = 1
 def load_bank() -> ReleasedData:
     """Load the file; groups are fifths by age, numbered from the youngest."""
     cells = read_cells(path_of("bank-full.csv"), ";").columns
-    numbers = [min_max(np.array(cells[name], float)) for name in BANK_NUMBERS]
+    numbers = [scale_min_max(np.array(cells[name], float)) for name in BANK_NUMBERS]
     categories = [one_hot(cells[name], sorted(set(cells[name]))) for name in BANK_CATEGORIES]
     y = np.array([cell == "yes" for cell in cells["y"]])
     group = np.searchsorted(AGE_GROUPS.edges, np.array(cells["age"], float))
@@ -173,7 +173,8 @@ def load_bank() -> ReleasedData:
     loan = np.array(cells["loan"], object)[order]
     cut = int(0.7 * len(y))
     parts = [
-        in_shares(np.flatnonzero(loan[:cut] == answer), shares) for answer, shares in SHARES.items()
+        cut_by_shares(np.flatnonzero(loan[:cut] == answer), shares)
+        for answer, shares in SHARES.items()
     ]
     clients = tuple(rows.take(np.concatenate(dealt)) for dealt in zip(*parts, strict=True))
     return ReleasedData("bank", 5, clients, rows.take(slice(cut, None)))
@@ -187,7 +188,7 @@ OLDER = 0.1
 
 def load_compas() -> ReleasedData:
     """Load the file, the first 70 % of its rows to train on."""
-    rows, _ = read_rows()
+    rows, _ = read_compas_rows()
     cut = int(0.7 * len(rows.y))
     train, test = rows.take(slice(cut)), rows.take(slice(cut, None))
     older = train.x[:, 0] > OLDER
@@ -195,7 +196,7 @@ def load_compas() -> ReleasedData:
     return ReleasedData("compas", 4, clients, test)
 
 
-def read_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, list[str]]]:
+def read_compas_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, list[str]]]:
     """Read all rows, and some columns as they stand.
 
     Label 1 is no new charge, the group 2 * female + African-American.
@@ -205,7 +206,7 @@ def read_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, list[str]]]:
         ",",
         only=("sex", "race", *COMPAS_NUMBERS, *COMPAS_CATEGORIES, "two_year_recid"),
     ).columns
-    numbers = [min_max(np.array(cells[name], float)) for name in COMPAS_NUMBERS]
+    numbers = [scale_min_max(np.array(cells[name], float)) for name in COMPAS_NUMBERS]
     # A missing cell is no category here: its row is all zero.
     values = {name: sorted(set(cells[name]) - {""}) for name in COMPAS_CATEGORIES}
     categories = [one_hot(cells[name], values[name]) for name in COMPAS_CATEGORIES]
@@ -237,18 +238,20 @@ def load_adult_by_race(alpha: str) -> ReleasedData:
     test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1)
     categories = [*(name for name in ADULT_CATEGORIES if name != "race"), "sex"]
     values = {name: sorted(set(train.columns[name])) for name in [*categories, "race"]}
-    rows = _adult_rows(train, values)
+    rows = _adult_rows_by_race(train, values)
     rng = np.random.RandomState(0)
     compared = np.flatnonzero(rows.group < 2)
     # A client has the same share of both groups: one number of a drawn pair serves them.
     clients = tuple(rows.take(rng.choice(compared, size)) for size in ADULT_SIZES[alpha])
-    return ReleasedData(f"adult-{alpha}", 2, clients, _adult_rows(test, values))
+    return ReleasedData(f"adult-{alpha}", 2, clients, _adult_rows_by_race(test, values))
 
 
-def _adult_rows(cells: Cells, values: dict[str, list[str]]) -> Rows:
-    numbers = [min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
+def _adult_rows_by_race(cells: Cells, values: dict[str, list[str]]) -> Rows:
+    numbers = [scale_min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
     categories = [
-        one_hot(cells.columns[name], own) for name, own in values.items() if name != "race"
+        one_hot(cells.columns[name], categories_of)
+        for name, categories_of in values.items()
+        if name != "race"
     ]
     y = np.array([cell.startswith(">50K") for cell in cells.columns["income"]])
     race = np.array([values["race"].index(cell) for cell in cells.columns["race"]])
@@ -257,7 +260,7 @@ def _adult_rows(cells: Cells, values: dict[str, list[str]]) -> Rows:
 
 def load_compas_by_sex(alpha: str) -> ReleasedData:
     """Load COMPAS: every client draws its own shares of men and of women, who then overlap."""
-    rows, race = read_rows(("sex", "race"))
+    rows, race = read_compas_rows(("sex", "race"))
     features = np.column_stack([rows.x[:, :-1], one_hot(race["race"], sorted(set(race["race"])))])
     female = np.array([cell == "Female" for cell in race["sex"]], int)
     everyone = with_group(features, rows.y, 1 - female)
@@ -265,11 +268,13 @@ def load_compas_by_sex(alpha: str) -> ReleasedData:
     train, test = everyone.take(slice(cut)), everyone.take(slice(cut, None))
     rng = np.random.RandomState(0)
     shares = rng.dirichlet([ALPHAS[alpha]] * 2, size=CLIENTS)
-    clients = tuple(train.take(_drawn(train.group, share, rng)) for share in shares)
+    clients = tuple(train.take(_draw_rows(train.group, share, rng)) for share in shares)
     return ReleasedData(f"compas-{alpha}", 2, clients, test)
 
 
-def _drawn(group: Int[Array, " n"], share: Array, rng: np.random.RandomState) -> Int[Array, " m"]:
+def _draw_rows(
+    group: Int[Array, " n"], share: Array, rng: np.random.RandomState
+) -> Int[Array, " m"]:
     """Draw a client's rows with replacement: a share of the men and one of the women."""
     parts = []
     for number, part in zip((1, 0), share, strict=True):
@@ -311,7 +316,7 @@ def load_synthetic(name: str) -> ReleasedData:
     train = drawn.take(slice(split.train))
     shuffler = random.Random(SEED)
     parts = [
-        in_shares(np.flatnonzero(train.group == group), shares)
+        cut_by_shares(np.flatnonzero(train.group == group), shares)
         for group, shares in ((1, split.group_1), (0, split.group_0))
     ]
     clients = []

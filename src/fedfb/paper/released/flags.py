@@ -62,10 +62,10 @@ METHODS = ("fedavg", "fedfb", "fedfb-2022")
 """FedAvg, FedFB of October 2021 (the printed digits), FedFB of the last release (2022)."""
 
 
-def flags_of(method: str, groups: int, changes: Mapping[str, Any]) -> Flags:
+def make_flags(method: str, groups: int, changes: Mapping[str, Any]) -> Flags:
     """Return a method's flags with some changed, each checked by name and value.
 
-    >>> flags_of("fedavg", 2, {"averaging": "weighted"}).averaging
+    >>> make_flags("fedavg", 2, {"averaging": "weighted"}).averaging
     'weighted'
     """
     if method not in METHODS:

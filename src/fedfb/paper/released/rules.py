@@ -35,21 +35,21 @@ class Rule(NamedTuple):
     step: Callable[[Lambda, Lambda, float, int], Lambda]
 
 
-def rule_of(method: str, flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
+def choose_rule(method: str, flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
     """Return the rule of a method: that of October 2021 treats two groups in a way of its own."""
     if method == "fedavg":
-        return unweighted(counts)
+        return make_unweighted_rule(counts)
     if method == "fedfb" and counts.shape[1] == 2:
-        return two_groups(flags, counts)
-    return many_groups(flags, counts, clients)
+        return make_two_group_rule(flags, counts)
+    return make_many_group_rule(flags, counts, clients)
 
 
-def unweighted(counts: Float[Array, "2 a"]) -> Rule:
+def make_unweighted_rule(counts: Float[Array, "2 a"]) -> Rule:
     """Weigh every row alike: FedAvg."""
     return Rule(np.ones_like(counts), lambda lam: lam, "sum", "training", lambda lam, *_: lam)
 
 
-def two_groups(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
+def make_two_group_rule(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
     r"""Follow October 2021's rule for two groups.
 
     .. math:: \lambda_{yz} = n_{yz}/n_z \text{ at first},\quad
@@ -87,7 +87,7 @@ def two_groups(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
     )
 
 
-def many_groups(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
+def make_many_group_rule(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
     r"""Follow the rule of the last release, or October 2021's for more than two groups.
 
     .. math:: \lambda_{yz} = n_z/n \text{ at first},\quad w_{yz} = \lambda_{yz}/n_z,\quad
@@ -119,8 +119,8 @@ def many_groups(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule
         if flags.step == "normalised":
             f = f / np.maximum(np.linalg.norm(f, axis=1, keepdims=True), np.finfo(float).tiny)
         gain = f - np.eye(f.shape[1])[0] * f.sum(axis=1, keepdims=True)
-        moved = np.clip(lam[:, 0] + alpha / np.sqrt(number) * gain, 0, bound)
-        return np.stack([moved, bound - moved], axis=1)
+        first_label = np.clip(lam[:, 0] + alpha / np.sqrt(number) * gain, 0, bound)
+        return np.stack([first_label, bound - first_label], axis=1)
 
     return Rule(
         start=np.stack([shares, shares]),
@@ -134,7 +134,7 @@ def many_groups(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule
 Averaging = Literal["first-unweighted", "weighted"]
 
 
-def by_weight(
+def average_by_weight(
     models: Sequence[Float[Array, "s p"]], weights: Float[Array, "s i"], averaging: Averaging
 ) -> Float[Array, "s p"]:
     r"""Average FedFB's models.
@@ -145,9 +145,9 @@ def by_weight(
     As released client 0 all but falls out, and the model shrinks by its share.
 
     >>> models = [np.array([[4.0]]), np.array([[8.0]])]
-    >>> by_weight(models, np.array([[3.0, 1.0]]), "first-unweighted")
+    >>> average_by_weight(models, np.array([[3.0, 1.0]]), "first-unweighted")
     array([[3.]])
-    >>> by_weight(models, np.array([[3.0, 1.0]]), "weighted")
+    >>> average_by_weight(models, np.array([[3.0, 1.0]]), "weighted")
     array([[5.]])
     """
     factors = weights.copy()
@@ -157,7 +157,7 @@ def by_weight(
     return (total / weights.sum(axis=1, keepdims=True)).astype(models[0].dtype)
 
 
-def by_size(
+def average_by_size(
     models: Sequence[Float[Array, "s p"]],
     sizes: Sequence[int],
     first: Int[Array, " s"],
@@ -169,7 +169,7 @@ def by_size(
               \quad\text{(released)} \qquad \frac{\sum_i n_i w_i}{\sum_i n_i}
 
     >>> models = [np.array([[4.0]]), np.array([[8.0]])]
-    >>> by_size(models, [3, 2], np.array([0]), "first-unweighted")
+    >>> average_by_size(models, [3, 2], np.array([0]), "first-unweighted")
     array([[10.]])
     """
     factors = np.tile(np.array(sizes, float), (len(first), 1))

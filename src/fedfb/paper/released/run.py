@@ -6,28 +6,35 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fedfb.errors import ConfigError, DivergenceError, unknown_name
-from fedfb.paper.released.data import ReleasedData, Rows, cell_counts, held_out, load, pooled
-from fedfb.paper.released.flags import Flags, flags_of
+from fedfb.paper.released.data import (
+    ReleasedData,
+    Rows,
+    cell_counts,
+    hold_out_last_tenth,
+    load,
+    pooled,
+)
+from fedfb.paper.released.flags import Flags, make_flags
 from fedfb.paper.released.rules import (
     Rule,
     accuracies,
-    by_size,
-    by_weight,
+    average_by_size,
+    average_by_weight,
+    choose_rule,
     disparities,
     first_clients,
     loss_sums,
     parity_differences,
-    rule_of,
 )
 from fedfb.paper.released.torch_random import loader_orders
 from fedfb.paper.released.training import (
     BATCH,
     HIDDEN,
     LocalRows,
-    initial,
+    add_ones,
+    draw_initial,
     margins,
-    trained,
-    with_ones,
+    train,
 )
 from fedfb.shapes import Array, Float
 
@@ -57,8 +64,8 @@ class _Client(NamedTuple):
     size: int
     local: LocalRows
     rows: Rows
-    judged: Rows
-    judged_x: Float[Array, "m i"]
+    loss_rows: Rows
+    loss_x: Float[Array, "m i"]
 
 
 def run(
@@ -86,12 +93,20 @@ def run(
     """
     if model not in HIDDEN:
         raise ConfigError(unknown_name("model", model, HIDDEN))
-    held = load(data) if isinstance(data, str) else data
-    chosen = flags_of(method, held.groups, flags or {})
-    counts = cell_counts(pooled(held.clients), held.groups)
-    rule = rule_of(method, chosen, counts, len(held.clients))
+    released_data = load(data) if isinstance(data, str) else data
+    rules = make_flags(method, released_data.groups, flags or {})
+    counts = cell_counts(pooled(released_data.clients), released_data.groups)
+    rule = choose_rule(method, rules, counts, len(released_data.clients))
     setting = _Setting(
-        held, chosen, rule, HIDDEN[model], lr, alpha, rounds, epochs, np.dtype(precision).name
+        released_data,
+        rules,
+        rule,
+        HIDDEN[model],
+        lr,
+        alpha,
+        rounds,
+        epochs,
+        np.dtype(precision).name,
     )
     parts = [tuple(seeds[at : at + AT_ONCE]) for at in range(0, len(seeds), AT_ONCE)]
     return [record for part in parts for record in _train(setting, part, method)]
@@ -100,7 +115,7 @@ def run(
 def _train(setting: _Setting, seeds: tuple[int, ...], method: str) -> list[Record]:
     data, rule, flags = setting.data, setting.rule, setting.flags
     clients = [_client(setting, rows, seeds) for rows in data.clients]
-    params = initial(seeds, data.test.x.shape[1], setting.hidden).astype(setting.dtype)
+    params = draw_initial(seeds, data.test.x.shape[1], setting.hidden).astype(setting.dtype)
     lam = np.tile(rule.start, (len(seeds), 1, 1))
     first = first_clients(seeds, len(clients))
     history: list[list[Record]] = []
@@ -110,24 +125,26 @@ def _train(setting: _Setting, seeds: tuple[int, ...], method: str) -> list[Recor
         weights = [cell_weights[:, c.rows.y, c.rows.group] for c in clients]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             models = [
-                trained(
+                train(
                     params,
                     client.local,
-                    own.astype(params.dtype),
+                    row_weights.astype(params.dtype),
                     rate,
                     setting.hidden,
                     rule.reduction,
                 )
-                for client, own in zip(clients, weights, strict=True)
+                for client, row_weights in zip(clients, weights, strict=True)
             ]
         _refuse_divergence(models, seeds, number, rate)
         if method == "fedavg":
-            params = by_size(models, [c.size for c in clients], first, flags.averaging)
+            params = average_by_size(models, [c.size for c in clients], first, flags.averaging)
         else:
-            mass = setting.epochs * np.stack([own.sum(axis=1) for own in weights], axis=1)
-            params = by_weight(models, mass, flags.averaging)
+            mass = setting.epochs * np.stack(
+                [row_weights.sum(axis=1) for row_weights in weights], axis=1
+            )
+            params = average_by_weight(models, mass, flags.averaging)
             lam = rule.step(lam, _losses(setting, clients, params), setting.alpha, number)
-        history.append(_tested(setting, clients, params, lam, number))
+        history.append(_test(setting, clients, params, lam, number))
     return [
         _record(flags, seed, [of_round[place] for of_round in history])
         for place, seed in enumerate(seeds)
@@ -148,12 +165,12 @@ def _refuse_divergence(
 
 
 def _client(setting: _Setting, rows: Rows, seeds: tuple[int, ...]) -> _Client:
-    train, validation = held_out(rows)
+    train, validation = hold_out_last_tenth(rows)
     fillers = setting.flags.fillers == "drawn"
     orders = [loader_orders(seed, len(train.y), setting.epochs, BATCH, fillers) for seed in seeds]
-    local = LocalRows(with_ones(train.x, setting.dtype), train.y, np.stack(orders))
-    judged = validation if setting.rule.losses_on == "validation" else train
-    return _Client(len(rows.y), local, train, judged, with_ones(judged.x, setting.dtype))
+    local = LocalRows(add_ones(train.x, setting.dtype), train.y, np.stack(orders))
+    loss_rows = validation if setting.rule.losses_on == "validation" else train
+    return _Client(len(rows.y), local, train, loss_rows, add_ones(loss_rows.x, setting.dtype))
 
 
 def _losses(
@@ -162,8 +179,8 @@ def _losses(
     """Sum the losses that move lambda by cell, over all clients."""
     parts = [
         loss_sums(
-            margins(params, client.judged_x, setting.hidden),
-            client.judged,
+            margins(params, client.loss_x, setting.hidden),
+            client.loss_rows,
             setting.data.groups,
             setting.flags.signal,
         )
@@ -173,7 +190,7 @@ def _losses(
     return total
 
 
-def _tested(
+def _test(
     setting: _Setting,
     clients: Sequence[_Client],
     params: Float[Array, "s p"],
@@ -181,7 +198,7 @@ def _tested(
     number: int,
 ) -> list[Record]:
     test, groups = setting.data.test, setting.data.groups
-    margin = margins(params, with_ones(test.x, setting.dtype), setting.hidden)
+    margin = margins(params, add_ones(test.x, setting.dtype), setting.hidden)
     right, apart = accuracies(margin, test), disparities(margin, test, groups)
     spd = parity_differences(margin, test)
     train = pooled(tuple(client.rows for client in clients))
@@ -205,7 +222,7 @@ def _tested(
 def _record(flags: Flags, seed: int, rounds: list[Record]) -> Record:
     """Describe a seed by the round whose model is reported."""
     chosen = (
-        min(rounds, key=lambda one: one["training_disparity"])
+        min(rounds, key=lambda record: record["training_disparity"])
         if flags.selection == "least-disparity"
         else rounds[-1]
     )

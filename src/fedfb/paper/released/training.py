@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedfb.paper.released.torch_random import Linear, linear, torch_generator
+from fedfb.paper.released.torch_random import Linear, draw_linear, torch_generator
 from fedfb.shapes import Array, Float, Int
 
 HIDDEN = {"mlp": 4, "logistic": 0}
@@ -24,20 +24,20 @@ class Layers(NamedTuple):
     last: Float[Array, "s 2 j"]
 
 
-def layers(params: Float[Array, "s p"], inputs: int, hidden: int) -> Layers:
+def view_layers(params: Float[Array, "s p"], inputs: int, hidden: int) -> Layers:
     """Look at rows of parameters as layers; writing to the views writes to the rows."""
     seeds, cut = len(params), hidden * (inputs + 1)
     first = params[:, :cut].reshape(seeds, hidden, inputs + 1) if hidden else None
     return Layers(first, params[:, cut:].reshape(seeds, 2, (hidden or inputs) + 1))
 
 
-def initial(seeds: tuple[int, ...], inputs: int, hidden: int) -> Float[Array, "s p"]:
+def draw_initial(seeds: tuple[int, ...], inputs: int, hidden: int) -> Float[Array, "s p"]:
     """Draw each seed's parameters as torch does after ``torch.manual_seed(seed)``."""
     sizes = ((inputs, hidden), (hidden, 2)) if hidden else ((inputs, 2),)
     drawn = []
     for seed in seeds:
         rng = torch_generator(seed)
-        drawn.append(np.concatenate([_packed(linear(rng, *size)) for size in sizes]))
+        drawn.append(np.concatenate([_packed(draw_linear(rng, *size)) for size in sizes]))
     return np.stack(drawn)
 
 
@@ -45,7 +45,7 @@ def _packed(layer: Linear) -> Float[Array, " p"]:
     return np.column_stack([layer.weight, layer.bias]).ravel()
 
 
-def with_ones(x: Float[Array, "n d"], dtype: str) -> Float[Array, "n i"]:
+def add_ones(x: Float[Array, "n d"], dtype: str) -> Float[Array, "n i"]:
     """Add the column that the biases multiply."""
     return np.column_stack([x, np.ones(len(x))]).astype(dtype)
 
@@ -55,7 +55,7 @@ def margins(params: Float[Array, "s p"], x: Float[Array, "n i"], hidden: int) ->
 
     .. math:: m = o_1 - o_0, \qquad P(y = 1) = \frac{1}{1 + e^{-m}}
     """
-    first, last = layers(params, x.shape[1] - 1, hidden)
+    first, last = view_layers(params, x.shape[1] - 1, hidden)
     difference = last[:, 1] - last[:, 0]
     if first is None:
         return difference @ x.T
@@ -93,7 +93,7 @@ class _Work(NamedTuple):
     square: Float[Array, "s p"]
 
 
-def trained(
+def train(
     params: Float[Array, "s p"],
     rows: LocalRows,
     weights: Float[Array, "s n"],
@@ -109,7 +109,7 @@ def trained(
     work = _Work(params.copy(), *(np.zeros_like(params) for _ in range(3)))
     inputs, seeds, number = rows.x.shape[1] - 1, np.arange(len(params))[:, None], 0
     labels = rows.y.astype(params.dtype)
-    current, gradients = (layers(part, inputs, hidden) for part in work[:2])
+    current, gradients = (view_layers(part, inputs, hidden) for part in work[:2])
     for epoch in range(rows.orders.shape[1]):
         order = rows.orders[:, epoch]
         for start in range(0, order.shape[1], BATCH):
