@@ -116,8 +116,8 @@ def refuse_more_than_two_groups(population: Population, quantity: str) -> None:
         raise ConfigError(
             f"{quantity} is worked out for two groups, and this population has "
             f"{population.groups}. For more groups there are cfl and lft_fedavg with their curves, "
-            "and local_optima and lft_ensemble at given budgets, on atoms. Merge groups, or compare "
-            "two at a time."
+            "and local_optima and lft_ensemble at given budgets, on atoms. Merge groups, or "
+            "compare two at a time."
         )
 
 
