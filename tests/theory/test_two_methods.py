@@ -126,7 +126,9 @@ def test_fedavg_is_optimal_to_rounding_and_equals_a_linear_program(population, d
     assert np.all(np.abs(gaps) <= np.array(eps) + 2e-8)
     assert np.all(best.multipliers * gaps <= 2e-8)  # a multiplier pushes against its gap
     accuracy, _ = fedavg_by_program(population, np.array(eps))
-    assert best.outcome.accuracy == pytest.approx(accuracy, abs=3e-5)
+    # The program decides whole cells: it loses up to 4e-5 (seen) where a narrow law has few cells.
+    assert best.outcome.accuracy == pytest.approx(accuracy, abs=2e-4)
+    assert best.outcome.accuracy >= accuracy - 3e-5
 
 
 @DEARER
