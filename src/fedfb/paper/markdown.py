@@ -228,8 +228,8 @@ def _claimed(target: Values) -> Iterator[str]:
     }
     yield (
         f"The paper: {target['claim']}. Ours: the least disparity of each method among its "
-        f"settings whose accuracy is within {number(USEFUL, 2)} of the best of all methods, and that "
-        f"accuracy; **bold** within {number(ALIKE)} of the least of all methods.\n"
+        f"settings whose accuracy is within {number(USEFUL, 2)} of the best of all methods, and "
+        f"that accuracy; **bold** within {number(ALIKE)} of the least of all methods.\n"
     )
     yield f"| | {' | '.join(columns)} |"
     yield "|---" * (len(columns) + 1) + "|"
