@@ -1,7 +1,7 @@
 """Run the cells of the paper's tables and figures, and put the printed figures beside ours.
 
-A cell is one row and column of a target (:mod:`fedfb.paper.targets`). It follows our methods, or
-the released code (:mod:`fedfb.paper.released`). ``SELECTIONS`` are two ways in which the authors'
+A cell is one row and column of a target (``fedfb.paper.targets``). It follows our methods, or
+the released code (``fedfb.paper.released``). ``SELECTIONS`` are two ways in which the authors'
 code reported a grid; they are a cause of its figures.
 """
 

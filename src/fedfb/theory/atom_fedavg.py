@@ -35,7 +35,7 @@ def optimum(population: AtomPopulation, eps: Float[Array, " i"]) -> Solution:
 
     Args:
         population: the population.
-        eps: bound on each client's disparity: spd, or max |P_a - P| for more than two groups.
+        eps: bound on each client's disparity: spd, or ``max |P_a - P|`` for more than two groups.
     """
     clients, groups = population.clients, population.groups
     weight = np.einsum("ia,iak->ak", population.joint, population.masses)
@@ -108,7 +108,7 @@ def trade_off(population: AtomPopulation, levels: list[float]) -> TradeOff:
 
     Args:
         population: the population.
-        levels: bounds on spd, or on max |P_a - P| for more than two groups.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
     """
     candidates = _solve_grid(population)
     best_at: dict[float, Solution | None] = {}
@@ -132,7 +132,7 @@ def trade_off(population: AtomPopulation, levels: list[float]) -> TradeOff:
 
 
 def _disparity(population: AtomPopulation, solution: Solution) -> float:
-    """Return the disparity that levels bound: spd, or max |P_a - P| of more than two groups."""
+    """Return the disparity that levels bound: spd, or ``max |P_a - P|`` of more than two groups."""
     reached = solution.outcome
     return reached.spd if population.groups == 2 else reached.demographic_parity
 

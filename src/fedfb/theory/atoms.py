@@ -127,7 +127,7 @@ def erm(population: AtomPopulation) -> Solution:
 
 
 def cfl(population: AtomPopulation, eps: float) -> Solution:
-    """Return the optimum of CFL(eps); ``eps`` bounds spd, or max |P_a - P| of many groups."""
+    """Return the optimum of CFL(eps); ``eps`` bounds spd, or ``max |P_a - P|`` of many groups."""
     masses, shares = pooled_masses(population), population.group_shares
     if population.groups == 2:
         decisions, lam = solve_two_groups(population.eta, shares, masses, eps)

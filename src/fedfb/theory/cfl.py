@@ -67,7 +67,7 @@ def cfl_curve(
 
     Args:
         population: the population.
-        levels: bounds on spd, or on max |P_a - P| for more than two groups.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
 
     >>> from fedfb.theory.settings import fig2
     >>> [round(point.accuracy, 7) for point in cfl_curve(fig2(), [0.0, 0.2])]

@@ -97,7 +97,7 @@ def lft_fedavg_curve(
 
     Args:
         population: the population.
-        levels: bounds on spd, or on max |P_a - P| for more than two groups.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
 
     >>> from fedfb.theory.settings import fig2
     >>> [round(point.accuracy, 5) for point in lft_fedavg_curve(fig2(), [0.0, 0.2])]
@@ -128,7 +128,7 @@ def lft_fedavg_trade_off(
 
     Args:
         population: the population.
-        levels: bounds on spd, or on max |P_a - P| for more than two groups.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
     """
     goals = check_levels(levels)
     refuse_densities_of_many_groups(population)
