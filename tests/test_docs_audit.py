@@ -67,6 +67,7 @@ def row(i):
     return f"{i * 37 % 11},{'FM'[i % 2]},{'BW'[i // 2 % 2]},{'abc'[i % 3]},"
 
 
+@pytest.mark.slow
 def test_the_other_commands_work_as_written(folder):
     (folder / "new").mkdir()
     for name in ("north", "south", "west"):

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fedfb.experiments.outcome import run as run
     from fedfb.experiments.run_folder import load_model as load_model
     from fedfb.experiments.run_folder import save as save
-    from fedfb.experiments.shortfalls import ShortfallWarning as ShortfallWarning
-    from fedfb.experiments.shortfalls import (
+    from fedfb.experiments.shortfall_warnings import ShortfallWarning as ShortfallWarning
+    from fedfb.experiments.shortfall_warnings import (
         TargetNotReachedWarning as TargetNotReachedWarning,
     )
     from fedfb.experiments.spec import Experiment as Experiment
@@ -50,8 +50,8 @@ _HOME = {
     "FedFBClassifier": "estimator",
     "Federation": "data.federation",
     "Outcome": "experiments.outcome",
-    "ShortfallWarning": "experiments.shortfalls",
-    "TargetNotReachedWarning": "experiments.shortfalls",
+    "ShortfallWarning": "experiments.shortfall_warnings",
+    "TargetNotReachedWarning": "experiments.shortfall_warnings",
     "compare": "experiments.compare",
     "federation_from_frames": "data.frames",
     "load": "data.loading",

@@ -187,22 +187,6 @@ def test_the_histogram_is_a_sum_and_does_not_see_how_rows_are_split():
     assert whole.shape == (1, 2, 2, 1024)
 
 
-def test_a_run_alone_is_the_run_in_a_grid():
-    pooled, engine = merge(make_clients(3)), make_engine()
-    rates_of_learning = np.array([0.01, 0.05, 0.1])
-
-    def trained(values):
-        solver = make_solver(len(values))._replace(learning_rate=values)
-        algorithm = build(METHOD, engine, "eod", runs=len(values), solver=solver)
-        return run(algorithm, (pooled,), engine, runs=len(values)).state
-
-    together = trained(rates_of_learning)
-    for place in range(3):
-        alone = trained(rates_of_learning[[place]])
-        np.testing.assert_allclose(alone.params[0], together.params[place], atol=1e-10)
-        np.testing.assert_allclose(alone.chance[0], together.chance[place], atol=1e-10)
-
-
 def test_clients_are_not_its_concern():
     with pytest.raises(ConfigError, match="Choose --notion dp, eo or eod"):
         build(METHOD, make_engine(), "cp")

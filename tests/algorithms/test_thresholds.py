@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, merge
@@ -54,7 +54,6 @@ def on_scores(score, y, group, groups):
 
 
 @given(**PARTS, target=st.sampled_from([0.0, 0.02, 0.1, 0.4]), mixed=st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_mixtures_meet_the_target_and_single_thresholds_up_to_half_a_bin(
     seed, groups, notion, target, mixed
 ):
@@ -78,7 +77,6 @@ def test_a_looser_target_never_costs_accuracy(seed, groups, notion):
 
 
 @given(**PARTS, target=st.sampled_from([0.0, 0.05]))
-@settings(max_examples=70, deadline=None)
 def test_bins_cost_no_more_than_the_stated_bound(seed, groups, notion, target):
     """Wider bins are never better, and come as near to the scores' own thresholds as stated."""
     score, y, group = pooled_rows(seed, groups)

@@ -104,7 +104,7 @@ sizes = st.integers(0, 60) | st.integers(0, 12)
 
 
 @given(st.data(), st.integers(2, 5), st.integers(2, 4), st.integers(0, 1000))
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_no_small_cell_follows_from_what_is_shown(data, silos, groups, seed):
     table = data.draw(
         st.lists(st.lists(sizes, min_size=groups, max_size=groups), min_size=silos, max_size=silos)

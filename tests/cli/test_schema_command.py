@@ -97,6 +97,7 @@ def test_flags_against_the_schema_are_refused(fedfb, silos):
     refused(fedfb("run", "--schema", "schema.toml"), "schema (--schema) does not apply")
 
 
+@pytest.mark.slow
 def test_every_report_says_whether_sensitive_attributes_are_features(fedfb, silos, tmp_path):
     flags = (*FLAGS, "--bins", "age: 40", "--ignore", "day", "--rounds", 1, "--local-epochs", 1)
     data = ("--data", "silos/*.csv", *flags)

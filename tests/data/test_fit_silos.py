@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfb.data.columns import fit_column
-from fedfb.data.fit_encoder import QUARTILES, TAILS, Silos, answers_of, fit_columns
+from fedfb.data.fit_columns import QUARTILES, TAILS, Silos, answers_of, fit_columns
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.statistics import BINS, add_in_clear, quantiles_by, spread_by
 from fedfb.data.table import Table
@@ -114,7 +114,7 @@ def test_histograms_say_counts_only_and_no_range():
     assert histograms == [{"present": ("i", (1,)), "below": ("i", (1, 2, BINS))}] * 2
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True)
 @given(
     cells=st.lists(st.tuples(st.sampled_from(("a", "b", "c d", "")), st.integers(0, 2)), min_size=1)
 )

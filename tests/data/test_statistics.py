@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.data.columns import fit_column
-from fedfb.data.fit_encoder import Silos, fit_columns
+from fedfb.data.fit_columns import Silos, fit_columns
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.statistics import add_in_clear
 from fedfb.data.table import Table

@@ -169,6 +169,7 @@ def test_mixed_decisions_are_thrown_alike_each_time_and_scored_as_expected(loans
     assert model.score(loans[FEATURES], loans["repaid"], **groups) == right.mean()
 
 
+@pytest.mark.slow
 def test_a_pipeline_a_clone_and_another_process_give_the_same_bits(loans, routing):
     X, y, model = loans[FEATURES], loans["repaid"], FedFBClassifier(**SMALL, target=0.05)
     given = {"sensitive_features": loans["sex"], "client": loans["branch"]}

@@ -92,7 +92,7 @@ def bound(problem, best, rule, a, steps) -> float:
     seed=st.integers(0, 2**32 - 1),
     a=st.sampled_from([0.01, 0.05, 0.2]),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_after_ten_steps_lambda_is_as_near_as_the_bound_says(rule, kind, seed, a):
     problem = problem_of(kind, seed)
     best = root(problem)

@@ -99,6 +99,7 @@ FAIRFED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAIRFED)
 def test_the_setting_of_fairfed_has_the_released_sizes(name):
     if not os.environ.get("FEDFB_DATA"):

@@ -26,6 +26,7 @@ def step_by_step(accountant, sampling, steps, training, answers, answering):
     return accountant.get_epsilon(DELTA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedfb", "fedfb-thresholds"])
 def test_the_epsilon_of_a_run_is_that_of_its_steps(algorithm):
     """FedAvg: steps only; FedFB: counts and a signal a round; thresholds: counts, a histogram."""
@@ -78,6 +79,7 @@ def test_more_noise_or_fewer_steps_cost_less():
     assert epsilon_of(Silo(0.05, 200, 0), 1.0, 10.0, DELTA) < base
 
 
+@pytest.mark.slow
 def test_a_smaller_silo_needs_more_noise():
     small, large = (
         calibrate(Budget(1.0, DELTA), Silo(min(1.0, 64 / n), 10 * -(-n // 64), 3))
@@ -86,6 +88,7 @@ def test_a_smaller_silo_needs_more_noise():
     assert small.training > large.training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.03, 0.3, 30.0])
 def test_small_and_large_budgets_are_kept(epsilon):
     spent = calibrate(Budget(epsilon, DELTA), Silo(0.01, 8000, answers=11))

@@ -118,7 +118,7 @@ def clients(draw, groups):
 
 
 @pytest.mark.parametrize("kind", KINDS[:-1], ids=str)
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True)
 @given(st.data())
 def test_one_row_moves_no_answer_further_than_declared(kind, data):
     groups = data.draw(st.sampled_from([2, 3]))

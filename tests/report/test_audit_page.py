@@ -55,6 +55,7 @@ def test_a_page_needs_nothing_from_elsewhere_and_has_no_id_twice():
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_names_are_escaped():
     names = (f"sex=F, race={HOSTILE}", "sex=F, race=W", f"sex=M, race={HOSTILE}", "sex=M, race=W")
     record = audited(names=names, intended_use=HOSTILE)
@@ -73,6 +74,7 @@ def test_a_card_says_what_is_not_stated():
     assert make_card(audited(), None, "for tests")["Intended use"] == ["for tests"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 def test_a_browser_complains_of_nothing_and_the_page_fits(tmp_path):
     path = tmp_path / "audit.html"

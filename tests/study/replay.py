@@ -6,7 +6,7 @@ No messages and no masks: for every question the fixed-point sum over those who 
 import numpy as np
 
 from fedfb.data.encode import Encoder
-from fedfb.data.fit_encoder import ROWS, columns_by, groups_by, silo_answer
+from fedfb.data.fit_columns import ROWS, columns_by, groups_by, silo_answer
 from fedfb.experiments.secure import column_question
 from fedfb.runtime.boundary import reduce_uploads
 from fedfb.runtime.loop import conduct

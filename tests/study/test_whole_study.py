@@ -33,6 +33,8 @@ from fedfb.theory.from_scores import count_scores, describe_scores, population_o
 from study.by_hand import SILOS, create_in, federation, open_silos, run_by_hand
 from study.replay import assert_same_bits
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = """
 crossed = ["sex", "age"]
 [columns.nr]

@@ -14,7 +14,7 @@ from fedfb.data.conform import agreed_schema, tables_of, type_notes
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
 from fedfb.data.federation import Federation, federate, settle_small_groups
-from fedfb.data.fit_encoder import by_sums
+from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
 from fedfb.data.read import Cells, names_of, paths_of, read_rows

@@ -91,6 +91,20 @@ def check_request(request: DataRequest) -> None:
             raise ConfigError(f"{name} is {number}, expected at least 1.")
 
 
+def draws_rows(request: DataRequest) -> bool:
+    """Return True if rows or clients are drawn, so that the split seed has an effect.
+
+    >>> draws_rows(DataRequest("compas")), draws_rows(DataRequest("compas", resplit=True))
+    (False, True)
+    """
+    if request.partition.startswith(("shares", "dirichlet")):
+        return True
+    if request.data == "adult" and request.partition == "paper":  # it deals work classes by shares
+        return True
+    published = request.data in ("adult", "compas") and not request.resplit
+    return not (published or request.test)
+
+
 def _is_path(data: str) -> bool:
     looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet"))
     return looks_like_one or os.path.exists(data) or bool(glob(data))

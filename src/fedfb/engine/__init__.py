@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fedfb.engine.base import Rebalance as Rebalance
     from fedfb.engine.choose import ENGINES as ENGINES
     from fedfb.engine.choose import choose_engine as choose_engine
+    from fedfb.engine.choose import explain_engine as explain_engine
     from fedfb.engine.choose import is_native as is_native
     from fedfb.engine.losses import RowLoss as RowLoss
     from fedfb.engine.losses import decide as decide
@@ -28,6 +29,7 @@ _HOME = {
     "cell_counts": "rows",
     "choose_engine": "choose",
     "decide": "losses",
+    "explain_engine": "choose",
     "is_native": "choose",
     "minibatches": "rows",
     "sigmoid": "losses",

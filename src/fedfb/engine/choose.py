@@ -3,17 +3,20 @@
 import os
 import sys
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedfb.engine.base import Engine
-from fedfb.engine.native.library import is_built
+from fedfb.engine.native.library import best_instructions, is_built
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.models import Model, TorchModel
+from fedfb.models.own import is_own
 
 ENGINES = ("auto", "native", "numpy")
 
 ENGINE_VARIABLE = "FEDFB_ENGINE"
 """Names the environment variable that says what ``auto`` means."""
+
+NOT_COMPILED = "the native engine was not compiled when fedfb was installed"
 
 
 def choose_engine(name: str, model: Model, dtype: Any) -> Engine:
@@ -48,26 +51,66 @@ def _torch_engine(name: str, model: TorchModel, dtype: Any) -> Engine:
     return TorchEngine(model, dtype)
 
 
+class EngineChoice(NamedTuple):
+    """The name of the engine that runs, and why this engine."""
+
+    name: str
+    reason: str
+
+
+def explain_engine(name: str, model: str = "logistic") -> EngineChoice:
+    """Return the engine that a name means for a model, and the reason.
+
+    Args:
+        name: one of :data:`ENGINES`, as ``--engine`` takes it.
+        model: as ``--model`` takes it; ``module:function`` is a torch model.
+
+    >>> explain_engine("numpy")
+    EngineChoice(name='numpy', reason='--engine numpy')
+    >>> explain_engine("auto", "nets:build")
+    EngineChoice(name='torch', reason='nets:build is a torch model')
+    """
+    if is_own(model):
+        return EngineChoice("torch", f"{model} is a torch model")
+    reason, wanted = f"--engine {name}", name
+    if name == "auto":
+        wanted = os.environ.get(ENGINE_VARIABLE, "auto")
+        reason = f"{ENGINE_VARIABLE}={wanted}"
+    if wanted not in ENGINES:
+        raise ConfigError(unknown_name("engine", wanted, ENGINES))
+    if wanted != "auto":
+        return EngineChoice(wanted, reason)
+    if is_built():
+        return EngineChoice("native", "the default")
+    return EngineChoice("numpy", NOT_COMPILED)
+
+
 def is_native(name: str) -> bool:
     """Say whether a name means the native engine.
 
     >>> is_native("native"), is_native("numpy")
     (True, False)
     """
-    if name == "auto":
-        name = os.environ.get(ENGINE_VARIABLE, "auto")
-    if name not in ENGINES:
-        raise ConfigError(unknown_name("engine", name, ENGINES))
-    if name == "auto" and not is_built():
+    choice = explain_engine(name)
+    if choice.reason == NOT_COMPILED:
         _tell_of_the_fallback()
-        return False
-    return name != "numpy"
+    return choice.name == "native"
+
+
+def describe_engine() -> str:
+    """Return which engine runs here if no setting names one, or why none can."""
+    try:
+        choice = explain_engine("auto")
+        name = f"native ({best_instructions()})" if choice.name == "native" else choice.name
+    except ConfigError as error:
+        return f"none: {error}"
+    return f"{name}: {choice.reason}"
 
 
 @cache
 def _tell_of_the_fallback() -> None:
     """Say once in a process that it will be slow."""
     sys.stderr.write(
-        "The native engine was not compiled when fedfb was installed: numpy does its work, a few "
+        f"{NOT_COMPILED.capitalize()}: numpy does its work, a few "
         "times slower. With a C compiler, install fedfb again.\n"
     )

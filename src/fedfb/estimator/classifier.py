@@ -38,7 +38,7 @@ from fedfb.experiments.outcome import run
 from fedfb.experiments.reporting import loss_figures, with_shortfalls
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import summarise_seeds
-from fedfb.experiments.shortfalls import warn_of
+from fedfb.experiments.shortfall_warnings import warn_of
 from fedfb.files import write_whole
 from fedfb.notions import long_name
 from fedfb.shapes import Array, Float, Int

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfb.algorithms import find_method
 from fedfb.data.federation import Federation, federate, settle_small_groups
-from fedfb.data.fit_encoder import by_sums
+from fedfb.data.fit_columns import by_sums
 from fedfb.data.infer import suspicion
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.partition import by_column

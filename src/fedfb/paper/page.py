@@ -13,9 +13,10 @@ from fedfb.files import interpreting, read_json
 from fedfb.paper.markdown import properties, steps_in_words
 from fedfb.paper.targets import names
 from fedfb.report.figures import Point, Series, setting_in_words
-from fedfb.report.folder import WRITTEN
+from fedfb.report.folder import WRITTEN, read_folder
 from fedfb.report.html import Figure, Fold, Page, Section, Table
 from fedfb.report.numbers import number, spread
+from fedfb.report.sections import make_page
 from fedfb.report.svg import Picture, scatter_picture
 
 Target = Mapping[str, Any]
@@ -24,9 +25,11 @@ Target = Mapping[str, Any]
 OURS, ON_THEIR_ROWS = "FedFB, ours", "FedFB, ours, the authors' rows"
 
 
-def holds_reproduction(folder: Path) -> bool:
-    """Return True if ``fedfb reproduce`` wrote into the folder."""
-    return (folder / CELLS).is_dir()
+def page_of_folder(folder: Path) -> Page:
+    """Return the page of what run, compare, frontier or reproduce wrote into a folder."""
+    if (folder / CELLS).is_dir():
+        return reproduction_page(read_targets(folder))
+    return make_page(read_folder(folder))
 
 
 def read_targets(folder: Path) -> tuple[Target, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache, partial
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from fedfb.experiments.reporting import plain
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.run_folder import CELLS
 from fedfb.experiments.spec import Experiment
-from fedfb.files import make_folder, read_json, say, write_json
+from fedfb.files import CHANGED, make_folder, read_json, say, write_json
 from fedfb.notions import long_name
 from fedfb.paper.targets import QUICK_SEEDS, SEEDS, Line, Target, printed
 
@@ -64,9 +65,6 @@ SELECTIONS: dict[str, Callable[[Record], Record]] = {
 }
 """The rules by name."""
 
-
-CELL = {"points", "cpu_seconds"}
-"""What every cell has, one that failed too."""
 
 OnCell = Callable[[str, str], None]
 
@@ -253,7 +251,7 @@ def _load_or_make(name: str, folder: Path, make: Callable[[], Record]) -> Record
     if path.exists():
         try:
             cell: Record = read_json(path, "a cell as fedfb reproduce writes it")
-            if isinstance(cell, dict) and cell.keys() >= CELL:
+            if _is_cell(cell):
                 return cell
             say(f"{path} is not a cell as fedfb reproduce writes it. It is computed again.")
         except DataError as error:
@@ -262,6 +260,23 @@ def _load_or_make(name: str, folder: Path, make: Callable[[], Record]) -> Record
     cell = make()
     write_json(path, cell)
     return cell
+
+
+def _is_cell(content: Any) -> bool:
+    """Return True if content has what tables show of a cell, one that failed too.
+
+    >>> _is_cell({"points": [], "cpu_seconds": 1.0}), _is_cell({"points": "", "cpu_seconds": None})
+    (True, False)
+    """
+    try:
+        figures = [content["cpu_seconds"]]
+        for point in content["points"]:
+            dict(point["settings"])
+            for figure in (point["accuracy"], *point["disparity"].values()):
+                figures += [figure["mean"] or 0.0, figure["std"] or 0.0]
+        return all(map(isfinite, figures))
+    except CHANGED:
+        return False
 
 
 def _cell(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import Arrays, Asked
-from fedfb.data.fit_encoder import silo_answer
+from fedfb.data.fit_columns import silo_answer
 from fedfb.data.groups import Groups
 from fedfb.data.loading import split_client
 from fedfb.data.table import Table

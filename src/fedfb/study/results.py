@@ -14,7 +14,7 @@ from fedfb.core import Arrays
 from fedfb.data.conform import type_notes
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import ONE_GROUP
-from fedfb.data.fit_encoder import no_rows
+from fedfb.data.fit_columns import no_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
 from fedfb.experiments.evaluate import Record, counted_records, few_in
@@ -108,7 +108,9 @@ def make_study_report(study: Study, known: Known) -> Record:
     report = make_report(
         experiment, _notes(study, known), groups, len(records), [records], choices, shared=1.0
     )
-    return {**report, "data": study.name, "study": study.name, "silos": list(study.silos)}
+    engine = {"name": "of each client", "reason": "clients train on their own machines"}
+    names = {"data": study.name, "study": study.name, "silos": list(study.silos)}
+    return {**report, **names, "engine": engine}
 
 
 def _at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:

@@ -16,7 +16,7 @@ from fedfb.audit.rows import digest
 from fedfb.audit.tables import read_tables
 from fedfb.core import Arrays, Asked
 from fedfb.data.encode import Encoder
-from fedfb.data.fit_encoder import ROWS, columns_by, groups_by, no_rows, silo_answer
+from fedfb.data.fit_columns import ROWS, columns_by, groups_by, no_rows, silo_answer
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.evaluate import counted_records
 from fedfb.experiments.resolve import picks_rate
