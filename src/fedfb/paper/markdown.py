@@ -1,6 +1,7 @@
-"""A reproduction as Markdown: ours beside what the paper printed, and the difference.
+"""A reproduction as Markdown and as pictures: our numbers, the printed ones, and the difference.
 
-The curves of a reproduction, one panel a data set; readable in grey.
+``as_markdown`` writes docs/reproduction.md, ``renew`` replaces one section of it. ``draw_target``
+draws the curves of a figure, one panel for each data set; the pictures read in grey.
 """
 
 import re
@@ -62,7 +63,11 @@ def as_markdown(targets: Sequence[Values]) -> str:
 
 
 def renew(page: str, target: Values) -> str:
-    r"""Return a page with the section of one target written anew; the others stay as they are.
+    r"""Return a page with one section written anew; the other sections stay as they are.
+
+    Args:
+        page: a page that ``as_markdown`` wrote.
+        target: the result of the section, as ``reproduce`` returns it.
 
     >>> old = "# Head\n\n## T\n\n`fedfb reproduce t`: old.\n\n## U\n\n`fedfb reproduce u`: 1.\n"
     >>> found = {"title": "T", "label": None, "quick": False, "seeds": [0], "target": "t",
@@ -118,7 +123,7 @@ def _table(target: Values) -> Iterator[str]:
 
 
 def properties(cells: Sequence[Values]) -> tuple[str, str]:
-    """Return the paper's columns Private and Fair, as the registry has them."""
+    """Return the paper's columns Private and Fair, as the registry of methods has them."""
     revealed = [cell["reveals"] for cell in cells if cell.get("reveals")]
     if not revealed:
         return "-", "-"
@@ -126,7 +131,7 @@ def properties(cells: Sequence[Values]) -> tuple[str, str]:
 
 
 def _exchanged(target: Values) -> Iterator[str]:
-    """List what a run sends, where that is compared."""
+    """List what a run sends, if the target compares that."""
     if not target.get("exchanged"):
         return
     yield "| data | method | rounds | exchanges a run | bytes a client sends |"
@@ -143,7 +148,7 @@ def _exchanged(target: Values) -> Iterator[str]:
 
 
 def _explained(target: Values) -> Iterator[str]:
-    """List what differs, and which switch of one cause at a time leads there."""
+    """List the cells that differ, and the causes that were switched one at a time."""
     if not target.get("explained"):
         return
     yield "| differs | cause: before -> after | of the difference | left |\n|---|---|---|---|"
@@ -156,7 +161,7 @@ def _explained(target: Values) -> Iterator[str]:
 
 
 def steps_in_words(steps: Sequence[Values]) -> str:
-    """Say which causes were switched, and what that did."""
+    """Return the causes that were switched, with the figures before and after."""
     sentences = (
         f"{step['cause']}: {_means(step['before'])} -> {_means(step['after'])}" for step in steps
     )
@@ -188,7 +193,7 @@ def _accuracy_and_disparity(figures: Values) -> str:
 
 
 def _constants(target: Values) -> Iterator[str]:
-    """Name the printed figures that a constant classifier has, which treats all alike."""
+    """Name the printed figures that a constant classifier has, which treats all groups alike."""
     for cell in target["cells"]:
         published, constant = cell["published"], cell.get("constant")
         if published is None or constant is None or cell["row"] != "FedFB, ours":
@@ -217,7 +222,7 @@ def _curves(target: Values) -> Iterator[str]:
 
 
 def _claimed(target: Values) -> Iterator[str]:
-    """Hold what the paper says of its figure against each method's fairest useful setting."""
+    """Compare what the paper claims of its figure with each method's fairest useful setting."""
     if not target.get("claim"):
         return
     columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
@@ -240,7 +245,7 @@ def _claimed(target: Values) -> Iterator[str]:
 
 
 def _fairest(target: Values, cell: Values) -> Values | None:
-    """Return a cell's fairest setting that is about as accurate as any in its column, or None."""
+    """Return a cell's fairest setting that is about as accurate as the best of its column."""
     points = [p for c in target["cells"] if c["column"] == cell["column"] for p in c["points"]]
     floor = max(_mean(point, "accuracy") for point in points) - USEFUL
     candidates = [point for point in cell["points"] if _mean(point, "accuracy") >= floor]
@@ -285,7 +290,12 @@ APPROACHES = ("lft_ensemble", "lft_fedavg", "cfl")
 
 
 def draw_target(target: Values, folder: Path) -> None:
-    """Draw accuracy against disparity, a curve for each row and a panel for each column."""
+    """Draw accuracy against disparity: a curve for each row, a panel for each column.
+
+    Args:
+        target: the result, as ``reproduce`` returns it.
+        folder: the folder to write into.
+    """
     from matplotlib.figure import Figure
 
     make_folder(folder)
@@ -320,9 +330,9 @@ def draw_target(target: Values, folder: Path) -> None:
 
 
 def _rates(points: list[Values]) -> list[float | None]:
-    """Return the learning rates that have a line each; [None] where one line joins all points.
+    """Return the learning rates that have a line each; [None] if one line joins all points.
 
-    A target's learning rate was picked for it, so its points belong together.
+    The learning rate of a target was picked for it, so the points of all targets belong together.
     """
     settings = [point["settings"] for point in points]
     if not all("lr" in values and "target" not in values for values in settings):

@@ -1,4 +1,4 @@
-"""The page of a reproduction: every table and figure of the paper, ours beside the printed."""
+"""The HTML page of a reproduction: every table and figure, our numbers beside the printed ones."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -33,7 +33,7 @@ def page_of_folder(folder: Path) -> Page:
 
 
 def read_targets(folder: Path) -> tuple[Target, ...]:
-    """Read what was reproduced; of a target that was done several times, the last."""
+    """Read the results of a reproduction; of a target that was run several times, the last."""
     files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
     with interpreting(folder, WRITTEN):
         targets = {
@@ -69,7 +69,7 @@ def reproduction_page(targets: Sequence[Target]) -> Page:
 
 
 def reproduction_headline(targets: Sequence[Target]) -> str:
-    """Say how often FedFB is better than printed."""
+    """Return the sentence that says how often FedFB is better than printed."""
     ours, theirs = (_better(targets, row) for row in (OURS, ON_THEIR_ROWS))
     if not ours:
         return "Methods of the paper, run again."
@@ -81,7 +81,7 @@ def reproduction_headline(targets: Sequence[Target]) -> str:
 
 
 def _better(targets: Sequence[Target], row: str) -> list[bool]:
-    """Return of each printed cell of a row whether ours is better."""
+    """Return for each printed cell of a row whether our figures are better."""
     return [
         better(cell["points"][0], cell["published"])
         for target in targets
@@ -108,7 +108,7 @@ def _section(target: Target) -> Section:
 
 
 def _comparison_table(target: Target) -> Table:
-    """Return ours beside the printed figures, a row for each method."""
+    """Return our figures beside the printed ones, one row for each method."""
     columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
     rows = []
     for row in dict.fromkeys(cell["row"] for cell in target["cells"]):
@@ -139,7 +139,7 @@ def _pair(cell: Target | None) -> tuple[str, str]:
 
 
 def _not_run(target: Target) -> list[str]:
-    """Say which cells have no figure, and why."""
+    """Return which cells have no figure, and why."""
     return [
         f"{cell['row']}, {cell['column']}: {cell['failed']}."
         for cell in target["cells"]

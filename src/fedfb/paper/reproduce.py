@@ -1,6 +1,8 @@
-"""The results of the paper's tables and figures, beside the printed ones.
+"""Run the cells of the paper's tables and figures, and put the printed figures beside ours.
 
-How the authors' code reported a grid, where that is a cause of its figures.
+A cell is one row and column of a target (``fedfb.paper.targets``). It follows our methods, or
+the released code (``fedfb.paper.released``). ``SELECTIONS`` are two ways in which the authors'
+code reported a grid; they are a cause of its figures.
 """
 
 import json
@@ -32,7 +34,7 @@ from fedfb.paper.targets import QUICK_SEEDS, SEEDS, Line, Target, printed
 
 
 def report_over_grid(report: Record) -> Record:
-    """Report as the released code did: the first seed at every setting, the others at its fairest.
+    """Report as the released code did: the first seed at every setting, others at the fairest.
 
     The spread is then one over settings, and the setting was chosen by test figures.
     """
@@ -43,7 +45,7 @@ def report_over_grid(report: Record) -> Record:
 
 
 def report_least_disparity(report: Record) -> Record:
-    """Report the setting that is fairest on the first seed's test rows, however accurate it is."""
+    """Report the setting that is fairest on the first seed's test rows, at any accuracy."""
     _, fairest = _first_seed(report)
     return {
         "settings": fairest,
@@ -77,11 +79,18 @@ def reproduce(
     on_cell: OnCell = lambda row, column: None,
     jobs: int | None = None,
 ) -> Record:
-    """Run every cell that the folder does not hold yet, and return the whole target.
+    """Run every cell that the folder does not hold, and return the whole target.
 
-    A cell is kept under its experiment's hash as soon as it is done: a killed reproduction goes on
-    where it stopped, and tables share their cells. A quick one leaves out rows that only explain,
+    A finished cell is written under its experiment's hash at once: a reproduction that was stopped
+    continues, and tables share their cells. A quick reproduction leaves out rows that only explain,
     and columns that take long.
+
+    Args:
+        target: the table or figure.
+        folder: where finished cells are kept.
+        quick: one seed, nothing tuned.
+        on_cell: called with row and column before each cell.
+        jobs: number of seeds trained at once; by default the number of cores.
     """
     check_data([target], folder, quick)
     cells = []
@@ -113,9 +122,12 @@ def reproduce(
 
 
 def check_data(targets: Sequence[Target], folder: Path, quick: bool) -> None:
-    """Refuse targets whose data are missing, all at once, before anything is trained.
+    """Refuse targets whose data are missing, all at once, before any training.
 
-    Cells that the folder holds need no data.
+    Args:
+        targets: the tables and figures.
+        folder: where finished cells are kept; these need no data.
+        quick: as in ``reproduce``.
     """
     needed = {
         work.data.partition("-")[0]  # the released code's adult-0_1 is made of the file of adult
@@ -133,13 +145,18 @@ def _lines(target: Target, quick: bool) -> tuple[list[Line], list[Line]]:
 
 
 def _places(target: Target, quick: bool) -> Iterator[tuple[Line, Line]]:
-    """Yield row and column of every cell, column by column: these share the rows loaded."""
+    """Yield row and column of every cell, column by column: a column's cells share the data."""
     rows, columns = _lines(target, quick)
     return ((row, column) for column in columns for row in rows if row.has(column.name))
 
 
 def explain_differences(target: Target, cells: Sequence[Record]) -> list[Record]:
-    """Return, of every cell that is further from the printed one than its noise, why."""
+    """Explain every cell that differs from the printed one by more than its noise.
+
+    Args:
+        target: the table or figure, with the causes of each row.
+        cells: the results of all its cells.
+    """
     rows = {row.name: row for row in target.rows}
     points = {(c["row"], c["column"]): c["points"][0] for c in cells if len(c["points"]) == 1}
     result = []
@@ -161,7 +178,7 @@ def explain_differences(target: Target, cells: Sequence[Record]) -> list[Record]
 
 
 def best_curves(column: Line) -> Record:
-    """Return each approach's best curve on a column's population."""
+    """Return the best curve of each approach on the population of a column."""
     from fedfb.theory import setting
     from fedfb.theory.achievable import achievable, picture_levels
 
@@ -180,7 +197,7 @@ def _get_cell(
 
 
 class _Work(NamedTuple):
-    """What makes a cell: the name it is kept under, its data, and how it is made."""
+    """What makes a cell: the name under which it is kept, its data, and the function."""
 
     name: str
     data: str
@@ -188,7 +205,7 @@ class _Work(NamedTuple):
 
 
 def _work(target: Target, row: Line, column: Line, quick: bool, jobs: int | None) -> _Work | None:
-    """Return what makes a cell, None where its settings are not known."""
+    """Return what makes a cell; None if its settings are not known."""
     if row.released is None:
         experiment = target.experiment(row, column, quick)
         name = f"{experiment.hash} {experiment.seeds} {row.selection or ''}".rstrip()
@@ -229,7 +246,7 @@ def _path(name: str, folder: Path) -> Path:
 
 
 def _load_or_make(name: str, folder: Path, make: Callable[[], Record]) -> Record:
-    """Return what the folder holds under a name; make and keep it where there is nothing."""
+    """Return what the folder holds under a name; if there is nothing, make and keep it."""
     path = _path(name, folder)
     if path.exists():
         try:
@@ -265,7 +282,7 @@ def _is_cell(content: Any) -> bool:
 def _cell(
     experiment: Experiment, selection: str | None, released: str | None, jobs: int | None
 ) -> Record:
-    """Run one cell; where it cannot be run, say why."""
+    """Run one cell; if it cannot be run, return the reason."""
     start = time.process_time()
     try:
         rows = _rows(experiment, released)
@@ -298,19 +315,19 @@ def _points(report: Record) -> Iterator[Record]:
 
 
 def _of_measure(cell: Record, measure: str) -> Record:
-    """Return a cell with one of its disparities: another figure may show another."""
+    """Return a cell with one of its disparities: another figure may show another one."""
     points = [{**point, "disparity": point["disparity"][measure]} for point in cell["points"]]
     return {**cell, "points": points}
 
 
 def _picked(picked: Sequence[Record]) -> Record:
-    """Return what the seeds picked, one list a knob."""
+    """Return what the seeds picked, one list for each knob."""
     knobs = picked[0]["chosen"] if picked else {}
     return {knob: [choice["chosen"][knob] for choice in picked] for knob in knobs}
 
 
 def _reveals(experiment: Experiment, rows: Federation) -> Record:
-    """Return what the method exchanges in a round for one setting, and what it needs of that."""
+    """Return what the method exchanges in a round for one setting, and what the server needs."""
     size = (len(rows.group_names), len(rows.clients), len(rows.feature_names))
     explained, method = explain_alone(experiment, *size), find_method(experiment.algorithm)
     return {

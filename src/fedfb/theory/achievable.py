@@ -1,6 +1,7 @@
-"""What fairness each approach can reach on a population, before anyone trains.
+"""The fairness that each approach can reach on a population, before any training.
 
-A population as TOML: the clients' shares, groups and laws, for ``fedfb achievable``.
+``achievable`` returns the record that ``fedfb achievable`` prints and draws. ``read_population``
+reads the population from a TOML file: share, groups and laws of each client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,13 +59,17 @@ def achievable(
     levels: Sequence[float] = LEVELS,
     eps: Sequence[float] | None = None,
 ) -> Record:
-    r"""Return for every approach the least disparity it can reach, and its best accuracies.
+    r"""Return the least disparity and the best accuracies of every approach, as JSON values.
 
-    ``disparity``, ``min_disparity`` and the levels are :math:`|P_0-P_1|` (``spd``); the record of
-    a classifier also has ``demographic_parity``, :math:`\max_a|P_a-P|`, which takes the place of
-    ``spd`` where there are more than two groups, and LFT+Ensemble is then left out. With local
-    budgets ``eps`` the classifiers that local training leads to are described as well. ``limit`` of
-    LFT+Ensemble says whether the population meets the lemma that keeps a vote unfair.
+    For two groups ``disparity``, ``min_disparity`` and the levels are :math:`|P_0-P_1|` (``spd``).
+    For more groups they are :math:`\max_a|P_a-P|` (``demographic_parity``), and LFT+Ensemble is
+    left out. ``limit`` of LFT+Ensemble says whether the lemma that keeps a vote unfair applies.
+
+    Args:
+        population: clients, groups and laws.
+        levels: disparities at which the curves are evaluated, each in [0, 1].
+        eps: one local budget for each client; the classifiers of local training with these budgets
+            are then in the record as well.
     """
     measure = "spd" if population.groups == 2 else "demographic_parity"
     plain, together = erm(population), cfl_curve(population, [0.0, *levels])
@@ -114,7 +119,12 @@ def picture_levels(population: Population) -> tuple[float, ...]:
 
 
 def select_levels(record: Mapping[str, Any], levels: Sequence[float]) -> Record:
-    """Return a record with its curves at some of their levels only."""
+    """Return a record whose curves have only some of their levels.
+
+    Args:
+        record: as ``achievable`` returns it.
+        levels: levels that every curve of the record has.
+    """
     selection: Record = dict(record)
     for name in APPROACHES:
         if name in record:
@@ -127,7 +137,7 @@ def select_levels(record: Mapping[str, Any], levels: Sequence[float]) -> Record:
 
 
 def summarise_in_words(record: Mapping[str, Any]) -> str:
-    """Say in plain words what the record comes to.
+    """Return one sentence that says what the record means.
 
     >>> at = {"min_disparity": 0.0, "at_least": {"accuracy": 0.8}}
     >>> record = {"measure": "spd", "erm": {"accuracy": 0.85}, "cfl": at, "lft_fedavg": at}
@@ -178,7 +188,7 @@ def _number_or_none(value: float) -> float | None:
 
 
 def _clean(value: float) -> float:
-    """Return 0 for what meets the level 0: the sentence, the table and the curve agree on it."""
+    """Return 0 for a disparity that meets the level 0, so that sentence, table and curve agree."""
     return 0.0 if value <= PARITY else float(value)
 
 
@@ -212,7 +222,11 @@ def read_population(path: Path) -> Population:
 
 
 def make_population(content: Mapping[str, Any]) -> Population:
-    """Return the population of named values, as a TOML file holds them.
+    """Return the population that a TOML file describes.
+
+    Args:
+        content: ``eta`` and a list ``client`` of tables with ``q``, ``group0``, ``group1``,
+            ``share``.
 
     >>> laws = {"group0": {"dist": "normal", "mean": 3, "sd": 1}, "group1": {"dist": "expon"}}
     >>> make_population({"client": [{"q": 0.3, **laws}]}).clients

@@ -1,4 +1,4 @@
-"""LFT+Ensemble on atoms: every client's path is a list of moves, so all curves are polygons."""
+"""LFT+Ensemble on atoms: each client's path is a list of moves, so curves are polygons."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,14 @@ ROUNDING = 1e-12
 
 
 class Path(NamedTuple):
-    """A client's way to its own parity: moves, the mass each shifts at home, and where it ends."""
+    """A client's way from the unconstrained optimum to its local parity.
+
+    Attributes:
+        moves: the moves, in order.
+        steps: the mass that each move shifts at the client.
+        gap: the client's mean difference before the first move.
+        end: the number of moves to parity; the last move may be partial.
+    """
 
     moves: Moves
     steps: Float[Array, " m"]
@@ -41,6 +48,7 @@ def make_paths(population: AtomPopulation) -> list[Path]:
     for i in range(population.clients):
         local_masses = sum_by_level(population.eta, population.masses[i])
         gap = float(local_masses[0, accepted].sum() - local_masses[1, accepted].sum())
+        # sign(0) is 0, which is no direction: without a gap any direction will do.
         way = list_moves(values, population.within[i], -np.sign(gap) or 1.0)
         steps = local_masses[way.group, way.level]
         end = amount_for(gap, steps, 0.0) if population.constrained[i] else 0.0
@@ -49,7 +57,13 @@ def make_paths(population: AtomPopulation) -> list[Path]:
 
 
 def decisions_at(population: AtomPopulation, path: Path, amount: float) -> Float[Array, "2 k"]:
-    """Return a client's decisions after so many moves, at every point."""
+    """Return a client's decisions after a number of moves, at every point.
+
+    Args:
+        population: the population.
+        path: the client's path.
+        amount: number of moves; the fraction is the part of the last move.
+    """
     values, level_of_point = levels_of(population.eta)
     return apply_moves(values, path.moves, amount)[:, level_of_point]
 
@@ -57,7 +71,12 @@ def decisions_at(population: AtomPopulation, path: Path, amount: float) -> Float
 def local_optima(
     population: AtomPopulation, eps: Float[Array, " i"]
 ) -> list[tuple[float, float, Outcome, Decisions]]:
-    """Return for every client multiplier, gap at home, what it does to everybody, and the rule."""
+    """Return multiplier, local gap, outcome on all clients and rule of each client's optimum.
+
+    Args:
+        population: the population.
+        eps: one budget for each client.
+    """
     optima = []
     for i in range(population.clients):
         decisions, lam = _solve_locally(population, i, float(eps[i]))
@@ -89,7 +108,13 @@ def _multiplier(path: Path, amount: float) -> float:
 def ensemble(
     population: AtomPopulation, eps: Float[Array, " i"], weights: Float[Array, " i"]
 ) -> Solution:
-    """Return the ensemble of local optima at given budgets."""
+    """Return the ensemble of the local optima.
+
+    Args:
+        population: the population.
+        eps: one budget for each client.
+        weights: the vote of each client; they sum to 1.
+    """
     members = local_optima(population, eps)
     rule = Decisions(np.einsum("i,iak->ak", weights, np.stack([m[3].probability for m in members])))
     return Solution(rule, outcome(population, rule), np.array([m[0] for m in members]), eps)
@@ -101,7 +126,14 @@ def ensemble_at(
     amounts: Float[Array, " i"],
     weights: Float[Array, " i"],
 ) -> Solution:
-    """Return the ensemble whose members have made given amounts of their moves."""
+    """Return the ensemble whose members have made some of their moves.
+
+    Args:
+        population: the population.
+        ways: the path of each client.
+        amounts: number of moves of each client; the fraction is the part of the last move.
+        weights: the vote of each client; they sum to 1.
+    """
     decisions = [decisions_at(population, w, a) for w, a in zip(ways, amounts, strict=True)]
     rule = Decisions(np.einsum("i,iak->ak", weights, np.stack(decisions)))
     lam = np.array([_multiplier(w, a) for w, a in zip(ways, amounts, strict=True)])
@@ -122,7 +154,12 @@ def _cumulate(steps: Array) -> Array:
 def range_of(
     population: AtomPopulation, weights: Float[Array, " i"]
 ) -> tuple[float, float, float, Float[Array, " i"], Float[Array, " i"]]:
-    """Return the range of the mean difference, the least disparity, budgets and multipliers."""
+    """Return low and high mean difference, least disparity, and its budgets and multipliers.
+
+    Args:
+        population: a population of two groups.
+        weights: the vote of each client; they sum to 1.
+    """
     ways = make_paths(population)
     ends = np.array([w.end for w in ways])
     raises = np.array([w.gap < 0 for w in ways])
@@ -150,7 +187,7 @@ def _find_parity(
 
 
 def tau(population: AtomPopulation) -> float:
-    """Return the disparity from which on the ensemble equals CFL, by the moves all can share."""
+    """Return the disparity from which on the ensemble is as accurate as CFL."""
     unconstrained = pooled_optimum(population, 1.0).outcome.spd
     if not population.equal_mix:
         return unconstrained
@@ -170,7 +207,13 @@ def tau(population: AtomPopulation) -> float:
 def curve(
     population: AtomPopulation, levels: list[float], weights: Float[Array, " i"]
 ) -> list[CurvePoint]:
-    """Return the best ensemble at each level of spd."""
+    """Return the best ensemble at each level of ``spd``.
+
+    Args:
+        population: a population of two groups.
+        levels: bounds on ``spd``.
+        weights: the vote of each client; they sum to 1.
+    """
     ways = make_paths(population)
     start = ensemble_at(population, ways, np.zeros(len(ways)), weights)
     sign = np.sign(start.outcome.mean_difference)
@@ -197,7 +240,7 @@ def curve(
 
 
 def _cost(population: AtomPopulation, path: Path, weight: float) -> tuple[Array, Cost]:
-    """Return a member's moves and what they cost everybody, by what they shift."""
+    """Return numbers of moves of a member, and their cost in accuracy by the mass they shift."""
     values, _ = levels_of(population.eta)
     pooled = sum_by_level(population.eta, pooled_masses(population))
     at = path.moves.group, path.moves.level

@@ -1,9 +1,9 @@
-r"""LFT+FedAvg on atoms: a linear program, exact; its trade-off by trying budgets, a heuristic.
+"""LFT+FedAvg on atoms: exact optima by linear programs, and a trade-off by trying budgets.
 
-At a tie the optimum of given budgets is not unique, so disparities jump as budgets move and there
-is no smooth search. Budgets are tried on a grid, and between the best that meets a level and the
-best that does not. ``gap`` is the distance to CFL's accuracy, which nothing can exceed. For an
-exact curve give histograms, whose densities have no ties, in place of atoms.
+At a tie the optimum of given budgets is not unique. Disparities therefore jump as budgets move, and
+no smooth search is possible. Budgets are tried on a grid, and between the best budgets that meet a
+level and the best that do not: a heuristic. ``gap`` is the distance to CFL's accuracy, which
+nothing can exceed. For an exact curve use histograms instead of atoms: densities have no ties.
 """
 
 from itertools import product
@@ -27,11 +27,15 @@ TIE = 1e-11
 
 
 def optimum(population: AtomPopulation, eps: Float[Array, " i"]) -> Solution:
-    """Return the optimum of given budgets; for more than two groups they bound max |P_a - P|.
+    """Return the optimum of given budgets.
 
-    Atoms that share a score tie, and the optimum is then not unique: the fairest is returned.
-    ``multipliers`` has one number for each client with both groups known to it, or one for each
-    client and group if there are more than two groups.
+    Atoms with the same score tie, and the optimum is then not unique: the fairest optimum is
+    returned. ``multipliers`` has one number for each client, or for more than two groups one for
+    each client and group.
+
+    Args:
+        population: the population.
+        eps: bound on each client's disparity: spd, or ``max |P_a - P|`` for more than two groups.
     """
     clients, groups = population.clients, population.groups
     weight = np.einsum("ia,iak->ak", population.joint, population.masses)
@@ -55,7 +59,7 @@ def _fairest(
     rows: Float[Array, "r n"],
     bounds: Float[Array, " r"],
 ) -> Float[Array, " n"]:
-    """Return among the optima of a program, of which f is one, that of the least disparity."""
+    """Return the optimum of least disparity among the optima of a program, of which f is one."""
     pooled = pooled_masses(population)
     if population.groups == 2:
         ways = np.concatenate([pooled[0], -pooled[1]])[None, :]
@@ -100,7 +104,12 @@ def _constraints(
 
 
 def trade_off(population: AtomPopulation, levels: list[float]) -> TradeOff:
-    """Return the best optimum found at each level, and the fairest among the budgets tried."""
+    """Return the best optimum at each level, and the fairest of all budgets that were tried.
+
+    Args:
+        population: the population.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
+    """
     candidates = _solve_grid(population)
     best_at: dict[float, Solution | None] = {}
     for level in sorted(set(levels)):
@@ -123,7 +132,7 @@ def trade_off(population: AtomPopulation, levels: list[float]) -> TradeOff:
 
 
 def _disparity(population: AtomPopulation, solution: Solution) -> float:
-    """Return what levels bound: spd, or max |P_a - P| of more than two groups."""
+    """Return the disparity that levels bound: spd, or ``max |P_a - P|`` of more than two groups."""
     reached = solution.outcome
     return reached.spd if population.groups == 2 else reached.demographic_parity
 
@@ -147,7 +156,7 @@ def _solve_grid(population: AtomPopulation) -> list[Solution]:
 
 
 def _local_disparities(population: AtomPopulation) -> Float[Array, " i"]:
-    """Return what the unconstrained optimum leaves each client's budget to bound."""
+    """Return the disparity of the unconstrained optimum at each client."""
     plain = erm(population)
     if population.groups == 2:
         return np.nan_to_num(np.abs(plain.outcome.client_gaps))
@@ -158,7 +167,7 @@ def _local_disparities(population: AtomPopulation) -> Float[Array, " i"]:
 
 
 def _best(population: AtomPopulation, candidates: list[Solution], level: float) -> Solution | None:
-    """Return the best optimum on the way to those beyond the level, then client by client."""
+    """Return the best optimum within a level: between candidates, then client by client."""
     inside = [
         solution for solution in candidates if _disparity(population, solution) <= level + PARITY
     ]
@@ -180,7 +189,7 @@ def _best(population: AtomPopulation, candidates: list[Solution], level: float) 
 def _loosen(
     population: AtomPopulation, best: Solution, goal: Float[Array, " i"], level: float
 ) -> Solution:
-    """Return the best optimum found by bisection between its budgets and others."""
+    """Return the best optimum that bisection finds between its budgets and looser budgets."""
     low, high = best.local_budgets, goal
     for _ in range(HALVINGS if np.any(low != high) else 0):
         middle = 0.5 * (low + high)

@@ -21,7 +21,7 @@ from fedfb.theory.solution import Solution
 
 
 class Moves(NamedTuple):
-    """Moves away from 1[eta > 1/2], in order: at which lam which group's value of eta switches."""
+    """Moves away from 1[eta > 1/2], in order: the multiplier, and whose level of eta switches."""
 
     lam: Float[Array, " m"]
     group: Int[Array, " m"]
@@ -29,13 +29,17 @@ class Moves(NamedTuple):
 
 
 def levels_of(eta: Float[Array, " k"]) -> tuple[Float[Array, " l"], Int[Array, " k"]]:
-    """Return the different values of eta, and which of them each point has."""
+    """Return the distinct values of eta, and the index of each point's value."""
     values, level_of_point = np.unique(eta, return_inverse=True)
     return values, level_of_point.reshape(eta.shape)
 
 
 def sum_by_level(eta: Float[Array, " k"], masses: Float[Array, "*b k"]) -> Float[Array, "*b l"]:
     """Return masses summed over points with the same eta.
+
+    Args:
+        eta: value at each point.
+        masses: the last axis is points.
 
     >>> sum_by_level(np.array([0.2, 0.2, 0.7]), np.array([[0.1, 0.2, 0.7]])).round(1)
     array([[0.3, 0.7]])
@@ -48,12 +52,18 @@ def sum_by_level(eta: Float[Array, " k"], masses: Float[Array, "*b k"]) -> Float
 
 
 def list_moves(eta: Float[Array, " l"], shares: Float[Array, " 2"], sign: float) -> Moves:
-    """Return the moves that raise (sign 1) or lower (sign -1) the mean difference.
+    """Return the moves that raise or lower the mean difference, the cheapest first.
+
+    Args:
+        eta: distinct values, increasing.
+        shares: of the two groups.
+        sign: 1 to raise P_0 - P_1, -1 to lower it.
 
     >>> list_moves(np.array([0.3, 0.6]), np.array([0.5, 0.5]), 1.0).group  # 0.6 leaves, 0.3 enters
     array([1, 0])
     """
     margin = 2 * eta - 1
+    # A level switches where n_0 (2 eta - 1) + lam = 0, or n_1 (2 eta - 1) - lam = 0 in group 1.
     at = np.concatenate([-shares[0] * margin, shares[1] * margin])
     group = np.repeat([0, 1], len(eta))
     level = np.tile(np.arange(len(eta)), 2)
@@ -66,7 +76,13 @@ def list_moves(eta: Float[Array, " l"], shares: Float[Array, " 2"], sign: float)
 
 
 def apply_moves(eta: Float[Array, " l"], path: Moves, amount: float) -> Float[Array, "2 l"]:
-    """Return the decisions after so many moves, the last one made in part."""
+    """Return the decisions of both groups after a number of moves.
+
+    Args:
+        eta: distinct values.
+        path: the moves, in order.
+        amount: number of moves; the fraction is the part of the last move.
+    """
     decisions = np.repeat((eta > 0.5)[None, :], 2, axis=0).astype(float)
     complete = int(amount)
     for move in range(min(complete + 1, len(path.lam))):
@@ -77,9 +93,12 @@ def apply_moves(eta: Float[Array, " l"], path: Moves, amount: float) -> Float[Ar
 
 
 def amount_for(gap: float, steps: Float[Array, " m"], eps: float) -> float:
-    """Return how many moves bring a gap within eps, the last one in part.
+    """Return the number of moves that bring a gap within eps; the last move may be partial.
 
-    ``steps`` is the mass that each move shifts; every move brings the gap closer to 0.
+    Args:
+        gap: the gap before the first move.
+        steps: the mass that each move shifts; every move brings the gap closer to 0.
+        eps: bound on the absolute gap.
 
     >>> amount_for(0.5, np.array([0.2, 0.2, 0.2]), 0.0)
     2.5
@@ -108,7 +127,7 @@ def erm(population: AtomPopulation) -> Solution:
 
 
 def cfl(population: AtomPopulation, eps: float) -> Solution:
-    """Return the optimum of CFL(eps)."""
+    """Return the optimum of CFL(eps); ``eps`` bounds spd, or ``max |P_a - P|`` of many groups."""
     masses, shares = pooled_masses(population), population.group_shares
     if population.groups == 2:
         decisions, lam = solve_two_groups(population.eta, shares, masses, eps)
@@ -122,7 +141,13 @@ def cfl(population: AtomPopulation, eps: float) -> Solution:
 def solve_two_groups(
     eta: Float[Array, " k"], shares: Float[Array, " 2"], masses: Float[Array, "2 k"], eps: float
 ) -> tuple[Float[Array, "2 k"], float]:
-    """Return the optimal decisions for two groups and the multiplier.
+    """Return the optimal decisions for two groups, and the multiplier.
+
+    Args:
+        eta: value at each point.
+        shares: of the groups.
+        masses: law of each group on the points.
+        eps: bound on the absolute mean difference.
 
     >>> eta, masses = np.array([0.2, 0.6]), np.array([[0.0, 1.0], [1.0, 0.0]])
     >>> solve_two_groups(eta, np.array([0.5, 0.5]), masses, 0.25)[0]  # few of 0.6 stay in group 0
@@ -133,6 +158,7 @@ def solve_two_groups(
     summed = sum_by_level(eta, masses)
     accepted = values > 0.5
     gap = float(summed[0, accepted].sum() - summed[1, accepted].sum())
+    # sign(0) is 0, which is no direction: without a gap any direction will do.
     path = list_moves(values, shares, -np.sign(gap) or 1.0)
     amount = amount_for(gap, summed[path.group, path.level], eps)
     begun = min(int(np.ceil(amount)), len(path.lam))
@@ -143,10 +169,16 @@ def solve_two_groups(
 def solve_many_groups(
     eta: Float[Array, " k"], shares: Float[Array, " a"], masses: Float[Array, "a k"], eps: float
 ) -> tuple[Float[Array, "a k"], Float[Array, " a"], float]:
-    r"""Return the optimal decisions with :math:`\max_a|P_a-P|\le\epsilon`, multipliers and gap.
+    r"""Return the best decisions with :math:`\max_a|P_a-P|\le\epsilon`, multipliers and gap.
 
-    Given its rate a group is decided best from the largest eta down, so the program's rates are
-    turned into thresholds; that also says what happens where the group has no mass.
+    Given the rate of a group, the best decisions accept from the largest eta down. So the rates of
+    the program become thresholds, which also fixes decisions where the group has no mass.
+
+    Args:
+        eta: value at each point.
+        shares: of the groups.
+        masses: law of each group on the points.
+        eps: the bound.
     """
     gain = (shares[:, None] * masses * (2 * eta - 1)).ravel()
     gaps = gap_rows(shares, masses)
@@ -159,7 +191,12 @@ def solve_many_groups(
 
 
 def gap_rows(shares: Float[Array, " a"], masses: Float[Array, "a k"]) -> Float[Array, "a n"]:
-    r"""Return the rows that turn decisions into :math:`P_a - P`."""
+    """Return the matrix that maps decisions to :math:`P_a - P`, one row for each group.
+
+    Args:
+        shares: of the groups.
+        masses: law of each group on the points.
+    """
     groups = len(shares)
     rates = np.zeros((groups, *masses.shape))
     rates[np.arange(groups), np.arange(groups)] = masses
@@ -169,7 +206,12 @@ def gap_rows(shares: Float[Array, " a"], masses: Float[Array, "a k"]) -> Float[A
 def threshold_at_rate(
     eta: Float[Array, " k"], masses: Float[Array, " k"], rate: float
 ) -> Float[Array, " k"]:
-    """Return the threshold on eta with a given rate, randomised at the tie.
+    """Return the threshold on eta with a given rate of positive decisions, randomised at the tie.
+
+    Args:
+        eta: value at each point.
+        masses: law of the group on the points.
+        rate: the share of the group to accept.
 
     >>> threshold_at_rate(np.array([0.2, 0.5, 0.9]), np.array([0.5, 0.25, 0.25]), 0.375)
     array([0. , 0.5, 1. ])
@@ -184,9 +226,14 @@ def threshold_at_rate(
 
 
 def on_cells(population: ContinuousPopulation, cells: int = 1000) -> AtomPopulation:
-    """Put laws with densities on atoms: one for each cell, with exact masses, eta at its middle.
+    """Return a population on atoms that stands for one with densities.
 
-    For what is solved on atoms only. Accuracy errs by the square of the width of the cells.
+    Each cell becomes one atom with the exact mass and with eta at the middle. The error of an
+    accuracy is of the order of the squared width of a cell.
+
+    Args:
+        population: laws with densities.
+        cells: number of atoms.
 
     >>> from fedfb.theory.settings import fig2
     >>> on_cells(fig2(), 200).masses.sum(axis=2).round(12)

@@ -1,16 +1,16 @@
-r"""Search among the budgets of LFT+FedAvg itself: exact optima along lines, and a climb.
+r"""Search for the best budgets of LFT+FedAvg: exact optima along lines of budgets, and two climbs.
 
-In the budgets every point is attainable and the accuracy of the optimum is concave and increasing,
-:math:`\partial\mathrm{Acc}/\partial\epsilon_i = |\lambda_i|`; only the disparity of all is not
-convex. Where a client's law is narrow, all its budgets from 0 to 1 belong to multipliers that agree
-in four digits, and this search sees what one in :math:`\lambda` cannot. The other way round where
-an interval is about to be born: there the disparity has a kink in the budgets.
-
-Local search among the attainable rules of LFT+FedAvg.
+In the budgets every point is attainable, and the accuracy of the optimum is concave and increasing,
+:math:`\partial\mathrm{Acc}/\partial\epsilon_i = |\lambda_i|`. Only the disparity of all clients is
+not convex. Where a client's law is narrow, all its budgets from 0 to 1 belong to multipliers that
+agree in four digits: a search in the budgets (``solve_along_lines``, ``solve_between``,
+``climb_budgets``) resolves what a search in :math:`\lambda` cannot. Where an interval is about to
+appear it is the other way round: there the disparity has a kink in the budgets, and ``climb``
+searches in :math:`\lambda`.
 
 Within one orthant of :math:`\lambda` attainability is a smooth constraint,
-:math:`\sigma_i M_i\le 0`, and no inner problem has to be solved: sequential quadratic
-programming, first on softened rules (:mod:`fedfb.theory.settling`), then on the exact ones.
+:math:`\sigma_i M_i\le 0`, so no inner problem has to be solved. Both climbs are sequential
+quadratic programming, first on softened rules (:mod:`fedfb.theory.settling`), then on exact rules.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,8 +37,8 @@ Line = list[Solution]
 def solve_along_lines(grid: Overlap) -> list[Line]:
     """Return optima along lines of budgets, neighbours side by side.
 
-    Few clients: from tight to loose for each, the others tight or loose in every combination. Many
-    clients: equal budgets, and equal parts of each client's own gap.
+    Few clients: the budget of one client goes from 0 to 1, those of the others are 0 or 1 in every
+    combination. Many clients: equal budgets, and equal fractions of each client's gap.
 
     >>> from fedfb.theory.overlap import make_overlap
     >>> from fedfb.theory.settings import fig2
@@ -68,9 +68,13 @@ def solve_along_lines(grid: Overlap) -> list[Line]:
 
 
 def find_crossings(lines: list[Line], level: float) -> list[tuple[Solution, Solution, float]]:
-    """Return neighbours between which MD passes a level or its negative, and where it shall be.
+    """Return neighbours between which the mean difference passes a level, and the value to reach.
 
-    Those between which the accuracy may be best come first.
+    Pairs between which the accuracy may be best come first.
+
+    Args:
+        lines: optima as ``solve_along_lines`` returns them.
+        level: bound on spd; the mean difference may pass it or its negative.
     """
     pairs = [
         (first, second, goal)
@@ -92,8 +96,9 @@ def _corners(grid: Overlap, free: Int[Array, " f"]) -> Iterator[Float[Array, " i
 
 
 def _solve_line(grid: Overlap, first: Solution, last: Solution, steps: int) -> Iterator[Solution]:
-    """Yield optima on the line of budgets from one to where nothing binds that does not later."""
+    """Yield optima on the line of budgets between two optima, without its ends."""
     start, end, current = first.local_budgets, _least_budgets(last), first
+    # The power puts more points near the tight end.
     for part in np.linspace(0.0, 1.0, steps + 1)[1:-1] ** 1.5:
         # A budget that is loose at both ends may differ by what it does not bind.
         eps = np.where(start == 1.0, 1.0, (1 - part) * start + part * end)
@@ -104,10 +109,18 @@ def _solve_line(grid: Overlap, first: Solution, last: Solution, steps: int) -> I
 def solve_between(
     grid: Overlap, first: Solution, second: Solution, goal: float, beat: float = -1.0
 ) -> Solution | None:
-    """Return the optimum on the way from one to the other at which MD is the goal.
+    """Return the optimum on the line between two optima whose mean difference is the goal.
 
-    The optimum moves continuously with its budgets, so where MD passes the goal it takes it.
-    Accuracy is concave on the way; None as soon as that says that it stays below ``beat``.
+    The optimum moves continuously with its budgets, so a value that the mean difference passes is
+    taken.
+
+    Args:
+        grid: the overlap of the population.
+        first: an optimum on one side of the goal.
+        second: an optimum on the other side.
+        goal: the mean difference to reach.
+        beat: accuracy to exceed. The accuracy is concave on the line; as soon as it must stay below
+            ``beat``, the search ends with None.
     """
     ends = sorted((first, second), key=lambda solution: solution.outcome.mean_difference)
     budgets = _line_ends(*ends)
@@ -117,6 +130,7 @@ def solve_between(
             return None
         sizes = [end.outcome.mean_difference - goal for end in ends]
         secant = parts[0] - sizes[0] * (parts[1] - parts[0]) / (sizes[1] - sizes[0])
+        # Secants alone may keep one end for ever: every third step halves the interval.
         part = 0.5 * (parts[0] + parts[1]) if step % 3 == 2 else secant
         current = solve(grid, (1 - part) * budgets[0] + part * budgets[1], current.multipliers)
         excess = current.outcome.mean_difference - goal
@@ -128,7 +142,7 @@ def solve_between(
 
 
 def _line_ends(first: Solution, second: Solution) -> tuple[Float[Array, " i"], Float[Array, " i"]]:
-    """Return the budgets between which to look: what is loose at both ends stays so."""
+    """Return the budgets between which to search; budgets that bind at neither end stay 1."""
     loose = (first.local_budgets == 1.0) & (second.local_budgets == 1.0)
     start, end = (np.where(loose, 1.0, _least_budgets(solution)) for solution in (first, second))
     return start, end
@@ -137,9 +151,10 @@ def _line_ends(first: Solution, second: Solution) -> tuple[Float[Array, " i"], F
 def _most_accurate(
     ends: list[Solution], parts: list[float], start: Float[Array, " i"], end: Float[Array, " i"]
 ) -> float:
-    r"""Return a bound on the accuracy between two optima on a line of budgets: tangents meet there.
+    r"""Return a bound on the accuracy between two optima on a line of budgets.
 
-    :math:`\partial\mathrm{Acc}/\partial\epsilon_i = |\lambda_i|` (at a kink any slope will do).
+    The tangents at both ends meet at the bound:
+    :math:`\partial\mathrm{Acc}/\partial\epsilon_i = |\lambda_i|`. At a kink any slope is valid.
     """
     left_slope, right_slope = (
         float(np.abs(solution.multipliers) @ (end - start)) for solution in ends
@@ -155,13 +170,20 @@ def _most_accurate(
 
 
 def _least_budgets(solution: Solution) -> Float[Array, " i"]:
-    """Return the least budgets of a solution: a loose one shrinks to the gap that it bounds."""
+    """Return the least budgets of a solution: a loose budget shrinks to the gap it bounds."""
     gaps = np.nan_to_num(np.abs(solution.outcome.client_gaps), nan=1.0)
     return np.minimum(solution.local_budgets, gaps)
 
 
 def climb_budgets(grid: Overlap, level: float, start: Solution, steps: int = 12) -> Solution:
-    """Return where sequential quadratic programming in the budgets ends."""
+    """Return the optimum at which sequential quadratic programming in the budgets ends.
+
+    Args:
+        grid: the overlap of the population.
+        level: bound on spd.
+        start: the optimum to start from.
+        steps: largest number of steps.
+    """
     free = np.flatnonzero(grid.population.constrained)
     recent, direction = [start], np.sign(start.outcome.mean_difference) or 1.0
 
@@ -208,7 +230,7 @@ class Goal(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """How many steps a search makes at most, and below which gain it ends."""
+    """The largest number of steps of a search, and the gain below which it ends."""
 
     steps: int
     gain: float = 1e-10
@@ -217,12 +239,18 @@ class Effort(NamedTuple):
 def climb(
     rules: Rules, free: Bool[Array, " i"], goal: Goal, start: Float[Array, " i"], effort: Effort
 ) -> Float[Array, " i"]:
-    """Return where the search ends, within the orthant of its start.
+    """Return the multipliers at which the search ends, within the orthant of its start.
 
-    ``free`` marks clients that hold both groups; the others carry no multiplier.
+    Args:
+        rules: evaluates multipliers, with gradients.
+        free: True for clients that hold both groups; the others have no multiplier.
+        goal: what to optimise, and the bound on spd.
+        start: multipliers to start from.
+        effort: when to stop.
     """
     at = _cache(rules, free)
     first = at(start[free])
+    # A multiplier and its gap differ in sign, so a multiplier of 0 can only leave to one side.
     side = np.where(start == 0, -np.sign(first.gaps), np.sign(start))[free]
     side = np.where(side == 0, 1.0, side)
     direction = np.sign(first.mean_difference) or 1.0
@@ -275,6 +303,12 @@ def _cache(rules: Rules, free: Bool[Array, " i"]) -> Rules:
 
 
 def violation_of(rule: Linearised, lam: Float[Array, " i"], level: float) -> float:
-    """Return by how much a rule misses attainability or a level."""
+    """Return by how much a rule violates attainability or a level.
+
+    Args:
+        rule: the evaluated rule.
+        lam: its multipliers.
+        level: bound on spd.
+    """
     wrong = np.where(lam * rule.gaps > 0, np.abs(rule.gaps), 0.0)
     return max(float(wrong.max(initial=0.0)), abs(rule.mean_difference) - level)

@@ -65,6 +65,10 @@ def cfl_curve(
 ) -> list[CurvePoint]:
     """Return the best accuracy at each level of disparity; CFL reaches every level.
 
+    Args:
+        population: the population.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
+
     >>> from fedfb.theory.settings import fig2
     >>> [round(point.accuracy, 7) for point in cfl_curve(fig2(), [0.0, 0.2])]
     [0.8043111, 0.8390181]

@@ -41,7 +41,12 @@ POINTS = 800
 def lft_ensemble_curve(
     population: Population, levels: Sequence[float] | Float[Array, " n"], vote: Vote = "uniform"
 ) -> list[CurvePoint]:
-    """Return the best ensemble at each level of spd, None where no budgets reach it.
+    """Return the best ensemble at each level of spd; None where no budgets reach the level.
+
+    Args:
+        population: a population of two groups.
+        levels: bounds on spd.
+        vote: "uniform", as in the paper, or "shares" of the clients.
 
     >>> from fedfb.theory.settings import fig2
     >>> curve = lft_ensemble_curve(fig2(), [0.1, 0.2])
@@ -83,10 +88,15 @@ class MemberCost(NamedTuple):
 def cost_curves(
     population: ContinuousPopulation, box: Float[Array, " i"], weights: Float[Array, " i"]
 ) -> list[MemberCost]:
-    r"""Return what each client's move towards parity costs, up to the end of its box.
+    """Return what each client's move towards parity costs, up to the end of its box.
+
+    Args:
+        population: laws with densities, two groups.
+        box: the largest distance of each client's threshold; 0 for a client that does not move.
+        weights: the vote of each client.
 
     >>> from fedfb.theory.settings import fig2
-    >>> [one.client for one in cost_curves(fig2(), np.array([0.0, -1.0]), np.array([0.5, 0.5]))]
+    >>> [cost.client for cost in cost_curves(fig2(), np.array([0.0, -1.0]), np.array([0.5, 0.5]))]
     [1]
     """
     moving = np.flatnonzero(box)
@@ -114,7 +124,7 @@ def _pooled_curves(
 ) -> Pooled:
     """Return rate and gain above a threshold on the pooled law, for each group, as splines.
 
-    They only steer the search: the rules it ends with are evaluated without them.
+    The splines only guide the search: the final rules are evaluated without them.
     """
     first, second = _paths(population, moving, distances)
     return tuple(_splines(population, group, t) for group, t in enumerate((first, second)))
@@ -197,7 +207,7 @@ def _shift_to_goal(
     sizes: Float[Array, " i"],
     goal: float,
 ) -> Float[Array, " i"]:
-    """Shift all moving thresholds together, by the little that makes the ensemble hit its goal."""
+    """Shift all moving thresholds together by the small amount that meets the goal."""
     sign = np.sign(box)
 
     def moved(shift: float) -> Float[Array, " i"]:

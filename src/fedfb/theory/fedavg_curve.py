@@ -1,17 +1,17 @@
-r"""The trade-off of LFT+FedAvg: which local budgets are best at each level of disparity.
+r"""The trade-off of LFT+FedAvg: the best local budgets at each level of disparity.
 
-A rule :math:`f_\lambda` is the optimum for some budgets exactly if its multipliers and gaps differ
+A rule :math:`f_\lambda` is the optimum of some budgets exactly if its multipliers and gaps differ
 in sign,
 
 .. math:: \{f_\lambda : \lambda_i M_i(\lambda)\le 0\;\text{for all } i\}, \qquad
           \epsilon_i = |M_i(\lambda)|
 
-and the search is for the best accuracy in that set with :math:`|\mathrm{MD}|\le d`, which is not
-convex. For up to four clients: a look at a dense grid of multipliers, a local search on softened
-rules from the best place of each of several orthants, then one on exact rules; beside it a search
-along lines of budgets. At last the budgets are settled, so that every point returned is the exact
-optimum of its budgets. For more clients there is no grid, and two lines of budgets: a heuristic;
-``gap`` is then the distance to CFL's accuracy, which nothing can exceed.
+The search is for the best accuracy in that set with :math:`|\mathrm{MD}|\le d`. This set is not
+convex. For up to four clients: sample a dense grid of multipliers, search on softened rules from
+the best sample of each of several orthants, then search on exact rules; in parallel, search along
+lines of budgets. At the end the budgets are settled, so that every returned point is the exact
+optimum of its budgets. For more clients there is no grid, and only two lines of budgets: a
+heuristic. ``gap`` is then the distance to CFL's accuracy, which nothing can exceed.
 """
 
 from collections.abc import Sequence
@@ -71,7 +71,16 @@ ON_SKETCH, ON_FINE_SKETCH = Effort(60, 1e-7), Effort(30, 1e-9)
 
 
 class Ground(NamedTuple):
-    """What a search stands on: exact rules, two sketches of them, places glances at, and optima."""
+    """What a search starts from.
+
+    Attributes:
+        grid: exact rules.
+        coarse: a sketch of few cells.
+        fine: a sketch of many cells.
+        samples: evaluated multipliers.
+        optima: exact optima, in no order.
+        lines: the same optima along lines of budgets.
+    """
 
     grid: Overlap
     coarse: Sketch
@@ -84,7 +93,11 @@ class Ground(NamedTuple):
 def lft_fedavg_curve(
     population: Population, levels: Sequence[float] | Float[Array, " n"]
 ) -> list[CurvePoint]:
-    """Return the best LFT+FedAvg optimum at each level of spd, None where no budgets reach it.
+    """Return the best LFT+FedAvg optimum at each level of spd; None where no budgets reach it.
+
+    Args:
+        population: the population.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
 
     >>> from fedfb.theory.settings import fig2
     >>> [round(point.accuracy, 5) for point in lft_fedavg_curve(fig2(), [0.0, 0.2])]
@@ -94,10 +107,10 @@ def lft_fedavg_curve(
 
 
 def lft_fedavg_least(population: Population) -> Solution:
-    r"""Return the most accurate LFT+FedAvg optimum of the least disparity that budgets reach.
+    """Return the most accurate LFT+FedAvg optimum of least disparity.
 
-    With the same mix of groups everywhere that is 0 (Theorem "fflfair": MD is the mean of the gaps,
-    and all budgets may be 0).
+    If the mix of groups is the same at all clients, the least disparity is 0 (Theorem "fflfair": MD
+    is the mean of the gaps, and all budgets may be 0).
 
     >>> from fedfb.theory.settings import fig2
     >>> round(lft_fedavg_least(fig2(0.3, 0.7)).outcome.spd, 5)
@@ -112,6 +125,10 @@ def lft_fedavg_trade_off(
     """Return least disparity and curve from one search.
 
     On atoms, and so for more than two groups, budgets are tried: a heuristic that states its gap.
+
+    Args:
+        population: the population.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
     """
     goals = check_levels(levels)
     refuse_densities_of_many_groups(population)
@@ -132,7 +149,7 @@ def lft_fedavg_trade_off(
 def _search_levels(
     ground: Ground, levels: list[float]
 ) -> tuple[Solution, dict[float, Solution | None]]:
-    """Search every level; what is best at one is allowed, and a start, at the next."""
+    """Search every level; the best of one level is allowed, and a start, at the next level."""
     unconstrained = solve(ground.grid, np.ones(ground.grid.population.clients))
     least = _most_accurate(ground, _least(ground))
     best: Solution | None = None
@@ -150,7 +167,7 @@ def _search_levels(
 
 
 def _most_accurate(ground: Ground, least: Solution) -> Solution:
-    """Return the best optimum of the least disparity: above 0 that is the only one."""
+    """Return the best optimum of the least disparity; above 0 there is only one."""
     if not ground.grid.population.constrained.any() or least.outcome.spd > PARITY:
         return least
     return _better(_best(ground, 0.0, least), least) or least
@@ -163,7 +180,7 @@ def _better(first: Solution | None, second: Solution | None) -> Solution | None:
 
 
 def _best(ground: Ground, level: float, previous: Solution | None) -> Solution | None:
-    """Return the best optimum found at one level, by multipliers and by budgets."""
+    """Return the best optimum at one level, by multipliers and by budgets."""
     if ground.grid.population.constrained.sum() > 2:
         ground = _add_optima_near_cfl(ground, level)
     # Nothing is more accurate than training together, so what is as accurate ends the search.
@@ -177,10 +194,10 @@ def _best(ground: Ground, level: float, previous: Solution | None) -> Solution |
 
 
 def _add_optima_near_cfl(ground: Ground, level: float) -> Ground:
-    """Add the optima of budgets read off CFL's rule: many clients are often close to it.
+    """Add the optima of budgets that follow from CFL's rule: many clients are often close to it.
 
-    A client whose gap under that rule could not come from a multiplier of CFL's sign is made
-    tight in one of the two, loose in the other.
+    If a client's gap under that rule cannot come from a multiplier of CFL's sign, its budget is 0
+    in one of the two optima and 1 in the other.
     """
     grid = ground.grid
     together = cfl(grid.population, level)
@@ -221,9 +238,10 @@ def _leads(first: Solution, second: Solution) -> bool:
 
 
 def _search_softened(ground: Ground, goal: Goal, previous: Solution | None) -> list[Array]:
-    """Return where searches on softened rules end that start from the best of each orthant."""
+    """Return the ends of searches on softened rules, from the best sample of each orthant."""
     samples = ground.samples
     excess = np.maximum(np.abs(samples.mean_difference) - goal.level, 0.0)
+    # A point of disparity or violation too much costs two points of accuracy.
     merit = samples.accuracy - 2.0 * excess - 2.0 * violation(samples)
     order = np.argsort(-merit, kind="stable")
     order = order[merit[order] > merit[order[0]] - WORTH_A_TRY]
@@ -238,7 +256,7 @@ def _climb_on_sketch(ground: Ground, goal: Goal, start: Array) -> Array:
 
 
 def _search_exactly(ground: Ground, level: float, lam: Array) -> list[Array]:
-    """Return where searches on less softened and on exact rules end, the more promising first."""
+    """Return the ends of searches on finer and on exact rules, the better first."""
     goal, free = Goal("accuracy", level), ground.grid.population.constrained
     finer = climb(
         lambda at: evaluate_softened(ground.fine, at, FINER), free, goal, lam, ON_FINE_SKETCH
@@ -253,7 +271,7 @@ def _search_exactly(ground: Ground, level: float, lam: Array) -> list[Array]:
 
 
 def _search_lines(ground: Ground, level: float, beat: float) -> Solution | None:
-    """Return the best optimum on the lines of budgets, None if none is better than one known."""
+    """Return the best optimum on the lines of budgets; None if none exceeds ``beat``."""
     inside = [solution for solution in ground.optima if solution.outcome.spd <= level]
     best = max(inside, key=lambda solution: solution.outcome.accuracy, default=None)
     for first, second, goal in find_crossings(ground.lines, level):
@@ -263,7 +281,7 @@ def _search_lines(ground: Ground, level: float, beat: float) -> Solution | None:
 
 
 def _best_two(ground: Ground, places: list[Array], level: float) -> list[Array]:
-    """Return the best two places at which softened searches ended, if they differ."""
+    """Return the best two ends of the softened searches, if they differ."""
     evaluations = [evaluate_softened(ground.coarse, lam) for lam in places]
     merit = [
         s.accuracy - 2 * violation_of(s, lam, level)
@@ -324,7 +342,7 @@ def _one_per_orthant(lam: Float[Array, "b i"]) -> list[Array]:
 
 
 def _make_ground(grid: Overlap) -> Ground:
-    """Solve along lines of budgets, and look at a grid of multipliers if they are few."""
+    """Solve along lines of budgets; sample a grid of multipliers if clients are few."""
     population = grid.population
     free = np.flatnonzero(population.constrained)
     lines = solve_along_lines(grid)
@@ -332,7 +350,7 @@ def _make_ground(grid: Overlap) -> Ground:
     rows = [solution.multipliers for solution in optima]
     if 0 < len(free) <= MOST_CLIENTS:
         axis = np.linspace(-1.25, 1.25, PER_AXIS[len(free)])
-        axis = np.sign(axis) * np.abs(axis) ** 1.5
+        axis = np.sign(axis) * np.abs(axis) ** 1.5  # denser near 0
         scale = population.joint[free].max(axis=1)
         for point in product(axis, repeat=len(free)):
             row = np.zeros(population.clients)

@@ -35,7 +35,11 @@ GOOD_ENOUGH = 1e-8
 
 
 def lft_fedavg(population: Population, eps: Budgets) -> Solution:
-    """Return the optimum of LFT+FedAvg at given local budgets; ``gap`` is its duality gap.
+    """Return the optimum of LFT+FedAvg; ``gap`` of the solution is its duality gap.
+
+    Args:
+        population: the population.
+        eps: one budget for each client, or a single number for all.
 
     >>> from fedfb.theory.settings import fig2
     >>> best = lft_fedavg(fig2(), [0.1, 0.1]).outcome
@@ -50,7 +54,14 @@ def lft_fedavg(population: Population, eps: Budgets) -> Solution:
 
 
 def solve(grid: Overlap, eps: Float[Array, " i"], start: Array | None = None) -> Solution:
-    """Return the optimum on a grid made before, from multipliers close to it if there are any."""
+    """Return the optimum of LFT+FedAvg on an overlap.
+
+    Args:
+        grid: the overlap of the population.
+        eps: one budget for each client.
+        start: multipliers close to the optimum, if some are known: Newton's method alone then
+            suffices.
+    """
     if start is not None:
         polished = polish(grid, eps, start, 12)
         if polished.good:
@@ -78,7 +89,7 @@ def solve(grid: Overlap, eps: Float[Array, " i"], start: Array | None = None) ->
 
 
 class Polished(NamedTuple):
-    """Multipliers, what they do, and by how much the conditions of optimality are violated."""
+    """Multipliers, their evaluation, and the largest violation of optimality."""
 
     lam: Float[Array, " i"]
     evaluation: Gaps
@@ -94,9 +105,17 @@ class Polished(NamedTuple):
 def polish(
     grid: Overlap, eps: Float[Array, " i"], lam: Float[Array, " i"], steps: int = 30
 ) -> Polished:
-    """Minimise the dual by Newton's method from a good start, with a line search."""
+    """Return multipliers that minimise the dual: Newton's method with a line search.
+
+    Args:
+        grid: the overlap of the population.
+        eps: one budget for each client.
+        lam: multipliers to start from, close to the optimum.
+        steps: largest number of steps.
+    """
     free = grid.population.constrained
     lam = np.where(free, lam, 0.0)
+    # With a budget above 0 the dual has a kink at 0: a tiny multiplier would start beside it.
     lam = np.where((np.abs(lam) < 1e-9) & (eps > 0), 0.0, lam)
     current = evaluate_gaps(grid, lam)
     for _ in range(steps):
@@ -136,10 +155,11 @@ def _violations(
 def _newton_step(
     jacobian: Float[Array, "i i"], residual: Float[Array, " i"], active: Array, at_kink: Array
 ) -> Float[Array, " i"]:
-    """Return Newton's step; a multiplier at the kink in 0 only moves to the side that pays."""
+    """Return Newton's step; a multiplier at the kink in 0 moves only to the side that gains."""
     step = np.zeros(len(residual))
     for _ in range(len(residual)):
         matrix = jacobian[np.ix_(active, active)]
+        # Clients with equal laws make the matrix singular; the ridge picks one of their steps.
         ridge = 1e-13 * max(float(np.trace(matrix)), 1e-12)
         matrix = matrix + ridge * np.eye(len(matrix))
         step = np.zeros(len(residual))
@@ -154,7 +174,7 @@ def _newton_step(
 def _search_line(
     grid: Overlap, eps: Float[Array, " i"], lam: Float[Array, " i"], current: Gaps, step: Array
 ) -> tuple[Float[Array, " i"], Gaps] | None:
-    """Return the whole step if it halves the violation, else the dual's minimum on the way."""
+    """Return the full step if it halves the violation, else the dual's minimum on the line."""
     free = grid.population.constrained
     residual = _violations(eps, lam, current, free)[0]
     violation, slope_start = float(np.abs(residual).max()), float(step @ residual)
@@ -183,6 +203,7 @@ def _search_line(
     nearest, best = abs(slope_start), None
     longest_move, finest = float(np.abs(step).max()), 1e-16 * float(np.abs(lam).max(initial=1e-3))
     for _ in range(60):
+        # A good step may be smaller by orders of magnitude: go down by tenths first.
         size = 0.1 * high if low < 0.01 * high else 0.5 * (low + high)
         trial, evaluation, slopes = at(size)
         slope = float(step @ slopes)
@@ -195,7 +216,13 @@ def _search_line(
 
 
 def dual_value(grid: Overlap, eps: Float[Array, " i"], at: Polished) -> float:
-    r"""Return D, a bound on what any feasible rule gains over deciding against everybody."""
+    """Return D, a bound on the gain of any feasible rule over rejecting all rows.
+
+    Args:
+        grid: the overlap of the population.
+        eps: one budget for each client.
+        at: multipliers and their evaluation.
+    """
     gain = gain_of(grid.population, at.evaluation.rule)
     return gain + float(at.lam @ at.evaluation.gaps) + float(eps @ np.abs(at.lam))
 

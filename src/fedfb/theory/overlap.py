@@ -1,15 +1,15 @@
-r"""Where the clients of a federation overlap: the form of every LFT+FedAvg optimum.
+r"""Where the laws of clients overlap: the form of every LFT+FedAvg optimum, and how to find it.
 
-With one multiplier for each client's mean difference the optimum decides positively where
+With one multiplier for each client's mean difference, the optimum decides positively where
 
 .. math:: T_a(x) = 2\eta(x) - 1 + s_a \sum_i \lambda_i\, r_{ia}(x) > 0, \qquad
           r_{ia} = \frac{p_a^{(i)}}{\sum_j n_{ja} p_a^{(j)}}, \qquad s_0 = 1,\; s_1 = -1
 
 that is :math:`\sum_i [n_{ia}(2\eta-1) + s_a\lambda_i]\,p_a^{(i)} > 0`, divided by a positive number
 so that nothing underflows. The paper's Lemma "FFL_soln" lacks the weights :math:`n_{ia}`. The
-positive set is in general a union of intervals, not a half-line.
-
-Roots and minima of many smooth functions at once, each within its bracket.
+positive set is in general a union of intervals, not a half-line: ``find_roots`` finds the ends of
+all intervals at once, and ``search_below_zero`` the intervals that hide between two nodes of the
+grid.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class Gaps(NamedTuple):
 
 
 def make_overlap(population: ContinuousPopulation) -> Overlap:
-    """Return the grid on which sign changes are sought.
+    """Return the grid on which sign changes of T are searched.
 
     >>> from fedfb.theory.settings import fig2
     >>> make_overlap(fig2()).ratios[0].shape[1]
@@ -85,6 +85,7 @@ def _nodes(population: ContinuousPopulation) -> Float[Array, " k"]:
     finer = max(1, MOST_NODES // (2 * len(knots)))
     steps = np.arange((len(knots) - 1) * finer + 1) / finer
     filled = np.interp(steps, np.arange(len(knots)), knots)
+    # Knots are dense where laws have mass; even nodes cover the tails, where T may still cross 0.
     evenly = np.linspace(low, high, MOST_NODES // 4)
     smooth = np.unique(np.concatenate([filled, evenly]))
     smooth = smooth[np.diff(smooth, prepend=-np.inf) > 1e-4 * (high - low) / MOST_NODES]
@@ -94,9 +95,14 @@ def _nodes(population: ContinuousPopulation) -> Float[Array, " k"]:
 def density_ratios(
     population: ContinuousPopulation, group: int, x: Float[Array, " k"]
 ) -> Float[Array, "k i"]:
-    r"""Return r at the points x, 0 where no client has mass.
+    r"""Return r at points, 0 where no client has mass.
 
     :math:`n_{ia} r_{ia}` is a softmax of :math:`\log n_{ia} + \log p_a^{(i)}`.
+
+    Args:
+        population: laws with densities.
+        group: 0 or 1.
+        x: the points.
     """
     weights = population.joint[:, group]
     weighted = population.laws[group].ask_log("logpdf", x[None, :])
@@ -105,7 +111,7 @@ def density_ratios(
     else:  # clients without the group carry no multiplier; their column is never used
         weighted = weighted + np.log(np.where(weights > 0, weights, 1.0))[:, None]
         weighted[weights == 0] = -np.inf
-    weighted -= np.maximum(weighted.max(axis=0), -1e300)
+    weighted -= np.maximum(weighted.max(axis=0), -1e300)  # -inf - -inf would be nan
     parts = np.exp(weighted, out=weighted)
     parts /= np.maximum(parts.sum(axis=0), 1e-300)
     return (parts / np.where(weights > 0, weights, 1.0)[:, None]).T
@@ -114,13 +120,25 @@ def density_ratios(
 def tilt(
     population: ContinuousPopulation, group: int, lam: Float[Array, " i"], x: Float[Array, " k"]
 ) -> Float[Array, " k"]:
-    """Return T at the points x."""
+    """Return T at points.
+
+    Args:
+        population: laws with densities.
+        group: 0 or 1.
+        lam: one multiplier for each client.
+        x: the points.
+    """
     margin = population.eta.value(x) - population.eta.upper(x)
     return margin + SIGN[group] * (density_ratios(population, group, x) @ lam)
 
 
 def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
     """Return the union of intervals on which T is positive.
+
+    Args:
+        grid: the overlap of the population.
+        group: 0 or 1.
+        lam: one multiplier for each client.
 
     >>> from fedfb.theory.settings import fig2
     >>> positive_steps(make_overlap(fig2()), 0, np.zeros(2)).edges.round(12)
@@ -143,10 +161,11 @@ def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
 def _with_hidden_extremes(
     at: Function, x: Float[Array, " k"], values: Float[Array, " k"]
 ) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
-    """Add a point between two roots that hide between neighbouring nodes of equal sign.
+    """Add a point between two roots that lie between neighbouring nodes of equal sign.
 
-    Where the size of T falls towards a cell from the left and rises to the right of it, the lines
-    through the outer nodes meet below its least value: only where they meet below zero, look.
+    Where the size of T decreases up to a cell and increases after it, the lines through the outer
+    nodes meet below the least value of T in the cell. Only where they meet below zero, the cell is
+    searched.
     """
     size = np.abs(values)
     slope = np.diff(size) / np.maximum(np.diff(x), 1e-9)
@@ -174,7 +193,11 @@ def _with_hidden_extremes(
 
 
 def evaluate_gaps(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
-    r"""Return the rule with multipliers :math:`\lambda` and its gaps; a search needs no more.
+    r"""Return the rule of multipliers :math:`\lambda`, its rates, gaps and slopes.
+
+    Args:
+        grid: the overlap of the population.
+        lam: one multiplier for each client.
 
     >>> from fedfb.theory.settings import fig2
     >>> evaluate_gaps(make_overlap(fig2()), np.zeros(2)).gaps.round(7)
@@ -189,7 +212,11 @@ def evaluate_gaps(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
 
 
 def outcome_of(grid: Overlap, evaluation: Gaps) -> Outcome:
-    """Return what the rule of given multipliers does.
+    """Return the outcome of an evaluated rule.
+
+    Args:
+        grid: the overlap of the population.
+        evaluation: as ``evaluate_gaps`` returns it.
 
     >>> from fedfb.theory.settings import fig2
     >>> grid = make_overlap(fig2())
@@ -201,7 +228,12 @@ def outcome_of(grid: Overlap, evaluation: Gaps) -> Outcome:
 
 
 def gain_of(population: ContinuousPopulation, rule: tuple[Steps, ...]) -> float:
-    """Return what a rule gains in accuracy over deciding against everybody."""
+    """Return the accuracy that a rule gains over rejecting all rows.
+
+    Args:
+        population: laws with densities.
+        rule: steps of each group.
+    """
     total = 0.0
     for share, table, steps in zip(
         population.group_shares, population.pooled_gains, rule, strict=True
@@ -222,6 +254,7 @@ def _slopes(
     ratios = density_ratios(population, group, three)
     margin = population.eta.value(three) - population.eta.upper(three)
     values = (margin + SIGN[group] * (ratios @ lam))[len(x) :].reshape(2, -1)
+    # Where an interval appears T touches 0 with slope 0; the bound keeps the slopes finite.
     steepness = np.maximum(np.abs(values[0] - values[1]) / (2 * width), 1e-12)
     density = population.joint[:, group] @ population.laws[group].ask("pdf", x[None, :])
     ratios_at_edges = ratios[: len(x)]
@@ -240,10 +273,19 @@ def find_roots(
     at_high: Float[Array, " n"],
     steps: int = 70,
 ) -> Float[Array, " n"]:
-    """Return a root in every bracket whose ends differ in sign (Chandrupatla's method).
+    """Return a root in every bracket (Chandrupatla's method).
 
-    Inverse quadratic interpolation where three points make it safe, bisection elsewhere; a jump
-    across zero is found as well. Secants come first: brackets here are short, and mostly they do.
+    Inverse quadratic interpolation where three points make it safe, bisection elsewhere. A jump
+    across zero counts as a root. Secants are tried first: brackets are short here, and secants
+    mostly suffice.
+
+    Args:
+        function: evaluates all brackets at once.
+        low: lower ends.
+        high: upper ends.
+        at_low: values at the lower ends.
+        at_high: values at the upper ends, of the other sign.
+        steps: largest number of steps.
 
     >>> ends = np.array([0.0]), np.array([2.0])
     >>> find_roots(lambda x: x**3 - 2.0, *ends, np.array([-2.0]), np.array([6.0])).round(12)
@@ -304,10 +346,16 @@ def search_below_zero(
     values: Float[Array, "3 n"],
     steps: int = 24,
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Return for every triple with a lower middle a point below zero, or else the least found.
+    """Return for every triple of points a point with a value below zero, else the lowest point.
 
-    Parabolas through the three points, golden sections where they do not move. The search ends
-    early where a point below zero is found: to part two roots, any will do.
+    Parabolas through the three points, golden sections where parabolas do not move. The search ends
+    as soon as a value is below zero: any such point separates two roots.
+
+    Args:
+        function: evaluates all triples at once.
+        points: three increasing points each.
+        values: at the points; the middle one is the lowest.
+        steps: largest number of steps.
 
     >>> x = np.array([[0.0], [0.2], [1.0]])
     >>> search_below_zero(lambda x: (x - 0.3) ** 2 - 1e-6, x, (x - 0.3) ** 2 - 1e-6)[1] < 0

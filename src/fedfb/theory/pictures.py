@@ -1,6 +1,8 @@
-"""What each approach can reach, as a table and as pictures that read in grey.
+"""Tables and pictures of what each approach can reach; the pictures read in grey.
 
-The paper's toy picture: three clients, each fair to its own people, whose vote is not fair.
+``print_achievable`` prints the record of ``fedfb achievable``, ``draw_trade_off``, ``draw_gaps``
+and ``draw_surface`` draw it. ``draw_toy`` draws the paper's toy example: three clients, each fair
+to its people, whose vote is not fair.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +52,12 @@ BUDGETS = 21
 
 
 def print_achievable(record: Mapping[str, Any], title: str) -> None:
-    """Print the sentence, the least disparities and the best accuracy at each level."""
+    """Print the sentence, the least disparities and the best accuracy at each level.
+
+    Args:
+        record: as ``achievable`` returns it.
+        title: of the table.
+    """
     console, measure = make_console(), MEASURES[record["measure"]]
     console.print(title, style="bold")
     console.print(summarise_in_words(record) + "\n")
@@ -93,12 +100,12 @@ def _table(record: Mapping[str, Any], measure: str) -> Table:
 
 
 def _least(value: float) -> str:
-    """Return a least disparity with four digits; what is above 0 does not read as 0."""
+    """Return a least disparity with four digits; a number above 0 is never printed as 0."""
     return "<.0001" if 0 < value < 5e-5 else number(value, 4)
 
 
 def limit_in_words(voting: Mapping[str, Any]) -> str:
-    """Say whether the lemma on the limit of a vote applies, and if not, which condition fails.
+    """Return the sentence that says whether the lemma on votes applies, and which condition fails.
 
     >>> condition = {"statement": "there are two clients", "holds": False, "numbers": "3 clients"}
     >>> limit = {"applies": False, "bound": None, "conditions": [condition]}
@@ -145,7 +152,12 @@ def _print_budgets(console: Any, approach: Mapping[str, Any], name: str, measure
 
 
 def draw_trade_off(panels: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Draw accuracy against disparity for every approach, one panel for each record."""
+    """Draw accuracy against disparity of every approach.
+
+    Args:
+        panels: records of ``achievable`` by title, one panel each.
+        path: the file to write.
+    """
     from matplotlib.figure import Figure
 
     columns = min(len(panels), 2)
@@ -181,7 +193,7 @@ def _draw_curves(axes: Any, record: Mapping[str, Any], title: str) -> None:
 
 
 def curve_points(approach: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Return where a curve is drawn: from its least disparity on.
+    """Return the points of a curve, from its least disparity on.
 
     >>> curve = [{"disparity": 0.1, "accuracy": None}, {"disparity": 1.0, "accuracy": 0.8}]
     >>> curve_points({"min_disparity": 0.2, "at_least": {"accuracy": 0.7}, "curve": curve})
@@ -196,9 +208,14 @@ def curve_points(approach: Mapping[str, Any]) -> list[tuple[float, float]]:
 
 
 def draw_gaps(population: Population, title: str, path: Path) -> None:
-    r"""Draw g and every client's g_i against lambda.
+    """Draw g and every client's g_i against lambda.
 
-    Thick where a client's own budgets can put its lambda: from 0 to where its g_i is 0.
+    A curve is thick where the client's budgets can place its lambda: from 0 to the zero of g_i.
+
+    Args:
+        population: a population of two groups.
+        title: of the picture.
+        path: the file to write.
     """
     from matplotlib.figure import Figure
 
@@ -233,7 +250,12 @@ def draw_gaps(population: Population, title: str, path: Path) -> None:
 def ensemble_surface(
     population: Population, budgets: Sequence[float] | Float[Array, " n"]
 ) -> Float[Array, "n n"]:
-    """Return the ensemble's disparity at every pair of the two clients' local budgets."""
+    """Return the ensemble's disparity at every pair of local budgets of two clients.
+
+    Args:
+        population: a population of two clients.
+        budgets: the budgets of each direction.
+    """
     if population.clients != 2:
         raise ConfigError(
             f"a surface over local budgets needs two clients, this population has "
@@ -245,7 +267,13 @@ def ensemble_surface(
 
 
 def draw_surface(population: Population, title: str, path: Path) -> None:
-    """Draw the ensemble's disparity over the local budgets, with planes at 0 and at its least."""
+    """Draw the ensemble's disparity over the local budgets, with planes at 0 and at its least.
+
+    Args:
+        population: a population of two clients.
+        title: of the picture.
+        path: the file to write.
+    """
     from matplotlib.figure import Figure
 
     budgets = np.linspace(0, 1, BUDGETS)
@@ -272,7 +300,7 @@ HEIGHTS = (1.0, 0.0)
 
 
 def draw_toy(population: AtomPopulation, path: Path) -> None:
-    """Draw every client's people and fair thresholds, then the vote and one rule for all."""
+    """Draw each client's people and fair thresholds, then the vote and one rule for all."""
     from matplotlib.figure import Figure
 
     clients = population.clients
@@ -316,7 +344,12 @@ def _draw_thresholds(axes: Any, population: AtomPopulation, rule: Rule, line: st
 
 
 def thresholds(population: AtomPopulation, rule: Rule) -> list[float]:
-    """Return for each group where decisions turn positive, half-way between two people."""
+    """Return for each group the point at which decisions become positive, between two people.
+
+    Args:
+        population: laws on atoms.
+        rule: decisions at each point.
+    """
     assert isinstance(rule, Decisions)
     positions = []
     for row in rule.probability:

@@ -1,6 +1,6 @@
-r"""Who holds what: clients, groups, the laws of the feature, and the chance of a positive label.
+r"""A population: clients, groups, the laws of the feature, and the chance of a positive label.
 
-A person is at client i and in group a with probability :math:`n_{ia} = P(i) P(a\mid i)`; her
+A person is at client i and in group a with probability :math:`n_{ia} = P(i) P(a\mid i)`. Her
 feature follows :math:`P_a^{(i)}`, her label :math:`\eta(x)`, the same function everywhere.
 """
 
@@ -31,7 +31,13 @@ class Client:
 def client(
     q: float, group0: AnyLaw | None, group1: AnyLaw | None, share: float | None = None
 ) -> Client:
-    """Return a client with two groups, q = P(a=1 | i).
+    """Return a client with two groups.
+
+    Args:
+        q: P(a=1 | i), the share of group 1.
+        group0: law of the feature in group 0; None if the group is absent.
+        group1: law of the feature in group 1; None if the group is absent.
+        share: P(i); without it all clients are of equal size.
 
     >>> from fedfb.theory.laws import Gaussian
     >>> client(0.25, Gaussian(3, 1), Gaussian(5, 1)).group_shares
@@ -112,11 +118,15 @@ Population = ContinuousPopulation | AtomPopulation
 
 
 def population(clients: Sequence[Client], eta: Eta | str = "logistic") -> Population:
-    """Return a checked population; all laws are on atoms, or none.
+    """Return a checked population.
+
+    Args:
+        clients: all laws are on atoms, or all have densities.
+        eta: the chance of a positive label, or its name.
 
     >>> from fedfb.theory.laws import Gaussian
-    >>> one = client(0.5, Gaussian(3, 1), Gaussian(5, 1))
-    >>> population([one, one]).joint
+    >>> member = client(0.5, Gaussian(3, 1), Gaussian(5, 1))
+    >>> population([member, member]).joint
     array([[0.25, 0.25],
            [0.25, 0.25]])
     """
@@ -173,7 +183,7 @@ def _joint(clients: list[Client]) -> Float[Array, "i a"]:
 
 
 def _fill_in_laws(number: int, member: Client) -> list[AnyLaw]:
-    """Put a law of the client in the place of one it need not have: it gets no weight."""
+    """Put a law of the client in the place of an absent one; it has no weight."""
     for group, (share, law) in enumerate(zip(member.group_shares, member.laws, strict=True)):
         if law is None and share > 0:
             raise ConfigError(f"client {number} holds group {group} but gives no law for it.")

@@ -1,19 +1,18 @@
-r"""Settle the budgets of LFT+FedAvg near given multipliers, so that a level is met exactly.
+r"""Evaluate LFT+FedAvg rules quickly, and settle budgets so that a level is met exactly.
 
 A search in :math:`\lambda` ends close to, not exactly at, a rule that some budgets attain. The rule
-of the budgets it points to is attainable by construction; then one client's budget is moved until
-the mean difference of all is within the level. With W the clients whose budget binds,
-:math:`\sigma` the signs of their multipliers, :math:`J_a` the slopes of the rates and
-:math:`w_{ia} = P(i\mid a)`,
+of the budgets near the end is attainable by construction (``settle_budgets``). Then the budget of
+one client moves until the mean difference of all clients is within the level. With W the clients
+whose budget binds, :math:`\sigma` the signs of their multipliers, :math:`J_a` the slopes of the
+rates and :math:`w_{ia} = P(i\mid a)`,
 
 .. math:: \frac{\partial\mathrm{MD}}{\partial\epsilon_W} =
           -(w_0^\top J_0 + w_1^\top J_1)_W\, (J_0 + J_1)_{WW}^{-1} \operatorname{diag}(\sigma)
 
-A quick look at LFT+FedAvg rules: many multipliers at once, or one with smooth gradients.
-
-Decisions are softened, :math:`f_a = \operatorname{expit}(T_a/\tau)` at the middle of each of some
-hundred cells with exact masses. That costs a few matrix products, errs by about :math:`\tau^2` at
-a plain end of an interval, and rounds off the square-root kinks at which intervals are born.
+A ``Sketch`` evaluates many multipliers at once, or one with smooth gradients. Its decisions are
+softened, :math:`f_a = \operatorname{expit}(T_a/\tau)`, at the middle of some hundred cells with
+exact masses. This costs a few matrix products, has an error of about :math:`\tau^2` at a simple end
+of an interval, and smooths the square-root kinks at which intervals appear.
 """
 
 from typing import NamedTuple
@@ -38,13 +37,19 @@ FAR = 0.02
 
 
 def settle_budgets(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solution | None:
-    """Return an optimum near given multipliers with spd at most a level, or None.
+    """Return an optimum near given multipliers with spd at most a level; None if there is none.
+
+    Args:
+        grid: the overlap of the population.
+        lam: multipliers at which a search ended.
+        level: bound on spd.
 
     >>> from fedfb.theory.overlap import make_overlap
     >>> from fedfb.theory.settings import fig2
     >>> round(settle_budgets(make_overlap(fig2()), np.array([0.0, -0.09]), 0.1).outcome.spd, 9)
     0.1
     """
+    # A search that ran away has not ended near any optimum.
     if not np.all(np.isfinite(lam)) or np.abs(lam).max(initial=0.0) > 1e3:
         return None
     lam = np.where(np.abs(lam) < 1e-12, 0.0, lam)
@@ -55,9 +60,14 @@ def settle_budgets(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solu
 
 
 def snap_to_corner(grid: Overlap, solution: Solution, level: float) -> Solution | None:
-    """Return the optimum nearby at which clients that are almost tight or loose are so.
+    """Return the nearby optimum at which budgets that are almost 0 or almost loose are so.
 
     A search ends a little before the corner at which a multiplier or a budget is 0.
+
+    Args:
+        grid: the overlap of the population.
+        solution: the end of a search.
+        level: bound on spd.
     """
     lam, eps, free = solution.multipliers, solution.local_budgets, grid.population.constrained
     small = 0.01 * np.abs(lam).max(initial=0.0)
@@ -70,7 +80,13 @@ def snap_to_corner(grid: Overlap, solution: Solution, level: float) -> Solution 
 
 
 def flip_budgets(grid: Overlap, solution: Solution, level: float) -> Solution:
-    """Return the best optimum found by making one client after the other tight or loose."""
+    """Return the best optimum after setting one client's budget after the other to 0 and to 1.
+
+    Args:
+        grid: the overlap of the population.
+        solution: the optimum to improve.
+        level: bound on spd.
+    """
     best = solution
     for client in np.flatnonzero(grid.population.constrained):
         for budget in (0.0, 1.0):
@@ -83,9 +99,13 @@ def flip_budgets(grid: Overlap, solution: Solution, level: float) -> Solution:
 
 
 def reduce_disparity(grid: Overlap, solution: Solution) -> Solution:
-    """Return the optimum of least disparity found by moving one client's budget after the other.
+    """Return the optimum of least disparity found by moving one budget after the other.
 
-    Where an interval is born the disparity has a kink in the budgets, and there it is often least.
+    Where an interval appears, the disparity has a kink in the budgets, and often its minimum.
+
+    Args:
+        grid: the overlap of the population.
+        solution: the optimum to improve.
     """
     best = solution
     for _ in range(SWEEPS):
@@ -98,7 +118,7 @@ def reduce_disparity(grid: Overlap, solution: Solution) -> Solution:
 
 
 def _minimise_along_budget(grid: Overlap, start: Solution, client: int) -> Solution:
-    """Return the least disparity along one budget: close in on where tangents from both sides meet.
+    """Return the least disparity along one budget, where tangents from both sides meet.
 
     A slope that points out of [0, 1] ends the search.
     """
@@ -131,7 +151,7 @@ def _minimise_along_budget(grid: Overlap, start: Solution, client: int) -> Solut
 
 
 def _meet_level(grid: Overlap, solution: Solution, level: float) -> Solution | None:
-    """Return a solution that is within the level, or one nearby whose budgets are moved to it."""
+    """Return a solution within the level: the given one, or one nearby with other budgets."""
     if level - 1e-7 <= solution.outcome.spd <= level + CLOSE or level >= 1.0:
         return solution
     if solution.outcome.spd > level + FAR:
@@ -179,7 +199,12 @@ def _move_budget(
 
 
 def parity_slope(grid: Overlap, solution: Solution) -> Float[Array, " i"]:
-    """Return how the mean difference of all moves with each budget."""
+    """Return the derivative of the mean difference of all clients with respect to each budget.
+
+    Args:
+        grid: the overlap of the population.
+        solution: an optimum.
+    """
     lam = solution.multipliers
     binding = lam != 0
     slope = np.zeros(len(lam))
@@ -196,12 +221,18 @@ def parity_slope(grid: Overlap, solution: Solution) -> Float[Array, " i"]:
 def predict_multipliers(
     grid: Overlap, solution: Solution, eps: Float[Array, " i"]
 ) -> Float[Array, " i"]:
-    r"""Return multipliers for other budgets, to first order.
+    r"""Return the multipliers of other budgets, to first order.
 
     .. math:: J_{WW}\, d\lambda_W = -\operatorname{diag}(\sigma)\, d\epsilon_W
+
+    Args:
+        grid: the overlap of the population.
+        solution: an optimum.
+        eps: budgets near those of the optimum.
     """
     lam, budgets = solution.multipliers, solution.local_budgets
     binding = lam != 0
+    # The prediction is of first order: it holds for small changes only.
     if not binding.any() or np.abs(eps - budgets).max() > 0.05:
         return lam
     matrix = evaluate_gaps(grid, lam).jacobian[np.ix_(binding, binding)]
@@ -215,7 +246,7 @@ SOFTNESS = 2e-3
 
 
 class Sketch(NamedTuple):
-    """For each group: 2 eta - 1 and r in the middle of the cells, their masses and gains."""
+    """For each group: 2 eta - 1 and r at the middle of the cells, their masses and gains."""
 
     margin: tuple[Float[Array, " k"], ...]
     ratios: tuple[Float[Array, "k i"], ...]
@@ -226,7 +257,7 @@ class Sketch(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Accuracy, mean difference and every client's gap for a batch of multipliers."""
+    """Accuracy, mean difference and each client's gap for many multipliers."""
 
     lam: Float[Array, "b i"]
     accuracy: Float[Array, " b"]
@@ -235,7 +266,7 @@ class Samples(NamedTuple):
 
 
 class Linearised(NamedTuple):
-    """The same at one place, with gradients."""
+    """Accuracy, mean difference and gaps of one rule, with their gradients."""
 
     accuracy: float
     mean_difference: float
@@ -246,7 +277,11 @@ class Linearised(NamedTuple):
 
 
 def make_sketch(grid: Overlap, cells: int = 800) -> Sketch:
-    """Return cells dense where there is mass.
+    """Return a sketch whose cells are dense where there is mass.
+
+    Args:
+        grid: the overlap of the population.
+        cells: number of cells of each group.
 
     >>> from fedfb.theory.overlap import make_overlap
     >>> from fedfb.theory.settings import fig2
@@ -275,7 +310,12 @@ def make_sketch(grid: Overlap, cells: int = 800) -> Sketch:
 
 
 def sample_rules(sketch: Sketch, lam: Float[Array, "b i"]) -> Samples:
-    """Return what the rules of many multipliers do."""
+    """Return accuracy and gaps of the rules of many multipliers.
+
+    Args:
+        sketch: cells and masses.
+        lam: one row of multipliers for each rule.
+    """
     accuracy = np.full(len(lam), sketch.negatives)
     rates: list[Array] = []
     for group in (0, 1):
@@ -290,7 +330,13 @@ def sample_rules(sketch: Sketch, lam: Float[Array, "b i"]) -> Samples:
 def evaluate_softened(
     sketch: Sketch, lam: Float[Array, " i"], softness: float = SOFTNESS
 ) -> Linearised:
-    """Return what a softened rule does, with gradients."""
+    """Return accuracy and gaps of a softened rule, with gradients.
+
+    Args:
+        sketch: cells and masses.
+        lam: one multiplier for each client.
+        softness: tau, the width over which a decision goes from 0 to 1.
+    """
     accuracy, accuracy_slope = sketch.negatives, np.zeros(len(lam))
     gaps, gaps_slope = np.zeros(len(lam)), np.zeros((len(lam), len(lam)))
     gap, parity_slope = 0.0, np.zeros(len(lam))
@@ -311,10 +357,14 @@ def evaluate_softened(
 
 
 def evaluate_exactly(grid: Overlap, lam: Float[Array, " i"]) -> Linearised:
-    r"""Return what the rule of given multipliers does, with gradients.
+    r"""Return accuracy and gaps of an exact rule, with gradients.
 
     .. math:: \partial M = J_0 + J_1, \quad \partial\mathrm{Acc} = -\lambda^\top(J_0 + J_1), \quad
               \partial\mathrm{MD} = w_0^\top J_0 + w_1^\top J_1
+
+    Args:
+        grid: the overlap of the population.
+        lam: one multiplier for each client.
     """
     evaluation = evaluate_gaps(grid, lam)
     weights = grid.population.client_weights

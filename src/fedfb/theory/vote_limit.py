@@ -43,7 +43,7 @@ class GapCurves(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """One condition of a lemma, whether the population meets it, and the numbers that decide."""
+    """A condition of a lemma, whether the population meets it, and the numbers that decide."""
 
     statement: str
     holds: bool
@@ -51,10 +51,10 @@ class Condition(NamedTuple):
 
 
 class VoteLimit(NamedTuple):
-    r"""What Lemma "ufl_limit" says of a population.
+    r"""What Lemma "ufl_limit" says about a population.
 
-    Conditions after one that the lemma cannot do without are left out. ``bound`` is
-    :math:`\delta`, None where the lemma does not apply: then a vote may still be unfair, and
+    Conditions that cannot be evaluated because an earlier one fails are left out. ``bound`` is
+    :math:`\delta`, or None if the lemma does not apply: then a vote may still be unfair, and
     ``ensemble_range`` has the exact least disparity.
     """
 
@@ -67,7 +67,11 @@ class VoteLimit(NamedTuple):
 
 
 def gap_curves(population: Population, lam: Float[Array, " k"]) -> GapCurves:
-    """Return the mean differences of all clients together and of each, at many multipliers.
+    """Return the mean differences of all clients together and of each client, at many multipliers.
+
+    Args:
+        population: a population of two groups.
+        lam: the multipliers.
 
     >>> from fedfb.theory.settings import fig2
     >>> gap_curves(fig2(), np.zeros(1)).clients.ravel().round(7)
@@ -115,12 +119,12 @@ def _on_atoms(
 
 
 def vote_limit(population: Population) -> VoteLimit:
-    """Return which conditions of Lemma "ufl_limit" a population meets, and the bound if all.
+    """Return the conditions of Lemma "ufl_limit" on a population, and the bound if all hold.
 
     >>> from fedfb.theory.settings import example1, fig1c
     >>> round(vote_limit(fig1c()).bound, 7)
     0.1646474
-    >>> [one.holds for one in vote_limit(example1()).conditions]     # g_0(0) = 0
+    >>> [condition.holds for condition in vote_limit(example1()).conditions]  # g_0(0) = 0
     [True, True, True, True, False]
     """
     refuse_more_than_two_groups(population, "the lemma on the limit of LFT+Ensemble")
@@ -183,7 +187,11 @@ def _setting(population: Population) -> tuple[Condition, ...]:
 
 
 def lambda_axis(population: Population, points: int = 401) -> Float[Array, " k"]:
-    """Return the multipliers up to which g moves, 0 among them: beyond, a group is decided alike.
+    """Return multipliers that cover the range in which g moves, 0 among them.
+
+    Args:
+        population: a population of two groups.
+        points: number of multipliers, odd.
 
     >>> from fedfb.theory.settings import fig2
     >>> lambda_axis(fig2(), 5)

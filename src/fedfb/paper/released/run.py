@@ -1,4 +1,4 @@
-"""Run a method as released: seeds in, one JSON-ready record per seed out."""
+"""Run a method as released: seeds in, one JSON-ready record for each seed out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -45,7 +45,7 @@ AT_ONCE = 5
 
 
 class _Setting(NamedTuple):
-    """What all seeds of a run have in common."""
+    """Values that all seeds of a run share."""
 
     data: ReleasedData
     flags: Flags
@@ -59,7 +59,7 @@ class _Setting(NamedTuple):
 
 
 class _Client(NamedTuple):
-    """A client's rows: all, those it trains on, and those its losses are of."""
+    """A client: the number of all its rows, rows to train on, and rows whose losses count."""
 
     size: int
     local: LocalRows
@@ -83,13 +83,23 @@ def run(
 ) -> list[Record]:
     """Train and test as the released code does.
 
-    ``method`` is one of ``flags.METHODS``; ``flags`` changes some of its rules. ``precision`` is
-    that of training: torch's is float32. The default was chosen by the printed digits: of three
-    ways to round, float64 on features rounded to float32 gives those of Adult, where rounding
-    decides how some seeds end.
+    Departs from torch: numpy decides the order in which the terms of a sum are added. Where
+    training is chaotic (see ``training._move``) a seed may end elsewhere than on the authors'
+    machine.
 
-    Departs from torch: the order in which a sum's terms are added is numpy's. Where training is
-    chaotic (see ``training._move``) a seed may end elsewhere than on the authors' machine.
+    Args:
+        data: a data set, or its name.
+        method: one of ``METHODS``.
+        model: ``mlp`` or ``logistic``.
+        seeds: of the runs.
+        lr: learning rate.
+        alpha: step size of lambda.
+        flags: rules that differ from the method's.
+        rounds: number of rounds.
+        epochs: of local training in a round.
+        precision: of training. torch's is float32. The default was chosen by the printed digits: of
+            three ways to round, float64 on features rounded to float32 gives those of Adult, where
+            rounding decides how some seeds end.
     """
     if model not in HIDDEN:
         raise ConfigError(unknown_name("model", model, HIDDEN))
@@ -176,7 +186,7 @@ def _client(setting: _Setting, rows: Rows, seeds: tuple[int, ...]) -> _Client:
 def _losses(
     setting: _Setting, clients: Sequence[_Client], params: Float[Array, "s p"]
 ) -> Float[Array, "s 2 a"]:
-    """Sum the losses that move lambda by cell, over all clients."""
+    """Return the losses that move lambda, summed by cell over all clients."""
     parts = [
         loss_sums(
             margins(params, client.loss_x, setting.hidden),
@@ -220,7 +230,7 @@ def _test(
 
 
 def _record(flags: Flags, seed: int, rounds: list[Record]) -> Record:
-    """Describe a seed by the round whose model is reported."""
+    """Return the record of a seed: the round whose model is reported, and all rounds."""
     chosen = (
         min(rounds, key=lambda record: record["training_disparity"])
         if flags.selection == "least-disparity"

@@ -1,7 +1,7 @@
-"""The random numbers of torch's CPU generator, drawn with numpy: torch itself is not needed.
+"""The random numbers of torch's CPU generator, drawn with numpy: torch is not needed.
 
-Both are the Mersenne Twister with the same seeding. What is re-created is how many of its 32-bit
-words each function of torch takes, and what it makes of them. Checked against torch 2.13.0.
+Both use the Mersenne Twister with the same seeding. This file repeats how many of its 32-bit words
+each function of torch takes, and what torch computes from them. Checked against torch 2.13.0.
 """
 
 from functools import lru_cache
@@ -29,7 +29,12 @@ def torch_generator(seed: int) -> np.random.RandomState:
 
 
 def draw_words(rng: np.random.RandomState, number: int) -> Int[Array, " n"]:
-    """Draw raw 32-bit words."""
+    """Draw raw 32-bit words.
+
+    Args:
+        rng: the generator.
+        number: of words.
+    """
     return rng.randint(0, WORD, number, dtype=np.uint32).astype(np.int64)
 
 
@@ -37,6 +42,11 @@ def draw_uniform(rng: np.random.RandomState, number: int, bound: float) -> Float
     r"""Draw float32 numbers between -bound and bound, of 24 bits each.
 
     .. math:: u = (w \bmod 2^{24})\, 2^{-24} (b - (-b)) + (-b)
+
+    Args:
+        rng: the generator.
+        number: of numbers.
+        bound: the largest absolute value.
     """
     low, high = np.float32(-bound), np.float32(bound)
     # In float64, rounded once: torch multiplies and adds in one instruction.
@@ -45,7 +55,12 @@ def draw_uniform(rng: np.random.RandomState, number: int, bound: float) -> Float
 
 
 def draw_linear(rng: np.random.RandomState, inputs: int, outputs: int) -> Linear:
-    r"""Draw a layer as ``torch.nn.Linear`` does: weight, then bias, both within 1/sqrt(inputs).
+    """Draw a layer as ``torch.nn.Linear`` does: weight, then bias, both within 1/sqrt(inputs).
+
+    Args:
+        rng: the generator.
+        inputs: of the layer.
+        outputs: of the layer.
 
     >>> draw_linear(torch_generator(0), 3, 2).bias
     array([-0.01143914,  0.45777494], dtype=float32)
@@ -63,7 +78,12 @@ def random_int64(rng: np.random.RandomState) -> int:
 
 
 def randperm(rng: np.random.RandomState, number: int) -> Int[Array, " n"]:
-    """Draw a permutation as ``torch.randperm``: place i swaps with one of the places from i on."""
+    """Draw a permutation as ``torch.randperm``: place i swaps with one of the places from i on.
+
+    Args:
+        rng: the generator.
+        number: length of the permutation.
+    """
     order = list(range(number))
     steps = draw_words(rng, max(number - 1, 0)) % np.arange(number, 1, -1)
     for place, step in enumerate(steps.tolist()):
@@ -72,11 +92,16 @@ def randperm(rng: np.random.RandomState, number: int) -> Int[Array, " n"]:
 
 
 def skip_randn(rng: np.random.RandomState, number: int, stored: int = 0) -> int:
-    """Take the words that ``torch.randn(number)`` takes; return how many normals it keeps.
+    """Draw the words that ``torch.randn(number)`` draws; return how many normals torch stores.
 
-    A short array is drawn in pairs of two 64-bit numbers each, and of an odd one the generator
-    keeps the second of the last pair (``kept``). A long array takes a word per number, and its last
-    16 are drawn anew unless their number is a multiple of 16.
+    A short array is drawn in pairs of two 64-bit numbers. Of an odd array the generator stores the
+    second normal of the last pair. A long array takes one word for each number, and its last 16
+    numbers are drawn again unless the number is a multiple of 16.
+
+    Args:
+        rng: the generator.
+        number: of normals.
+        stored: how many normals are stored from the call before, 0 or 1.
     """
     if number >= FILLED_AT_ONCE:
         draw_words(rng, number + (FILLED_AT_ONCE if number % FILLED_AT_ONCE else 0))
@@ -90,10 +115,16 @@ def skip_randn(rng: np.random.RandomState, number: int, stored: int = 0) -> int:
 def loader_orders(
     seed: int, rows: int, epochs: int, batch: int, fillers: bool
 ) -> Int[Array, "e n"]:
-    """Return the order of rows in each epoch of a shuffling ``DataLoader``, seeded once.
+    """Return the order of rows in each epoch of a shuffling ``DataLoader`` that is seeded once.
 
-    Each epoch draws a seed for worker processes, then one for the permutation. With ``fillers``
-    every batch then draws a normal number per row, of no use but to move the generator on.
+    Each epoch draws a seed for worker processes, then one for the permutation.
+
+    Args:
+        seed: of the loader.
+        rows: number of rows.
+        epochs: number of epochs.
+        batch: size of a batch.
+        fillers: whether every batch draws one normal for each row, which only moves the generator.
     """
     rng, stored, orders = torch_generator(seed), 0, []
     for _ in range(epochs):
