@@ -5,7 +5,7 @@ Disparities serve evaluation only. Names are imported when first used: a run nee
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import imported_when_used
+from fedfb.lazy import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.notions.base import Notion as Notion
@@ -32,9 +32,4 @@ _HOME = {
     "symmetric": "registry",
 }
 
-__all__ = sorted(_HOME)
-__getattr__ = imported_when_used(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOME)
+__getattr__, __dir__, __all__ = export_lazily(__name__, _HOME)
