@@ -19,7 +19,7 @@ from fedfb.algorithms.fedfb.root_search import (
     meet,
 )
 from fedfb.notions import Notion, Surrogate
-from fedfb.notions.base import decay, normalised
+from fedfb.notions.base import decay, normalise
 from fedfb.shapes import Array, Bool, Float, Num
 
 
@@ -63,7 +63,7 @@ def step(
 ) -> Float[Array, "r *l"]:
     r"""Return :math:`\Pi_\Lambda(\lambda+\alpha_u\mu)`, the paper's rule."""
     step_size = np.asarray(outer.alpha) * decay(update, outer.decay)
-    return notion.step(lam, normalised(signal, outer.normalise), counts, step_size)
+    return notion.step(lam, normalise(signal, outer.normalise), counts, step_size)
 
 
 def solve(
@@ -81,7 +81,7 @@ def solve(
     weighed = shares > 0
     omega = np.where(weighed, lam / np.where(weighed, start, 1.0), 1.0)
     theta = notion.shift(omega)
-    guess, there = notion.answer(counts), there & weighed
+    guess, there = notion.guess_slope(counts), there & weighed
     value = gap + mean_of(by_line(seen, theta, guess), shares, there)
     seen = look(seen, theta, value, guess, there)
     moved = notion.omega(meet(notion, seen, theta, shares, guess, there, outer.target))

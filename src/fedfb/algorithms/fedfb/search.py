@@ -23,7 +23,7 @@ from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key
 from fedfb.engine import Engine
 from fedfb.notions import Surrogate
 from fedfb.notions.base import ratio
-from fedfb.notions.client_parity import LOSS_ANSWER
+from fedfb.notions.client_parity import LOSS_SLOPE
 from fedfb.shapes import Array, Float, Int
 
 LEVELS, GRIDS = 65, 3
@@ -34,7 +34,7 @@ least slope)."""
 MEASURE = "the root mean square gap of the clients' losses, which follows from sums"
 """What a target is for, in the words of a report."""
 
-GUESS, NEVER = np.asarray(LOSS_ANSWER), np.asarray(0)
+GUESS, NEVER = np.asarray(LOSS_SLOPE), np.asarray(0)
 
 
 class State(NamedTuple):
@@ -232,7 +232,7 @@ def shifts(
 
     A part of 0 leaves every weight at 1, whatever the level: its sum is kept by itself.
     """
-    guess = np.full(theta.shape[1:], LOSS_ANSWER)
+    guess = np.full(theta.shape[1:], LOSS_SLOPE)
     fall = part * lines(seen, guess)[0] - level
     return np.where(part > 0, towards(seen, theta, fall, guess), 0.0)
 
