@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.runtime.dropout import Turn
 from fedfb.runtime.ledger import Entry, Record, Seen, Way
 
@@ -20,7 +20,7 @@ class Question(NamedTuple):
 
     round: int
     number: int
-    task: Asked
+    task: Task
     broadcast: Arrays
     asked: tuple[int, ...]
     silent: Mapping[int, Turn]
@@ -74,7 +74,7 @@ def entries(
     ]
 
 
-def bits_of(task: Asked, upload: Arrays) -> dict[str, int]:
+def bits_of(task: Task, upload: Arrays) -> dict[str, int]:
     """Return the size of each array of an upload; codes take the bits that the task says."""
     return {
         name: value.size * task.bits.get(name, BITS_OF_A_NUMBER) for name, value in upload.items()
@@ -86,7 +86,7 @@ def broadcast_bytes(question: Question) -> int:
     return sum(value.size for value in question.broadcast.values()) * BITS_OF_A_NUMBER // 8
 
 
-def reduce_uploads(task: Asked, uploads: Sequence[Arrays]) -> Arrays:
+def reduce_uploads(task: Task, uploads: Sequence[Arrays]) -> Arrays:
     """Return what the method is given of the uploads: their sum, or all of them."""
     combine = np.sum if task.reduce == "sum" else np.stack
     return {

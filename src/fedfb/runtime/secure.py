@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.runtime.boundary import Carry, Question, broadcast_bytes, entries
 from fedfb.runtime.dropout import number_leaving
@@ -109,7 +109,7 @@ def _refuse_diverging(question: Question, uploads: Mapping[int, Arrays]) -> None
         raise DivergedError(question.round, first, "is too large for a secure sum")
 
 
-def _refuse_single(task: Asked) -> None:
+def _refuse_single(task: Task) -> None:
     """Refuse a question that a method has not declared among its tasks, or it would stop before."""
     if task.reduce == "gather":
         raise DisclosureError(
@@ -178,7 +178,7 @@ UNIT = 2.0**24
 HIGH, LOW = " in units of 2^24", " beyond them"
 
 
-def parts_of(task: Asked, upload: Arrays, parties: int) -> list[Part]:
+def parts_of(task: Task, upload: Arrays, parties: int) -> list[Part]:
     """Declare the parts of an upload: names, shapes, bounds and places, the same for all clients.
 
     >>> from fedfb.core import ClientTask
@@ -189,7 +189,7 @@ def parts_of(task: Asked, upload: Arrays, parties: int) -> list[Part]:
     return [part for name, value in upload.items() for part in _parts(task, name, value, parties)]
 
 
-def _parts(task: Asked, name: str, value: Array, parties: int) -> list[Part]:
+def _parts(task: Task, name: str, value: Array, parties: int) -> list[Part]:
     if _is_whole(value):
         return [Part(name, value.shape, task.bounds.get(name, WHOLE_BOUND), 0)]
     bound = task.bounds.get(name, BOUND)
@@ -203,11 +203,11 @@ def _is_whole(value: Array) -> bool:
     return value.dtype.kind in "iub"
 
 
-def _is_wide(task: Asked, name: str, value: Array) -> bool:
+def _is_wide(task: Task, name: str, value: Array) -> bool:
     return task.bounds.get(name, BOUND) > WIDE and not _is_whole(value)
 
 
-def encoded(schema: Schema, task: Asked, upload: Arrays, who: str) -> Ring:
+def encoded(schema: Schema, task: Task, upload: Arrays, who: str) -> Ring:
     """Return the words of one client's upload; refuse, in its name, what they cannot carry."""
     words: Arrays = {}
     for name, value in upload.items():
@@ -225,7 +225,7 @@ def encoded(schema: Schema, task: Asked, upload: Arrays, who: str) -> Ring:
         ) from None
 
 
-def runs_beyond_bounds(task: Asked, upload: Arrays) -> dict[int, str]:
+def runs_beyond_bounds(task: Task, upload: Arrays) -> dict[int, str]:
     """Return the runs whose part of an upload is beyond its bound, with the name of the array.
 
     Empty where all runs are: then it is not one setting of a grid that is too large.
@@ -241,7 +241,7 @@ def runs_beyond_bounds(task: Asked, upload: Arrays) -> dict[int, str]:
     return found
 
 
-def joined(task: Asked, like: Arrays, total: Arrays) -> Arrays:
+def joined(task: Task, like: Arrays, total: Arrays) -> Arrays:
     """Return the sum under the names, and of the kinds, of an upload."""
     found: Arrays = {}
     for name, value in like.items():

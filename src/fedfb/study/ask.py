@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.errors import FedFBError
 from fedfb.runtime.boundary import Question, entries, reduce_uploads
 from fedfb.runtime.ledger import Ledger
@@ -125,7 +125,7 @@ class Inquiry:
     told: str
     ledger: Ledger
     journals: Callable[[int], Journal]
-    like: Callable[[Asked, Arrays], Arrays]
+    like: Callable[[Task, Arrays], Arrays]
     memories: Memories
 
     @property
@@ -133,7 +133,7 @@ class Inquiry:
         """What precedes the rounds of a phase in messages: nothing in the run itself."""
         return f"{self.phase}, " if self.phase in (TUNE, ACHIEVABLE) else ""
 
-    def ask_of(self, round: int, everybody: bool = False) -> Callable[[Asked, Arrays], Arrays]:
+    def ask_of(self, round: int, everybody: bool = False) -> Callable[[Task, Arrays], Arrays]:
         """Return the ask of one round: put to those drawn for it who are there, or to all."""
         study = self.mail.study
         share = 1.0 if everybody or not round else study.experiment.participation
@@ -143,7 +143,7 @@ class Inquiry:
             journal.forget_earlier()
         saved = dict(self.memories)
 
-        def ask(task: Asked, broadcast: Arrays) -> Arrays:
+        def ask(task: Task, broadcast: Arrays) -> Arrays:
             number = next(numbers)
             answered = journal.find(number)
             if answered is None:
@@ -160,7 +160,7 @@ class Inquiry:
         drawn: Sequence[int],
         round: int,
         number: int,
-        task: Asked,
+        task: Task,
         broadcast: Arrays,
         there: list[int],
         saved: Memories,

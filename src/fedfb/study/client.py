@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.data.fit_encoder import silo_answer
 from fedfb.data.groups import Groups
 from fedfb.data.loading import split_client
@@ -228,7 +228,7 @@ def _single(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
     return silo, {"upload": pack_arrays(shown)}
 
 
-def _answer(silo: Silo, content: Content) -> tuple[Asked, Arrays]:
+def _answer(silo: Silo, content: Content) -> tuple[Task, Arrays]:
     told, phase = unpack_arrays(content["broadcast"]), content["phase"]
     if phase == DATA:
         upload = silo_answer(content["task"], told, silo.train, silo.bundle.study.schema)
