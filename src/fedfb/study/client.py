@@ -28,7 +28,7 @@ from fedfb.experiments.secure import column_question
 from fedfb.files import writing
 from fedfb.runtime import archive as checkpoint
 from fedfb.runtime.local import refuse_non_finite
-from fedfb.runtime.secure import encoded, parts_of
+from fedfb.runtime.secure import encode_upload, parts_of
 from fedfb.secure import (
     ClientState,
     Kind,
@@ -186,7 +186,7 @@ def _begin(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
         member = silo.member if same else change_roster(silo.member, roster)
     task, upload = _answer(silo, content)
     schema = make_schema(parts_of(task, upload, len(roster.parties)), len(roster.parties))
-    vector = encoded(schema, task, upload, f"round {content['round']}: {silo.bundle.silo!r}")
+    vector = encode_upload(schema, task, upload, f"round {content['round']}: {silo.bundle.silo!r}")
     member, state, message = join(member, content["invitation"], schema)
     return replace(silo, member=member, state=state, vector=vector), {"frame": message}
 

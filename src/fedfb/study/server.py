@@ -30,7 +30,7 @@ from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Saving, Trained
 from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle
 from fedfb.runtime.local import Memories
-from fedfb.runtime.loop import SETUP, Progress, conduct
+from fedfb.runtime.loop import SETUP, Progress, run_rounds
 from fedfb.shapes import Array, Int
 from fedfb.study.ask import Inquiry, Keys
 from fedfb.study.journal import Journal, Log
@@ -240,7 +240,7 @@ def _train(desk: Desk, stage: Stage) -> Trained:
     """Run the rounds of a phase, from its checkpoint where there is one."""
     study, (trial, asking) = desk.mail.study, stage
     path = desk.kept / CHECKPOINTS / f"{asking.phase}.npz"
-    return conduct(
+    return run_rounds(
         trial.algorithm,
         trial.start,
         asking.ask_of,
