@@ -8,7 +8,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import imported_when_used
+from fedfb.lazy import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.core import ClientData as ClientData
@@ -50,8 +50,8 @@ _HOME = {
     "FedFBClassifier": "estimator",
     "Federation": "data.federation",
     "Outcome": "experiments.outcome",
-    "ShortfallWarning": "experiments.shortfall_warnings",
-    "TargetNotReachedWarning": "experiments.shortfall_warnings",
+    "ShortfallWarning": "experiments.shortfalls",
+    "TargetNotReachedWarning": "experiments.shortfalls",
     "compare": "experiments.compare",
     "federation_from_frames": "data.frames",
     "load": "data.loading",
@@ -61,9 +61,4 @@ _HOME = {
 }
 
 __version__ = "0.1.0"
-__all__ = ["__version__", *_HOME]
-__getattr__ = imported_when_used(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = export_lazily(__name__, _HOME, "__version__")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from federations import make_clients, make_engine, make_solver, merge
 from fedfb.algorithms.baselines.hardt import METHOD
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.fedfb.threshold_rules import COMPARED, at_a_half, cut
+from fedfb.algorithms.fedfb.threshold_rules import COMPARED, cut, decide_at_half
 from fedfb.core import Examples
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError
@@ -137,14 +137,15 @@ def test_groups_that_cannot_be_compared_keep_one_half():
     rows[1, 1] = 0  # no positives
     for name in ("equal_opportunity", "equalized_odds"):
         chance = equalise(rows, COMPARED[name])
-        np.testing.assert_array_equal(chance[1], at_a_half(6))
+        np.testing.assert_array_equal(chance[1], decide_at_half(6))
         both = equalise(rows[:, [0, 2]], COMPARED[name])
         np.testing.assert_allclose(chance[[0, 2]], both)
     rows[:, 1] = 0
     chance = equalise(rows, COMPARED["demographic_parity"])
-    np.testing.assert_array_equal(chance[1], at_a_half(6))
+    np.testing.assert_array_equal(chance[1], decide_at_half(6))
     np.testing.assert_array_equal(
-        equalise(np.zeros((2, 2, 6)), COMPARED["equal_opportunity"]), np.tile(at_a_half(6), (2, 1))
+        equalise(np.zeros((2, 2, 6)), COMPARED["equal_opportunity"]),
+        np.tile(decide_at_half(6), (2, 1)),
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver
 from fedfb.algorithms.baselines.lft import LFT_ENSEMBLE as METHOD
-from fedfb.algorithms.baselines.lft import ROUNDS_AT_ONCE, LocalFairBatch, lft_ensemble, mixed
+from fedfb.algorithms.baselines.lft import ROUNDS_AT_ONCE, LocalFairBatch, lft_ensemble, mix
 from fedfb.core import Examples
 from fedfb.engine import decide, sigmoid
 from fedfb.errors import ConfigError
@@ -64,7 +64,7 @@ def test_the_gap_of_the_randomised_ensemble_is_the_mean_of_its_members_gaps(seed
 def test_forms_agree_where_all_members_do_and_with_one_member(seed, members):
     logits = np.random.default_rng(seed).normal(size=(members, 2, 7))
     ones = np.ones(members)
-    chances, soft, vote = (mixed(logits, ones, m) for m in ("randomised", "soft", "vote"))
+    chances, soft, vote = (mix(logits, ones, m) for m in ("randomised", "soft", "vote"))
     np.testing.assert_allclose(chances.score, sigmoid(logits).mean(axis=0), atol=1e-12)
     np.testing.assert_array_equal(vote.decision, chances.decision >= 0.5)
     sure = (chances.decision == 0) | (chances.decision == 1)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedfb.algorithms import Outer
 from fedfb.algorithms.fedfb.outer import distances, measured_gaps, solve
-from fedfb.algorithms.fedfb.root_search import FARTHEST, nothing_seen
+from fedfb.algorithms.fedfb.root_search import FARTHEST, empty_record
 from fedfb.notions import make_notion, symmetric
 
 NAMES = ("dp", "eo", "eod", "cp")
@@ -33,7 +33,7 @@ def search(notion, counts, rates, target=0.0, noise=0.0, seed=0, lag=0.0):
     """Play the rounds; return the disparity and lambda of each."""
     rng, there = np.random.default_rng(seed), np.ones(counts.shape[-1], dtype=bool)
     lam = notion.init(counts)[None]
-    seen, model, found = nothing_seen(lam), None, []
+    seen, model, found = empty_record(lam), None, []
     for _ in range(ROUNDS):
         theta = notion.shift(lam / notion.init(counts))
         model = theta if model is None else lag * model + (1 - lag) * theta
@@ -102,7 +102,7 @@ def test_a_group_that_nobody_has_today_keeps_its_weight():
     lam = notion.init(counts)[None] * np.array([[1.2, 0.9, 0.9]])
     there = np.array([True, False, True])
     gap, measured = measured_gaps(notion, np.array([[0.3, 0.0, -0.3]]), there, counts)
-    after, _ = solve(Outer(), notion, lam, gap, measured, counts, nothing_seen(lam))
+    after, _ = solve(Outer(), notion, lam, gap, measured, counts, empty_record(lam))
     assert after[0, 1] == pytest.approx(lam[0, 1])
     assert gap[0, 1] == 0
     assert after.sum() == pytest.approx(notion.init(counts).sum())

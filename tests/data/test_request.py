@@ -14,12 +14,6 @@ def test_a_request_needs_no_numpy():
     assert run.stdout.strip() == "False"
 
 
-def test_every_public_name_can_be_imported():
-    for name in fedfb.data.__all__:
-        assert getattr(fedfb.data, name) is not None
-    assert dir(fedfb.data) == fedfb.data.__all__
-
-
 def test_a_name_that_does_not_exist_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'lod'"):
         fedfb.data.lod  # noqa: B018

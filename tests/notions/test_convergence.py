@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from fedfb.notions.base import normalised
+from fedfb.notions.base import normalise
 from inner_problem import Problem, random_problem, signal_at, solve
 
 RULES = {"a/t": lambda t: 1.0 / t, "a/sqrt t": lambda t: t**-0.5}
@@ -67,7 +67,7 @@ def walk(problem: Problem, rule, a: float, steps: int):
     """Yield lambda after every normalised step; the theorem knows no border."""
     lam = problem.start
     for t in range(1, steps + 1):
-        step = a * rule(t) * normalised(signal(problem, lam), "l2")
+        step = a * rule(t) * normalise(signal(problem, lam), "l2")
         if not problem.notion.feasible(lam + step, problem.counts):
             raise BorderError
         lam = lam + step

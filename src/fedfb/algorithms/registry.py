@@ -43,37 +43,37 @@ _HOME = {
 
 
 class Methods(MutableMapping[str, Method]):
-    """Methods by name. One of ours is imported when it is looked at: a run needs one of them."""
+    """Methods by name. A built-in method is imported at first access: a run needs one method."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Method | None] = dict.fromkeys(_HOME)
+        self._methods: dict[str, Method | None] = dict.fromkeys(_HOME)
 
     def __getitem__(self, name: str) -> Method:
-        found = self._known[name]
-        if found is None:
+        method = self._methods[name]
+        if method is None:
             module, _, attribute = _HOME[name].rpartition(".")
-            found = getattr(import_module(f"fedfb.algorithms.{module}"), attribute)
-            self._known[name] = found
-        return found
+            method = getattr(import_module(f"fedfb.algorithms.{module}"), attribute)
+            self._methods[name] = method
+        return method
 
     def __setitem__(self, name: str, method: Method) -> None:
-        self._known[name] = method
+        self._methods[name] = method
 
     def __delitem__(self, name: str) -> None:
-        del self._known[name]
+        del self._methods[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._methods)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._methods)
 
 
 METHODS = Methods()
 
 
 def find_method(name: str) -> Method:
-    """Return the method of that name.
+    """Return the method with this name.
 
     >>> find_method("cfl").is_pooled("plain")
     True
@@ -84,14 +84,14 @@ def find_method(name: str) -> Method:
 
 
 def register(method: Method) -> None:
-    """Add a method under its name, for this process.
+    """Add a method under its name, in this process.
 
-    >>> register(METHODS["fedavg"])  # the same once more: nothing changes
+    >>> register(METHODS["fedavg"])  # the same method again: nothing changes
     """
-    known = METHODS.get(method.name)
-    if known is not None and known is not method:
+    present = METHODS.get(method.name)
+    if present is not None and present is not method:
         raise ConfigError(
-            f"there is already an algorithm {method.name!r} ({known.summary}; {known.paper}). "
+            f"there is already an algorithm {method.name!r} ({present.summary}; {present.paper}). "
             "Give yours another name."
         )
     METHODS[method.name] = method

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import imported_when_used
+from fedfb.lazy import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.data.datasets.fetch import path_of as path_of
@@ -60,9 +60,4 @@ _HOME = {
     "read_csvs": "read",
 }
 
-__all__ = sorted(_HOME)
-__getattr__ = imported_when_used(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOME)
+__getattr__, __dir__, __all__ = export_lazily(__name__, _HOME)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import imported_when_used
+from fedfb.lazy import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.engine.base import Engine as Engine
@@ -35,9 +35,4 @@ _HOME = {
     "sigmoid": "losses",
 }
 
-__all__ = sorted(_HOME)
-__getattr__ = imported_when_used(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOME)
+__getattr__, __dir__, __all__ = export_lazily(__name__, _HOME)

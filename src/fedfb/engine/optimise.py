@@ -11,7 +11,7 @@ from fedfb.core import ClientData, LocalSolver
 from fedfb.engine.base import Rebalance
 from fedfb.engine.packed import Packed, pack
 from fedfb.models import Network
-from fedfb.notions.base import decay, normalised, ratio
+from fedfb.notions.base import decay, normalise, ratio
 from fedfb.shapes import Array, Float, Int
 
 Step = Callable[[Packed, Packed], None]
@@ -127,4 +127,4 @@ def moved(
     notion, counts = rule.notion, rule.counts
     signal = notion.signal(notion.share(losses, counts, data.id), counts)
     step_size = rule.alpha * decay(number, rule.decay)
-    return notion.step(lam, normalised(signal, rule.normalise), counts, step_size)
+    return notion.step(lam, normalise(signal, rule.normalise), counts, step_size)

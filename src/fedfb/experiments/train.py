@@ -51,7 +51,7 @@ class Fitted:
 
     def tell(self) -> list[dict[str, Any]]:
         """Return what the method has to say of every run's end."""
-        told = self.algorithm.tell
+        told = self.algorithm.describe
         return [{} for _ in self.settings] if told is None else told(self.trained.state)
 
     def predict(self, examples: Examples) -> Prediction:

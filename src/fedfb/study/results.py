@@ -70,7 +70,7 @@ class Known(NamedTuple):
 
 def tell(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
     """Return what the method has to say of every run's end."""
-    told = trial.algorithm.tell
+    told = trial.algorithm.describe
     return [{} for _ in trial.settings] if told is None else told(trained.state)
 
 

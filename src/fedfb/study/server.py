@@ -14,7 +14,7 @@ from fedfb.audit.model_rows import TEST_ROWS
 from fedfb.audit.record import audit_of_sum
 from fedfb.audit.rows import digest
 from fedfb.audit.tables import read_tables
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.data.encode import Encoder
 from fedfb.data.fit_columns import ROWS, columns_by, groups_by, no_rows, silo_answer
 from fedfb.errors import ConfigError, DataError
@@ -30,7 +30,7 @@ from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Saving, Trained
 from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle
 from fedfb.runtime.local import Memories
-from fedfb.runtime.loop import SETUP, Progress, conduct
+from fedfb.runtime.loop import SETUP, Progress, run_rounds
 from fedfb.shapes import Array, Int
 from fedfb.study.ask import Inquiry, Keys
 from fedfb.study.journal import Journal, Log
@@ -196,7 +196,7 @@ def _encoder(desk: Desk) -> tuple[Encoder, Int[Array, "2 a"]]:
     schema, nobody = study.schema, no_rows(study.schema)
     ledger = _ledger(desk, DATA, study.split)
 
-    def like(asked: Asked, told: Arrays) -> Arrays:
+    def like(asked: Task, told: Arrays) -> Arrays:
         return silo_answer(asked.name, told, nobody, schema)
 
     asking = Inquiry(
@@ -222,7 +222,7 @@ def _stage(desk: Desk, phase: str, encoder: Encoder, rates: Sequence[float] = ()
     trial = make_trial(study, encoder, phase, rates)
     ledger, journals = _ledger(desk, phase, study.seed), _journals(desk, phase)
 
-    def like(asked: Asked, told: Arrays) -> Arrays:
+    def like(asked: Task, told: Arrays) -> Arrays:
         key = (study.seed, 0, 0, trial.like.id)
         memory = trial.algorithm.memory(trial.start)
         with np.errstate(all="ignore"):
@@ -240,7 +240,7 @@ def _train(desk: Desk, stage: Stage) -> Trained:
     """Run the rounds of a phase, from its checkpoint where there is one."""
     study, (trial, asking) = desk.mail.study, stage
     path = desk.kept / CHECKPOINTS / f"{asking.phase}.npz"
-    return conduct(
+    return run_rounds(
         trial.algorithm,
         trial.start,
         asking.ask_of,
