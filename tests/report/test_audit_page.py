@@ -39,7 +39,7 @@ def test_every_kind_of_audit_has_a_page_and_a_table(kind, secure, capsys, monkey
     record = audited(secure=secure, **KINDS[kind])
     text = page_of(record)
     assert "nan" not in re.sub(r"<[^>]*>", "", text).lower().split()
-    assert ("Silos</h2>" in text) != secure
+    assert ("Clients</h2>" in text) != secure
     assert ("Calibration</h2>" in text) == (kind != "no scores")
     assert ("Beside other</h2>" in text) == (kind == "baseline")
     print_audit(record)

@@ -37,12 +37,12 @@ def compare_accuracy(joint: Float[Array, "2 2 2"]) -> Measure:
     (0.056, [-0.004, 0.115])
     """
     n = joint.sum()
-    ours = joint[0, 0, 1] + joint[1, 1, 0]
-    theirs = joint[0, 1, 0] + joint[1, 0, 1]
+    gained = joint[0, 0, 1] + joint[1, 1, 0]
+    lost = joint[0, 1, 0] + joint[1, 0, 1]
     half = normal_quantile(LEVEL) * np.sqrt(
-        change_variance(*(np.atleast_1d(count) for count in (ours, theirs, n)))[0]
+        change_variance(*(np.atleast_1d(count) for count in (gained, lost, n)))[0]
     )
-    value = (ours - theirs) / n
+    value = (gained - lost) / n
     return Measure(float(value), (float(value - half), float(value + half)))
 
 
@@ -66,19 +66,19 @@ def compare_disparity(tables: Float[Array, "l 2 2 a"], minimum: int) -> Differen
 
     """
     rows = tables.sum(axis=(1, 2))
-    (ours, bands), (theirs, others) = (
+    (disparity, bands), (baseline, baseline_bands) = (
         rate_estimate(positives, rows, minimum) for positives in _count_positives(tables)
     )
-    if ours.value is None or theirs.value is None:
+    if disparity.value is None or baseline.value is None:
         return None
-    value = ours.value - theirs.value
-    ends, most = (np.array(0.0), np.array(0.0)), 0.0
-    if bands is not None and others is not None:
-        both = _as_mean(ours, bands), _as_mean(theirs, others)
-        ends = difference_of_disparities(*both, np.array([value]))
-        most = _bound_change(tables, rows, enough(rows, minimum))
-    low, high = (min(max(float(end), -most), most) for end in ends)
-    return Difference(value, (low, high), theirs.value)
+    value = disparity.value - baseline.value
+    ends, bound = (np.array(0.0), np.array(0.0)), 0.0
+    if bands is not None and baseline_bands is not None:
+        means = _as_mean(disparity, bands), _as_mean(baseline, baseline_bands)
+        ends = difference_of_disparities(*means, np.array([value]))
+        bound = _bound_change(tables, rows, enough(rows, minimum))
+    low, high = (min(max(float(end), -bound), bound) for end in ends)
+    return Difference(value, (low, high), baseline.value)
 
 
 def _as_mean(estimate: Estimate, bands: Bands) -> MeanDisparity:

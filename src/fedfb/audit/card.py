@@ -36,7 +36,7 @@ def make_card(audit: Audit, run: Run | None, intended_use: str | None) -> Card:
     Args:
         audit: the audit.
         run: the run that trained the model; None for a scores file, whose method is not known.
-        intended_use: what the model is for, as its owner states it; None: not stated.
+        intended_use: what the model is for; None: not stated.
 
     """
     method = list(_describe_method(run)) if run else ["Not known: decisions were read from a file."]
@@ -60,7 +60,7 @@ def _describe_data(audit: Audit) -> Iterator[str]:
     rows = words.count(audit.overall.n, "no")
     yield (
         f"Audited on {audit.rows} ({audit.data}): {rows} rows in groups that are shown, in "
-        f"{len(audit.client_names)} silo{'s' if len(audit.client_names) != 1 else ''}."
+        f"{len(audit.client_names)} client{'s' if len(audit.client_names) != 1 else ''}."
     )
     yield f"Favourable label: {audit.label} = {audit.positive}."
     names = [group.name for group in audit.groups]
@@ -109,10 +109,10 @@ def _describe_exchange(audit: Audit) -> str:
     visibility = (
         "masked, so that only their sum is known"
         if audit.secure
-        else "unmasked, so that each silo's tables are known to whoever audits"
+        else "unmasked, so that the auditor knows the tables of each client"
     )
     return (
-        f"For the audit every silo sent {numbers} numbers once, tables of counts, {visibility}; "
+        f"For the audit every client sent {numbers} numbers once, tables of counts, {visibility}; "
         "no row."
     )
 

@@ -88,7 +88,7 @@ def model_subject(folder: Path, choice: Choice, baseline: Path | None = None) ->
     rows = read_model_rows(folder, model, choice)
     score, decision = decide(model, rows.examples)
     other = None if baseline is None else _decide_otherwise(baseline, choice, rows)
-    silo_rows = SiloRows(rows.examples.y, rows.group, decision, score, other)
+    client_rows = SiloRows(rows.examples.y, rows.group, decision, score, other)
     experiment = _resolve_experiment(folder)
     about = About(
         kind="model",
@@ -102,7 +102,7 @@ def model_subject(folder: Path, choice: Choice, baseline: Path | None = None) ->
         baseline=None if baseline is None else baseline.name,
         hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
     )
-    return Subject(deal(*rows.clients, silo_rows), rows.groups, rows.attributes, about)
+    return Subject(deal(*rows.clients, client_rows), rows.groups, rows.attributes, about)
 
 
 def _resolve_experiment(folder: Path) -> Experiment:
@@ -119,26 +119,27 @@ def _decide_otherwise(folder: Path, choice: Choice, rows: Rows) -> Array:
     if folder.is_file():
         if rows.description == TEST_ROWS:
             raise ConfigError(
-                f"{folder} cannot tell which of its rows are the run's own test rows. Name the "
-                "rows that it is about, in its order, with --data."
+                f"{folder} does not say which of its rows are the run's own test rows. Name the "
+                "rows of this file, in its order, with --data."
             )
         return read_decisions(folder, len(rows.examples.y))
     model = load_model(folder, run=choice.setting)
     # The groups that are compared are those of the first model, whatever this one was trained with.
-    theirs = read_model_rows(folder, model, choice._replace(seed=None))
-    if not np.array_equal(rows.examples.y, theirs.examples.y):
+    baseline_rows = read_model_rows(folder, model, choice._replace(seed=None))
+    if not np.array_equal(rows.examples.y, baseline_rows.examples.y):
         raise DataError(
-            f"the baseline in {folder} is not about the same rows ({len(theirs.examples.y)} beside "
-            f"{len(rows.examples.y)}): its data, test rows or seed differ. Name rows with --data."
+            f"the baseline in {folder} is not about the same rows ({len(baseline_rows.examples.y)} "
+            f"beside {len(rows.examples.y)}): its data, test rows or seed differ. Name rows with "
+            "--data."
         )
-    return decide(model, theirs.examples)[1]
+    return decide(model, baseline_rows.examples)[1]
 
 
 def read_model_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
     """Read the rows to audit: the run's own test rows, or all rows of other files."""
     experiment = _resolve_experiment(folder)
-    same = choice.data is None or _is_same(choice.data, experiment.data)
-    if not same:
+    is_same = choice.data is None or _is_same(choice.data, experiment.data)
+    if not is_same:
         return read_files(model, choice, experiment, notes=())
     if not choice.names_columns:
         _refuse_rows_elsewhere(folder, experiment)
@@ -154,7 +155,7 @@ def read_model_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
 def _refuse_rows_elsewhere(folder: Path, experiment: Experiment) -> None:
     if experiment.data not in BUILT_IN and not (experiment.label or experiment.schema):
         raise ConfigError(
-            f"the test rows of {folder} lie with the silos of a study, whose audit came with it "
+            f"the test rows of {folder} lie with the clients of a study, whose audit came with it "
             "(audit.json, audit.html). Name files of your own to audit on: --data FILE."
         )
 
@@ -162,11 +163,11 @@ def _refuse_rows_elsewhere(folder: Path, experiment: Experiment) -> None:
 def _is_same(data: str, trained_on: str) -> bool:
     if data == trained_on:
         return True
-    these, those = (
+    files, training_files = (
         {Path(path).resolve() for path in glob.glob(text, recursive=True)}
         for text in (data, trained_on)
     )
-    return bool(these) and these == those
+    return bool(files) and files == training_files
 
 
 def load_test_rows(model: SavedModel, experiment: Experiment) -> Rows:
@@ -174,8 +175,9 @@ def load_test_rows(model: SavedModel, experiment: Experiment) -> Rows:
     federation = load(experiment.request, experiment.split_of(model.fitted.seed))
     test = federation.test
     clients, names = test.client, federation.client_names
+    # Some test rows may belong to no client.
     if (clients < 0).any():
-        clients, names = np.where(clients < 0, len(names), clients), (*names, "of no silo")
+        clients, names = np.where(clients < 0, len(names), clients), (*names, "of no client")
     groups, columns = federation.group_names, federation.encoder.groups.columns
     return Rows(test, Clients(clients, names), test.group, groups, columns, TEST_ROWS)
 

@@ -23,9 +23,9 @@ from fedfb.report.numbers import number
 from fedfb.report.text import NAMES
 
 ALONE = "Intervals are of 95%, each for its rate alone."
-OWN = "Rows are those of groups that are shown by label."
+BY_LABEL = "Rows are those of groups that are shown by label."
 LEFT_OUT = (
-    "A plus: the federation would be fairer without the silo. Only rows that are shown are left "
+    "A plus: the federation would be fairer without the client. Only rows that are shown are left "
     "out; *: some are hidden."
 )
 
@@ -63,7 +63,7 @@ def client_section(audit: Audit) -> Iterator[Section]:
         )
         for client in audit.clients
     )
-    yield Section("silos", "Silos", tables=tuple(tables), folds=folds)
+    yield Section("clients", "Clients", tables=tuple(tables), folds=folds)
 
 
 def _tabulate_clients(clients: Sequence[ClientRates]) -> Table:
@@ -77,8 +77,8 @@ def _tabulate_clients(clients: Sequence[ClientRates]) -> Table:
         )
         for client in clients
     )
-    columns = ("silo", "rows", "accuracy", "loss", *(NAMES[notion] for notion in GROUP_NOTIONS))
-    return Table("Each silo's own rows", columns, rows, OWN)
+    columns = ("client", "rows", "accuracy", "loss", *(NAMES[notion] for notion in GROUP_NOTIONS))
+    return Table("Rows of each client", columns, rows, BY_LABEL)
 
 
 def _tabulate_contributions(contributions: Sequence[Contribution]) -> Table:
@@ -90,7 +90,7 @@ def _tabulate_contributions(contributions: Sequence[Contribution]) -> Table:
         for client in contributions
     )
     columns = ("left out", *(NAMES[notion] for notion in GROUP_NOTIONS))
-    caption = "The disparity of all without a silo, and what the silo adds to it"
+    caption = "The disparity of all without a client, and what the client adds to it"
     return Table(caption, columns, rows, LEFT_OUT)
 
 
@@ -110,14 +110,14 @@ def _tabulate_disparities(client: ClientRates) -> Table:
 
 CHANCE = (
     "Chance: what a classifier that favours as many rows, but does not see groups, would show at "
-    "these sizes (for silos: if all had the same mean loss). As large: how often it would be as "
+    "these sizes (for clients: if all had the same mean loss). As large: how often it would be as "
     "large as what was found."
 )
 HIDING = (
-    "A cell is the rows that a rate is taken of: a group, a group's rows with one label, either of "
-    "them in a silo. One with fewer rows than the minimum is shown nowhere, neither its number of "
-    "rows nor its rate, and its rows are in no total that would tell of it. In the silos' tables "
-    "further cells are hidden where a small one could be worked out from totals."
+    "A cell is the rows of a rate: a group, a group's rows with one label, or either at a client. "
+    "A cell with fewer rows than the minimum is shown nowhere, neither its number of rows nor its "
+    "rate, and its rows are in no total that would reveal it. In the clients' tables further cells "
+    "are hidden where a small one would follow from totals."
 )
 
 
@@ -138,7 +138,7 @@ def audit_page(audit: Audit) -> Page:
         headline=words.headline(audit),
         figures=_list_figures(audit),
         sections=tuple(sections),
-        footer=f"Made by fedfb audit from tables of counts of {len(audit.client_names)} silos.",
+        footer=f"Made by fedfb audit from tables of counts of {len(audit.client_names)} clients.",
     )
 
 
@@ -153,7 +153,7 @@ def _list_figures(audit: Audit) -> tuple[Figure, ...]:
     groups = len(audit.groups) - len(audit.hidden.groups)
     figures.append(
         Figure("rows", words.count(overall.n, "-"), f"{groups} groups, "
-               f"{len(audit.client_names)} silos")
+               f"{len(audit.client_names)} clients")
     )  # fmt: skip
     return tuple(figures)
 

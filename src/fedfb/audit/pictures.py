@@ -33,13 +33,13 @@ LONGEST = {WIDE: 22, NARROW: 14}
 """Letters of a group's name beside a picture; the tables have it whole."""
 
 
-def shorten(name: str, most: int) -> str:
+def shorten(name: str, length: int) -> str:
     """Cut a long name.
 
     >>> shorten("Female x African-American", 12)
     'Female x Af…'
     """
-    return name if len(name) <= most else name[: most - 1] + "…"
+    return name if len(name) <= length else name[: length - 1] + "…"
 
 
 def rates_picture(audit: Audit) -> Picture | None:

@@ -42,12 +42,12 @@ from fedfb.notions.values import MINIMUM_ROWS, enough
 from fedfb.shapes import Array, Float
 
 UNKNOWN_UNDER_MASKS = (
-    "under --secure only the sum of the silos' tables is known: no silo's own figures, no client "
-    "parity, and no leaving out of silos. These need each silo's consent to send its table: leave "
-    "out --secure"
+    "under --secure only the sum of the clients' tables is known: no figures of single clients, no "
+    "client parity, and no contributions of clients. These need the consent of each client to send "
+    "its table unmasked: leave out --secure"
 )
 NO_SCORES = "there are decisions but no scores: no calibration and no client parity (loss)"
-ONE_CLIENT = "there is one silo: no client parity, and no silo to leave out"
+ONE_CLIENT = "there is one client: no client parity, and no contributions of clients"
 
 
 def audit(

@@ -75,7 +75,7 @@ def check_subject(groups: Sequence[str], favourable: bool, about: About) -> None
     """
     if len(groups) < 2:
         raise DataError(
-            f"all rows are of one group ({', '.join(groups) or 'none'}), so there is "
+            f"all rows belong to one group ({', '.join(groups) or 'none'}), so there is "
             "nobody to compare it with. Name other columns with --sensitive, or add rows."
         )
     if not favourable:
@@ -152,7 +152,7 @@ def refuse_missing(table: Table, column: str) -> None:
     missing = int((table.text(column) == "").sum())
     if missing:
         raise DataError(
-            f"{table.source}: column {column!r} names the silo and is missing in {missing} of "
+            f"{table.source}: column {column!r} names the client and is missing in {missing} of "
             f"{len(table)} rows. Fill it in or remove these rows."
         )
 

@@ -118,8 +118,8 @@ def publish_clients(
         groups = blank_hidden(client.confusion, whole[number], whole[number] & split[number])
         together = np.where(total.split, client.confusion, 0.0).sum(axis=2, keepdims=True)
         # Figures by label reveal the rows as well: they are not published without the rows.
-        both = whole_total[number] & split_total[number]
-        client_total = blank_hidden(together, whole_total[number, None], both[None])
+        by_label_too = whole_total[number] & split_total[number]
+        client_total = blank_hidden(together, whole_total[number, None], by_label_too[None])
         parts.append(PublishedClient(groups, client_total))
     return parts
 

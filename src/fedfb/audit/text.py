@@ -41,7 +41,8 @@ def print_audit(audit: Audit) -> None:
         console.print()
         console.print(_tabulate_clients(audit, audit.clients))
         console.print(
-            "change: what the silo adds to the disparity of all (+: fairer without it)", style="dim"
+            "change: what the client adds to the disparity of all (+: fairer without it)",
+            style="dim",
         )
     if audit.calibration:
         console.print()
@@ -80,7 +81,9 @@ def _tabulate_clients(audit: Audit, clients: Sequence[ClientRates]) -> Table:
     notion = aim(audit)
     # A client has no client parity of its own.
     notion = notion if notion != "client_parity" else "demographic_parity"
-    table = make_table(f"Silos ({NAMES[notion]})", "", "rows", "accuracy", "loss", "own", "change")
+    table = make_table(
+        f"Clients ({NAMES[notion]})", "", "rows", "accuracy", "loss", "own", "change"
+    )
     changes = {part.name: part.notions[notion].change for part in audit.contributions or ()}
     for client in clients[:MOST_CLIENTS]:
         table.add_row(
@@ -211,24 +214,28 @@ def headline(audit: Audit) -> str:
     low, high = disparity.interval
     ends = f"95% interval {number(low)} to {number(high)}"
     if isinstance(disparity, ClientParity):
-        what = f"The mean losses of silos differ by up to {value(disparity)} ({ends})"
+        gap = f"The mean losses of clients differ by up to {value(disparity)} ({ends})"
     else:
-        what = f"{_name_worst(disparity)} ({NAMES[notion]} {value(disparity)}, {ends})"
-    return f"{what}: {_judge(disparity.interval, chance)}. {_describe_chance(notion, chance)}."
+        gap = f"{_name_worst(disparity)} ({NAMES[notion]} {value(disparity)}, {ends})"
+    return f"{gap}: {_judge(disparity.interval, chance)}. {_describe_chance(notion, chance)}."
 
 
 def _judge(interval: Interval, chance: Chance) -> str:
     if interval[0] == 0:
-        return "no more than chance may show"
+        return "within chance"
     if chance.share_as_large > 0.05:
-        return "a difference is there, but chance alone often shows one as large"
-    return "more than chance explains"
+        return "groups differ, but chance alone often shows a difference as large"
+    return "beyond chance"
 
 
 def _describe_chance(notion: str, chance: Chance) -> str:
-    who = "Silos that are alike" if notion == "client_parity" else "A classifier blind to groups"
-    mean, most = number(chance.mean), number(chance.quantile_95)
-    return f"{who} would show {mean} on average at these sizes, and 1 in 20 more than {most}"
+    source = (
+        "Clients with the same mean loss"
+        if notion == "client_parity"
+        else "A classifier blind to groups"
+    )
+    mean, quantile = number(chance.mean), number(chance.quantile_95)
+    return f"{source} would show {mean} on average at these sizes, and 1 in 20 more than {quantile}"
 
 
 def _name_worst(disparity: Disparity) -> str:
@@ -276,7 +283,7 @@ def hidden_sentences(audit: Audit) -> Iterator[str]:
             "rows or more, and may give another value."
         )
     if any(client.compares == "shown" for client in clients):
-        yield "Rows, accuracy and loss of a silo are those of the groups shown by label."
+        yield "Rows, accuracy and loss of a client are those of the groups shown by label."
 
 
 def count(value: int | None, hidden: str) -> str:

@@ -25,7 +25,7 @@ def audit(
     scores: Annotated[
         str | None,
         typer.Option(
-            help="In place of a model: a CSV of scores or decisions; 'scores/*.csv', one a silo.",
+            help="In place of a model: a CSV of scores or decisions; 'scores/*.csv', one a client.",
             rich_help_panel=SCORES,
         ),
     ] = None,
@@ -66,7 +66,7 @@ def audit(
     client_column: Annotated[
         str | None,
         typer.Option(
-            help="The column that names the silo (default: a silo is a file).",
+            help="The column that names the client (default: a client is a file).",
             rich_help_panel=ROWS,
         ),
     ] = None,
@@ -104,7 +104,7 @@ def audit(
         bool,
         typer.Option(
             "--secure",
-            help="Mask the silos' tables: only their sum is known. 3 silos or more.",
+            help="Mask the clients' tables: only their sum is known. 3 clients or more.",
             rich_help_panel=AUDITING,
         ),
     ] = False,
@@ -127,11 +127,11 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Audit a model, or a file of scores, by group and silo.
+    """Audit a model, or a file of scores, by group and client.
 
-    MODEL is the --out folder of a finished run. Silos answer with tables of counts; no row moves.
-    Rates by group and silo, four notions with intervals, calibration, what chance would show, what
-    each silo adds; with --out also a page and a model card.
+    MODEL is the --out folder of a finished run. Clients upload tables of counts; no row moves.
+    Rates by group and client, four notions with intervals, calibration, what chance would show,
+    what each client adds; with --out also a page and a model card.
 
     Example: fedfb audit runs/mine --out audits/mine
 
