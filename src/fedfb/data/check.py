@@ -48,13 +48,13 @@ def refuse_empty_clients(client: Int[Array, " t"], names: tuple[str, ...]) -> No
 
 def refuse_vast(table: Table, columns: Sequence[Column]) -> None:
     """Refuse features that would not fit into memory, and name the column that makes most."""
-    made = {column.name: len(column.feature_names) for column in columns}
-    if sum(made.values()) * len(table) > MOST_NUMBERS:
-        most = max(made, key=lambda name: made[name])
+    features = {column.name: len(column.feature_names) for column in columns}
+    if sum(features.values()) * len(table) > MOST_NUMBERS:
+        widest = max(features, key=lambda name: features[name])
         raise DataError(
-            f"{table.source}: {len(table)} rows of {sum(made.values())} features are more than "
-            f"{MOST_NUMBERS:g} numbers, the most that are held. Column {most!r} alone makes "
-            f"{made[most]} features: merge its values, or leave it out (--ignore)."
+            f"{table.source}: {len(table)} rows of {sum(features.values())} features are more than "
+            f"{MOST_NUMBERS:g} numbers, the most that are held. Column {widest!r} alone makes "
+            f"{features[widest]} features: merge its values, or leave it out (--ignore)."
         )
 
 

@@ -37,7 +37,9 @@ def parse_bins(declared: Iterable[str]) -> dict[str, tuple[float, ...]]:
     >>> parse_bins(["age: 25, 40"])
     {'age': (25.0, 40.0)}
     """
-    return {column: _numbers(column, rest) for column, rest in _by_column(declared, "bins")}
+    return {
+        column: _read_numbers(column, rest) for column, rest in _split_by_column(declared, "bins")
+    }
 
 
 def parse_merge(declared: Iterable[str]) -> dict[str, Merges]:
@@ -47,8 +49,8 @@ def parse_merge(declared: Iterable[str]) -> dict[str, Merges]:
     {'race': (('rest', ('Asian', 'Other')), ('ab', ('A', 'B')))}
     """
     return {
-        column: tuple(_merge(column, part) for part in rest.split(","))
-        for column, rest in _by_column(declared, "merge")
+        column: tuple(_read_merge(column, part) for part in rest.split(","))
+        for column, rest in _split_by_column(declared, "merge")
     }
 
 
@@ -59,22 +61,22 @@ _FORMS = {
 }
 
 
-def _by_column(declared: Iterable[str], kind: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+def _split_by_column(declared: Iterable[str], kind: str) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
     for text in declared:
         column, colon, rest = (part.strip() for part in text.partition(":"))
         if not (column and colon and rest):
             raise ConfigError(f"--{kind} {text!r}: expected {_FORMS[kind]}.")
-        if column in dict(found):
+        if column in dict(pairs):
             raise ConfigError(f"--{kind}: column {column!r} stands twice. Write it once.")
-        found.append((column, rest))
-    return found
+        pairs.append((column, rest))
+    return pairs
 
 
-def _numbers(column: str, text: str) -> tuple[float, ...]:
-    found = [parse_number(part.strip()) for part in text.split(",")]
-    numbers = [number for number in found if number is not None and abs(number) < float("inf")]
-    if len(numbers) < len(found) or numbers != sorted(set(numbers)):
+def _read_numbers(column: str, text: str) -> tuple[float, ...]:
+    cells = [parse_number(part.strip()) for part in text.split(",")]
+    numbers = [number for number in cells if number is not None and abs(number) < float("inf")]
+    if len(numbers) < len(cells) or numbers != sorted(set(numbers)):
         raise ConfigError(
             f"--bins: the ends for {column!r} are {text!r}, expected numbers that rise: "
             f"{_FORMS['bins']}."
@@ -82,7 +84,7 @@ def _numbers(column: str, text: str) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _merge(column: str, text: str) -> tuple[str, tuple[str, ...]]:
+def _read_merge(column: str, text: str) -> tuple[str, tuple[str, ...]]:
     values, equals, new = (part.strip() for part in text.rpartition("="))
     merged = tuple(value.strip() for value in values.split("+"))
     if not (equals and new and all(merged)):

@@ -46,8 +46,8 @@ class Keep:
 
     def apply(self, table: Table) -> Table:
         """Return the table with the column ``target``; a missing value stays missing."""
-        known = {"", *self.values}
-        cells = [cell if cell in known else self.other for cell in table.text(self.source)]
+        values = {"", *self.values}
+        cells = [cell if cell in values else self.other for cell in table.text(self.source)]
         return table.with_column(self.target, np.array(cells, object))
 
 
@@ -68,8 +68,8 @@ class Merge:
 
     def apply(self, table: Table) -> Table:
         """Return the table with the column ``target``; a missing value stays missing."""
-        renamed = dict(zip(self.values, self.names, strict=True))
-        cells = [renamed.get(cell, cell) for cell in table.text(self.source)]
+        new_names = dict(zip(self.values, self.names, strict=True))
+        cells = [new_names.get(cell, cell) for cell in table.text(self.source)]
         return table.with_column(self.target, np.array(cells, object))
 
 

@@ -73,7 +73,7 @@ class Encoder:
         """Rebuild an encoder from :meth:`to_dict`, also after a round trip through JSON."""
         try:
             return cls(
-                columns=tuple(_column(column) for column in values["columns"]),
+                columns=tuple(_read_column(column) for column in values["columns"]),
                 groups=Groups(**{key: tuple(names) for key, names in values["groups"].items()}),
                 label=values["label"],
                 positive=values["positive"],
@@ -114,7 +114,7 @@ def fit_encoder(
     return Encoder(columns, groups, label, positive, sensitive_at_prediction, derived)
 
 
-def _column(values: Mapping[str, Any]) -> Column:
+def _read_column(values: Mapping[str, Any]) -> Column:
     if "categories" in values:
         return CategoryColumn(values["name"], tuple(values["categories"]))
     return NumberColumn(**values)
@@ -130,23 +130,23 @@ class Reading(NamedTuple):
 def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> Reading:
     """Return what features and groups, or one of both, need of raw rows."""
     columns = encoder.columns if features else ()
-    needed = {column.name: isinstance(column, NumberColumn) for column in columns}
+    kinds = {column.name: isinstance(column, NumberColumn) for column in columns}
     for name in encoder.groups.columns if group else ():
-        needed.setdefault(name, False)
+        kinds.setdefault(name, False)
     rules: list[Derived] = []
     for rule in reversed(encoder.derived):
-        if rule.target not in needed:
+        if rule.target not in kinds:
             continue
-        number, same = isinstance(rule, Bins), rule.source == rule.target
-        if not same and needed.get(rule.source, number) != number:
+        number, in_place = isinstance(rule, Bins), rule.source == rule.target
+        if not in_place and kinds.get(rule.source, number) != number:
             raise ConfigError(
                 f"column {rule.source!r} is read both as a number and as text, which a model that "
                 "is handed over cannot. Write it into two columns and train again."
             )
-        del needed[rule.target]
-        needed[rule.source] = number
+        del kinds[rule.target]
+        kinds[rule.source] = number
         rules.insert(0, rule)
-    return Reading(needed, tuple(rules))
+    return Reading(kinds, tuple(rules))
 
 
 def encode_file(
@@ -161,10 +161,10 @@ def encode_file(
     # Text throughout: which columns are numbers was decided in training, not by these few rows.
     columns = {name: np.array(column, object) for name, column in cells.columns.items()}
     table = Table(columns, cells.source)
-    needed = {rule.target: rule.source for rule in encoder.derived}
-    sensitive = {needed.get(name, name) for name in encoder.groups.columns}
-    wanted = groups and sensitive <= set(columns)
-    if not encoder.sensitive_at_prediction and not wanted:
+    sources = {rule.target: rule.source for rule in encoder.derived}
+    sensitive = {sources.get(name, name) for name in encoder.groups.columns}
+    reads_group = groups and sensitive <= set(columns)
+    if not encoder.sensitive_at_prediction and not reads_group:
         return RawRows(encoder.encode(table), None)
     table = encoder.prepare(table)
     group = encoder.groups.group_of(table)

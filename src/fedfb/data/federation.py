@@ -106,14 +106,14 @@ def federate(
     refuse_vast(table, encoder.columns)
     x = encoder.encode(table, group)
     refuse_infinite(x, encoder.feature_names, table)
-    said = (
+    group_notes = (
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(groups.names) == 1 else ()),
     )
     rows = [train[client[train] == number] for number in range(len(client_names))]
     clients = [
-        ClientData(number, x[own], y[own], group[own], len(groups.names))
-        for number, own in enumerate(rows)
+        ClientData(number, x[places], y[places], group[places], len(groups.names))
+        for number, places in enumerate(rows)
     ]
     return Federation(
         name=name,
@@ -123,7 +123,7 @@ def federate(
         client_names=client_names,
         feature_names=encoder.feature_names,
         encoder=encoder,
-        notes=(*notes, *said, *encoding_notes(encoder.columns, table.take(test))),
+        notes=(*notes, *group_notes, *encoding_notes(encoder.columns, table.take(test))),
     )
 
 
@@ -169,17 +169,17 @@ def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -
     into = dict(zip(groups.merged, groups.into, strict=True))
     number = {name: place for place, name in enumerate(groups.names)}
     new = np.array([number[into.get(name, name)] for name in before])
-    read = encoder.sensitive_at_prediction
+    reads_group = encoder.sensitive_at_prediction
 
-    def encoded(x: Float[Array, "n d"], group: Int[Array, " n"]) -> Float[Array, "n e"]:
-        if not read:
+    def encode(x: Float[Array, "n d"], group: Int[Array, " n"]) -> Float[Array, "n e"]:
+        if not reads_group:
             return x
         ones = np.eye(len(groups.names), dtype=x.dtype)[group]
         return np.concatenate([x[:, : -len(before)], ones], axis=1)
 
     clients = [
         client._replace(
-            x=encoded(client.x, new[client.group]),
+            x=encode(client.x, new[client.group]),
             group=new[client.group],
             groups=len(groups.names),
         )
@@ -187,12 +187,14 @@ def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -
     ]
     test = federation.test
     group = new[test.group]
-    merged = ", ".join(name for name, few in zip(before, small.tolist(), strict=True) if few)
+    merged = ", ".join(
+        name for name, is_small in zip(before, small.tolist(), strict=True) if is_small
+    )
     note = f"small groups were merged into {groups.into[-1]!r} (--rest): {merged}"
     return replace(
         federation,
         clients=tuple(clients),
-        test=test._replace(x=encoded(test.x, group), group=group),
+        test=test._replace(x=encode(test.x, group), group=group),
         group_names=groups.names,
         feature_names=encoder.feature_names,
         encoder=encoder,
@@ -203,7 +205,7 @@ def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -
 def pooled(federation: Federation) -> Federation:
     """Put all clients' rows into one client, in the order of ids: centralised training."""
     clients = federation.clients
-    everyone = ClientData(
+    client = ClientData(
         0,
         np.concatenate([client.x for client in clients]),
         np.concatenate([client.y for client in clients]),
@@ -211,7 +213,7 @@ def pooled(federation: Federation) -> Federation:
         clients[0].groups,
     )
     test = federation.test._replace(client=np.minimum(federation.test.client, 0))
-    return replace(federation, clients=(everyone,), test=test, client_names=("pooled",))
+    return replace(federation, clients=(client,), test=test, client_names=("pooled",))
 
 
 def hold_out(federation: Federation, fraction: float, seed: int) -> tuple[Federation, Examples]:
@@ -224,20 +226,22 @@ def hold_out(federation: Federation, fraction: float, seed: int) -> tuple[Federa
             f"the held-out fraction is {fraction}, expected at least 0 and below 1. "
             "0.1 sets a tenth of every client's rows aside."
         )
-    kept, held = zip(
+    training, validation_parts = zip(
         *(hold_out_of(client, fraction, seed) for client in federation.clients), strict=True
     )
-    validation = Examples(*(np.concatenate(parts) for parts in zip(*held, strict=True)))
-    return replace(federation, clients=kept), validation
+    validation = Examples(*(np.concatenate(parts) for parts in zip(*validation_parts, strict=True)))
+    return replace(federation, clients=training), validation
 
 
 def hold_out_of(client: ClientData, fraction: float, seed: int) -> tuple[ClientData, Examples]:
     """Set a fraction of one client's rows aside."""
     order = generator((seed, 10, client.id)).permutation(len(client.y))
     count = min(round(fraction * len(order)), len(order) - 1)
-    aside = np.sort(order[:count])
-    held = Examples(client.x[aside], client.y[aside], client.group[aside], aside * 0 + client.id)
-    return _rows(client, np.sort(order[count:])), held
+    places = np.sort(order[:count])
+    validation = Examples(
+        client.x[places], client.y[places], client.group[places], places * 0 + client.id
+    )
+    return _take_rows(client, np.sort(order[count:])), validation
 
 
 def astype(federation: Federation, dtype: "DTypeLike") -> Federation:
@@ -247,5 +251,5 @@ def astype(federation: Federation, dtype: "DTypeLike") -> Federation:
     return replace(federation, clients=clients, test=test)
 
 
-def _rows(client: ClientData, rows: Int[Array, " m"]) -> ClientData:
+def _take_rows(client: ClientData, rows: Int[Array, " m"]) -> ClientData:
     return client._replace(x=client.x[rows], y=client.y[rows], group=client.group[rows])

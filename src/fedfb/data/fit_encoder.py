@@ -63,14 +63,16 @@ def by_sums(add: AddUp, schema: Schema) -> LearnFromSilos:
 
 def answers_of(table: Table, silos: Silos) -> Answers:
     """Return what owners whose rows lie in this process answer together."""
-    owned = {
-        owner: table.take(np.flatnonzero(silos.client == number))
-        for number, owner in enumerate(silos.owners)
+    tables = {
+        client: table.take(np.flatnonzero(silos.client == number))
+        for number, client in enumerate(silos.owners)
     }
 
-    def answers(question: str, told: Arrays) -> Arrays:
-        said = {name: silo_answer(question, told, t, silos.schema) for name, t in owned.items()}
-        return silos.add(question, told, said)
+    def answers(task: str, broadcast: Arrays) -> Arrays:
+        uploads = {
+            name: silo_answer(task, broadcast, t, silos.schema) for name, t in tables.items()
+        }
+        return silos.add(task, broadcast, uploads)
 
     return answers
 
@@ -80,12 +82,12 @@ def fit_columns(table: Table, silos: Silos) -> tuple[Column, ...]:
 
     Where no categories are declared those that occur are a public schema.
     """
-    found = columns_by(silos.schema, answers_of(table, silos))
+    columns = columns_by(silos.schema, answers_of(table, silos))
     features = [column.name for column in silos.schema.of("feature")]
-    return tuple(found[name] if name in found else fit_column(table, name) for name in features)
+    return tuple(columns[name] if name in columns else fit_column(table, name) for name in features)
 
 
-def columns_by(schema: Schema, answers: Answers) -> dict[str, Column]:
+def columns_by(schema: Schema, ask: Answers) -> dict[str, Column]:
     """Learn how to encode features from sums over their owners.
 
     Means, spreads and quantiles come from sums, and so does which of the declared categories occur.
@@ -93,8 +95,8 @@ def columns_by(schema: Schema, answers: Answers) -> dict[str, Column]:
     """
     return {
         **{column.name: by_range(column) for column in ranged(schema)},
-        **_numbers(schema, answers),
-        **_categories(schema, answers),
+        **_fit_numbers(schema, ask),
+        **_fit_categories(schema, ask),
     }
 
 
@@ -127,71 +129,73 @@ def groups_by(schema: Schema, rows: Int[Array, "2 a"]) -> Groups:
     return Groups(schema.crossed, tuple(name for name, occurs in names if occurs))
 
 
-def _numbers(schema: Schema, answers: Answers) -> dict[str, NumberColumn]:
+def _fit_numbers(schema: Schema, ask: Answers) -> dict[str, NumberColumn]:
     names = numeric(schema)
     if not names:
         return {}
-    spread = spread_by(names, answers)
+    spread = spread_by(names, ask)
     parts = (spread.mean.tolist(), spread.sd.tolist(), (spread.missing > 0).tolist())
     standard = {
         name: NumberColumn(name, mean, sd, gaps)
         for name, mean, sd, gaps in zip(names, *parts, strict=True)
     }
-    robust, clipped = numeric(schema, "robust"), numeric(schema, "clip")
-    of = {name: place for place, name in enumerate(names)}
+    robust, clips = numeric(schema, "robust"), numeric(schema, "clip")
+    places = {name: place for place, name in enumerate(names)}
     return {
         **standard,
-        **_robust(robust, _some(spread, [of[name] for name in robust]), answers),
-        **_clipped(clipped, _some(spread, [of[name] for name in clipped]), answers),
+        **_fit_robust(robust, _take_columns(spread, [places[name] for name in robust]), ask),
+        **_fit_clipped(clips, _take_columns(spread, [places[name] for name in clips]), ask),
     }
 
 
-def _some(spread: Spread, places: Sequence[int]) -> Spread:
+def _take_columns(spread: Spread, places: Sequence[int]) -> Spread:
     return Spread(*(part[list(places)] for part in spread))
 
 
-def _robust(names: Sequence[str], spread: Spread, answers: Answers) -> dict[str, NumberColumn]:
+def _fit_robust(names: Sequence[str], spread: Spread, ask: Answers) -> dict[str, NumberColumn]:
     """Scale by median and quartiles; where these are one value, by the standard deviation."""
     if not names:
         return {}
-    quartiles, width = quantiles_by("robust histograms", QUARTILES, spread, answers)
+    quartiles, width = quantiles_by("robust histograms", QUARTILES, spread, ask)
     error = width.max(axis=1)
-    apart = quartiles[:, 2] - quartiles[:, 0]
-    sd = np.where(apart > 2 * error, apart / NORMAL_QUARTILES, spread.sd)
+    distance = quartiles[:, 2] - quartiles[:, 0]
+    sd = np.where(distance > 2 * error, distance / NORMAL_QUARTILES, spread.sd)
     parts = (quartiles[:, 1].tolist(), sd.tolist(), (spread.missing > 0).tolist(), error.tolist())
     return {
-        name: NumberColumn(name, median, scale, gaps, error=known_to)
-        for name, median, scale, gaps, known_to in zip(names, *parts, strict=True)
+        name: NumberColumn(name, median, scale, gaps, error=bound)
+        for name, median, scale, gaps, bound in zip(names, *parts, strict=True)
     }
 
 
-def _clipped(names: Sequence[str], spread: Spread, answers: Answers) -> dict[str, NumberColumn]:
+def _fit_clipped(names: Sequence[str], spread: Spread, ask: Answers) -> dict[str, NumberColumn]:
     """Clip to the tails' quantiles; mean and standard deviation are of what is left."""
     if not names:
         return {}
-    tails, width = quantiles_by("clip histograms", TAILS, spread, answers)
+    tails, width = quantiles_by("clip histograms", TAILS, spread, ask)
     low, high = tails[:, 0], tails[:, 1]
 
-    def of_clipped(question: str, told: Arrays) -> Arrays:
-        return answers(question.replace(COLUMN, CLIP), {**told, "low": low, "high": high})
+    def ask_clipped(task: str, broadcast: Arrays) -> Arrays:
+        return ask(task.replace(COLUMN, CLIP), {**broadcast, "low": low, "high": high})
 
-    left = spread_by(names, of_clipped)
-    parts = (left.mean.tolist(), left.sd.tolist(), (left.missing > 0).tolist())
+    inner = spread_by(names, ask_clipped)
+    parts = (inner.mean.tolist(), inner.sd.tolist(), (inner.missing > 0).tolist())
     ends = (low.tolist(), high.tolist(), width.max(axis=1).tolist())
     values = zip(names, *parts, *ends, strict=True)
     return {name: NumberColumn(name, *rest) for name, *rest in values}
 
 
-def _categories(schema: Schema, answers: Answers) -> dict[str, CategoryColumn]:
+def _fit_categories(schema: Schema, ask: Answers) -> dict[str, CategoryColumn]:
     """Keep the declared categories that some owner has, by summed counts."""
-    listed = listed_categories(schema)
-    if not listed:
+    pairs = listed_categories(schema)
+    if not pairs:
         return {}
-    counts = answers(CATEGORIES, {})["counts"].tolist()
-    found: dict[str, list[str]] = {name: [] for name, _ in listed}
-    for (name, category), count in zip(listed, counts, strict=True):
-        found[name] += [category] * (count > 0)
-    return {name: CategoryColumn(name, tuple(present)) for name, present in found.items()}
+    counts = ask(CATEGORIES, {})["counts"].tolist()
+    categories: dict[str, list[str]] = {name: [] for name, _ in pairs}
+    for (name, category), count in zip(pairs, counts, strict=True):
+        categories[name] += [category] * (count > 0)
+    return {
+        name: CategoryColumn(name, tuple(categories)) for name, categories in categories.items()
+    }
 
 
 ROWS, CATEGORIES = "row counts", "category counts"
@@ -203,24 +207,24 @@ COLUMN, CLIP = "column ", "clip "
 """How questions begin that are about all numbers, and about those that are clipped."""
 
 
-def silo_answer(question: str, told: Arrays, table: Table, schema: Schema) -> Arrays:
+def silo_answer(task: str, broadcast: Arrays, table: Table, schema: Schema) -> Arrays:
     """Return what a silo says of its rows, whose groups and label the schema's rules have made.
 
     Which columns a question is about follows from the schema, never from who asks.
     """
-    if question == ROWS:
-        return {"rows": _row_counts(table, schema)}
-    if question == CATEGORIES:
-        return {"counts": _category_counts(table, listed_categories(schema))}
-    if question in HISTOGRAMS:
-        names = numeric(schema, HISTOGRAMS[question])
-        return counts_below([table.numbers(name) for name in names], **told)
-    if question in ANSWERS:
-        return answer(question, told, _values(table, numeric(schema)))
-    rest = dict(told)
+    if task == ROWS:
+        return {"rows": _count_rows(table, schema)}
+    if task == CATEGORIES:
+        return {"counts": _count_categories(table, listed_categories(schema))}
+    if task in HISTOGRAMS:
+        names = numeric(schema, HISTOGRAMS[task])
+        return counts_below([table.numbers(name) for name in names], **broadcast)
+    if task in ANSWERS:
+        return answer(task, broadcast, _stack_numbers(table, numeric(schema)))
+    rest = dict(broadcast)
     ends = (rest.pop("low"), rest.pop("high"))
-    inside = np.clip(_values(table, numeric(schema, "clip")), *ends)
-    return answer(question.replace(CLIP, COLUMN), rest, inside)
+    clipped_values = np.clip(_stack_numbers(table, numeric(schema, "clip")), *ends)
+    return answer(task.replace(CLIP, COLUMN), rest, clipped_values)
 
 
 def no_rows(schema: Schema) -> Table:
@@ -254,11 +258,11 @@ def listed_categories(schema: Schema) -> list[tuple[str, str]]:
     ]
 
 
-def _values(table: Table, columns: Sequence[str]) -> Float[Array, "n k"]:
+def _stack_numbers(table: Table, columns: Sequence[str]) -> Float[Array, "n k"]:
     return np.stack([table.numbers(column) for column in columns], axis=1)
 
 
-def _row_counts(table: Table, schema: Schema) -> Int[Array, "2 a"]:
+def _count_rows(table: Table, schema: Schema) -> Int[Array, "2 a"]:
     """Count rows by label and group."""
     names = schema.group_names
     group = Groups(schema.crossed, names).group_of(table)
@@ -266,10 +270,10 @@ def _row_counts(table: Table, schema: Schema) -> Int[Array, "2 a"]:
     return np.bincount(y * len(names) + group, minlength=2 * len(names)).reshape(2, len(names))
 
 
-def _category_counts(table: Table, listed: Sequence[tuple[str, str]]) -> Int[Array, " c"]:
-    place = {pair: number for number, pair in enumerate(listed)}
-    counts = np.zeros(len(listed), np.int64)
-    for name in dict.fromkeys(name for name, _ in listed):
+def _count_categories(table: Table, pairs: Sequence[tuple[str, str]]) -> Int[Array, " c"]:
+    place = {pair: number for number, pair in enumerate(pairs)}
+    counts = np.zeros(len(pairs), np.int64)
+    for name in dict.fromkeys(name for name, _ in pairs):
         for cell, count in Counter(table.text(name).tolist()).items():
             counts[place[name, cell or MISSING_CATEGORY]] += count
     return counts

@@ -51,8 +51,8 @@ def federation_from_frames(
     >>> found.feature_names, found.clients[0].y.tolist()
     (('age',), [1, 0, 0, 1])
     """
-    by_client = _by_client(frames, name)
-    silos = {client: columns_of(client, by_client[client]) for client in sorted(by_client)}
+    by_client = _split_by_client(frames, name)
+    cells = {client: columns_of(client, by_client[client]) for client in sorted(by_client)}
     wanted = Wanted(
         label,
         as_text(positive) or "",
@@ -64,8 +64,8 @@ def federation_from_frames(
     )
     federation = federate_cells(
         name,
-        silos,
-        agreed_schema([*silos.values()], wanted, schema),
+        cells,
+        agreed_schema([*cells.values()], wanted, schema),
         partition=partition,
         split_seed=split_seed,
         test=None if test is None else columns_of("the test rows", test),
@@ -76,7 +76,7 @@ def federation_from_frames(
     return settle_small_groups(federation, minimum_group, rest)
 
 
-def _by_client(frames: Any, name: str) -> dict[str, Frame]:
+def _split_by_client(frames: Any, name: str) -> dict[str, Frame]:
     """Tell frames by client from one frame, whose columns have no columns of their own."""
     if not isinstance(frames, Mapping):
         return {name: frames}

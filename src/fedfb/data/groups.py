@@ -34,7 +34,7 @@ class Groups:
         """Return each row's group number; a group that is not among ``names`` is an error."""
         index = {name: number for number, name in enumerate(self.names)}
         index |= {name: index[rest] for name, rest in zip(self.merged, self.into, strict=True)}
-        crossed = _crossed(table, self.columns)
+        crossed = _cross(table, self.columns)
         unknown = Counter(name for name in crossed if name not in index)
         if unknown:
             name, rows = unknown.most_common(1)[0]
@@ -63,10 +63,10 @@ def merge_small(groups: Groups, rows: Int[Array, " a"], minimum: int, rest: str)
     small = tuple(name for name, count in names if count < minimum and name != rest)
     if not small:
         return groups
-    kept = tuple(name for name in groups.names if name not in small)
+    large = tuple(name for name in groups.names if name not in small)
     return Groups(
         groups.columns,
-        kept if rest in kept else (*kept, rest),
+        large if rest in large else (*large, rest),
         (*groups.merged, *small),
         (*groups.into, *(rest for _ in small)),
     )
@@ -74,12 +74,12 @@ def merge_small(groups: Groups, rows: Int[Array, " a"], minimum: int, rest: str)
 
 def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = ()) -> Groups:
     """Find the groups of a table, sorted by name; names in ``order`` come first, in that order."""
-    present = set(_crossed(table, columns))
+    present = set(_cross(table, columns))
     declared = [name for name in order if name in present]
     return Groups(columns, (*declared, *sorted(present.difference(declared))))
 
 
-def _crossed(table: Table, columns: tuple[str, ...]) -> list[str]:
+def _cross(table: Table, columns: tuple[str, ...]) -> list[str]:
     values = [table.text(name) for name in columns]
     for name, cells in zip(columns, values, strict=True):
         missing = int((cells == "").sum())
@@ -89,8 +89,8 @@ def _crossed(table: Table, columns: tuple[str, ...]) -> list[str]:
                 f"{len(table)} rows. Fill it in (a value such as 'unknown' makes them a group of "
                 "their own) or remove these rows."
             )
-    named = {cells: group_name(columns, cells) for cells in set(zip(*values, strict=True))}
-    return [named[cells] for cells in zip(*values, strict=True)]
+    names = {cells: group_name(columns, cells) for cells in set(zip(*values, strict=True))}
+    return [names[cells] for cells in zip(*values, strict=True)]
 
 
 def group_name(columns: tuple[str, ...], values: tuple[str, ...]) -> str:
@@ -113,5 +113,5 @@ def values_of(columns: Sequence[str], name: str) -> tuple[str, ...] | None:
     if len(columns) == 1:
         return (name,)
     pattern = ", ".join(f"{re.escape(column)}=(.*)" for column in columns)
-    found = re.fullmatch(pattern, name, re.DOTALL)
-    return None if found is None else found.groups()
+    match = re.fullmatch(pattern, name, re.DOTALL)
+    return None if match is None else match.groups()

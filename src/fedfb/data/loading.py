@@ -54,11 +54,11 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         module = import_module(f"fedfb.data.datasets.{request.data}")
         load_rows = getattr(module, f"load_{request.data}")
         if request.sensitive:
-            load_rows = partial(load_rows, sensitive=_attributes(request, module.ATTRIBUTES))
-        found: Federation = load_rows(
+            load_rows = partial(load_rows, sensitive=_choose_attributes(request, module.ATTRIBUTES))
+        federation: Federation = load_rows(
             partition, split_seed, sensitive_at_prediction, request.resplit
         )
-        return found
+        return federation
     if request.data in POPULATIONS:
         from fedfb.data.datasets.gaussians import load_gaussians
 
@@ -106,14 +106,15 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
     )
 
 
-def _attributes(request: DataRequest, known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def _choose_attributes(request: DataRequest, choices: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the attributes that form the groups, in the order in which they are known."""
-    for attributes in known:
+    for attributes in choices:
         if sorted(attributes) == sorted(request.sensitive):
             return attributes
     raise ConfigError(
         f"the groups of {request.data} can be formed by "
-        f"{' or '.join(','.join(one) for one in known)}, not by {','.join(request.sensitive)!r}."
+        f"{' or '.join(','.join(columns) for columns in choices)}, "
+        f"not by {','.join(request.sensitive)!r}."
     )
 
 
@@ -146,12 +147,12 @@ def load_own(
     group ``rest``, if named.
     """
     paths = paths_of(pattern, test)
-    silos = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
+    files = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
     wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
     federation = federate_cells(
         pattern,
-        silos,
-        agreed_schema([*silos.values()], wanted, schema),
+        files,
+        agreed_schema([*files.values()], wanted, schema),
         partition=partition,
         split_seed=split_seed,
         test=None if test is None else read_rows(test),
@@ -163,7 +164,7 @@ def load_own(
 
 def federate_cells(
     name: str,
-    silos: Mapping[str, Cells],
+    files: Mapping[str, Cells],
     schema: Schema,
     *,
     partition: str = "paper",
@@ -178,20 +179,20 @@ def federate_cells(
     With ``split=False``, and without test rows, all rows are to train on.
     """
     _refuse_two_partitions(schema.client, partition)
-    tables = tables_of([*silos.values()], _with_clients(test, schema.client), schema)
+    tables = tables_of([*files.values()], _add_client_column(test, schema.client), schema)
     raw = concat(tables)
-    given = np.arange(sum(len(part) for part in tables[: len(silos)]))
+    rows = np.arange(sum(len(part) for part in tables[: len(files)]))
     label, positive = schema.label.name, schema.label.positive
     table = derive(raw, schema.derived)
-    _refuse_absent_positive(table.take(given), label, positive)
+    _refuse_absent_positive(table.take(rows), label, positive)
     order = schema.group_names
-    groups = groups_in(table.take(given), schema.crossed, order)
-    how = Partition("column", schema.client) if schema.client else parse_partition(partition)
-    client, names = _clients(raw, table, tables, tuple(silos), groups, how, split_seed)
-    _refuse_small_clients(client[given], names)
-    train, held = given, np.arange(len(given), len(table))
+    groups = groups_in(table.take(rows), schema.crossed, order)
+    rule = Partition("column", schema.client) if schema.client else parse_partition(partition)
+    client, names = _deal_clients(raw, table, tables, tuple(files), groups, rule, split_seed)
+    _refuse_small_clients(client[rows], names)
+    train, test_rows = rows, np.arange(len(rows), len(table))
     if test is None and split:
-        train, held = _split(client, groups.group_of(table), split_seed)
+        train, test_rows = _split(client, groups.group_of(table), split_seed)
     features = schema.of("feature")
     if not features:
         raise DataError(f"{table.source}: no columns are left as features. Add some.")
@@ -203,13 +204,13 @@ def federate_cells(
         sensitive=schema.crossed,
         features=tuple(column.name for column in features),
         train=train,
-        test=held,
+        test=test_rows,
         client=client,
         client_names=names,
         sensitive_at_prediction=sensitive_at_prediction,
         derived=schema.derived,
         group_order=order,
-        notes=(*type_notes(schema), *_label_note(table, label, positive)),
+        notes=(*type_notes(schema), *_note_labels(table, label, positive)),
         learn=by_sums(add, schema),
     )
 
@@ -222,7 +223,7 @@ def _refuse_two_partitions(client_column: str | None, partition: str) -> None:
         )
 
 
-def _with_clients(test: Cells | None, client_column: str | None) -> Cells | None:
+def _add_client_column(test: Cells | None, client_column: str | None) -> Cells | None:
     """Test rows need not have the client column: then they are nobody's."""
     if test is None or client_column is None or client_column in test.columns:
         return test
@@ -230,22 +231,22 @@ def _with_clients(test: Cells | None, client_column: str | None) -> Cells | None
     return test._replace(columns={**test.columns, **nobody})
 
 
-def _clients(
+def _deal_clients(
     raw: Table,
     table: Table,
     tables: tuple[Table, ...],
-    silos: tuple[str, ...],
+    files: tuple[str, ...],
     groups: Groups,
-    how: Partition,
+    rule: Partition,
     seed: int,
 ) -> Clients:
     """Give every row a client: by the rule, or else by its file (a test file: none)."""
     sizes = [len(part) for part in tables]
-    if how.kind != "paper":
+    if rule.kind != "paper":
         # A client is named as it is written, also where the column is binned for the groups.
-        dealt = raw if how.kind == "column" else table
-        return assign(how, dealt, groups, np.arange(sum(sizes[: len(silos)])), (seed, 13))
-    return Clients(np.repeat([*range(len(silos)), -1][: len(sizes)], sizes), silos)
+        source = raw if rule.kind == "column" else table
+        return assign(rule, source, groups, np.arange(sum(sizes[: len(files)])), (seed, 13))
+    return Clients(np.repeat([*range(len(files)), -1][: len(sizes)], sizes), files)
 
 
 def _split(
@@ -255,9 +256,9 @@ def _split(
     train, test = [], []
     for number in range(int(client.max()) + 1):
         rows = np.flatnonzero(client == number)
-        kept, held = split_client(group[rows], number, split_seed)
-        train.append(rows[kept])
-        test.append(rows[held])
+        places, places_aside = split_client(group[rows], number, split_seed)
+        train.append(rows[places])
+        test.append(rows[places_aside])
     return np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
 
 
@@ -286,16 +287,16 @@ def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> N
 def _refuse_absent_positive(table: Table, label: str, positive: str) -> None:
     values = sorted(set(table.text(label)) - {""})
     if positive not in values:
-        shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
+        first = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
         raise DataError(
             f"{table.source}: the positive value {positive!r} never occurs in the label column "
-            f"{label!r}, whose values are {shown}. Choose one of these."
+            f"{label!r}, whose values are {first}. Choose one of these."
         )
 
 
-def _label_note(table: Table, label: str, positive: str) -> tuple[str, ...]:
-    others = sorted(set(table.text(label)) - {positive, ""})
-    if len(others) < 2:
+def _note_labels(table: Table, label: str, positive: str) -> tuple[str, ...]:
+    negatives = sorted(set(table.text(label)) - {positive, ""})
+    if len(negatives) < 2:
         return ()
-    shown = ", ".join(others[:10]) + (", ..." if len(others) > 10 else "")
-    return (f"the label has more than two values: {positive} is set against the rest ({shown})",)
+    first = ", ".join(negatives[:10]) + (", ..." if len(negatives) > 10 else "")
+    return (f"the label has more than two values: {positive} is set against the rest ({first})",)

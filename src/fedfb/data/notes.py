@@ -37,14 +37,14 @@ def small_group_notes(
         minimum: least training rows of a group that is compared.
     """
     rows = [*zip(names, train.tolist(), test.tolist(), strict=True)]
-    few = [f"{name} ({trained})" for name, trained, _ in rows if trained < minimum]
+    small = [f"{name} ({trained})" for name, trained, _ in rows if trained < minimum]
     untested = [
         f"{name} ({tested})"
         for name, trained, tested in rows
         if test.any() and trained >= minimum and tested < MINIMUM_ROWS
     ]
     return (
-        *small_note("groups", few, minimum, "Merge them into one group by --rest NAME."),
+        *small_note("groups", small, minimum, "Merge them into one group by --rest NAME."),
         *(
             f"groups with fewer than {MINIMUM_ROWS} test rows have no reported rate, so they are "
             f"not in the disparity: {', '.join(untested)}."
@@ -53,19 +53,22 @@ def small_group_notes(
     )
 
 
-def small_note(what: str, few: Sequence[str], minimum: int, way: str) -> tuple[str, ...]:
+def small_note(subject: str, small: Sequence[str], minimum: int, remedy: str) -> tuple[str, ...]:
     """Say that groups or clients with few training rows are not compared.
 
     >>> small_note("groups", ["typo (1)"], 10, "Merge them.")  # doctest: +NORMALIZE_WHITESPACE
     ('groups with fewer than 10 training rows are not compared: their rows have weight 1, and they
     are not in the target or the disparity (--minimum-group): typo (1). Merge them.',)
     """
-    if not few:
+    if not small:
         return ()
-    named = ", ".join(few[:MOST_NAMED]) + (f", ... ({len(few)} in all)" * (len(few) > MOST_NAMED))
+    names = ", ".join(small[:MOST_NAMED]) + (
+        f", ... ({len(small)} in all)" * (len(small) > MOST_NAMED)
+    )
     return (
-        f"{what} with fewer than {minimum} training rows are not compared: their rows have weight "
-        f"1, and they are not in the target or the disparity (--minimum-group): {named}. {way}",
+        f"{subject} with fewer than {minimum} training rows are not compared: their rows have "
+        f"weight 1, and they are not in the target or the disparity (--minimum-group): {names}. "
+        f"{remedy}",
     )
 
 
@@ -74,24 +77,30 @@ def encoding_notes(columns: tuple[Column, ...], test: Table) -> tuple[str, ...]:
     numbers = [c.name for c in columns if isinstance(c, NumberColumn) and c.indicator]
     categories = [c for c in columns if isinstance(c, CategoryColumn)]
     gaps = [c.name for c in categories if MISSING_CATEGORY in c.categories]
-    unseen = [c.name for c in categories if _has_unseen(c, test)]
-    late = [c.name for c in columns if isinstance(c, NumberColumn) and _lacks_only_here(c, test)]
-    clipped = [_told_to(c) for c in columns if isinstance(c, NumberColumn) and c.low is not None]
-    robust = [
-        _told_to(c) for c in columns if isinstance(c, NumberColumn) and c.error and c.low is None
+    unknown = [c.name for c in categories if _has_unseen(c, test)]
+    gaps_in_test = [
+        c.name for c in columns if isinstance(c, NumberColumn) and _lacks_in_test_only(c, test)
+    ]
+    clips = [
+        _name_with_error(c) for c in columns if isinstance(c, NumberColumn) and c.low is not None
+    ]
+    quartiles = [
+        _name_with_error(c)
+        for c in columns
+        if isinstance(c, NumberColumn) and c.error and c.low is None
     ]
     sentences = (
-        (clipped, "numbers were clipped to their 1% and 99% quantiles"),
-        (robust, "numbers were scaled by median and quartiles"),
+        (clips, "numbers were clipped to their 1% and 99% quantiles"),
+        (quartiles, "numbers were scaled by median and quartiles"),
         (numbers, "missing numbers became the training mean, with an indicator column"),
-        (late, "numbers missing in test rows only became the training mean"),
+        (gaps_in_test, "numbers missing in test rows only became the training mean"),
         (gaps, "missing categories became a category of their own"),
-        (unseen, "categories that training rows do not have became zeros in test rows"),
+        (unknown, "categories that training rows do not have became zeros in test rows"),
     )
     return tuple(f"{text}: {', '.join(names)}" for names, text in sentences if names)
 
 
-def _lacks_only_here(column: NumberColumn, test: Table) -> bool:
+def _lacks_in_test_only(column: NumberColumn, test: Table) -> bool:
     return not column.indicator and bool(np.isnan(test.numbers(column.name)).any())
 
 
@@ -100,5 +109,5 @@ def _has_unseen(column: CategoryColumn, test: Table) -> bool:
     return not values <= set(column.categories)
 
 
-def _told_to(column: NumberColumn) -> str:
+def _name_with_error(column: NumberColumn) -> str:
     return f"{column.name} (known to {column.error:.2g})"

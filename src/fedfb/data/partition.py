@@ -92,7 +92,7 @@ def by_column(values: Array) -> Clients:
     Clients(client=array([ 1,  0, -1]), names=('a', 'b'))
     """
     names = tuple(sorted(set(values.tolist()) - {""}))
-    return Clients(_numbers_of(values, names), names)
+    return Clients(_number_clients(values, names), names)
 
 
 def by_group(group: Int[Array, " n"], names: tuple[str, ...]) -> Clients:
@@ -112,14 +112,14 @@ def split_order(
     (array([0, 1, 2, 3, 4, 5, 9]), array([6, 7, 8]))
     """
     cut = 7 * len(order) // 10
-    trained = np.zeros(len(order), dtype=bool)
-    trained[order[:cut]] = True
-    for number in np.setdiff1d(group, group[trained]):
-        trained[order[group[order] == number][0]] = True
-        rows = np.bincount(group[trained])
-        spare = order[:cut][trained[order[:cut]] & (rows[group[order[:cut]]] > 1)]
-        trained[spare[-1:]] = False
-    return np.flatnonzero(trained), np.flatnonzero(~trained)
+    is_training = np.zeros(len(order), dtype=bool)
+    is_training[order[:cut]] = True
+    for number in np.setdiff1d(group, group[is_training]):
+        is_training[order[group[order] == number][0]] = True
+        rows = np.bincount(group[is_training])
+        spare = order[:cut][is_training[order[:cut]] & (rows[group[order[:cut]]] > 1)]
+        is_training[spare[-1:]] = False
+    return np.flatnonzero(is_training), np.flatnonzero(~is_training)
 
 
 def assign(
@@ -135,11 +135,11 @@ def assign(
         values = table.text(partition.column)
         _refuse_missing(table, partition.column, train)
         names = by_column(values[train]).names
-        return Clients(_numbers_of(values, names), names)
+        return Clients(_number_clients(values, names), names)
     if partition.kind == "dirichlet":
         group = groups.group_of(table)
-        drawn = _drawn_shares(partition, np.bincount(group[train]), (*key, 2))
-        return deal_by_shares(group, drawn, train, key)
+        shares_drawn = _draw_shares(partition, np.bincount(group[train]), (*key, 2))
+        return deal_by_shares(group, shares_drawn, train, key)
     shares = np.array(partition.shares)
     if len(shares) != len(groups.names):
         raise ConfigError(
@@ -162,7 +162,7 @@ def deal_by_shares(
     return Clients(client, tuple(f"client {number}" for number in range(shares.shape[1])))
 
 
-def _drawn_shares(partition: Partition, rows: Int[Array, " a"], key: Key) -> Float[Array, "a i"]:
+def _draw_shares(partition: Partition, rows: Int[Array, " a"], key: Key) -> Float[Array, "a i"]:
     r"""Draw, for every group, its clients' shares from :math:`\mathrm{Dir}(\alpha,\dots,\alpha)`.
 
     The smaller alpha, the more of a group lies with one client. Draws that leave a client almost
@@ -190,7 +190,7 @@ def _refuse_missing(table: Table, column: str, rows: Int[Array, " t"]) -> None:
         )
 
 
-def _numbers_of(values: Array, names: Sequence[str]) -> Int[Array, " n"]:
+def _number_clients(values: Array, names: Sequence[str]) -> Int[Array, " n"]:
     index = {name: number for number, name in enumerate(names)}
     return np.array([index.get(value, -1) for value in values.tolist()], int)
 

@@ -92,15 +92,15 @@ def read_cells(
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     try:
         names = list(header) if header else clean(next(reader, []), missing=())
-        kept = _kept_columns(source, names, only)
+        places = _choose_columns(source, names, only)
         numbered = ((skip + reader.line_num, row) for row in reader if row)
-        rows, ends = _rows(source, numbered, len(names), kept)
+        rows, ends = _read_rows(source, numbered, len(names), places)
     except csv.Error as error:
         line = skip + reader.line_num
         raise DataError(f"{source}, line {line}: {error}. Mend the quotes there.") from None
     if not rows:
         raise DataError(f"{source} has a header but no rows. Expected one row per example.")
-    columns = zip([names[i] for i in kept], zip(*rows, strict=True), strict=True)
+    columns = zip([names[i] for i in places], zip(*rows, strict=True), strict=True)
     return Cells(source, {name: clean(column) for name, column in columns}, ends)
 
 
@@ -109,7 +109,7 @@ def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ..
     check_same_columns([(file.source, list(file.columns)) for file in files])
     columns: list[dict[str, Array]] = [{} for _ in files]
     for name in files[0].columns:
-        parts = None if name in text else _as_numbers(name, files)
+        parts = None if name in text else _read_numbers(name, files)
         if parts is None:
             parts = [np.array(file.columns[name], object) for file in files]
         for column, part in zip(columns, parts, strict=True):
@@ -143,7 +143,7 @@ def _sniff(line: str) -> str:
     return max(_SEPARATORS, key=lambda s: len(next(csv.reader([line], delimiter=s), [])))
 
 
-def _kept_columns(source: str, names: Sequence[str], only: Sequence[str] | None) -> list[int]:
+def _choose_columns(source: str, names: Sequence[str], only: Sequence[str] | None) -> list[int]:
     if only is not None:
         for name in only:
             if name not in names:
@@ -179,10 +179,10 @@ def refuse_many_columns(source: str, number: int) -> None:
         )
 
 
-def _rows(
-    source: str, numbered: Iterable[tuple[int, list[str]]], width: int, kept: Sequence[int]
+def _read_rows(
+    source: str, numbered: Iterable[tuple[int, list[str]]], width: int, places: Sequence[int]
 ) -> tuple[list[tuple[str, ...]], list[int]]:
-    pick = itemgetter(*kept) if len(kept) > 1 else lambda row: (row[kept[0]],)
+    pick = itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
     rows, ends = [], []
     for line, row in numbered:
         if len(row) != width:
@@ -208,7 +208,7 @@ def clean(cells: Iterable[str], missing: Collection[str] = MISSING) -> list[str]
     return ["" if cell in missing else cell for cell in stripped]
 
 
-def _as_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
+def _read_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
     """Return one float array per file, or None when some cell is no number or none is."""
     parts, any_number = [], False
     for file in files:
@@ -291,8 +291,8 @@ def read_parquet(path: str | Path) -> Cells:
     # ArrowException is what pyarrow finds wrong itself; values that are no text, dates or numbers
     # raise the others, and a length that nobody has a MemoryError.
     except (OSError, pyarrow.ArrowException, MemoryError, *CHANGED) as error:
-        said = str(error).partition("\n")[0].rstrip(".")
-        raise DataError(f"{path} cannot be read as Parquet: {said}. Write it anew.") from None
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise DataError(f"{path} cannot be read as Parquet: {reason}. Write it anew.") from None
     return cells_of(str(path), names, columns)
 
 
@@ -304,20 +304,20 @@ def cells_of(source: str, names: Sequence[Any], columns: Iterable[Sequence[Any]]
     """
     titles = clean_names(names)
     check_names(source, titles)
-    written = {
-        title: clean(_written(source, title, row, value) for row, value in enumerate(values))
+    cells_by_title = {
+        title: clean(_write_cell(source, title, row, value) for row, value in enumerate(values))
         for title, values in zip(titles, columns, strict=True)
     }
-    rows = len(next(iter(written.values()), ()))
+    rows = len(next(iter(cells_by_title.values()), ()))
     if not rows:
         raise DataError(f"{source} has columns but no rows. Expected one row per example.")
-    for title, cells in written.items():
+    for title, cells in cells_by_title.items():
         if len(cells) != rows:
             raise DataError(
                 f"{source}: column {title!r} has {len(cells)} cells and others have {rows}. "
                 "All columns need one cell per row."
             )
-    return Cells(source, written, list(range(1, rows + 1)))
+    return Cells(source, cells_by_title, list(range(1, rows + 1)))
 
 
 def clean_names(names: Iterable[Any]) -> list[str]:
@@ -363,7 +363,7 @@ def columns_of(source: str, frame: Any) -> Cells:
         )
     names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
     check_names(source, clean_names(names))  # before a name that stands twice is looked up
-    return cells_of(source, names, (_listed(frame[name]) for name in names))
+    return cells_of(source, names, (_list_values(frame[name]) for name in names))
 
 
 def is_frame(value: Any) -> bool:
@@ -371,17 +371,17 @@ def is_frame(value: Any) -> bool:
     return isinstance(value, Mapping) or hasattr(value, "collect") or hasattr(value, "columns")
 
 
-def _listed(column: Any) -> Sequence[Any]:
+def _list_values(column: Any) -> Sequence[Any]:
     for method in ("tolist", "to_list"):  # numpy and pandas; polars
         if hasattr(column, method):
-            found: Sequence[Any] = getattr(column, method)()
-            return found
+            values: Sequence[Any] = getattr(column, method)()
+            return values
     if isinstance(column, str) or not isinstance(column, Iterable):
         raise ConfigError(f"a column is a {type(column).__name__}. Expected a list or an array.")
     return list(column)
 
 
-def _written(source: str, name: str, row: int, value: Any) -> str:
+def _write_cell(source: str, name: str, row: int, value: Any) -> str:
     text = as_text(value)
     if text is None:
         raise DataError(

@@ -22,7 +22,7 @@ def copied_share(federation: Federation) -> float | None:
     chance, and these are no fault: see :func:`beyond_chance`.
     """
     train = np.concatenate([row_hashes(c.x, c.y, c.group) for c in federation.clients])
-    test = _hashes_of(federation.test)
+    test = _hash_rows(federation.test)
     if not len(test):
         return None
     share = float(np.isin(test, train).mean())
@@ -68,5 +68,5 @@ def row_hashes(x: Array, y: Num[Array, " n"], group: Num[Array, " n"]) -> Num[Ar
     return hashes
 
 
-def _hashes_of(examples: Examples) -> Num[Array, " n"]:
+def _hash_rows(examples: Examples) -> Num[Array, " n"]:
     return row_hashes(examples.x, examples.y, examples.group)

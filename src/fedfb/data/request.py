@@ -61,24 +61,24 @@ class DataRequest:
 
 def check_request(request: DataRequest) -> None:
     """Refuse a request that names no data, misses an option or gives one that does not apply."""
-    own = request.data not in BUILT_IN
-    if own and not _is_path(request.data):
+    is_own = request.data not in BUILT_IN
+    if is_own and not _is_path(request.data):
         raise ConfigError(
             f"{unknown_name('data set', request.data, BUILT_IN)}. One's own files are given by "
             "their path, e.g. 'rows.csv' or 'silos/*.csv'."
         )
-    _refuse_given(request, () if own else _OWN_ONLY, "one's own files")
-    if not own and request.data not in SEVERAL_ATTRIBUTES:
-        _refuse_given(request, ("sensitive", "rest"), "one's own files, adult and compas")
+    _refuse_inapplicable(request, () if is_own else _OWN_ONLY, "one's own files")
+    if not is_own and request.data not in SEVERAL_ATTRIBUTES:
+        _refuse_inapplicable(request, ("sensitive", "rest"), "one's own files, adult and compas")
     if request.data != "synthetic":
-        _refuse_given(request, _SYNTHETIC_ONLY, "the synthetic data")
+        _refuse_inapplicable(request, _SYNTHETIC_ONLY, "the synthetic data")
     if request.data not in POPULATIONS:
-        _refuse_given(request, ("q",), f"the paper's populations ({', '.join(POPULATIONS)})")
+        _refuse_inapplicable(request, ("q",), f"the paper's populations ({', '.join(POPULATIONS)})")
     if request.data not in DRAWN:
-        _refuse_given(request, _DRAWN_ONLY, f"data drawn on the spot ({', '.join(DRAWN)})")
-    if own or request.data in DRAWN:
-        _refuse_given(request, ("resplit",), "the published data sets (adult, compas, bank)")
-    for name in ("label", "positive", "sensitive") if own and not request.schema else ():
+        _refuse_inapplicable(request, _DRAWN_ONLY, f"data drawn on the spot ({', '.join(DRAWN)})")
+    if is_own or request.data in DRAWN:
+        _refuse_inapplicable(request, ("resplit",), "the published data sets (adult, compas, bank)")
+    for name in ("label", "positive", "sensitive") if is_own and not request.schema else ():
         if not getattr(request, name):
             raise ConfigError(
                 f"one's own files need {name} (--{name}): label names the column to predict, "
@@ -96,7 +96,7 @@ def _is_path(data: str) -> bool:
     return looks_like_one or os.path.exists(data) or bool(glob(data))
 
 
-def _refuse_given(request: DataRequest, names: tuple[str, ...], belongs_to: str) -> None:
+def _refuse_inapplicable(request: DataRequest, names: tuple[str, ...], belongs_to: str) -> None:
     defaults = {field.name: field.default for field in fields(DataRequest)}
     for name in names:
         if getattr(request, name) != defaults[name]:

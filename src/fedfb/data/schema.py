@@ -49,9 +49,9 @@ class ColumnSchema:
     @property
     def group_values(self) -> tuple[str, ...]:
         """The values after the rules: ranges from low to high, merged ones under their name."""
-        renamed = {value: new for new, values in self.merge for value in values}
+        new_names = {value: new for new, values in self.merge for value in values}
         raw = bin_names(self.bins) if self.bins else self.categories
-        return tuple(dict.fromkeys(renamed.get(value, value) for value in raw))
+        return tuple(dict.fromkeys(new_names.get(value, value) for value in raw))
 
 
 @dataclass(frozen=True)
@@ -187,12 +187,12 @@ def _check_range(column: ColumnSchema) -> None:
 
 def _check_merge(column: ColumnSchema) -> None:
     merged = [value for _, values in column.merge for value in values]
-    known = bin_names(column.bins) or column.categories
+    values_in_use = bin_names(column.bins) or column.categories
     for value in merged:
         if merged.count(value) > 1:
             raise ConfigError(f"column {column.name!r}: {value!r} is merged twice.")
-        if known and value not in known:
+        if values_in_use and value not in values_in_use:
             raise ConfigError(
                 f"column {column.name!r}: {value!r} is to be merged and does not occur. The "
-                f"values are {', '.join(known)}."
+                f"values are {', '.join(values_in_use)}."
             )

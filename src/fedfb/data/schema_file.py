@@ -50,22 +50,25 @@ def schema_parts(schema: Schema, above: str = "") -> list[str]:
     """Return what a schema says of all columns, then its tables; ``above`` precedes their names."""
     top = []
     if len(schema.crossed) > 1:
-        top.append(f"crossed = {_toml(schema.crossed)}")
+        top.append(f"crossed = {_write_value(schema.crossed)}")
     if schema.client is not None and not schema.of("client"):
-        top.append(f"client = {_toml(schema.client)}")
-    tables = ["\n".join([f"[{above}columns.{_key(c.name)}]", *_lines(c)]) for c in schema.columns]
+        top.append(f"client = {_write_value(schema.client)}")
+    tables = [
+        "\n".join([f"[{above}columns.{_write_key(c.name)}]", *_write_column(c)])
+        for c in schema.columns
+    ]
     return ["\n".join(top), *tables]
 
 
-def _lines(column: ColumnSchema) -> list[str]:
+def _write_column(column: ColumnSchema) -> list[str]:
     lines = [f'role = "{column.role}"']
     if column.role == "ignored":
-        return [*lines, f"why = {_toml(column.why)}"]
+        return [*lines, f"why = {_write_value(column.why)}"]
     lines.append(f'type = "{column.kind}"')
     if column.positive:
-        lines.append(f"positive = {_toml(column.positive)}")
+        lines.append(f"positive = {_write_value(column.positive)}")
     if column.categories:
-        lines.append(f"categories = {_toml(column.categories)}")
+        lines.append(f"categories = {_write_value(column.categories)}")
     if column.role == "feature":
         lines.append(f'missing = "{column.missing}"')
         lines += [f'scale = "{column.scale}"'] if column.kind == "number" else []
@@ -74,18 +77,20 @@ def _lines(column: ColumnSchema) -> list[str]:
     if column.bins:
         lines.append(f"bins = [{', '.join(map(number_as_text, column.bins))}]")
     if column.merge:
-        pairs = ", ".join(f"{_key(new)} = {_toml(values)}" for new, values in column.merge)
+        pairs = ", ".join(
+            f"{_write_key(new)} = {_write_value(values)}" for new, values in column.merge
+        )
         lines.append(f"merge = {{ {pairs} }}")
     return lines
 
 
-def _toml(value: Any) -> str:
+def _write_value(value: Any) -> str:
     # JSON's spelling is TOML's too, but for characters that TOML wants escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+def _write_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _write_value(name)
 
 
 def read_schema(path: str | Path) -> Schema:
@@ -105,9 +110,9 @@ def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:
     tables = values.get("columns")
     if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
         raise ConfigError("expected a table [columns.NAME] for each column.")
-    columns = tuple(_column(name, table) for name, table in tables.items())
+    columns = tuple(_name_errors(name, table) for name, table in tables.items())
     sensitive = [column.name for column in columns if column.role == "sensitive"]
-    crossed = _texts("crossed", values.get("crossed", sensitive))
+    crossed = _read_texts("crossed", values.get("crossed", sensitive))
     clients = [column.name for column in columns if column.role == "client"]
     client = values.get("client", clients[0] if clients else None)
     fits = [client] == clients if clients else client in sensitive
@@ -126,7 +131,7 @@ def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:
     return schema
 
 
-def _column(name: str, table: dict[str, Any]) -> ColumnSchema:
+def _name_errors(name: str, table: dict[str, Any]) -> ColumnSchema:
     try:
         return _read_column(name, table)
     except ConfigError as error:
@@ -151,24 +156,24 @@ def _read_column(name: str, table: dict[str, Any]) -> ColumnSchema:
         name=name,
         role=role,
         kind=kind,
-        categories=tuple(sorted(_texts("categories", table.get("categories", [])))),
+        categories=tuple(sorted(_read_texts("categories", table.get("categories", [])))),
         missing=table.get("missing", usual),
         scale=table.get("scale", "standard"),
-        range=_numbers("range", table.get("range", [])),
-        bins=_numbers("bins", table.get("bins", [])),
-        merge=tuple((new, _texts("merge", values)) for new, values in merge.items()),
-        positive=_text("positive", table.get("positive", "")),
-        why=_text("why", table.get("why", "")),
+        range=_read_numbers("range", table.get("range", [])),
+        bins=_read_numbers("bins", table.get("bins", [])),
+        merge=tuple((new, _read_texts("merge", values)) for new, values in merge.items()),
+        positive=_read_text("positive", table.get("positive", "")),
+        why=_read_text("why", table.get("why", "")),
     )
 
 
-def _text(key: str, value: Any) -> str:
+def _read_text(key: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{key} is {value!r}, expected text in quotes.")
     return value
 
 
-def _texts(key: str, values: Any) -> tuple[str, ...]:
+def _read_texts(key: str, values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ConfigError(f"{key} is {values!r}, expected a list of texts in quotes.")
     if len(set(values)) < len(values):
@@ -176,7 +181,7 @@ def _texts(key: str, values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _numbers(key: str, values: Any) -> tuple[float, ...]:
+def _read_numbers(key: str, values: Any) -> tuple[float, ...]:
     wrong = not isinstance(values, list) or any(
         isinstance(value, bool) or not isinstance(value, int | float) for value in values
     )

@@ -22,14 +22,14 @@ NEGLIGIBLE = 1e-6
 """A variance that is smaller than this part of the squared error of the mean is that error's."""
 
 
-def add_in_clear(question: str, told: Arrays, answers: Mapping[str, Arrays]) -> Arrays:
+def add_in_clear(task: str, broadcast: Arrays, uploads: Mapping[str, Arrays]) -> Arrays:
     """Add up what is sent as it is.
 
     >>> add_in_clear("sums", {}, {"north": {"n": np.array([1])}, "south": {"n": np.array([2])}})
     {'n': array([3])}
     """
-    first = next(iter(answers.values()))
-    return {name: np.sum([said[name] for said in answers.values()], axis=0) for name in first}
+    first = next(iter(uploads.values()))
+    return {name: np.sum([upload[name] for upload in uploads.values()], axis=0) for name in first}
 
 
 class Spread(NamedTuple):
@@ -47,13 +47,13 @@ Answers = Callable[[str, Arrays], Arrays]
 """The sum of what all silos answer to a question: its name, and what they are told."""
 
 
-def answer(question: str, told: Arrays, x: Float[Array, "n k"]) -> Arrays:
+def answer(task: str, broadcast: Arrays, x: Float[Array, "n k"]) -> Arrays:
     """Return what one silo says of its columns."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return ANSWERS[question](x, **told)
+        return ANSWERS[task](x, **broadcast)
 
 
-def spread_by(columns: Sequence[str], answers: Answers) -> Spread:
+def spread_by(columns: Sequence[str], ask: Answers) -> Spread:
     r"""Return the spread of numeric columns over all silos, from sums.
 
     .. math:: m_0=\frac1n\sum_jx_j,\quad s_0=\frac1n\sum_j|x_j-m_0|,\quad
@@ -65,48 +65,50 @@ def spread_by(columns: Sequence[str], answers: Answers) -> Spread:
     an error of :math:`m_0` is mended by the last sum.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        first = answers("column sums", {})
+        first = ask("column sums", {})
         n = np.maximum(first["present"], 1)
-        told: Arrays = {"mean": first["sums"] / n}
-        total = answers("column distances", told)["distances"]
+        broadcast: Arrays = {"mean": first["sums"] / n}
+        total = ask("column distances", broadcast)["distances"]
         _refuse_lost(columns, total, first["varies"])
         # A mean distance of numbers near the end of the float range may vanish, their sum does not.
         scale = np.where(total / n > 0, total / n, np.where(total > 0, total, 1.0))
-        told = {**told, "scale": scale}
-        last = answers("column squares", told)
+        broadcast = {**broadcast, "scale": scale}
+        last = ask("column squares", broadcast)
         offset, squares = last["offsets"] / n, last["squares"] / n
         variance = np.maximum(squares - offset**2, 0.0)
         constant = (first["varies"] == 0) & ~(variance > NEGLIGIBLE * squares)
         sd = np.where(constant, 1.0, scale * np.sqrt(variance))
-        return Spread(told["mean"] + scale * offset, sd, first["missing"])
+        return Spread(broadcast["mean"] + scale * offset, sd, first["missing"])
 
 
-def _sums(x: Float[Array, "n k"]) -> Arrays:
+def _sum_cells(x: Float[Array, "n k"]) -> Arrays:
     """Return numbers of cells, their sums, and whether this client's numbers differ."""
-    there = ~np.isnan(x)
-    least = np.where(there, x, np.inf).min(axis=0, initial=np.inf)
-    most = np.where(there, x, -np.inf).max(axis=0, initial=-np.inf)
+    present = ~np.isnan(x)
+    least = np.where(present, x, np.inf).min(axis=0, initial=np.inf)
+    largest = np.where(present, x, -np.inf).max(axis=0, initial=-np.inf)
     return {
-        "present": there.sum(axis=0),
-        "missing": (~there).sum(axis=0),
+        "present": present.sum(axis=0),
+        "missing": (~present).sum(axis=0),
         "sums": np.nansum(x, axis=0),
-        "varies": (least < most).astype(np.int64),
+        "varies": (least < largest).astype(np.int64),
     }
 
 
-def _distances(x: Float[Array, "n k"], mean: Float[Array, " k"]) -> Arrays:
+def _sum_distances(x: Float[Array, "n k"], mean: Float[Array, " k"]) -> Arrays:
     return {"distances": np.nansum(np.abs(x - mean), axis=0)}
 
 
-def _squares(x: Float[Array, "n k"], mean: Float[Array, " k"], scale: Float[Array, " k"]) -> Arrays:
+def _sum_squares(
+    x: Float[Array, "n k"], mean: Float[Array, " k"], scale: Float[Array, " k"]
+) -> Arrays:
     z = (x - mean) / scale
     return {"offsets": np.nansum(z, axis=0), "squares": np.nansum(z**2, axis=0)}
 
 
 ANSWERS: Mapping[str, Callable[..., Arrays]] = {
-    "column sums": _sums,
-    "column distances": _distances,
-    "column squares": _squares,
+    "column sums": _sum_cells,
+    "column distances": _sum_distances,
+    "column squares": _sum_squares,
 }
 """What a silo says of its columns, by question: its rows, and what it was told."""
 
@@ -115,8 +117,8 @@ def _refuse_lost(
     columns: Sequence[str], distances: Float[Array, " k"], varies: Int[Array, " k"]
 ) -> None:
     """Refuse a column whose numbers differ by less than what carries the sums can tell."""
-    for name, total, silos in zip(columns, distances.tolist(), varies.tolist(), strict=True):
-        if silos and total == 0:
+    for name, total, clients in zip(columns, distances.tolist(), varies.tolist(), strict=True):
+        if clients and total == 0:
             raise DataError(
                 f"the numbers of column {name!r} differ by so little that their distances are lost "
                 "in the fixed point of secure sums. Express the column in a smaller unit."
@@ -137,9 +139,7 @@ class Quantiles(NamedTuple):
     width: Float[Array, "k q"]
 
 
-def quantiles_by(
-    question: str, shares: Sequence[float], spread: Spread, answers: Answers
-) -> Quantiles:
+def quantiles_by(task: str, shares: Sequence[float], spread: Spread, ask: Answers) -> Quantiles:
     r"""Return quantiles of columns over all silos, each to the width of a bin, from counts.
 
     The quantile :math:`Q_p` is the least number that :math:`np` of all numbers do not exceed. Where
@@ -158,9 +158,9 @@ def quantiles_by(
     low, high = low - slack, high + slack
     for _ in range(HISTOGRAMS):
         edges = low[..., None] + (high - low)[..., None] * np.arange(1, BINS + 1) / BINS
-        total = answers(question, {"edges": edges})
-        needed = np.ceil(p * total["present"][:, None] - 1e-9)
-        bin_ = np.minimum((total["below"] < needed[..., None]).sum(axis=-1), BINS - 1)
+        total = ask(task, {"edges": edges})
+        rank = np.ceil(p * total["present"][:, None] - 1e-9)
+        bin_ = np.minimum((total["below"] < rank[..., None]).sum(axis=-1), BINS - 1)
         width = (high - low) / BINS
         high = np.take_along_axis(edges, bin_[..., None], axis=-1)[..., 0]
         low = high - width

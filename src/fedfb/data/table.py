@@ -56,9 +56,9 @@ class Table:
         values = self.column(name)
         if values.dtype.kind == "f":
             return values
-        return np.array([self._number(name, i, cell) for i, cell in enumerate(values)], float)
+        return np.array([self._read_number(name, i, cell) for i, cell in enumerate(values)], float)
 
-    def _number(self, name: str, row: int, cell: str) -> float:
+    def _read_number(self, name: str, row: int, cell: str) -> float:
         number = parse_number(cell) if cell else np.nan
         if number is None or np.isinf(number):
             raise DataError(

@@ -77,4 +77,4 @@ class TERMClassifier(FederatedClassifier, method="term"): ...
 CLASSIFIERS = tuple(FederatedClassifier.__subclasses__())
 """All of them, the one of the paper first."""
 
-__all__ = ["CLASSIFIERS", "FederatedClassifier", *(one.__name__ for one in CLASSIFIERS)]
+__all__ = ["CLASSIFIERS", "FederatedClassifier", *(cls.__name__ for cls in CLASSIFIERS)]

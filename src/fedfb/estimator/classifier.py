@@ -123,11 +123,11 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Without clients all rows belong to one; without sensitive features there is nothing to be
         fair about, and training is plain.
         """
-        table = self._table(X, reset=True)
-        label = checked_labels(y, type(self).__name__)
+        table = self._read_table(X, reset=True)
+        label = check_labels(y, type(self).__name__)
         check_consistent_length(X, label, sensitive_features, client)
         self.classes_ = np.unique(label)
-        self.positive_ = favourable_label(self.classes_, self.positive)
+        self.positive_ = choose_favourable(self.classes_, self.positive)
         if sensitive_features is None and self._compares_groups:
             warnings.warn(PLAIN.format(name=type(self).__name__), stacklevel=2)
         experiment = make_experiment(self, groups_given=sensitive_features is not None)
@@ -154,21 +154,21 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chance = self.decide(X, sensitive_features=sensitive_features)
         coin = np.random.default_rng(self.random_state).random(len(chance))
         favourable = coin < chance
-        return np.where(favourable, self.positive_, self._other)
+        return np.where(favourable, self.positive_, self._unfavourable)
 
     def decide(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
         """Return the chance that a row is decided favourably, 0 or 1 unless decisions are mixed."""
-        return self._prediction(X, sensitive_features).decision[0]
+        return self._decide(X, sensitive_features).decision[0]
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, "n 2"]:
         """Return the probability of each of ``classes_``; decisions may have other thresholds."""
-        favourable = self._prediction(X, sensitive_features).score[0]
+        favourable = self._decide(X, sensitive_features).score[0]
         columns = (1 - favourable, favourable)
         return np.stack(columns if self._positive_is_last else columns[::-1], axis=1)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
         """Return the log odds of the second of ``classes_``."""
-        x, group = self._encoded(X, sensitive_features)
+        x, group = self._encode(X, sensitive_features)
         if len(self.rule_.members) == 1:
             odds = self.rule_.logits(x)[0]
         else:
@@ -199,11 +199,11 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         With ``to`` it is written as a page to look at, and the path is returned.
         """
         check_is_fitted(self)
-        found = self.report_
+        report = self.report_
         if X is not None:
-            rows = self._examples(X, y, sensitive_features, client)
-            found = judged(found, rows, self.groups_, self.clients_)
-        return found if to is None else write_page(found, self.encoder_, Path(to))
+            rows = self._make_examples(X, y, sensitive_features, client)
+            report = judge(report, rows, self.groups_, self.clients_)
+        return report if to is None else write_page(report, self.encoder_, Path(to))
 
     def __sklearn_tags__(self) -> Any:
         """Say what the classifier takes: two classes, missing values, no sparse matrices."""
@@ -222,34 +222,32 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return bool(self.positive_ == self.classes_[1])
 
     @property
-    def _other(self) -> Any:
+    def _unfavourable(self) -> Any:
         return self.classes_[0] if self._positive_is_last else self.classes_[1]
 
-    def _table(self, X: Any, reset: bool) -> Table:
+    def _read_table(self, X: Any, reset: bool) -> Table:
         """Return features as a table, with the checks that scikit-learn asks for."""
         if is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if not len(X):
                 raise ValueError("Found array with 0 sample(s), while a minimum of 1 is required.")
             return feature_table(X, training=reset)
-        checked = validate_data(
-            self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan"
-        )
-        return feature_table(checked, training=reset)
+        array = validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan")
+        return feature_table(array, training=reset)
 
-    def _encoded(self, X: Any, sensitive: Any) -> tuple[Float[Array, "n d"], Int[Array, " n"]]:
+    def _encode(self, X: Any, sensitive: Any) -> tuple[Float[Array, "n d"], Int[Array, " n"]]:
         check_is_fitted(self)
-        table = self._table(X, reset=False)
-        needed = self.encoder_.sensitive_at_prediction or self.rule_.needs_group
+        table = self._read_table(X, reset=False)
+        reads_group = self.encoder_.sensitive_at_prediction or self.rule_.needs_group
         group = np.zeros(len(table), np.int64)
-        if needed:
-            group = self._group_numbers(sensitive, len(table))
+        if reads_group:
+            group = self._number_groups(sensitive, len(table))
         table = derive(table, reading(self.encoder_, group=False).rules)
         x = self.encoder_.encode(table, group)
         refuse_infinite(x, self.encoder_.feature_names, table)
         return x, group
 
-    def _group_numbers(self, sensitive: Any, rows: int) -> Int[Array, " n"]:
+    def _number_groups(self, sensitive: Any, rows: int) -> Int[Array, " n"]:
         if len(self.groups_) == 1:
             return np.zeros(rows, np.int64)
         if sensitive is None:
@@ -257,29 +255,31 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} needs to know the group of every row here: give "
                 "sensitive_features as in fit."
             )
-        needed = reading(self.encoder_, features=False)
-        columns = same_columns(sensitive, tuple(needed.columns))
+        raw = reading(self.encoder_, features=False)
+        columns = same_columns(sensitive, tuple(raw.columns))
         check_consistent_length(np.empty(rows), *columns.values())
-        return self.encoder_.groups.group_of(derive(Table(columns, SOURCE), needed.rules))
+        return self.encoder_.groups.group_of(derive(Table(columns, SOURCE), raw.rules))
 
-    def _prediction(self, X: Any, sensitive: Any) -> Prediction:
-        x, group = self._encoded(X, sensitive)
+    def _decide(self, X: Any, sensitive: Any) -> Prediction:
+        x, group = self._encode(X, sensitive)
         return self.rule_.decide(x, group)
 
-    def _examples(self, X: Any, y: Any, sensitive: Any, client: Any) -> tuple[Prediction, Examples]:
+    def _make_examples(
+        self, X: Any, y: Any, sensitive: Any, client: Any
+    ) -> tuple[Prediction, Examples]:
         """Return rows to judge the classifier on, with its decisions."""
-        x, _ = self._encoded(X, sensitive)
-        group = self._group_numbers(sensitive, len(x))
+        x, _ = self._encode(X, sensitive)
+        group = self._number_groups(sensitive, len(x))
         label = (np.asarray(y) == self.positive_).astype(np.int64)
         check_consistent_length(x, label, client)
-        owner = np.full(len(x), NOBODY)
+        numbers = np.full(len(x), NOBODY)
         if client is not None:
             number = {name: i for i, name in enumerate(self.clients_)}
-            owner = np.array([number.get(name, NOBODY) for name in client_names(client)])
-        return self.rule_.decide(x, group), Examples(x, label, group, owner)
+            numbers = np.array([number.get(name, NOBODY) for name in client_names(client)])
+        return self.rule_.decide(x, group), Examples(x, label, group, numbers)
 
 
-def checked_labels(y: Any, name: str) -> Array:
+def check_labels(y: Any, name: str) -> Array:
     """Return labels as an array; refuse what is not two classes, for the classifier of a name."""
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
@@ -298,34 +298,34 @@ def checked_labels(y: Any, name: str) -> Array:
     return label
 
 
-def favourable_label(classes: Array, named: Any) -> Any:
+def choose_favourable(classes: Array, positive: Any) -> Any:
     """Return the favourable one of two labels: the one that is named, else the second."""
-    if named is None:
+    if positive is None:
         return classes[1]
-    if named not in classes:
+    if positive not in classes:
         raise ConfigError(
-            f"positive={named!r} is not one of the labels, which are {classes.tolist()}. Name the "
-            "favourable one of them."
+            f"positive={positive!r} is not one of the labels, which are {classes.tolist()}. Name "
+            "the favourable one of them."
         )
-    return named
+    return positive
 
 
-def judged(
-    report: Record, found: tuple[Prediction, Examples], groups: list[str], clients: list[str]
+def judge(
+    report: Record, outcome: tuple[Prediction, Examples], groups: list[str], clients: list[str]
 ) -> Record:
     """Return the report with its figures taken on other rows than those of training."""
-    [record] = evaluate(*found, groups, clients)
-    prediction, examples = found
+    [record] = evaluate(*outcome, groups, clients)
+    prediction, examples = outcome
     loss = loss_figures(prediction.score[0], examples, None)
-    one = {**report["runs"][0], **record, **loss}
-    summary = summarise_seeds([one], shared=1.0)
+    seed_record = {**report["runs"][0], **record, **loss}
+    summary = summarise_seeds([seed_record], shared=1.0)
     notes = [note for note in report["notes"] if note != ON_TRAINING_ROWS]
     return with_shortfalls(
         {
             **report,
-            "runs": [one],
+            "runs": [seed_record],
             "summary": summary,
-            "summaries": [{"settings": one["settings"], **summary}],
+            "summaries": [{"settings": seed_record["settings"], **summary}],
             "notes": notes,
         }
     )

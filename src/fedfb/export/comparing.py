@@ -29,15 +29,15 @@ def made_up_rows(hand: HandOver) -> Table:
     """
     rng = np.random.default_rng(0)
     columns = hand.reading.columns
-    cells = {name: _cells(hand, name, number, rng) for name, number in columns.items()}
+    cells = {name: _draw_cells(hand, name, number, rng) for name, number in columns.items()}
     table = Table(cells, "rows made up to compare")
-    kept = _in_groups(hand.encoder, table) if hand.needs_group else np.arange(DRAWS)
-    return table.take(kept[:ROWS])
+    rows = _find_rows_in_groups(hand.encoder, table) if hand.needs_group else np.arange(DRAWS)
+    return table.take(rows[:ROWS])
 
 
-def _cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) -> Array:
+def _draw_cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) -> Array:
     if not number:
-        return rng.choice(np.array([*_words(hand, name), "", UNSEEN], object), DRAWS)
+        return rng.choice(np.array([*_list_words(hand, name), "", UNSEEN], object), DRAWS)
     for column in hand.encoder.columns:
         if isinstance(column, NumberColumn) and column.name == name:
             values = rng.normal(column.mean, 2 * column.sd, DRAWS)
@@ -47,21 +47,21 @@ def _cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) ->
     return np.round(rng.uniform(edges[0] - wide, edges[-1] + wide, DRAWS))
 
 
-def _words(hand: HandOver, name: str) -> list[str]:
+def _list_words(hand: HandOver, name: str) -> list[str]:
     """Return all text that is known to occur in a raw column, or in what rules make of it."""
     makes = {rule.target for rule in hand.reading.rules if rule.source == name} | {name}
-    found: set[str] = set()
+    words: set[str] = set()
     for column in hand.encoder.columns:
         if column.name in makes and not isinstance(column, NumberColumn):
-            found.update(column.categories)
+            words.update(column.categories)
     for rule in hand.reading.rules:
         if rule.source == name and not isinstance(rule, Bins):
-            found.update(rule.values)
+            words.update(rule.values)
     groups = hand.encoder.groups
     for place, column_name in enumerate(groups.columns):
         if hand.needs_group and column_name in makes:
-            found.update(cells[place] for cells in cells_of_groups(groups))
-    return sorted(found)
+            words.update(cells[place] for cells in cells_of_groups(groups))
+    return sorted(words)
 
 
 def between_values(columns: tuple[str, ...]) -> list[str]:
@@ -79,20 +79,20 @@ def cells_of_groups(groups: Groups) -> list[tuple[str, ...]]:
     return [match.groups() for match in matches if match]
 
 
-def _in_groups(encoder: Encoder, table: Table) -> Int[Array, " m"]:
+def _find_rows_in_groups(encoder: Encoder, table: Table) -> Int[Array, " m"]:
     """Return the rows that belong to a group; whoever has the same cells does so alike."""
-    needed = reading(encoder, features=False)
-    cells = list(zip(*(table.text(name) for name in needed.columns), strict=True))
+    raw = reading(encoder, features=False)
+    cells = list(zip(*(table.text(name) for name in raw.columns), strict=True))
     belongs: dict[tuple[str, ...], bool] = {}
     for row, key in enumerate(cells):
         if key not in belongs:
-            belongs[key] = _is_known(
-                encoder.groups, derive(table.take(np.array([row])), needed.rules)
+            belongs[key] = _has_group(
+                encoder.groups, derive(table.take(np.array([row])), raw.rules)
             )
     return np.flatnonzero([belongs[key] for key in cells])
 
 
-def _is_known(groups: Groups, row: Table) -> bool:
+def _has_group(groups: Groups, row: Table) -> bool:
     try:
         groups.group_of(row)
     except DataError:
@@ -100,18 +100,18 @@ def _is_known(groups: Groups, row: Table) -> bool:
     return True
 
 
-def refuse_difference(hand: HandOver, table: Table, found: Prediction, what: str) -> None:
+def refuse_difference(hand: HandOver, table: Table, prediction: Prediction, form: str) -> None:
     """Refuse an exported model that scores or decides rows otherwise than ours.
 
     Where rounding decides, a decision may differ.
     """
-    ours = hand.decide(table)
-    far = float(np.max(np.abs(ours.score - found.score), initial=0.0))
-    differ = np.abs(ours.decision - found.decision)[0] > TOLERANCE
+    expected = hand.decide(table)
+    far = float(np.max(np.abs(expected.score - prediction.score), initial=0.0))
+    differ = np.abs(expected.decision - prediction.decision)[0] > TOLERANCE
     wrong = int((differ & ~on_an_edge(hand, table)).sum())
     if not far <= TOLERANCE or wrong:
         raise ConfigError(
-            f"the {what} does not decide as the model does: scores are off by up to {far:g}, and "
+            f"the {form} does not decide as the model does: scores are off by up to {far:g}, and "
             f"{wrong} of {len(table)} decisions differ. Nothing was written; please report this."
         )
 

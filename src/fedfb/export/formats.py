@@ -44,12 +44,12 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
     if len(hand.rule.members) > 1 or network.hidden:
         raise ConfigError(
             f"coefficients are those of one logistic regression, and this model is "
-            f"{_in_words(hand, network)}. Export it --to onnx or --to skops."
+            f"{_describe_network(hand, network)}. Export it --to onnx or --to skops."
         )
     [(weight, bias)] = network.split(hand.rule.members)
     values = iter(weight[0, :, 0].tolist())
     encoder = hand.encoder
-    features = [_feature(column, values) for column in encoder.columns]
+    features = [_describe_feature(column, values) for column in encoder.columns]
     rules = reading(encoder, features=False).rules if hand.needs_group else ()
     return {
         "format": FORMAT,
@@ -58,11 +58,11 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
         "features": features,
         "sensitive": list(encoder.groups.columns) if hand.needs_group else [],
         "rules": [rule_to_dict(rule) for rule in rules],
-        "groups": _groups(hand, values) if hand.needs_group else [EVERYBODY],
+        "groups": _describe_groups(hand, values) if hand.needs_group else [EVERYBODY],
     }
 
 
-def _groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
+def _describe_groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
     """Describe every group: the sensitive columns' values, its coefficient and its thresholds.
 
     From ``score`` on, a ``share`` of rows is decided positively; the shares of all thresholds that
@@ -74,7 +74,7 @@ def _groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
             "name": name,
             "values": list(cells),
             "coefficient": next(values) if hand.encoder.sensitive_at_prediction else 0.0,
-            "thresholds": HALF if chance is None else _reachable(thresholds(chance[number])),
+            "thresholds": HALF if chance is None else _drop_unreachable(thresholds(chance[number])),
         }
         for number, (name, cells) in enumerate(
             zip(groups.names, cells_of_groups(groups), strict=True)
@@ -82,12 +82,12 @@ def _groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
     ]
 
 
-def _reachable(found: list[dict[str, float]]) -> list[dict[str, float]]:
+def _drop_unreachable(steps: list[dict[str, float]]) -> list[dict[str, float]]:
     """Leave out the threshold that nobody reaches: it stands for rows that are never let in."""
-    return [threshold for threshold in found if threshold["score"] < 1]
+    return [threshold for threshold in steps if threshold["score"] < 1]
 
 
-def _feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
+def _describe_feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
     """Describe a feature by its coefficients, which come in the order of the encoder."""
     if isinstance(column, NumberColumn):
         return {
@@ -103,7 +103,7 @@ def _feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
     return {"column": column.name, "kind": "category", "coefficients": categories}
 
 
-def _in_words(hand: HandOver, network: Network) -> str:
+def _describe_network(hand: HandOver, network: Network) -> str:
     if len(hand.rule.members) > 1:
         return f"a mixture of {len(hand.rule.members)}"
     return f"a network with hidden layers of {', '.join(map(str, network.hidden))}"
@@ -111,13 +111,13 @@ def _in_words(hand: HandOver, network: Network) -> str:
 
 def classifier(hand: HandOver) -> FederatedClassifier:
     """Return a fitted classifier of labels 0 and 1, 1 the favourable one."""
-    made = [one for one in CLASSIFIERS if one.algorithm == hand.experiment.algorithm]
-    if not made:
+    classes = [cls for cls in CLASSIFIERS if cls.algorithm == hand.experiment.algorithm]
+    if not classes:
         raise ConfigError(
             f"{hand.experiment.algorithm} has no classifier that could be written as skops. Export "
             "it --to onnx."
         )
-    model: FederatedClassifier = made[0](**parameters_of(hand.experiment))
+    model: FederatedClassifier = classes[0](**parameters_of(hand.experiment))
     names = list(reading(hand.encoder, group=False).columns)
     model.feature_names_in_, model.n_features_in_ = np.array(names, object), len(names)
     model.classes_, model.positive_ = np.array([0, 1]), 1

@@ -64,7 +64,7 @@ def take_over(
     """Take a model out of a run's folder; where every client has its own, that of one."""
     saved = load_model(folder, seed, setting)
     experiment = resolve(read_experiment(folder))
-    number = _number_of(client, saved.clients, saved.is_personal)
+    number = _find_client(client, saved.clients, saved.is_personal)
     inputs = len(saved.encoder.feature_names)
     return HandOver(
         saved.encoder,
@@ -72,7 +72,7 @@ def take_over(
         experiment,
         saved.clients,
         about(saved.encoder, experiment, saved.fitted.seed, client),
-        _report(folder, saved),
+        _read_report(folder, saved),
     )
 
 
@@ -87,7 +87,7 @@ def layers_of(rule: Rule) -> Network:
     )
 
 
-def _number_of(client: str | None, clients: tuple[str, ...], personal: bool) -> int:
+def _find_client(client: str | None, clients: tuple[str, ...], personal: bool) -> int:
     """Return the number of the client whose model is meant; nobody's is that of all."""
     if client is None and personal:
         raise ConfigError(
@@ -124,9 +124,9 @@ def about(
     }
 
 
-def _report(folder: Path, saved: SavedModel) -> dict[str, Any]:
+def _read_report(folder: Path, saved: SavedModel) -> dict[str, Any]:
     expected = "the report as fedfb run --out wrote it: restore it from a copy, or train again"
     report = read_json(folder / RESULT, expected)
     with interpreting(folder / RESULT, expected):
-        own = [run for run in report["runs"] if run["seed"] == saved.fitted.seed]
-        return {**report, "runs": own[saved.run : saved.run + 1]}
+        runs = [run for run in report["runs"] if run["seed"] == saved.fitted.seed]
+        return {**report, "runs": runs[saved.run : saved.run + 1]}

@@ -60,5 +60,5 @@ def load_bank(
 
 @lru_cache(maxsize=1)  # it may be dealt out in many ways, one after the other
 def _read(path: Path) -> Table:
-    (read,) = typed([read_cells(path, ";")], text=("y",))
-    return replace(read, source="bank")
+    (table,) = typed([read_cells(path, ";")], text=("y",))
+    return replace(table, source="bank")

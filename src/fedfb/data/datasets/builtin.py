@@ -71,7 +71,7 @@ def deal(
         groups = groups_in(source.table, source.sensitive, source.group_order)
         train, test = split_at_random(groups.group_of(source.table), split_seed)
         source = replace(source, train=train, test=test)
-    client, names = _clients(source, partition, split_seed)
+    client, names = _deal_clients(source, partition, split_seed)
     return federate(
         source.name,
         source.table,
@@ -89,11 +89,11 @@ def deal(
     )
 
 
-def _clients(source: Source, partition: str, split_seed: int) -> Clients:
-    parsed, key = parse_partition(partition), (split_seed, 13)
-    if parsed.kind == "paper":
+def _deal_clients(source: Source, partition: str, split_seed: int) -> Clients:
+    rule, key = parse_partition(partition), (split_seed, 13)
+    if rule.kind == "paper":
         paper = source.paper
-        dealt = deal_by_shares(paper.values, paper.shares, source.train, key)
-        return Clients(dealt.client, paper.names)
+        clients = deal_by_shares(paper.values, paper.shares, source.train, key)
+        return Clients(clients.client, paper.names)
     groups = groups_in(source.table.take(source.train), source.sensitive, source.group_order)
-    return assign(parsed, source.table, groups, source.train, key)
+    return assign(rule, source.table, groups, source.train, key)

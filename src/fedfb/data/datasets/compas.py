@@ -71,5 +71,5 @@ def load_compas(
 def _read(path: Path) -> Table:
     # The file has two columns named priors_count, equal in all rows: the first is read.
     cells = read_cells(path, ",", only=(*ATTRIBUTES[0], *FEATURES, _LABEL))
-    (read,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))
-    return replace(read, source="compas")
+    (table,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))
+    return replace(table, source="compas")

@@ -102,9 +102,9 @@ def _download(filename: str, published: Published) -> Path:
     known_hash = None if published.members else f"sha256:{published.sha256}"
     name = filename if known_hash else published.url.rsplit("/", 1)[1]
     try:
-        fetched = Path(pooch.retrieve(published.url, known_hash, fname=name, path=cache))
+        archive = Path(pooch.retrieve(published.url, known_hash, fname=name, path=cache))
         if published.members:
-            write_whole(path, _extract(fetched.read_bytes(), published.members))
+            write_whole(path, _extract(archive.read_bytes(), published.members))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{filename} could not be downloaded from {published.url} ({error}). Download it by "
@@ -122,10 +122,10 @@ def _extract(content: bytes, members: tuple[str, ...]) -> bytes:
 
 
 def _check(path: Path, published: Published) -> None:
-    found = _sha256_of(path)
-    if found != published.sha256:
+    sha256 = _sha256_of(path)
+    if sha256 != published.sha256:
         raise DataError(
-            f"{path} is not the published file: its sha256 is {found}, expected "
+            f"{path} is not the published file: its sha256 is {sha256}, expected "
             f"{published.sha256}. Download it again, unchanged, from {published.url}."
         )
 

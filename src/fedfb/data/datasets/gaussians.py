@@ -51,7 +51,7 @@ def load_gaussians(
     test_rows: int | None = None,
 ) -> Federation:
     """Draw rows of a population; ``q`` is the share of group 1 in each client."""
-    population = _with_shares(name, q)
+    population = _choose_population(name, q)
     train, test = rows or ROWS[0], test_rows or ROWS[1]
     client, table = draw(population, train + test, split_seed, name)
     clients = len(population.q)
@@ -91,7 +91,7 @@ def _logistic(x: Float[Array, " n"]) -> Float[Array, " n"]:
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
-def _with_shares(name: str, q: tuple[float, ...]) -> Gaussians:
+def _choose_population(name: str, q: tuple[float, ...]) -> Gaussians:
     if name not in POPULATIONS:
         raise ConfigError(unknown_name("population", name, POPULATIONS))
     population = POPULATIONS[name]

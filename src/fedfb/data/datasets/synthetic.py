@@ -44,7 +44,7 @@ def load_synthetic(
     A third group is ours, not the paper's. With another partition than the paper's, the number
     of clients and their heterogeneity follow from it and must not be given.
     """
-    clients, shares = _shares(partition, clients, groups, heterogeneity)
+    clients, shares = _choose_shares(partition, clients, groups, heterogeneity)
     train, test = rows or ROWS[clients][0], test_rows or ROWS[clients][1]
     table = draw(train + test, groups, split_seed)
     source = Source(
@@ -78,7 +78,7 @@ def draw(rows: int, groups: int, seed: int) -> Table:
     y = (rng.random(rows) < 0.6).astype(int)
     factors = np.linalg.cholesky(COVARIANCES)
     x = MEANS[y] + np.einsum("nij,nj->ni", factors[y], rng.standard_normal((rows, 2)))
-    densities = np.stack([_density(_rotated(x), a) for a in range(groups)], axis=1)
+    densities = np.stack([_evaluate_density(_rotate(x), a) for a in range(groups)], axis=1)
     cumulative = np.cumsum(densities, axis=1)
     group = (rng.random((rows, 1)) * cumulative[:, -1:] >= cumulative[:, :-1]).sum(axis=1)
     return Table(
@@ -92,19 +92,19 @@ def draw(rows: int, groups: int, seed: int) -> Table:
     )
 
 
-def _rotated(x: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
+def _rotate(x: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
     c, s = np.cos(np.pi / 4), np.sin(np.pi / 4)
     return np.stack([x[:, 0] * c - x[:, 1] * s, x[:, 0] * s + x[:, 1] * c], axis=1)
 
 
-def _density(x: Float[Array, "n 2"], number: int) -> Float[Array, " n"]:
+def _evaluate_density(x: Float[Array, "n 2"], number: int) -> Float[Array, " n"]:
     centred = x - MEANS[number]
     distance = np.einsum("ni,ij,nj->n", centred, np.linalg.inv(COVARIANCES[number]), centred)
     density: Array = np.exp(-0.5 * distance) / np.sqrt(np.linalg.det(COVARIANCES[number]))
     return density
 
 
-def _shares(
+def _choose_shares(
     partition: str, clients: int | None, groups: int, heterogeneity: str
 ) -> tuple[int, Float[Array, "v i"]]:
     """Check the options against each other; return the number of clients and the paper's shares."""
