@@ -50,14 +50,14 @@ _HOME = {
     "FedFBClassifier": "estimator",
     "Federation": "data.federation",
     "Outcome": "experiments.outcome",
-    "ShortfallWarning": "experiments.shortfall_warnings",
-    "TargetNotReachedWarning": "experiments.shortfall_warnings",
+    "ShortfallWarning": "experiments.shortfalls",
+    "TargetNotReachedWarning": "experiments.shortfalls",
     "compare": "experiments.compare",
     "federation_from_frames": "data.frames",
     "load": "data.loading",
-    "load_model": "experiments.store",
+    "load_model": "experiments.run_folder",
     "run": "experiments.outcome",
-    "save": "experiments.store",
+    "save": "experiments.run_folder",
 }
 
 __version__ = "0.1.0"

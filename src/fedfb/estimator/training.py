@@ -1,6 +1,6 @@
-"""What an estimator trains: its parameters as an experiment, the rows given as a federation.
+"""The training of an estimator: parameters become an experiment, rows become a federation.
 
-From what users hand to an estimator (arrays, pandas or polars frames) to tables.
+Rows may be arrays, or frames of pandas or polars.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,17 @@ from fedfb.experiments.spec import Experiment
 from fedfb.shapes import Array
 
 EVERYBODY = "all"
-"""The only group, and the only client, where none are given."""
+"""Name of the only group, or the only client, where the user names none."""
 
 
 def make_experiment(estimator: Any, groups_given: bool) -> Experiment:
-    """Return the experiment that an estimator's parameters stand for."""
+    """Return the experiment of an estimator's parameters.
+
+    Args:
+        estimator: a ``FederatedClassifier``.
+        groups_given: whether the user gave sensitive features.
+
+    """
     method = find_method(estimator.algorithm)
     if estimator.target is not None and "target" not in method.knobs:
         raise ConfigError(
@@ -56,7 +62,7 @@ def make_experiment(estimator: Any, groups_given: bool) -> Experiment:
 
 
 def parameters_of(experiment: Experiment) -> dict[str, Any]:
-    """Return the parameters of an estimator that stands for an experiment of one setting."""
+    """Return the parameters of the estimator for an experiment of one setting."""
     names = ("notion", "model", "hidden", "variant", "rounds", "local_epochs", "batch")
     return {
         **{name: getattr(experiment, name) for name in names},
@@ -73,7 +79,17 @@ def make_federation(
     client: Any,
     experiment: Experiment,
 ) -> Federation:
-    """Give every client its rows; the report is on the same ones, for want of others."""
+    """Make a federation of the rows. The test rows are the training rows, as there are no others.
+
+    Args:
+        table: features.
+        label: label of each row.
+        positive: the favourable label.
+        sensitive: sensitive features; None: all rows are one group.
+        client: client of each row; None: there is one client.
+        experiment: settings of the training.
+
+    """
     features, rows = tuple(table.columns), np.arange(len(table))
     groups = {_choose_free_name("group", features): np.full(len(rows), EVERYBODY, object)}
     if sensitive is not None:
@@ -117,24 +133,29 @@ def _read_kind(cells: Array) -> Kind:
 
 
 def _choose_free_name(name: str, names: tuple[str, ...]) -> str:
-    """Return the name, longer where a column already has it."""
+    """Return the name, with underscores added where a column has the name already."""
     return name if name not in names else _choose_free_name(f"{name}_", names)
 
 
 SOURCE = "the rows given"
-"""What error messages call the table."""
+"""Name of the table in error messages."""
 
 
 def is_frame(data: Any) -> bool:
-    """Tell whether data are a pandas or polars frame: columns with names."""
+    """Return whether data are a frame of pandas or polars: columns with names."""
     return hasattr(data, "columns") and hasattr(data, "__getitem__")
 
 
 def feature_table(X: Any, training: bool) -> Table:
-    """Return features as a table; the columns of an array are called x0, x1, ...
+    """Return features as a table. The columns of an array are called x0, x1, ...
 
-    Columns of text take the way of files: in training all their cells together decide whether they
-    hold numbers, later the encoder knows.
+    Columns of text are read as files are.
+
+    Args:
+        X: an array of numbers, or a frame.
+        training: whether these are training rows. Their cells decide whether a column of text holds
+            numbers; later the encoder knows.
+
     """
     if not is_frame(X):
         columns = {f"x{number}": column for number, column in enumerate(X.T)}
@@ -164,7 +185,7 @@ def _refuse_suspects(table: Table) -> None:
 
 
 def _read_numbers(column: Any) -> Array | None:
-    """Return a column of numbers as tables hold it; None for any other: no text is needed here."""
+    """Return a column of numbers as float64; None for a column of anything else."""
     values = np.asarray(column)
     return values.astype(np.float64) if values.dtype.kind in "fiu" else None
 
@@ -174,7 +195,11 @@ def _make_text(columns: dict[str, list[str]]) -> dict[str, Array]:
 
 
 def sensitive_columns(sensitive: Any, features: Sequence[str] = ()) -> dict[str, Array]:
-    """Return sensitive features by name, as text; names that features have get a word in front.
+    """Return sensitive features by name, as text.
+
+    Args:
+        sensitive: a frame, an array or a list.
+        features: names of features. A sensitive column of the same name is called "sensitive NAME".
 
     >>> {name: cells.tolist() for name, cells in sensitive_columns([0, 1]).items()}
     {'sensitive_feature': ['0', '1']}
@@ -195,26 +220,32 @@ def _name_columns(sensitive: Any) -> dict[str, Any]:
 
 
 def same_columns(sensitive: Any, names: Sequence[str]) -> dict[str, Array]:
-    """Return sensitive features under the names they had in training, by name or else by place."""
+    """Return sensitive features under their names of training.
+
+    Args:
+        sensitive: a frame, an array or a list.
+        names: names of training. Columns are matched by name, or else by position.
+
+    """
     columns = sensitive_columns(sensitive)
-    by_label = {name.removeprefix("sensitive "): name for name in names}
-    if set(columns) == set(by_label):
-        return {by_label[name]: cells for name, cells in columns.items()}
+    by_plain_name = {name.removeprefix("sensitive "): name for name in names}
+    if set(columns) == set(by_plain_name):
+        return {by_plain_name[name]: cells for name, cells in columns.items()}
     if len(columns) != len(names):
         raise DataError(
             f"{SOURCE}: sensitive_features has {len(columns)} columns ({', '.join(columns)}), in "
-            f"training there were {len(names)}: {', '.join(by_label)}. Give the same ones."
+            f"training there were {len(names)}: {', '.join(by_plain_name)}. Give the same ones."
         )
     return dict(zip(names, columns.values(), strict=True))
 
 
 def client_names(client: Any) -> Array:
-    """Return the client of every row as text; every row needs one."""
+    """Return the name of every row's client as text. Every row needs a client."""
     names = _make_text(columns_of(SOURCE, {"client": client}).columns)["client"]
     missing = int((names == "").sum())
     if missing:
         raise DataError(
-            f"{SOURCE}: the client is missing in {missing} of {len(names)} rows. Say whose these "
-            "rows are, or leave them out."
+            f"{SOURCE}: the client is missing in {missing} of {len(names)} rows. Name the "
+            "client of these rows, or leave them out."
         )
     return names

@@ -1,8 +1,7 @@
-"""Logistic regression as coefficients in JSON, to be read by people and by any language.
+"""Forms of an exported model: coefficients in JSON, scikit-learn classifiers, skops files.
 
-Models and scikit-learn classifiers: one as the other, and in skops files.
-
-A skops file is read without running code.
+People and programs in any language can read the coefficients of a logistic regression. A skops file
+holds a scikit-learn classifier and is read without running code.
 """
 
 from collections.abc import Iterator
@@ -65,8 +64,8 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
 def _describe_groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
     """Describe every group: the sensitive columns' values, its coefficient and its thresholds.
 
-    From ``score`` on, a ``share`` of rows is decided positively; the shares of all thresholds that
-    a row reaches add up to its chance.
+    A row that reaches the ``score`` of a threshold gains its ``share``. The chance of a favourable
+    decision is the sum of these shares.
     """
     groups, chance = hand.encoder.groups, hand.rule.chance
     return [
@@ -83,12 +82,18 @@ def _describe_groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, 
 
 
 def _drop_unreachable(steps: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Leave out the threshold that nobody reaches: it stands for rows that are never let in."""
+    """Leave out the threshold that no score reaches: it stands for rows that are never favoured."""
     return [threshold for threshold in steps if threshold["score"] < 1]
 
 
 def _describe_feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
-    """Describe a feature by its coefficients, which come in the order of the encoder."""
+    """Describe a feature by its coefficients.
+
+    Args:
+        column: column of the encoder.
+        values: all coefficients, in the order of the encoder; those of the column are taken.
+
+    """
     if isinstance(column, NumberColumn):
         return {
             "column": column.name,
@@ -110,7 +115,7 @@ def _describe_network(hand: HandOver, network: Network) -> str:
 
 
 def classifier(hand: HandOver) -> FederatedClassifier:
-    """Return a fitted classifier of labels 0 and 1, 1 the favourable one."""
+    """Return a fitted classifier with the labels 0 and 1, of which 1 is favourable."""
     classes = [cls for cls in CLASSIFIERS if cls.algorithm == hand.experiment.algorithm]
     if not classes:
         raise ConfigError(
@@ -130,7 +135,7 @@ def classifier(hand: HandOver) -> FederatedClassifier:
 
 
 def of_classifier(model: FederatedClassifier) -> HandOver:
-    """Return what a fitted classifier hands over: ``onnx_model(of_classifier(model))``."""
+    """Return a fitted classifier as exports take it: ``onnx_model(of_classifier(model))``."""
     settings = {k: v for k, v in model.report_["settings"].items() if v is not None and v != []}
     experiment = from_values(settings)
     words = about(model.encoder_, experiment, experiment.seeds[0])
@@ -139,7 +144,7 @@ def of_classifier(model: FederatedClassifier) -> HandOver:
 
 
 def skops_file(hand: HandOver) -> tuple[bytes, list[str]]:
-    """Return the file's content and the types that a reader must trust, all of them ours."""
+    """Return the content of a skops file, and the types in it that a reader must trust."""
     from skops import io
 
     content = io.dumps(classifier(hand))
@@ -151,7 +156,15 @@ def skops_file(hand: HandOver) -> tuple[bytes, list[str]]:
 
 
 def run_skops(content: bytes, types: list[str], hand: HandOver, table: Table) -> Prediction:
-    """Score and decide raw rows with what a skops file holds."""
+    """Score and decide raw rows with the model in a skops file.
+
+    Args:
+        content: the file.
+        types: types that are trusted.
+        hand: our model, for all that the file does not hold.
+        table: raw rows.
+
+    """
     from skops import io
 
     model = io.loads(content, trusted=types)

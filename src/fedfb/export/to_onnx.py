@@ -1,10 +1,8 @@
 r"""A model as ONNX, from raw columns to decisions: standardising, one-hot, network, thresholds.
 
-Numbers are float64 throughout but for the features, which our engine rounds to its own precision:
-so do we. A group that training rows did not have is looked up beyond the end of a table, which
-runtimes refuse.
-
-An ONNX graph as it grows: nodes, constants, inputs. Names of our own begin with 'fedfb/'.
+All numbers are float64. Features are rounded first to the precision of our engine, so that scores
+agree. A group that training did not have is looked up beyond the end of a table, which runtimes
+refuse. Names of nodes begin with 'fedfb/', so that they differ from the names of columns.
 """
 
 from collections.abc import Mapping
@@ -29,9 +27,9 @@ from fedfb.shapes import Array, Float
 
 @dataclass
 class Graph:
-    """Grows by every call; all methods return the name of a tensor.
+    """An ONNX graph under construction. Every method adds to it and returns a tensor's name.
 
-    Tensors have one axis, the rows, unless said otherwise.
+    Tensors have one axis, the rows, where no other shape is stated.
     """
 
     nodes: list[Any] = field(default_factory=list)
@@ -63,7 +61,14 @@ class Graph:
         return name
 
     def number_of(self, text: str, places: Mapping[str, int], default: int) -> str:
-        """Map words to numbers, every word that is not known to the default; int64."""
+        """Map words to int64 numbers.
+
+        Args:
+            text: tensor of words.
+            places: number of each word.
+            default: number of all other words.
+
+        """
         return self.node(
             *("LabelEncoder", text),
             domain=ML,
@@ -73,15 +78,21 @@ class Graph:
         )
 
     def cast(self, tensor: str, kind: int) -> str:
-        """Convert numbers; to int64 by leaving out what follows the point."""
+        """Convert numbers to another type. int64 drops the digits after the point."""
         return self.node("Cast", tensor, to=kind)
 
     def column(self, tensor: str) -> str:
-        """Make one axis two: a matrix of one column."""
+        """Return the tensor as a matrix of one column."""
         return self.node("Unsqueeze", tensor, self.constant(np.array([1])))
 
     def model(self, outputs: dict[str, str], about: dict[str, str]) -> Any:
-        """Return the whole model; ``outputs`` are tensors of float64 by the names to give them."""
+        """Return the complete model.
+
+        Args:
+            outputs: tensors of float64, by the names of the outputs.
+            about: description of the model.
+
+        """
         for name, tensor in outputs.items():
             self.nodes.append(helper.make_node("Identity", [tensor], [name]))
         results = [
@@ -129,7 +140,7 @@ def onnx_model(hand: HandOver) -> Any:
 
 
 def _add_input(graph: Graph, name: str, number: bool) -> str:
-    """Add a raw column; all ways to write that a value is missing become ''."""
+    """Add a raw column. Every mark of a missing value becomes ''."""
     cells = graph.input(name, number)
     if number:
         return cells
@@ -138,7 +149,7 @@ def _add_input(graph: Graph, name: str, number: bool) -> str:
 
 
 def _add_derived(graph: Graph, rule: Any, source: str) -> str:
-    """Add the column that a rule makes of another."""
+    """Add a derived column."""
     if isinstance(rule, Bins):
         is_above = graph.node("Greater", graph.column(source), graph.constant([list(rule.edges)]))
         steps = graph.cast(is_above, TensorProto.INT64)
@@ -163,7 +174,7 @@ def _add_derived(graph: Graph, rule: Any, source: str) -> str:
 
 
 def _add_features(graph: Graph, column: Any, cells: dict[str, str]) -> list[str]:
-    """Add a feature's columns as the encoder has them, matrices of float64."""
+    """Add the encoded columns of a feature, as matrices of float64."""
     values = cells[column.name]
     if isinstance(column, NumberColumn):
         missing = graph.node("IsNaN", values)
@@ -203,7 +214,7 @@ def _add_group(graph: Graph, hand: HandOver, cells: dict[str, str]) -> str:
 
 
 def _add_decision(graph: Graph, rule: Rule, x: str) -> tuple[str, str]:
-    """Add score and decision of the networks: those of the one, or a mixture."""
+    """Add score and decision of the network, or of the mixture of several."""
     share = rule.weights / rule.weights.sum()
     scores, votes = [], []
     for member, weight in zip(rule.members, share, strict=True):
@@ -232,7 +243,7 @@ def _add_logit(graph: Graph, rule: Rule, member: Float[Array, " p"], x: str) -> 
 
 
 def _add_thresholds(graph: Graph, rule: Rule, score: str, group: str) -> str:
-    """Add P(decide 1) by group and bin of the score, as a table that is looked up."""
+    """Add the lookup of P(decide 1) in a table by group and bin of the score."""
     bins = rule.bins
     scaled = graph.node("Mul", score, graph.constant(np.float64(bins)))
     place = graph.node(
@@ -244,7 +255,7 @@ def _add_thresholds(graph: Graph, rule: Rule, score: str, group: str) -> str:
 
 
 def _choose_free_name(name: str, names: set[str]) -> str:
-    """Return the name of an output, longer where a column has it."""
+    """Return the name of an output, with underscores added where a column has the name."""
     return name if name not in names else _choose_free_name(f"{name}_", names)
 
 
