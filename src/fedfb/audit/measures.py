@@ -219,6 +219,14 @@ def describe_attributes(
     """Return rates by every value of each attribute, from the crossed groups that are published.
 
     Empty where groups are not crossed, or where their names do not hold the values.
+
+    Args:
+        table: published counts of the crossed groups.
+        names: names of the crossed groups.
+        attributes: sensitive columns that form the groups.
+        minimum: fewest rows of a group that is compared.
+        drawn_mix: whether the sizes of the groups were drawn too.
+
     """
     values = [parts for name in names if (parts := values_of(attributes, name)) is not None]
     if len(attributes) < 2 or len(values) < len(names):

@@ -136,7 +136,14 @@ def _decide_otherwise(folder: Path, choice: Choice, rows: Rows) -> Array:
 
 
 def read_model_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
-    """Read the rows to audit: the run's own test rows, or all rows of other files."""
+    """Read the rows to audit: the run's own test rows, or all rows of other files.
+
+    Args:
+        folder: folder of the run.
+        model: model that reads the rows.
+        choice: names files and columns that differ from the run's.
+
+    """
     experiment = _resolve_experiment(folder)
     is_same = choice.data is None or _is_same(choice.data, experiment.data)
     if not is_same:

@@ -130,7 +130,13 @@ def read_scores(pattern: str, columns: Columns) -> Scored:
 
 
 def read_decisions(path: Path, rows: int) -> Float[Array, " n"]:
-    """Read decisions as ``fedfb predict`` prints them: a column decision, or a column score."""
+    """Read decisions as ``fedfb predict`` prints them: a column decision, or a column score.
+
+    Args:
+        path: the file.
+        rows: number of rows that the file must have.
+
+    """
     cells = read_rows(path)
     if len(cells.lines) != rows:
         raise DataError(

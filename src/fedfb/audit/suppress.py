@@ -187,7 +187,10 @@ def hide_by_group(
     table: Float[Array, "c i b"],
     minimum: int,
 ) -> Bool[Array, "i b"]:
-    """Hide further clients of each group until the hidden ones protect each other."""
+    """Hide further clients of each group until the hidden ones protect each other.
+
+    Arguments are those of :func:`hide_exposed`.
+    """
     open_cells = open_cells.copy()
     for group in range(open_cells.shape[1]):
         while open_cells[:, group].any():
@@ -205,7 +208,10 @@ def hide_by_client(
     in_total: Bool[Array, " a"],
     minimum: int,
 ) -> Bool[Array, "i b"]:
-    """Hide further groups of each client whose total is published, and at last the total."""
+    """Hide further groups of each client whose total is published, and at last the total.
+
+    Arguments are those of :func:`hide_exposed`.
+    """
     open_cells = open_cells.copy()
     for client in range(len(open_cells)):
         while open_cells[client, -1]:

@@ -1,6 +1,6 @@
-"""The schema that a run goes by: the one declared in a file, or what the files themselves say.
+"""Match files with a schema: choose the schema, list cells that do not fit, make the tables.
 
-Which cells of a file do not fit a schema, and the tables of files that do.
+The schema is declared in a file, or else inferred from the files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,9 +21,16 @@ from fedfb.shapes import Array
 def agreed_schema(
     files: Sequence[Cells], wanted: Wanted, declared: str | Schema | None = None
 ) -> Schema:
-    """Return the schema declared (in a file), which flags must not contradict, or else infer it.
+    """Return the declared schema, or else infer it.
 
-    What is doubtful in the files is an error: only a declaration settles it.
+    Args:
+        files: training files.
+        wanted: roles of columns, as flags declare them. They must not contradict the schema.
+        declared: the schema, or the path of its file; None: infer it.
+
+    Raises:
+        DataError: a column is doubtful, and only a declaration can settle it.
+
     """
     if declared is not None:
         schema = declared if isinstance(declared, Schema) else read_schema(declared)
@@ -36,7 +43,7 @@ def agreed_schema(
 
 
 def _describe_doubts(doubts: Sequence[Doubt], schema: Schema) -> str:
-    """Tell all columns that are no features at once, or else the first of the others."""
+    """Describe all columns that are no features; if there is none, the first other doubt."""
     features = [doubt for doubt in doubts if schema.named[doubt.column].role == "ignored"]
     if not features:
         return str(doubts[0])
@@ -63,7 +70,7 @@ def _refuse_contradictions(schema: Schema, wanted: Wanted) -> None:
     for flag in ("ignore", "bins", "merge"):
         if getattr(wanted, flag):
             raise ConfigError(
-                f"--{flag} and --schema both say what is done with columns. Write it into the "
+                f"--{flag} and --schema both declare what is done with columns. Write it into the "
                 f"schema {schema.source}, and leave the flag out."
             )
 
@@ -73,7 +80,7 @@ def _write_names(value: str | tuple[str, ...] | None) -> str:
 
 
 def type_notes(schema: Schema) -> tuple[str, ...]:
-    """Say in short how the columns were read."""
+    """Return a sentence on how the columns were read."""
     numbers = [_name_with_scale(c) for c in schema.of("feature") if c.kind == "number"]
     categories = [
         f"{c.name} ({len(c.categories)})" if c.categories else c.name
@@ -101,7 +108,7 @@ MisfitKind = Literal["column", "missing", "number", "category"]
 
 
 class Misfit(NamedTuple):
-    """A cell, or with line 0 a whole column, that is not as the schema has it."""
+    """A cell that does not fit the schema; line 0 stands for the whole column."""
 
     source: str
     line: int
@@ -115,7 +122,7 @@ class Misfit(NamedTuple):
 
 
 def misfits(file: Cells, schema: Schema) -> Iterator[Misfit]:
-    """Yield what does not fit, column by column: undeclared and absent ones, then cells."""
+    """Yield what does not fit: undeclared columns, then absent columns and cells."""
     declared = schema.named
     for name in file.columns:
         if name not in declared:
@@ -130,7 +137,7 @@ def misfits(file: Cells, schema: Schema) -> Iterator[Misfit]:
 def cell_misfits(file: Cells, column: ColumnSchema) -> Iterator[Misfit]:
     """Yield the cells of one column that do not fit."""
     cells, categories = file.columns[column.name], frozenset(column.categories)
-    # Most files fit, and values repeat: look at each once before going through all lines.
+    # Most files fit, and values repeat: look at each value once before all lines are read.
     reasons = {
         cell: reason for cell in set(cells) if (reason := _find_misfit(cell, column, categories))
     }
@@ -156,10 +163,16 @@ def _find_misfit(
 
 
 def tables_of(files: Sequence[Cells], test: Cells | None, schema: Schema) -> tuple[Table, ...]:
-    """Return one table per file and, last, that of the test rows, with the columns in use.
+    """Return one table per file and, last, the table of the test rows.
 
-    Cells of training files have to fit. In test rows a category that nobody declared is one that
-    training did not see, as in any later file.
+    Cells of training files have to fit. In test rows an undeclared category is allowed: it is one
+    that training did not have, as in any later file.
+
+    Args:
+        files: training files.
+        test: test rows, if they are in a file of their own.
+        schema: declarations about the columns. Ignored columns are not in the tables.
+
     """
     ignored = {column.name for column in schema.of("ignored")}
     used = [column.name for column in schema.used]
@@ -172,12 +185,12 @@ def tables_of(files: Sequence[Cells], test: Cells | None, schema: Schema) -> tup
 def _make_table(file: Cells, schema: Schema, is_test: bool) -> Table:
     for column in schema.used:
         for misfit in cell_misfits(file, column):
-            # Whoever lacks a label, a group or a client is counted where these are used.
+            # A missing label, group or client is reported where it is used, with a count.
             is_counted = misfit.kind == "missing" and column.role != "feature"
             if not is_counted and not (misfit.kind == "category" and is_test):
                 raise DataError(
-                    f"{misfit}. Mend the cell (a missing one is left empty), or change the schema: "
-                    "fedfb schema check finds all such cells."
+                    f"{misfit}. Correct the cell (leave it empty if it is missing), or change the "
+                    "schema: fedfb schema check lists all such cells."
                 )
     return Table({column.name: _read_values(file, column) for column in schema.used}, file.source)
 

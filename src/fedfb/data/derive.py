@@ -1,4 +1,4 @@
-"""Columns made from others by a declared rule, so that raw rows can be prepared again later."""
+"""Columns derived from others by declared rules, which apply to later rows too."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from fedfb.data.table import Table
 
 @dataclass(frozen=True)
 class Bins:
-    """Name the range a number falls in: ``names[i]`` for values up to ``edges[i]``, the last above.
+    """Replace a number by the name of its range: ``names[i]`` up to ``edges[i]``, the last above.
 
     >>> age = Table({"age": np.array([32.0, 33.0, np.nan])})
     >>> Bins("age", "age group", (32.0,), ("young", "old")).apply(age).text("age group").tolist()
@@ -32,7 +32,7 @@ class Bins:
 
 @dataclass(frozen=True)
 class Keep:
-    """Keep the named values of a text column and call every other one ``other``.
+    """Keep some values of a text column and replace all others by ``other``.
 
     >>> colour = Table({"colour": np.array(["red", "blue", ""], object)})
     >>> Keep("colour", "colour", ("red",), "Other").apply(colour).text("colour").tolist()
@@ -53,7 +53,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Merge:
-    """Call ``values[i]`` of a text column ``names[i]``; every other value stays as it is.
+    """Replace ``values[i]`` of a text column by ``names[i]``. Other values stay as they are.
 
     >>> race = Table({"race": np.array(["Asian", "Other", "Black", ""], object)})
     >>> merge = Merge("race", "race", ("Asian", "Other"), ("rest", "rest"))
@@ -74,7 +74,7 @@ class Merge:
 
 
 Derived = Bins | Keep | Merge
-"""One rule; more kinds can be added here and to the table below."""
+"""A rule. A new kind is added here and to the table below."""
 
 _KINDS: dict[str, type[Bins] | type[Keep] | type[Merge]] = {
     "bins": Bins,

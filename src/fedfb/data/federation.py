@@ -1,4 +1,4 @@
-"""A federation: clients with their rows, the test rows, and how both were made from a table."""
+"""A federation: clients with their rows, the test rows, and the encoder of both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,14 +28,14 @@ if TYPE_CHECKING:  # numpy.typing takes longer to import than the rest of this f
 
 
 class Learnt(NamedTuple):
-    """How features become numbers, and the groups; None: they are those that rows have."""
+    """How features become numbers, and the groups; None: the groups of the rows."""
 
     columns: tuple[Column, ...]
     groups: Groups | None
 
 
-LearnFromSilos = Callable[[Table, Int[Array, " t"], tuple[str, ...]], Learnt]
-"""Learns from training rows that lie with clients: the rows, the client of each, their names."""
+LearnFromClients = Callable[[Table, Int[Array, " t"], tuple[str, ...]], Learnt]
+"""Learns an encoder from clients: training rows, the client of each, the clients' names."""
 
 ONE_GROUP = "only one group: group fairness is void, every fair method returns plain FedAvg"
 
@@ -44,8 +44,7 @@ ONE_GROUP = "only one group: group fairness is void, every fair method returns p
 class Federation:
     """All that training and evaluation read. Client ids are 0..I-1, the order of ``client_names``.
 
-    The clients' rows are read-only from then on.
-    ``notes`` tell, one plain sentence each, which declared behaviours applied to these data.
+    The clients' rows are read-only. ``notes`` are sentences about how these data were treated.
     """
 
     name: str
@@ -78,13 +77,28 @@ def federate(
     derived: tuple[Derived, ...] = (),
     group_order: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
-    learn: LearnFromSilos | None = None,
+    learn: LearnFromClients | None = None,
 ) -> Federation:
-    """Encode a table (the encoder learns from training rows only) and give every client its rows.
+    """Encode a table and deal its rows to clients. The encoder learns from training rows only.
 
-    ``train`` and ``test`` are row numbers; ``client`` is the client of every row, -1 for none. With
-    ``learn`` the encoder learns from rows that lie with the clients; without, the table is a
-    published one.
+    Args:
+        name: name of the federation.
+        table: all rows.
+        label: column to predict.
+        positive: its favourable value.
+        sensitive: columns whose crossed values form the groups.
+        features: columns that the model reads.
+        train: numbers of the training rows.
+        test: numbers of the test rows.
+        client: number of each row's client, -1 for none.
+        client_names: names of the clients.
+        sensitive_at_prediction: whether the model reads the group too.
+        derived: rules that made columns of the table, kept for later rows.
+        group_order: names of groups that come first.
+        notes: sentences about the data.
+        learn: learns the encoder from sums over clients; None: the table is public, and the
+            encoder learns from the rows themselves.
+
     """
     training = table.take(train)
     y = labels(table, label, positive)
@@ -133,9 +147,9 @@ def settle_small_groups(
     """Merge the groups with few training rows, or say that they are not compared.
 
     Args:
-        federation: clients with the groups that their rows have.
-        minimum: least training rows of a group, over all clients.
-        rest: name of the group that takes the smaller ones; None leaves them as they are.
+        federation: clients with the groups of their rows.
+        minimum: fewest training rows of a group, over all clients.
+        rest: name of the group that the small groups become part of; None: they stay.
     """
     names, rows = federation.group_names, group_rows(federation)
     groups = federation.encoder.groups
@@ -164,7 +178,7 @@ def training_cells(federation: Federation) -> Int[Array, "2 a"]:
 
 
 def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -> Federation:
-    """Return the federation with other groups; where the model reads the group, ``x`` follows."""
+    """Return the federation with other groups. ``x`` changes where the model reads the group."""
     before, encoder = federation.group_names, replace(federation.encoder, groups=groups)
     into = dict(zip(groups.merged, groups.into, strict=True))
     number = {name: place for place, name in enumerate(groups.names)}
@@ -203,7 +217,7 @@ def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -
 
 
 def pooled(federation: Federation) -> Federation:
-    """Put all clients' rows into one client, in the order of ids: centralised training."""
+    """Return all clients' rows as one client, in the order of ids: centralised training."""
     clients = federation.clients
     client = ClientData(
         0,
@@ -217,9 +231,15 @@ def pooled(federation: Federation) -> Federation:
 
 
 def hold_out(federation: Federation, fraction: float, seed: int) -> tuple[Federation, Examples]:
-    """Set a fraction of every client's rows aside for validation; at least one stays.
+    """Set a fraction of every client's rows aside for validation. At least one row stays.
 
-    Which rows depends on the seed and the client's id only, never on the other clients.
+    The choice of rows depends on the seed and the client's id only, never on other clients.
+
+    Args:
+        federation: the clients.
+        fraction: at least 0 and below 1.
+        seed: seed of the choice.
+
     """
     if not 0 <= fraction < 1:
         raise ConfigError(
@@ -234,7 +254,7 @@ def hold_out(federation: Federation, fraction: float, seed: int) -> tuple[Federa
 
 
 def hold_out_of(client: ClientData, fraction: float, seed: int) -> tuple[ClientData, Examples]:
-    """Set a fraction of one client's rows aside."""
+    """Set a fraction of one client's rows aside; see :func:`hold_out`."""
     order = generator((seed, 10, client.id)).permutation(len(client.y))
     count = min(round(fraction * len(order)), len(order) - 1)
     places = np.sort(order[:count])

@@ -1,6 +1,6 @@
-"""Learning how to encode columns from rows that lie with several owners: by sums over them.
+"""Learn how to encode columns from the rows of several clients, by sums over the clients.
 
-What one silo says of its rows before there are features: counts and sums, by question.
+``silo_answer`` computes the upload of one client: counts and sums of its raw rows, by task.
 """
 
 from collections import Counter
@@ -13,15 +13,15 @@ from fedfb.core import Arrays
 from fedfb.data.check import labels
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import derive
-from fedfb.data.federation import LearnFromSilos, Learnt
+from fedfb.data.federation import LearnFromClients, Learnt
 from fedfb.data.groups import Groups
 from fedfb.data.schema import ColumnSchema, Scale, Schema
 from fedfb.data.statistics import (
-    ANSWERS,
+    TASKS,
     AddUp,
-    Answers,
+    Ask,
     Spread,
-    answer,
+    compute_upload,
     counts_below,
     quantiles_by,
     spread_by,
@@ -33,65 +33,76 @@ from fedfb.shapes import Array, Float, Int
 QUARTILES = (0.25, 0.5, 0.75)
 TAILS = (0.01, 0.99)
 NORMAL_QUARTILES = 1.349
-"""How many standard deviations the quartiles of a normal law are apart."""
+"""Distance of the quartiles of a normal distribution, in standard deviations."""
 
 
-class Silos(NamedTuple):
-    """Whose the rows of a table are, by number; the owners' names; who adds up their sums.
+class ClientRows(NamedTuple):
+    """The client of each row of a table, by number, and what clients need to upload sums.
 
-    ``schema`` is what all know of the columns beforehand.
+    ``add`` adds the uploads. ``schema`` describes the columns; all clients know it beforehand.
     """
 
     client: Int[Array, " n"]
-    owners: tuple[str, ...]
+    names: tuple[str, ...]
     add: AddUp
     schema: Schema
 
 
-def by_sums(add: AddUp, schema: Schema) -> LearnFromSilos:
-    """Return a way to learn from sums over the clients, and by what the schema declares."""
+def by_sums(add: AddUp, schema: Schema) -> LearnFromClients:
+    """Return a function that learns an encoder from sums over clients.
 
-    def learn(table: Table, client: Int[Array, " n"], owners: tuple[str, ...]) -> Learnt:
-        silos = Silos(client, owners, add, schema)
+    Args:
+        add: adds the uploads, masked or unmasked.
+        schema: declarations about the columns.
+
+    """
+
+    def learn(table: Table, client: Int[Array, " n"], names: tuple[str, ...]) -> Learnt:
+        clients = ClientRows(client, names, add, schema)
         groups = None
         if schema.group_names:
-            groups = groups_by(schema, answers_of(table, silos)(ROWS, {})["rows"])
-        return Learnt(fit_columns(table, silos), groups)
+            groups = groups_by(schema, make_ask(table, clients)(ROWS, {})["rows"])
+        return Learnt(fit_columns(table, clients), groups)
 
     return learn
 
 
-def answers_of(table: Table, silos: Silos) -> Answers:
-    """Return what owners whose rows lie in this process answer together."""
+def make_ask(table: Table, clients: ClientRows) -> Ask:
+    """Return a function that runs a task on clients in this process and adds their uploads."""
     tables = {
-        client: table.take(np.flatnonzero(silos.client == number))
-        for number, client in enumerate(silos.owners)
+        client: table.take(np.flatnonzero(clients.client == number))
+        for number, client in enumerate(clients.names)
     }
 
-    def answers(task: str, broadcast: Arrays) -> Arrays:
+    def ask(task: str, broadcast: Arrays) -> Arrays:
         uploads = {
-            name: silo_answer(task, broadcast, t, silos.schema) for name, t in tables.items()
+            name: silo_answer(task, broadcast, t, clients.schema) for name, t in tables.items()
         }
-        return silos.add(task, broadcast, uploads)
+        return clients.add(task, broadcast, uploads)
 
-    return answers
+    return ask
 
 
-def fit_columns(table: Table, silos: Silos) -> tuple[Column, ...]:
-    """Learn how to encode features from training rows, of which only sums are taken.
+def fit_columns(table: Table, clients: ClientRows) -> tuple[Column, ...]:
+    """Learn how to encode features from sums over the clients' training rows.
 
-    Where no categories are declared those that occur are a public schema.
+    Where the schema declares no categories, the categories that occur count as public.
     """
-    columns = columns_by(silos.schema, answers_of(table, silos))
-    features = [column.name for column in silos.schema.of("feature")]
+    columns = columns_by(clients.schema, make_ask(table, clients))
+    features = [column.name for column in clients.schema.of("feature")]
     return tuple(columns[name] if name in columns else fit_column(table, name) for name in features)
 
 
-def columns_by(schema: Schema, ask: Answers) -> dict[str, Column]:
-    """Learn how to encode features from sums over their owners.
+def columns_by(schema: Schema, ask: Ask) -> dict[str, Column]:
+    """Learn how to encode features from sums over clients.
 
-    Means, spreads and quantiles come from sums, and so does which of the declared categories occur.
-    Of a number whose range is declared nothing is asked.
+    Means, spreads, quantiles and the declared categories that occur come from sums. A number with
+    a declared range needs no sum.
+
+    Args:
+        schema: declarations about the columns.
+        ask: returns the sum of the clients' uploads to a task.
+
     """
     return {
         **{column.name: by_range(column) for column in ranged(schema)},
@@ -101,7 +112,7 @@ def columns_by(schema: Schema, ask: Answers) -> dict[str, Column]:
 
 
 def by_range(column: ColumnSchema) -> NumberColumn:
-    """Scale by a declared range: by mean and standard deviation of a number anywhere within.
+    """Scale by a declared range: by mean and standard deviation of the uniform distribution on it.
 
     >>> by_range(ColumnSchema("age", "feature", "number", range=(0.0, 12.0))).mean
     6.0
@@ -112,9 +123,12 @@ def by_range(column: ColumnSchema) -> NumberColumn:
 
 
 def groups_by(schema: Schema, rows: Int[Array, "2 a"]) -> Groups:
-    """Tell which of the declared groups occur, by summed counts; one label only is refused.
+    """Return the declared groups that occur. Rows of one label only are refused.
 
-    ``rows`` is the sum of what the silos answer to the question ``ROWS``.
+    Args:
+        schema: declares the groups.
+        rows: training rows by label and group, the sum of the uploads to the task ``ROWS``.
+
     """
     by_label = rows.sum(axis=1)
     if not by_label.all():
@@ -129,7 +143,7 @@ def groups_by(schema: Schema, rows: Int[Array, "2 a"]) -> Groups:
     return Groups(schema.crossed, tuple(name for name, occurs in names if occurs))
 
 
-def _fit_numbers(schema: Schema, ask: Answers) -> dict[str, NumberColumn]:
+def _fit_numbers(schema: Schema, ask: Ask) -> dict[str, NumberColumn]:
     names = numeric(schema)
     if not names:
         return {}
@@ -152,8 +166,8 @@ def _take_columns(spread: Spread, places: Sequence[int]) -> Spread:
     return Spread(*(part[list(places)] for part in spread))
 
 
-def _fit_robust(names: Sequence[str], spread: Spread, ask: Answers) -> dict[str, NumberColumn]:
-    """Scale by median and quartiles; where these are one value, by the standard deviation."""
+def _fit_robust(names: Sequence[str], spread: Spread, ask: Ask) -> dict[str, NumberColumn]:
+    """Scale by median and quartiles; where the quartiles are equal, by the standard deviation."""
     if not names:
         return {}
     quartiles, width = quantiles_by("robust histograms", QUARTILES, spread, ask)
@@ -167,8 +181,8 @@ def _fit_robust(names: Sequence[str], spread: Spread, ask: Answers) -> dict[str,
     }
 
 
-def _fit_clipped(names: Sequence[str], spread: Spread, ask: Answers) -> dict[str, NumberColumn]:
-    """Clip to the tails' quantiles; mean and standard deviation are of what is left."""
+def _fit_clipped(names: Sequence[str], spread: Spread, ask: Ask) -> dict[str, NumberColumn]:
+    """Clip to the quantiles of the tails, then take mean and standard deviation."""
     if not names:
         return {}
     tails, width = quantiles_by("clip histograms", TAILS, spread, ask)
@@ -184,8 +198,8 @@ def _fit_clipped(names: Sequence[str], spread: Spread, ask: Answers) -> dict[str
     return {name: NumberColumn(name, *rest) for name, *rest in values}
 
 
-def _fit_categories(schema: Schema, ask: Answers) -> dict[str, CategoryColumn]:
-    """Keep the declared categories that some owner has, by summed counts."""
+def _fit_categories(schema: Schema, ask: Ask) -> dict[str, CategoryColumn]:
+    """Keep the declared categories that some client has, by summed counts."""
     pairs = listed_categories(schema)
     if not pairs:
         return {}
@@ -201,16 +215,23 @@ def _fit_categories(schema: Schema, ask: Answers) -> dict[str, CategoryColumn]:
 ROWS, CATEGORIES = "row counts", "category counts"
 
 HISTOGRAMS: Mapping[str, Scale] = {"robust histograms": "robust", "clip histograms": "clip"}
-"""Questions for quantiles, and the scale of the columns that need them."""
+"""Tasks for quantiles, and the scale of the columns that need them."""
 
 COLUMN, CLIP = "column ", "clip "
-"""How questions begin that are about all numbers, and about those that are clipped."""
+"""First words of the tasks about all numbers, and about clipped numbers."""
 
 
 def silo_answer(task: str, broadcast: Arrays, table: Table, schema: Schema) -> Arrays:
-    """Return what a silo says of its rows, whose groups and label the schema's rules have made.
+    """Return the upload of one client to a task.
 
-    Which columns a question is about follows from the schema, never from who asks.
+    The schema decides which columns a task reads, never the server.
+
+    Args:
+        task: name of the task.
+        broadcast: arrays that the server sent along.
+        table: rows of the client, with the derived columns of the schema.
+        schema: declarations about the columns.
+
     """
     if task == ROWS:
         return {"rows": _count_rows(table, schema)}
@@ -219,23 +240,29 @@ def silo_answer(task: str, broadcast: Arrays, table: Table, schema: Schema) -> A
     if task in HISTOGRAMS:
         names = numeric(schema, HISTOGRAMS[task])
         return counts_below([table.numbers(name) for name in names], **broadcast)
-    if task in ANSWERS:
-        return answer(task, broadcast, _stack_numbers(table, numeric(schema)))
+    if task in TASKS:
+        return compute_upload(task, broadcast, _stack_numbers(table, numeric(schema)))
     rest = dict(broadcast)
     ends = (rest.pop("low"), rest.pop("high"))
     clipped_values = np.clip(_stack_numbers(table, numeric(schema, "clip")), *ends)
-    return answer(task.replace(CLIP, COLUMN), rest, clipped_values)
+    return compute_upload(task.replace(CLIP, COLUMN), rest, clipped_values)
 
 
 def no_rows(schema: Schema) -> Table:
-    """Return a table of a schema's columns without any rows: answers on it have all shapes."""
+    """Return a table without rows. Uploads computed on it have the shapes of all others."""
     kinds = {c.name: np.float64 if c.kind == "number" else object for c in schema.used}
     empty = {name: np.zeros(0, kind) for name, kind in kinds.items()}
     return derive(Table(empty, schema.source), schema.derived)
 
 
 def numeric(schema: Schema, scale: Scale | None = None) -> list[str]:
-    """Return the names of the numbers that are asked about, or of those scaled in one way."""
+    """Return the names of the numeric features that tasks read.
+
+    Args:
+        schema: declarations about the columns.
+        scale: only columns of this scale; None: all.
+
+    """
     return [
         column.name
         for column in schema.of("feature")
@@ -244,12 +271,12 @@ def numeric(schema: Schema, scale: Scale | None = None) -> list[str]:
 
 
 def ranged(schema: Schema) -> list[ColumnSchema]:
-    """Return the features whose range is declared: nothing is asked about them."""
+    """Return the features with a declared range. No task reads them."""
     return [column for column in schema.of("feature") if column.range]
 
 
 def listed_categories(schema: Schema) -> list[tuple[str, str]]:
-    """Return all pairs of a column and a category that it may hold, where these are declared."""
+    """Return all pairs of a column and one of its declared categories."""
     return [
         (column.name, category)
         for column in schema.of("feature")

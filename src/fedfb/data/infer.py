@@ -1,9 +1,8 @@
-r"""A schema read off the files: what each column holds, and what about it is doubtful.
+r"""Infer a schema from files: the role and type of each column, and doubts about it.
 
-Columns that are no features, whatever they hold: identifiers, dates, free text, mixtures.
-
-A rule speaks only where chance is out of the question, so that an income in whole dollars that
-never repeats stays a feature.
+Identifiers, dates, free text and mixtures of numbers and text are doubtful as features. A rule
+applies only where chance cannot explain the values: an income in whole dollars that never repeats
+stays a feature.
 """
 
 import re
@@ -21,11 +20,11 @@ from fedfb.data.table import all_numbers, check_same_columns, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
 
 MAX_GROUP_VALUES = 20
-"""A sensitive column with more values than this has to be binned, merged or declared."""
+"""The most values of a sensitive column without bins, merging or declaration."""
 
 
 class Doubt(NamedTuple):
-    """A column that nobody should use without a word, and what to do about it."""
+    """A column that should not be used undeclared: the reason, and what to do."""
 
     column: str
     what: str
@@ -36,14 +35,20 @@ class Doubt(NamedTuple):
 
 
 class Inferred(NamedTuple):
-    """A schema, in which doubtful features are left out, and the doubts."""
+    """A schema, in which doubtful features are ignored, and the doubts."""
 
     schema: Schema
     doubts: tuple[Doubt, ...]
 
 
 def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
-    """Read the schema of files off their cells; every column that is not named is a feature."""
+    """Infer the schema of files from their cells.
+
+    Args:
+        files: files with the same columns.
+        wanted: declared roles of columns. A column without a role is a feature.
+
+    """
     refuse_clashes(wanted)
     for file in files:
         for name in wanted.named:
@@ -72,13 +77,13 @@ def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
 
 
 def refuse_clashes(wanted: Wanted) -> None:
-    """Refuse columns that are given two roles that exclude each other."""
+    """Refuse columns with two roles that exclude each other."""
     label, sensitive, client = wanted.label, wanted.sensitive, wanted.client_column
     if label in (*sensitive, client) or len(set(sensitive)) < len(sensitive):
         raise ConfigError(
             f"the label {label!r}, the sensitive columns {list(sensitive)} and the client column "
             f"{client!r}: the label must not be one of the others, and no sensitive column "
-            "can stand twice."
+            "can be named twice."
         )
     for name in wanted.ignore:
         if name in wanted.named:
@@ -86,7 +91,7 @@ def refuse_clashes(wanted: Wanted) -> None:
 
 
 def without(file: Cells, names: Sequence[str]) -> Cells:
-    """Return a file without some columns, which it may or may not have."""
+    """Return a file without some columns. Absent ones are ignored."""
     return file._replace(columns={k: v for k, v in file.columns.items() if k not in names})
 
 
@@ -147,7 +152,7 @@ def _infer_sensitive(
         if words:
             raise DataError(
                 f"column {name!r} is to be binned and holds {words[0]!r}, which is no number. "
-                "Mend the cell, or merge the values instead (--merge)."
+                "Correct the cell, or merge the values instead (--merge)."
             )
         return ColumnSchema(name, "sensitive", "number", bins=bins, merge=merge), None
     column = ColumnSchema(name, "sensitive", _choose_kind(values), tuple(values), merge=merge)
@@ -167,7 +172,7 @@ def _infer_sensitive(
 
 
 def _find_alike(name: str, values: Sequence[str]) -> Doubt | None:
-    """Doubt values that differ by case, spaces or a decimal point only: they count as different."""
+    """Doubt values that differ in case, spaces or a decimal point only: they make two groups."""
     spellings: dict[str, str] = {}
     for value in values:
         number = parse_number(value)
@@ -200,10 +205,10 @@ def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], use: st
 
 
 FEWEST = 20
-"""Rows below which nothing is said of a column."""
+"""Fewest rows for a doubt about a column."""
 
 COINCIDENCES = 50
-"""So many repetitions chance would have brought: without any, numbers were given, not measured."""
+"""Numbers without a repetition are identifiers where chance would give this many."""
 
 _ID_NAME = re.compile(
     r"(^|[\W_])(id|ids|uid|uuid|guid|ssn|iban|nr|no|key|pk|index|rowid|rownum)([\W_]|$)"
@@ -217,9 +222,11 @@ _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$")
 
 
 def suspicion(name: str, files: Sequence[Sequence[str]]) -> str | None:
-    """Say what a column looks like that should be no feature, or None.
+    """Return why a column should be no feature, None if there is no reason.
 
-    ``silos`` are its cells in each file, '' where missing.
+    Args:
+        name: name of the column.
+        files: cells of the column in each file, '' where missing.
 
     >>> suspicion("customer", [[f"K{i}" for i in range(30)]])
     'looks like an identifier: its 30 values are all different'
@@ -227,7 +234,7 @@ def suspicion(name: str, files: Sequence[Sequence[str]]) -> str | None:
     True
     """
     present = [[cell for cell in cells if cell] for cells in files]
-    counts = Counter(cell for silo in present for cell in silo)
+    counts = Counter(cell for cells in present for cell in cells)
     if counts.total() < FEWEST:
         return None
     if all_numbers(counts):
@@ -285,7 +292,7 @@ def _suspect_text(present: Sequence[Sequence[str]], counts: Counter[str]) -> str
 
 
 def _is_decorated(cell: str) -> bool:
-    """Return whether a cell is a number but for thousands marks, a currency or a percent sign."""
+    """Return whether a cell is a number with thousands marks, a currency or a percent sign."""
     return parse_number(_DECORATION.sub("", cell)) is not None
 
 

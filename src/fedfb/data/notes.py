@@ -1,4 +1,4 @@
-"""What a report says of the data: one plain sentence for each declared behaviour that applied."""
+"""Notes of a report about its data: one sentence for each treatment that applied."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from fedfb.data.table import Table
 from fedfb.shapes import Array, Int
 
 MOST_NAMED = 20
-"""So many small groups or clients are named in one sentence."""
+"""The most small groups or clients that one sentence names."""
 
 ON_TRAINING_ROWS = "figures are of the training rows"
-"""The note of a report that was made of no other rows."""
+"""The note of a report without test rows."""
 
 
 def sensitive_note(encoder: Encoder) -> str:
@@ -28,7 +28,7 @@ def sensitive_note(encoder: Encoder) -> str:
 def small_group_notes(
     names: tuple[str, ...], train: Int[Array, " a"], test: Int[Array, " a"], minimum: int
 ) -> tuple[str, ...]:
-    """Name the groups that are too small to be compared, and say what to do.
+    """Return sentences about groups that are too small to be compared.
 
     Args:
         names: the groups' names.
@@ -54,7 +54,13 @@ def small_group_notes(
 
 
 def small_note(subject: str, small: Sequence[str], minimum: int, remedy: str) -> tuple[str, ...]:
-    """Say that groups or clients with few training rows are not compared.
+    """Return a sentence about groups or clients that have too few training rows to be compared.
+
+    Args:
+        subject: "groups" or "clients".
+        small: their names, with numbers of rows.
+        minimum: fewest training rows of those that are compared.
+        remedy: a sentence that says what to do.
 
     >>> small_note("groups", ["typo (1)"], 10, "Merge them.")  # doctest: +NORMALIZE_WHITESPACE
     ('groups with fewer than 10 training rows are not compared: their rows have weight 1, and they
@@ -73,7 +79,13 @@ def small_note(subject: str, small: Sequence[str], minimum: int, remedy: str) ->
 
 
 def encoding_notes(columns: tuple[Column, ...], test: Table) -> tuple[str, ...]:
-    """Say what was done with missing values, tails, and categories that only test rows have."""
+    """Return sentences about missing values, tails, and categories that only test rows have.
+
+    Args:
+        columns: encoding of the features.
+        test: test rows.
+
+    """
     numbers = [c.name for c in columns if isinstance(c, NumberColumn) and c.indicator]
     categories = [c for c in columns if isinstance(c, CategoryColumn)]
     gaps = [c.name for c in categories if MISSING_CATEGORY in c.categories]

@@ -1,4 +1,4 @@
-"""A schema as TOML, to be read, edited and agreed on by all owners."""
+"""Schemas as TOML files, which all clients read, edit and agree on."""
 
 import json
 import re
@@ -12,14 +12,14 @@ from fedfb.errors import ConfigError, unknown_name
 from fedfb.files import read_toml
 
 HEAD = """\
-# What each column is to a model. Edit it, agree on it with all owners, and give it to fedfb run as
-# --schema; fedfb schema check tells which cells of a file do not fit.
+# What each column is to a model. Edit it, agree on it with all clients, and give it to fedfb run as
+# --schema; fedfb schema check lists the cells of a file that do not fit.
 #
-# role        label, sensitive, client (names the owner of a row), feature or ignored
+# role        label, sensitive, client (names the client of a row), feature or ignored
 # type        number, category, or yes-no (a category of two values)
 # categories  the values that may occur; in rows that are decided later others become zeros
-# missing     mean (and a second column that tells where, if training rows have gaps), category (of
-#             its own) or refuse
+# missing     mean (with a second column that marks missing cells, if training rows have some),
+#             category (of its own) or refuse
 # scale       of numbers: standard (mean and standard deviation), robust (median and quartiles) or
 #             clip (to the 1% and 99% quantiles, then standard)
 # range       of a number that is a feature: its two ends. It is scaled by them, and not by anything
@@ -47,7 +47,13 @@ def write_schema(schema: Schema) -> str:
 
 
 def schema_parts(schema: Schema, above: str = "") -> list[str]:
-    """Return what a schema says of all columns, then its tables; ``above`` precedes their names."""
+    """Return the lines about all columns, then a TOML table for each column.
+
+    Args:
+        schema: the schema.
+        above: precedes the names of the tables, where the schema is part of a larger file.
+
+    """
     top = []
     if len(schema.crossed) > 1:
         top.append(f"crossed = {_write_value(schema.crossed)}")
@@ -85,7 +91,7 @@ def _write_column(column: ColumnSchema) -> list[str]:
 
 
 def _write_value(value: Any) -> str:
-    # JSON's spelling is TOML's too, but for characters that TOML wants escaped.
+    # TOML writes text and lists as JSON does, except for one control character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -94,7 +100,7 @@ def _write_key(name: str) -> str:
 
 
 def read_schema(path: str | Path) -> Schema:
-    """Read a schema file; what is wrong in it is told with the column."""
+    """Read a schema file. An error names the column."""
     values = read_toml(Path(path), "a schema as fedfb schema infer writes it")
     try:
         return schema_from_values(values, str(path))
@@ -103,7 +109,13 @@ def read_schema(path: str | Path) -> Schema:
 
 
 def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:
-    """Return the schema of TOML's values."""
+    """Return the schema of TOML values.
+
+    Args:
+        values: contents of the file.
+        source: name of the file, for messages.
+
+    """
     for key in values:
         if key not in ("columns", "crossed", "client"):
             raise ConfigError(unknown_name("key", key, ("columns", "crossed", "client")))

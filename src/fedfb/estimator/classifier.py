@@ -196,7 +196,15 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
     ) -> float:
-        """Return the accuracy; for randomised decisions, the expected accuracy."""
+        """Return the accuracy; for randomised decisions, the expected accuracy.
+
+        Args:
+            X: features, with the columns of training.
+            y: labels.
+            sample_weight: weight of each row; None: all are equal.
+            sensitive_features: as in ``fit``; needed where decisions depend on the group.
+
+        """
         chance = self.decide(X, sensitive_features=sensitive_features)
         favourable = np.asarray(y) == self.positive_
         right = np.where(favourable, chance, 1 - chance)

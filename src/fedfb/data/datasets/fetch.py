@@ -1,4 +1,4 @@
-"""Where the published files are: in a folder the user names, or downloaded, checked and cached."""
+"""Find published files: in a folder that the user names, or downloaded, checked and cached."""
 
 import hashlib
 import io
@@ -21,7 +21,7 @@ _PROPUBLICA = (
 
 @dataclass(frozen=True)
 class Published:
-    """A file as its publisher offers it; ``members`` leads through the zip files it lies in."""
+    """A published file. ``members`` are the names to unpack, from the outer zip file inwards."""
 
     url: str
     sha256: str
@@ -60,7 +60,7 @@ FILES_OF = {
 
 
 def refuse_missing(data_sets: Iterable[str]) -> None:
-    """Refuse published data sets that cannot be had, all of them in one message."""
+    """Refuse published data sets that are not available, all in one message."""
     missing: dict[str, dict[str, str]] = {}
     for name in data_sets:
         for filename in FILES_OF[name]:

@@ -1,4 +1,4 @@
-"""The paper's synthetic data: two Gaussian classes, and a group that follows the rotated point."""
+"""The paper's synthetic data: two Gaussian classes, and a group drawn by the rotated point."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ MEANS = np.array([[-2.0, -2.0], [2.0, 2.0], [0.0, 0.0]])
 COVARIANCES = np.array(
     [[[10.0, 1.0], [1.0, 3.0]], [[5.0, 1.0], [1.0, 5.0]], [[7.5, 1.0], [1.0, 4.0]]]
 )
-"""Of label 0, label 1, and (ours) the middle density that draws a third group."""
+"""Of label 0, label 1, and the middle density of a third group (ours, not the paper's)."""
 
 SHARES = {
     (2, "medium"): ((0.6, 0.4), (0.2, 0.8), (0.5, 0.5)),
@@ -39,10 +39,18 @@ def load_synthetic(
     rows: int | None = None,
     test_rows: int | None = None,
 ) -> Federation:
-    """Draw the synthetic data and deal them to 2, 3 (unless told otherwise) or 4 clients.
+    """Draw the synthetic data and deal them to clients.
 
-    A third group is ours, not the paper's. With another partition than the paper's, the number
-    of clients and their heterogeneity follow from it and must not be given.
+    Args:
+        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
+        split_seed: seed of all random choices about the data.
+        sensitive_at_prediction: whether the model reads the group.
+        clients: 2, 3 (default) or 4; only for the partition 'paper'.
+        groups: 2, or 3. The third group is ours, not the paper's.
+        heterogeneity: low, medium or high; only for the partition 'paper'.
+        rows: training rows; None: the paper's number.
+        test_rows: test rows; None: the paper's number.
+
     """
     clients, shares = _choose_shares(partition, clients, groups, heterogeneity)
     train, test = rows or ROWS[clients][0], test_rows or ROWS[clients][1]
@@ -107,7 +115,7 @@ def _evaluate_density(x: Float[Array, "n 2"], number: int) -> Float[Array, " n"]
 def _choose_shares(
     partition: str, clients: int | None, groups: int, heterogeneity: str
 ) -> tuple[int, Float[Array, "v i"]]:
-    """Check the options against each other; return the number of clients and the paper's shares."""
+    """Check the options. Return the number of clients and the paper's shares."""
     if groups not in (2, 3):
         raise ConfigError(f"synthetic data have 2 or 3 groups, not {groups}.")
     if heterogeneity not in ("low", "medium", "high"):
