@@ -48,7 +48,7 @@ def test_the_first_commands_print_what_is_shown(folder):
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder
     )
-    assert done.stdout.startswith("[0")
+    assert done.stdout.startswith("(0")
 
 
 def _tables(lines):

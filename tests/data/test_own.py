@@ -146,7 +146,7 @@ def test_what_is_wrong_with_the_files_is_told(own, write, options, message):
     ("options", "message"),
     [
         ({"label": "sex"}, "the label must not be one of the others"),
-        ({"sensitive": ("sex", "sex")}, "no sensitive column can stand twice"),
+        ({"sensitive": ("sex", "sex")}, "no sensitive column can be named twice"),
         ({"client_column": "town", "partition": "group"}, "both decide the clients"),
         ({"pattern": "*.csv", "test": "rows.csv"}, "is also a training file"),
     ],

@@ -1,4 +1,4 @@
-"""Rows become clients: reading, encoding and dealing data. Names are imported when first used.
+"""Read rows, encode them and deal them to clients. Names are imported when first used.
 
 ``DataRequest`` and ``BUILT_IN`` need no numpy, so a command line can parse its options at once.
 """
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from fedfb.data.encode import Encoder as Encoder
     from fedfb.data.encode import RawRows as RawRows
     from fedfb.data.encode import encode_file as encode_file
-    from fedfb.data.encode import fit_encoder as fit_encoder
     from fedfb.data.federation import Federation as Federation
     from fedfb.data.federation import astype as astype
     from fedfb.data.federation import federate as federate
@@ -48,7 +47,6 @@ _HOME = {
     "encode_file": "encode",
     "federate": "federation",
     "federation_from_frames": "frames",
-    "fit_encoder": "encode",
     "groups_in": "groups",
     "hold_out": "federation",
     "load": "loading",

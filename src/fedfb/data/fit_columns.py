@@ -1,6 +1,6 @@
-"""Learning how to encode columns from rows that lie with several owners: by sums over them.
+"""Learn how to encode columns from the rows of several clients, by sums over the clients.
 
-What one silo says of its rows before there are features: counts and sums, by question.
+``silo_answer`` computes the upload of one client: counts and sums of its raw rows, by task.
 """
 
 from collections import Counter
@@ -13,15 +13,15 @@ from fedfb.core import Arrays
 from fedfb.data.check import labels
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import derive
-from fedfb.data.federation import LearnFromSilos, Learnt
+from fedfb.data.federation import LearnFromClients, Learnt
 from fedfb.data.groups import Groups
 from fedfb.data.schema import ColumnSchema, Scale, Schema
 from fedfb.data.statistics import (
-    ANSWERS,
+    TASKS,
     AddUp,
-    Answers,
+    Ask,
     Spread,
-    answer,
+    compute_upload,
     counts_below,
     quantiles_by,
     spread_by,
@@ -33,73 +33,86 @@ from fedfb.shapes import Array, Float, Int
 QUARTILES = (0.25, 0.5, 0.75)
 TAILS = (0.01, 0.99)
 NORMAL_QUARTILES = 1.349
-"""How many standard deviations the quartiles of a normal law are apart."""
+"""Distance of the quartiles of a normal distribution, in standard deviations."""
 
 
-class Silos(NamedTuple):
-    """Whose the rows of a table are, by number; the owners' names; who adds up their sums.
+class ClientRows(NamedTuple):
+    """The client of each row of a table, by number, and what clients need to upload sums.
 
-    ``schema`` is what all know of the columns beforehand.
+    ``add`` adds the uploads. ``schema`` describes the columns; all clients know it beforehand.
     """
 
     client: Int[Array, " n"]
-    owners: tuple[str, ...]
+    names: tuple[str, ...]
     add: AddUp
     schema: Schema
 
 
-def by_sums(add: AddUp, schema: Schema) -> LearnFromSilos:
-    """Return a way to learn from sums over the clients, and by what the schema declares."""
+def by_sums(add: AddUp, schema: Schema) -> LearnFromClients:
+    """Return a function that learns an encoder from sums over clients.
 
-    def learn(table: Table, client: Int[Array, " n"], owners: tuple[str, ...]) -> Learnt:
-        silos = Silos(client, owners, add, schema)
+    Args:
+        add: adds the uploads, masked or unmasked.
+        schema: declarations about the columns.
+
+    """
+
+    def learn(table: Table, client: Int[Array, " n"], names: tuple[str, ...]) -> Learnt:
+        clients = ClientRows(client, names, add, schema)
         groups = None
         if schema.group_names:
-            groups = groups_by(schema, answers_of(table, silos)(ROWS, {})["rows"])
-        return Learnt(fit_columns(table, silos), groups)
+            groups = groups_by(schema, make_ask(table, clients)(ROWS, {})["rows"])
+        return Learnt(fit_columns(table, clients), groups)
 
     return learn
 
 
-def answers_of(table: Table, silos: Silos) -> Answers:
-    """Return what owners whose rows lie in this process answer together."""
-    owned = {
-        owner: table.take(np.flatnonzero(silos.client == number))
-        for number, owner in enumerate(silos.owners)
+def make_ask(table: Table, clients: ClientRows) -> Ask:
+    """Return a function that runs a task on clients in this process and adds their uploads."""
+    tables = {
+        client: table.take(np.flatnonzero(clients.client == number))
+        for number, client in enumerate(clients.names)
     }
 
-    def answers(question: str, told: Arrays) -> Arrays:
-        said = {name: silo_answer(question, told, t, silos.schema) for name, t in owned.items()}
-        return silos.add(question, told, said)
+    def ask(task: str, broadcast: Arrays) -> Arrays:
+        uploads = {
+            name: silo_answer(task, broadcast, t, clients.schema) for name, t in tables.items()
+        }
+        return clients.add(task, broadcast, uploads)
 
-    return answers
+    return ask
 
 
-def fit_columns(table: Table, silos: Silos) -> tuple[Column, ...]:
-    """Learn how to encode features from training rows, of which only sums are taken.
+def fit_columns(table: Table, clients: ClientRows) -> tuple[Column, ...]:
+    """Learn how to encode features from sums over the clients' training rows.
 
-    Where no categories are declared those that occur are a public schema.
+    Where the schema declares no categories, the categories that occur count as public.
     """
-    found = columns_by(silos.schema, answers_of(table, silos))
-    features = [column.name for column in silos.schema.of("feature")]
-    return tuple(found[name] if name in found else fit_column(table, name) for name in features)
+    columns = columns_by(clients.schema, make_ask(table, clients))
+    features = [column.name for column in clients.schema.of("feature")]
+    return tuple(columns[name] if name in columns else fit_column(table, name) for name in features)
 
 
-def columns_by(schema: Schema, answers: Answers) -> dict[str, Column]:
-    """Learn how to encode features from sums over their owners.
+def columns_by(schema: Schema, ask: Ask) -> dict[str, Column]:
+    """Learn how to encode features from sums over clients.
 
-    Means, spreads and quantiles come from sums, and so does which of the declared categories occur.
-    Of a number whose range is declared nothing is asked.
+    Means, spreads, quantiles and the declared categories that occur come from sums. A number with
+    a declared range needs no sum.
+
+    Args:
+        schema: declarations about the columns.
+        ask: returns the sum of the clients' uploads to a task.
+
     """
     return {
         **{column.name: by_range(column) for column in ranged(schema)},
-        **_numbers(schema, answers),
-        **_categories(schema, answers),
+        **_fit_numbers(schema, ask),
+        **_fit_categories(schema, ask),
     }
 
 
 def by_range(column: ColumnSchema) -> NumberColumn:
-    """Scale by a declared range: by mean and standard deviation of a number anywhere within.
+    """Scale by a declared range: by mean and standard deviation of the uniform distribution on it.
 
     >>> by_range(ColumnSchema("age", "feature", "number", range=(0.0, 12.0))).mean
     6.0
@@ -110,9 +123,12 @@ def by_range(column: ColumnSchema) -> NumberColumn:
 
 
 def groups_by(schema: Schema, rows: Int[Array, "2 a"]) -> Groups:
-    """Tell which of the declared groups occur, by summed counts; one label only is refused.
+    """Return the declared groups that occur. Rows of one label only are refused.
 
-    ``rows`` is the sum of what the silos answer to the question ``ROWS``.
+    Args:
+        schema: declares the groups.
+        rows: training rows by label and group, the sum of the uploads to the task ``ROWS``.
+
     """
     by_label = rows.sum(axis=1)
     if not by_label.all():
@@ -127,111 +143,126 @@ def groups_by(schema: Schema, rows: Int[Array, "2 a"]) -> Groups:
     return Groups(schema.crossed, tuple(name for name, occurs in names if occurs))
 
 
-def _numbers(schema: Schema, answers: Answers) -> dict[str, NumberColumn]:
+def _fit_numbers(schema: Schema, ask: Ask) -> dict[str, NumberColumn]:
     names = numeric(schema)
     if not names:
         return {}
-    spread = spread_by(names, answers)
+    spread = spread_by(names, ask)
     parts = (spread.mean.tolist(), spread.sd.tolist(), (spread.missing > 0).tolist())
     standard = {
         name: NumberColumn(name, mean, sd, gaps)
         for name, mean, sd, gaps in zip(names, *parts, strict=True)
     }
-    robust, clipped = numeric(schema, "robust"), numeric(schema, "clip")
-    of = {name: place for place, name in enumerate(names)}
+    robust, clips = numeric(schema, "robust"), numeric(schema, "clip")
+    places = {name: place for place, name in enumerate(names)}
     return {
         **standard,
-        **_robust(robust, _some(spread, [of[name] for name in robust]), answers),
-        **_clipped(clipped, _some(spread, [of[name] for name in clipped]), answers),
+        **_fit_robust(robust, _take_columns(spread, [places[name] for name in robust]), ask),
+        **_fit_clipped(clips, _take_columns(spread, [places[name] for name in clips]), ask),
     }
 
 
-def _some(spread: Spread, places: Sequence[int]) -> Spread:
+def _take_columns(spread: Spread, places: Sequence[int]) -> Spread:
     return Spread(*(part[list(places)] for part in spread))
 
 
-def _robust(names: Sequence[str], spread: Spread, answers: Answers) -> dict[str, NumberColumn]:
-    """Scale by median and quartiles; where these are one value, by the standard deviation."""
+def _fit_robust(names: Sequence[str], spread: Spread, ask: Ask) -> dict[str, NumberColumn]:
+    """Scale by median and quartiles; where the quartiles are equal, by the standard deviation."""
     if not names:
         return {}
-    quartiles, width = quantiles_by("robust histograms", QUARTILES, spread, answers)
+    quartiles, width = quantiles_by("robust histograms", QUARTILES, spread, ask)
     error = width.max(axis=1)
-    apart = quartiles[:, 2] - quartiles[:, 0]
-    sd = np.where(apart > 2 * error, apart / NORMAL_QUARTILES, spread.sd)
+    distance = quartiles[:, 2] - quartiles[:, 0]
+    sd = np.where(distance > 2 * error, distance / NORMAL_QUARTILES, spread.sd)
     parts = (quartiles[:, 1].tolist(), sd.tolist(), (spread.missing > 0).tolist(), error.tolist())
     return {
-        name: NumberColumn(name, median, scale, gaps, error=known_to)
-        for name, median, scale, gaps, known_to in zip(names, *parts, strict=True)
+        name: NumberColumn(name, median, scale, gaps, error=bound)
+        for name, median, scale, gaps, bound in zip(names, *parts, strict=True)
     }
 
 
-def _clipped(names: Sequence[str], spread: Spread, answers: Answers) -> dict[str, NumberColumn]:
-    """Clip to the tails' quantiles; mean and standard deviation are of what is left."""
+def _fit_clipped(names: Sequence[str], spread: Spread, ask: Ask) -> dict[str, NumberColumn]:
+    """Clip to the quantiles of the tails, then take mean and standard deviation."""
     if not names:
         return {}
-    tails, width = quantiles_by("clip histograms", TAILS, spread, answers)
+    tails, width = quantiles_by("clip histograms", TAILS, spread, ask)
     low, high = tails[:, 0], tails[:, 1]
 
-    def of_clipped(question: str, told: Arrays) -> Arrays:
-        return answers(question.replace(COLUMN, CLIP), {**told, "low": low, "high": high})
+    def ask_clipped(task: str, broadcast: Arrays) -> Arrays:
+        return ask(task.replace(COLUMN, CLIP), {**broadcast, "low": low, "high": high})
 
-    left = spread_by(names, of_clipped)
-    parts = (left.mean.tolist(), left.sd.tolist(), (left.missing > 0).tolist())
+    inner = spread_by(names, ask_clipped)
+    parts = (inner.mean.tolist(), inner.sd.tolist(), (inner.missing > 0).tolist())
     ends = (low.tolist(), high.tolist(), width.max(axis=1).tolist())
     values = zip(names, *parts, *ends, strict=True)
     return {name: NumberColumn(name, *rest) for name, *rest in values}
 
 
-def _categories(schema: Schema, answers: Answers) -> dict[str, CategoryColumn]:
-    """Keep the declared categories that some owner has, by summed counts."""
-    listed = listed_categories(schema)
-    if not listed:
+def _fit_categories(schema: Schema, ask: Ask) -> dict[str, CategoryColumn]:
+    """Keep the declared categories that some client has, by summed counts."""
+    pairs = listed_categories(schema)
+    if not pairs:
         return {}
-    counts = answers(CATEGORIES, {})["counts"].tolist()
-    found: dict[str, list[str]] = {name: [] for name, _ in listed}
-    for (name, category), count in zip(listed, counts, strict=True):
-        found[name] += [category] * (count > 0)
-    return {name: CategoryColumn(name, tuple(present)) for name, present in found.items()}
+    counts = ask(CATEGORIES, {})["counts"].tolist()
+    categories: dict[str, list[str]] = {name: [] for name, _ in pairs}
+    for (name, category), count in zip(pairs, counts, strict=True):
+        categories[name] += [category] * (count > 0)
+    return {
+        name: CategoryColumn(name, tuple(categories)) for name, categories in categories.items()
+    }
 
 
 ROWS, CATEGORIES = "row counts", "category counts"
 
 HISTOGRAMS: Mapping[str, Scale] = {"robust histograms": "robust", "clip histograms": "clip"}
-"""Questions for quantiles, and the scale of the columns that need them."""
+"""Tasks for quantiles, and the scale of the columns that need them."""
 
 COLUMN, CLIP = "column ", "clip "
-"""How questions begin that are about all numbers, and about those that are clipped."""
+"""First words of the tasks about all numbers, and about clipped numbers."""
 
 
-def silo_answer(question: str, told: Arrays, table: Table, schema: Schema) -> Arrays:
-    """Return what a silo says of its rows, whose groups and label the schema's rules have made.
+def silo_answer(task: str, broadcast: Arrays, table: Table, schema: Schema) -> Arrays:
+    """Return the upload of one client to a task.
 
-    Which columns a question is about follows from the schema, never from who asks.
+    The schema decides which columns a task reads, never the server.
+
+    Args:
+        task: name of the task.
+        broadcast: arrays that the server sent along.
+        table: rows of the client, with the derived columns of the schema.
+        schema: declarations about the columns.
+
     """
-    if question == ROWS:
-        return {"rows": _row_counts(table, schema)}
-    if question == CATEGORIES:
-        return {"counts": _category_counts(table, listed_categories(schema))}
-    if question in HISTOGRAMS:
-        names = numeric(schema, HISTOGRAMS[question])
-        return counts_below([table.numbers(name) for name in names], **told)
-    if question in ANSWERS:
-        return answer(question, told, _values(table, numeric(schema)))
-    rest = dict(told)
+    if task == ROWS:
+        return {"rows": _count_rows(table, schema)}
+    if task == CATEGORIES:
+        return {"counts": _count_categories(table, listed_categories(schema))}
+    if task in HISTOGRAMS:
+        names = numeric(schema, HISTOGRAMS[task])
+        return counts_below([table.numbers(name) for name in names], **broadcast)
+    if task in TASKS:
+        return compute_upload(task, broadcast, _stack_numbers(table, numeric(schema)))
+    rest = dict(broadcast)
     ends = (rest.pop("low"), rest.pop("high"))
-    inside = np.clip(_values(table, numeric(schema, "clip")), *ends)
-    return answer(question.replace(CLIP, COLUMN), rest, inside)
+    clipped_values = np.clip(_stack_numbers(table, numeric(schema, "clip")), *ends)
+    return compute_upload(task.replace(CLIP, COLUMN), rest, clipped_values)
 
 
 def no_rows(schema: Schema) -> Table:
-    """Return a table of a schema's columns without any rows: answers on it have all shapes."""
+    """Return a table without rows. Uploads computed on it have the shapes of all others."""
     kinds = {c.name: np.float64 if c.kind == "number" else object for c in schema.used}
     empty = {name: np.zeros(0, kind) for name, kind in kinds.items()}
     return derive(Table(empty, schema.source), schema.derived)
 
 
 def numeric(schema: Schema, scale: Scale | None = None) -> list[str]:
-    """Return the names of the numbers that are asked about, or of those scaled in one way."""
+    """Return the names of the numeric features that tasks read.
+
+    Args:
+        schema: declarations about the columns.
+        scale: only columns of this scale; None: all.
+
+    """
     return [
         column.name
         for column in schema.of("feature")
@@ -240,12 +271,12 @@ def numeric(schema: Schema, scale: Scale | None = None) -> list[str]:
 
 
 def ranged(schema: Schema) -> list[ColumnSchema]:
-    """Return the features whose range is declared: nothing is asked about them."""
+    """Return the features with a declared range. No task reads them."""
     return [column for column in schema.of("feature") if column.range]
 
 
 def listed_categories(schema: Schema) -> list[tuple[str, str]]:
-    """Return all pairs of a column and a category that it may hold, where these are declared."""
+    """Return all pairs of a column and one of its declared categories."""
     return [
         (column.name, category)
         for column in schema.of("feature")
@@ -254,11 +285,11 @@ def listed_categories(schema: Schema) -> list[tuple[str, str]]:
     ]
 
 
-def _values(table: Table, columns: Sequence[str]) -> Float[Array, "n k"]:
+def _stack_numbers(table: Table, columns: Sequence[str]) -> Float[Array, "n k"]:
     return np.stack([table.numbers(column) for column in columns], axis=1)
 
 
-def _row_counts(table: Table, schema: Schema) -> Int[Array, "2 a"]:
+def _count_rows(table: Table, schema: Schema) -> Int[Array, "2 a"]:
     """Count rows by label and group."""
     names = schema.group_names
     group = Groups(schema.crossed, names).group_of(table)
@@ -266,10 +297,10 @@ def _row_counts(table: Table, schema: Schema) -> Int[Array, "2 a"]:
     return np.bincount(y * len(names) + group, minlength=2 * len(names)).reshape(2, len(names))
 
 
-def _category_counts(table: Table, listed: Sequence[tuple[str, str]]) -> Int[Array, " c"]:
-    place = {pair: number for number, pair in enumerate(listed)}
-    counts = np.zeros(len(listed), np.int64)
-    for name in dict.fromkeys(name for name, _ in listed):
+def _count_categories(table: Table, pairs: Sequence[tuple[str, str]]) -> Int[Array, " c"]:
+    place = {pair: number for number, pair in enumerate(pairs)}
+    counts = np.zeros(len(pairs), np.int64)
+    for name in dict.fromkeys(name for name, _ in pairs):
         for cell, count in Counter(table.text(name).tolist()).items():
             counts[place[name, cell or MISSING_CATEGORY]] += count
     return counts

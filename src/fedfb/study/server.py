@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from fedfb.audit.model_rows import TEST_ROWS
 from fedfb.audit.record import audit_of_sum
+from fedfb.audit.result import About, encode_audit
 from fedfb.audit.rows import digest
 from fedfb.audit.tables import read_tables
 from fedfb.core import Arrays, Task
@@ -90,27 +92,26 @@ def audited(study: Study, known: Known, kept: Path, log: Log) -> str:
     Where nothing can be said of these rows it is empty, and the log has the reason.
     """
     experiment, encoder = study.experiment, known.encoder
-    about = {
-        "kind": "model",
-        "name": study.name,
-        "notion": long_name(experiment.notion),
-        "data": f"the files of {len(study.silos)} silos",
-        "label": encoder.label,
-        "positive": encoder.positive,
-        "rows": TEST_ROWS,
-        "decided_by": f"{experiment.algorithm}, {experiment.model}, seed {study.seed}",
-        "baseline": None,
-        "hashes": {name: digest(kept / name) for name in (MODELS, ENCODER, EXPERIMENT)},
-    }
+    about = About(
+        kind="model",
+        name=study.name,
+        notion=long_name(experiment.notion),
+        data=f"the files of {len(study.silos)} silos",
+        label=encoder.label,
+        positive=encoder.positive,
+        rows=TEST_ROWS,
+        decided_by=f"{experiment.algorithm}, {experiment.model}, seed {study.seed}",
+        baseline=None,
+        hashes={name: digest(kept / name) for name in (MODELS, ENCODER, EXPERIMENT)},
+    )
     total = read_tables({name: value[0] for name, value in known.tables.items()})
     groups = encoder.groups
     try:
-        record = audit_of_sum(total, groups.names, groups.columns, about, study.silos)
+        result = audit_of_sum(total, groups.names, groups.columns, about, study.silos)
     except DataError as error:
         log.write("not audited", f"there is no audit: {error}")
         return ""
-    record["notes"] = [ONLY_SUMS]
-    return json.dumps(record, indent=1, allow_nan=False)
+    return encode_audit(structs.replace(result, notes=(ONLY_SUMS,)))
 
 
 def achieved(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
