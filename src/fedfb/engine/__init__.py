@@ -1,4 +1,4 @@
-"""One client's arithmetic, for all runs of a grid at once. Names are imported when first used."""
+"""One client's arithmetic, for all runs of a grid at once. Names are imported at first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Which engine does the arithmetic: the native one where it was compiled, else numpy."""
+"""Choose the engine: the native engine if it was compiled, otherwise numpy."""
 
 import os
 import sys
@@ -14,15 +14,18 @@ from fedfb.models.own import is_own
 ENGINES = ("auto", "native", "numpy")
 
 ENGINE_VARIABLE = "FEDFB_ENGINE"
-"""Names the environment variable that says what ``auto`` means."""
+"""The environment variable that states what ``auto`` means."""
 
 NOT_COMPILED = "the native engine was not compiled when fedfb was installed"
 
 
 def choose_engine(name: str, model: Model, dtype: Any) -> Engine:
-    """Return the engine of a name; ``auto`` is the native one where it can be used.
+    """Return an engine for a model.
 
-    A torch model has an engine of its own.
+    Args:
+        name: one of ENGINES; ``auto`` is the native engine if it can be used.
+        model: the model. A torch model always has the torch engine.
+        dtype: float32 or float64.
 
     >>> from fedfb.models import Network
     >>> choose_engine("numpy", Network(2), "float64").instructions
@@ -30,7 +33,7 @@ def choose_engine(name: str, model: Model, dtype: Any) -> Engine:
     """
     if isinstance(model, TorchModel):
         return _torch_engine(name, model, dtype)
-    # Imported where they are used: a run needs one of them.
+    # Imported at use: a run needs one engine.
     if is_native(name):
         from fedfb.engine.native import NativeEngine
 
@@ -86,7 +89,7 @@ def explain_engine(name: str, model: str = "logistic") -> EngineChoice:
 
 
 def is_native(name: str) -> bool:
-    """Say whether a name means the native engine.
+    """Return True if a name means the native engine.
 
     >>> is_native("native"), is_native("numpy")
     (True, False)
@@ -109,7 +112,7 @@ def describe_engine() -> str:
 
 @cache
 def _tell_of_the_fallback() -> None:
-    """Say once in a process that it will be slow."""
+    """Warn once in a process that training will be slow."""
     sys.stderr.write(
         f"{NOT_COMPILED.capitalize()}: numpy does its work, a few "
         "times slower. With a C compiler, install fedfb again.\n"

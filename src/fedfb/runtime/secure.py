@@ -153,8 +153,8 @@ def refuse_too_few(clients: int, participation: float, dropout: float) -> None:
     least = plan_for(participants, leaving).fewest
     if participants - leaving < least:
         raise ConfigError(
-            f"--dropout {dropout:g} lets {leaving} of the {participants} clients of a round fall "
-            f"silent. A secure sum needs {least} to its end: at most {participants - least} may. "
+            f"--dropout {dropout:g} lets {leaving} of the {participants} clients of a round drop "
+            f"out. A secure sum needs {least} to its end, so at most {participants - least} may. "
             "Lower --dropout, or leave out --secure."
         )
 
