@@ -308,7 +308,7 @@ def test_a_cell_is_computed_again_or_as_it_was(capsys):
     Path("cells/fedfb.sha256").unlink()
     for points in ("x", [{}], [1], [point | {"accuracy": None}], [point | {"settings": 1}]):
         path.write_text(json.dumps(cell | {"points": points}))
-        assert _kept("a cell", Path("cells"), lambda: cell) == cell
+        assert _load_or_make("a cell", Path("cells"), lambda: cell) == cell
         Path("cells/fedfb.sha256").unlink()
 
 

@@ -5,10 +5,11 @@ Torch computes two things: the logits of a module, and the gradient of a weighte
 those of the numpy engine.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from fedfb.engine.optimise import Move, local_weights, make_move, move_lambda
 from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
 from fedfb.errors import ConfigError
 from fedfb.models import TorchModel
-from fedfb.models.torch_model import alone, find_torch, refuse_moved
+from fedfb.models.torch_model import alone, buffers_of, find_torch, refuse_moved, trained_parameters
 from fedfb.shapes import Array, Float
 
 
@@ -242,3 +243,43 @@ class TorchEngine:
                 for number, table in enumerate(tables):
                     total[number] += passes.backward(at, z, error * table[cell[rows]])
         return total
+
+
+NOT_BATCHED = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(RuntimeError, TypeError, ValueError, Warning),
+)
+"""What a module raises that works on one run and cannot be batched over several."""
+
+
+def by_row(z: Any) -> Float[Array, "b r"]:
+    """Return logits as the shared arithmetic has them, rows first."""
+    return z.detach().numpy().T
+
+
+def make_passes(model: TorchModel, dtype: Any) -> Passes:
+    """Build a model's module, look at how it answers, and try it on two runs at once."""
+    module = model.checked(dtype)
+    parts = tuple((name, tuple(value.shape)) for name, value in trained_parameters(module))
+    passes = Passes(module, parts, buffers_of(module), batched=True)
+    return passes._replace(batched=_can_be_batched(passes, model.inputs, np.dtype(dtype)))
+
+
+def _can_be_batched(passes: Passes, inputs: int, dtype: np.dtype) -> bool:
+    """Try two runs at once: modules that branch on values, or write into them, take one."""
+    theta = np.random.default_rng(0).normal(size=(2, passes.size)).astype(dtype)
+    x = np.random.default_rng(1).integers(0, 2, (3, inputs)).astype(dtype)
+    try:
+        for mode in (True, False):
+            passes.module.train(mode)
+            with alone((0,)), warnings.catch_warnings():
+                warnings.filterwarnings("error", message="There is a performance drop")
+                at, z = passes.forward(theta, x)
+                passes.backward(at, z, np.ones((3, 2), dtype))
+            with alone((0,)):
+                _, expected = passes.run_by_run().forward(theta, x)
+            if not np.allclose(by_row(z), by_row(expected), rtol=1e-3, atol=1e-3):
+                return False
+    except NOT_BATCHED:
+        return False
+    return True
