@@ -13,7 +13,7 @@ gc.disable()  # pages are kept to the end: looking for what to drop takes a fift
 sys.path.insert(0, str(Path(__file__).parent / "site"))
 
 project, author, version = "fedfb", "the authors of fedfb", fedfb.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml", "filled"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "filled"]
 exclude_patterns = ["site"]
 
 myst_heading_anchors = 3
@@ -28,7 +28,7 @@ toc_object_entries_show_parents = "hide"
 # Whatever a page or docstring points to must be found. A type in a signature may be of another
 # library, or of a module that has no page.
 nitpicky = True
-nitpick_ignore_regex = [("py:class", r"(?!fedfb\.).*"), ("py:class", r"fedfb\.\w+\.\w+\.\w+")]
+nitpick_ignore_regex = [("py:class", r"(?!fedfb\.).*"), ("py:class", r"fedfb(\.\w+){3,}")]
 
 html_theme = "furo"
 html_title = "fedfb"

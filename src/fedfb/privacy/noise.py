@@ -28,8 +28,8 @@ class Protection(NamedTuple):
 
     Args:
         answering: noise multiplier of uploads other than models.
-        shared: t, the number of clients whose noise is certainly in every sum; 1 if the server
-            sees single uploads.
+        shared: t, the number of clients whose noise is certainly in every sum; 1 if single
+            uploads are visible.
         secret: numbers that only the client knows; noise is drawn from them and the key. Without a
             secret noise follows from the experiment's seed: a simulation.
         clip: hides whole clients, not rows: the largest length of the change of a client's model.

@@ -124,7 +124,7 @@ def solve(
 
 
 RELIABLE = 400
-"""A gap of a group with at least this many rows counts fully: its standard error is below .025."""
+"""From this many rows of a group on its gap counts fully: its standard error is at most .025."""
 
 
 def distances(
