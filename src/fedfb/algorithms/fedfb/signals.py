@@ -151,7 +151,10 @@ def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> Signal
 def single_signals(
     engine: Engine, notion: Notion, surrogate: Surrogate, quantiser: Quantiser | None
 ) -> SignalExchange:
-    """Return the exchange that shows the server the loss of each participant."""
+    """Return the exchange that shows the server the loss of each participant.
+
+    The arguments are those of :func:`summed_signal`.
+    """
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         losses = engine.loss_sums(broadcast["params"], data, surrogate)
