@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec import convert, structs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -33,12 +34,13 @@ from fedfb.estimator.training import (
     make_federation,
     same_columns,
 )
-from fedfb.experiments.evaluate import Record, evaluate
-from fedfb.experiments.outcome import run
-from fedfb.experiments.reporting import loss_figures, with_shortfalls
+from fedfb.experiments.evaluate import evaluate
+from fedfb.experiments.outcome import train
+from fedfb.experiments.reporting import measure_loss, with_shortfalls
+from fedfb.experiments.result import Result, Summary, to_builtins
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import summarise_seeds
-from fedfb.experiments.shortfalls import warn_of
+from fedfb.experiments.shortfall_warnings import warn_of
 from fedfb.files import write_whole
 from fedfb.notions import long_name
 from fedfb.shapes import Array, Float, Int
@@ -135,14 +137,15 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table, label, self.positive_, sensitive_features, client, experiment
         )
         seed = experiment.seeds[0]
-        outcome = run(experiment, federations={seed: federation}, jobs=1, warn=False)
-        warn_of(outcome.report["shortfalls"], stacklevel=2)
+        outcome = train(experiment, federations={seed: federation}, jobs=1)
+        warn_of(outcome.result.shortfalls, stacklevel=2)
         self.encoder_, self.groups_ = federation.encoder, list(federation.group_names)
         self.clients_ = list(federation.client_names)
         inputs = len(federation.feature_names)
         self.rule_ = rule_of(outcome.experiment, outcome.fitted[0], inputs)
-        self.report_ = outcome.report
-        self.history_ = outcome.report["runs"][0]["rounds"]
+        # Plain values: skops and pickle keep them, also for a later version of the types.
+        self.report_ = to_builtins(outcome.result)
+        self.history_ = to_builtins(outcome.result.runs[0].rounds)
         return self
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
@@ -193,17 +196,22 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sensitive_features: Any = None,
         client: Any = None,
         to: str | Path | None = None,
-    ) -> dict[str, Any] | Path:
-        """Return what ``fedfb run --json`` prints, for these rows; without any, for training rows.
+    ) -> Result | Path:
+        """Return what :func:`fedfb.run` does, for these rows; without any, for training rows.
 
         With ``to`` it is written as a page to look at, and the path is returned.
         """
         check_is_fitted(self)
-        found = self.report_
+        found = self.result_
         if X is not None:
             rows = self._examples(X, y, sensitive_features, client)
-            found = judged(found, rows, self.groups_, self.clients_)
+            found = judge(found, rows, self.groups_, self.clients_)
         return found if to is None else write_page(found, self.encoder_, Path(to))
+
+    @property
+    def result_(self) -> Result:
+        """What training came to, on training rows."""
+        return convert(self.report_, Result)
 
     def __sklearn_tags__(self) -> Any:
         """Say what the classifier takes: two classes, missing values, no sparse matrices."""
@@ -310,28 +318,27 @@ def favourable_label(classes: Array, named: Any) -> Any:
     return named
 
 
-def judged(
-    report: Record, found: tuple[Prediction, Examples], groups: list[str], clients: list[str]
-) -> Record:
-    """Return the report with its figures taken on other rows than those of training."""
-    [record] = evaluate(*found, groups, clients)
+def judge(
+    result: Result, found: tuple[Prediction, Examples], groups: list[str], clients: list[str]
+) -> Result:
+    """Return the result with its figures taken on other rows than those of training."""
+    [evaluation] = evaluate(*found, groups, clients)
     prediction, examples = found
-    loss = loss_figures(prediction.score[0], examples, None)
-    one = {**report["runs"][0], **record, **loss}
-    summary = summarise_seeds([one], shared=1.0)
-    notes = [note for note in report["notes"] if note != ON_TRAINING_ROWS]
+    losses = measure_loss(prediction.score[0], examples, None)._asdict()
+    run = structs.replace(result.runs[0], **structs.asdict(evaluation), **losses)
+    figures = summarise_seeds([run], shared=1.0)
     return with_shortfalls(
-        {
-            **report,
-            "runs": [one],
-            "summary": summary,
-            "summaries": [{"settings": one["settings"], **summary}],
-            "notes": notes,
-        }
+        structs.replace(
+            result,
+            runs=(run,),
+            summary=figures,
+            summaries=(Summary(settings=run.settings, **structs.asdict(figures)),),
+            notes=tuple(note for note in result.notes if note != ON_TRAINING_ROWS),
+        )
     )
 
 
-def write_page(report: Record, encoder: Encoder, path: Path) -> Path:
+def write_page(result: Result, encoder: Encoder, path: Path) -> Path:
     """Write the report as a page, as ``fedfb report`` does; a file that is there is kept."""
     from fedfb.report.folder import Found, Run
     from fedfb.report.html import check_tools, render
@@ -340,6 +347,6 @@ def write_page(report: Record, encoder: Encoder, path: Path) -> Path:
     check_tools()
     if path.exists():
         raise ConfigError(f"{path} is there already. Give the name of a new file.")
-    page = make_page(Found((Run(report, {}, len(encoder.feature_names), ()),)))
+    page = make_page(Found((Run(result, {}, len(encoder.feature_names), ()),)))
     write_whole(path, render(page))
     return path

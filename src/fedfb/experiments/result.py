@@ -45,7 +45,7 @@ class Statistic(Value, frozen=True, kw_only=True):
 
     mean: float | None
     std: float | None
-    ends: Interval | None | UnsetType = field(default=UNSET, name="interval")
+    ends: Interval | UnsetType | None = field(default=UNSET, name="interval")
 
     @property
     def interval(self) -> Interval | None:
@@ -117,8 +117,8 @@ class DivergedSeeds(Divergence, frozen=True, kw_only=True):
     seeds: tuple[int, ...]
 
 
-class AtOneHalf(Value, frozen=True, kw_only=True):
-    """Accuracy and disparities of the scores alone, cut at 1/2."""
+class Quality(Value, frozen=True, kw_only=True):
+    """Accuracy and disparities of one model, and nothing else of it."""
 
     accuracy: float | None
     disparity: ByNotion
@@ -260,7 +260,7 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
     constant_loss: float | None
     loss_error: float | None
     copied: float | None
-    at_one_half: AtOneHalf | None
+    at_one_half: Quality | None
     method: MethodAccount = field(name="told")
     needs_single: tuple[str, ...]
     rounds: tuple[Round, ...]
@@ -289,8 +289,8 @@ class Summary(Figures, frozen=True, kw_only=True):
     settings: Setting
 
 
-class Candidate(Value, frozen=True, kw_only=True):
-    """A setting that was tried on validation rows, and what it reached or where it diverged."""
+class TriedSetting(Value, frozen=True, kw_only=True):
+    """What a setting reached on validation rows, or where it diverged."""
 
     setting: Setting
     accuracy: float | None
@@ -305,7 +305,7 @@ class Tuning(Value, frozen=True, kw_only=True):
 
     chosen: Setting
     accuracy_floor: float | None
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TriedSetting, ...]
 
 
 class Picked(Tuning, frozen=True, kw_only=True):
@@ -372,6 +372,11 @@ class Result(Value, frozen=True, kw_only=True):
         """The seeds of the experiment."""
         return tuple(self.settings["seeds"])
 
+    @property
+    def group_is_given(self) -> bool:
+        """Whether the group is an input of the model."""
+        return bool(self.settings["sensitive_at_prediction"])
+
     def runs_of(self, place: int) -> tuple[SeedResult, ...]:
         """Return the runs of one setting, one for each seed."""
         return self.runs[place :: len(self.summaries)]
@@ -396,6 +401,13 @@ class Comparison(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     results: tuple[Result, ...]
     differences: tuple[Difference, ...]
+
+
+class Printed(Value, frozen=True, kw_only=True):
+    """What the paper prints of a method."""
+
+    accuracy: Statistic
+    disparity: Statistic
 
 
 class GroupMeans(Value, frozen=True, kw_only=True):
@@ -473,6 +485,11 @@ class Frontier(Value, frozen=True, kw_only=True):
     versions: Mapping[str, str]
     shared_test_rows: float
 
+    @property
+    def delta(self) -> float:
+        """The delta of differential privacy that goes with every epsilon."""
+        return float(self.settings["privacy_delta"])
+
 
 Document = TypeVar("Document", Result, Comparison, Frontier)
 
@@ -480,16 +497,17 @@ Document = TypeVar("Document", Result, Comparison, Frontier)
 def to_json(value: Value) -> str:
     """Return a value as JSON. A number that is not finite raises ValueError."""
     # Not msgspec.json.encode: it writes null for NaN, and so would hide a fault.
-    return json.dumps(to_builtins(value), indent=1, allow_nan=False)
+    return json.dumps(msgspec.to_builtins(value), indent=1, allow_nan=False)
 
 
 def to_builtins(value: Any) -> Any:
     """Return a value as dictionaries, lists, numbers and text: its JSON, for those without types.
 
     >>> to_builtins(Estimate(mean=0.5, interval=(0.4, 0.6)))
-    {'mean': 0.5, 'interval': (0.4, 0.6)}
+    {'mean': 0.5, 'interval': [0.4, 0.6]}
     """
-    return msgspec.to_builtins(value)
+    # There and back: msgspec alone would leave tuples, which are not equal to the lists of JSON.
+    return json.loads(json.dumps(msgspec.to_builtins(value)))
 
 
 class _Head(Value, frozen=True):

@@ -1,8 +1,9 @@
 """What is handed over: how raw rows become numbers, how these are decided, and where it is from."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from fedfb import __version__
@@ -12,10 +13,10 @@ from fedfb.data.encode import Encoder, RawRows, Reading, reading
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Result
 from fedfb.experiments.rule import NOBODY, Rule, rule_of
-from fedfb.experiments.run_folder import RESULT, SavedModel, load_model, read_experiment
+from fedfb.experiments.run_folder import SavedModel, load_model, read_experiment, read_result
 from fedfb.experiments.spec import Experiment
-from fedfb.files import interpreting, read_json
 from fedfb.models import Network
 from fedfb.notions import long_name
 
@@ -23,7 +24,7 @@ from fedfb.notions import long_name
 class HandOver(NamedTuple):
     """A model apart from the folder of its run.
 
-    ``about`` is told to whoever receives it, ``report`` is the run's, of this model alone (of none,
+    ``about`` is told to whoever receives it, ``result`` is the run's, of this model alone (of none,
     if it is the one that fairness is compared with).
     """
 
@@ -32,7 +33,7 @@ class HandOver(NamedTuple):
     experiment: Experiment
     clients: tuple[str, ...]
     about: dict[str, str]
-    report: dict[str, Any]
+    result: Result
 
     @property
     def needs_group(self) -> bool:
@@ -72,7 +73,7 @@ def take_over(
         experiment,
         saved.clients,
         about(saved.encoder, experiment, saved.fitted.seed, client),
-        _report(folder, saved),
+        _result(folder, saved),
     )
 
 
@@ -124,9 +125,8 @@ def about(
     }
 
 
-def _report(folder: Path, saved: SavedModel) -> dict[str, Any]:
-    expected = "the report as fedfb run --out wrote it: restore it from a copy, or train again"
-    report = read_json(folder / RESULT, expected)
-    with interpreting(folder / RESULT, expected):
-        own = [run for run in report["runs"] if run["seed"] == saved.fitted.seed]
-        return {**report, "runs": own[saved.run : saved.run + 1]}
+def _result(folder: Path, saved: SavedModel) -> Result:
+    expected = "the result as fedfb run --out wrote it: restore it from a copy, or train again"
+    result = read_result(folder, expected)
+    runs = tuple(run for run in result.runs if run.seed == saved.fitted.seed)
+    return msgspec.structs.replace(result, runs=runs[saved.run : saved.run + 1])

@@ -11,8 +11,9 @@ from typing import Any
 from fedfb.errors import ConfigError
 from fedfb.experiments.compare import better, differs
 from fedfb.files import make_folder
+from fedfb.paper.targets import spread_of
 from fedfb.report.figures import MARKERS, save_figure
-from fedfb.report.numbers import number, spread
+from fedfb.report.numbers import number
 from fedfb.theory.pictures import curve_points
 
 Found = Mapping[str, Any]
@@ -177,7 +178,7 @@ def _cells(cell: Found | None) -> tuple[str, str]:
 
 
 def _both(figures: Found) -> str:
-    return f"{spread(figures['accuracy'])} / {spread(figures['disparity'])}"
+    return f"{spread_of(figures['accuracy'])} / {spread_of(figures['disparity'])}"
 
 
 def _constants(one: Found) -> Iterator[str]:
@@ -203,7 +204,7 @@ def _curves(one: Found) -> Iterator[str]:
             yield f"| {cell['column']} | {cell['row']} | failed: {cell['failed']} | | |"
         for point in cell["points"]:
             setting = ", ".join(f"{k} {v:g}" for k, v in point["settings"].items())
-            values = f"{spread(point['accuracy'])} | {spread(point['disparity'])}"
+            values = f"{spread_of(point['accuracy'])} | {spread_of(point['disparity'])}"
             yield f"| {cell['column']} | {cell['row']} | {setting} | {values} |"
     yield f"\n![{one['title']}](reproduction/{one['target']}.svg)\n"
     yield from _claimed(one)
@@ -243,7 +244,7 @@ def _fairest(one: Found, cell: Found) -> Found | None:
 def _fair_and_useful(point: Found | None, least: float) -> str:
     if point is None:
         return "-"
-    text = f"{spread(point['disparity'])} at {number(_mean(point, 'accuracy'))}"
+    text = f"{spread_of(point['disparity'])} at {number(_mean(point, 'accuracy'))}"
     return f"**{text}**" if _mean(point, "disparity") <= least + ALIKE else text
 
 
@@ -261,8 +262,9 @@ def _comparison(one: Found) -> Iterator[str]:
         [point], reveals = cell["points"], cell["reveals"]
         seen = "all rows" if reveals["pooled"] else "sums" if reveals["sums_only"] else "single"
         yield (
-            f"| {cell['column']} | {cell['row']} | {spread(point['accuracy'])} | "
-            f"{spread(point['disparity'])} | {seen} | {reveals['exchanges']} | {reveals['bytes']} |"
+            f"| {cell['column']} | {cell['row']} | {spread_of(point['accuracy'])} | "
+            f"{spread_of(point['disparity'])} | {seen} | {reveals['exchanges']} | "
+            f"{reveals['bytes']} |"
         )
     yield f"\n![{one['title']}](reproduction/{one['target']}.svg)\n"
 

@@ -11,13 +11,17 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fedfb.data.request import DRAWN, SEVERAL_ATTRIBUTES
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.compare import Cause
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Printed, Statistic
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values
 from fedfb.notions import long_name
+from fedfb.report.numbers import spread
 
 FOLDER = "tables"
 SEEDS, QUICK_SEEDS = (0, 1, 2, 3, 4), (0,)
@@ -147,7 +151,7 @@ In all others an experiment must agree with the paper. A setting that is not lis
 """
 
 
-def published(experiment: Experiment) -> dict[str, Any] | None:
+def published(experiment: Experiment) -> Printed | None:
     """Return the paper's figure for an experiment, None where it has none.
 
     Only the paper's own setting counts: its data, groups, clients, split and models, demographic
@@ -158,7 +162,7 @@ def published(experiment: Experiment) -> dict[str, Any] | None:
     beside = printed(TABLES.get(experiment.model), experiment.algorithm, experiment.data)
     if beside is None or _spell_out(experiment) != _spell_out(_in_papers_setting(experiment)):
         return None
-    return beside
+    return msgspec.convert(beside, Printed)
 
 
 def _in_papers_setting(experiment: Experiment) -> Experiment:
@@ -201,6 +205,15 @@ def _spell_out(experiment: Experiment) -> Experiment:
         usual = import_module(f"fedfb.data.datasets.{spelt.data}").ATTRIBUTES[0]
         spelt = replace(spelt, sensitive=tuple(sorted(spelt.sensitive or usual)))
     return spelt
+
+
+def spread_of(values: Mapping[str, Any]) -> str:
+    """Return mean and spread of a statistic that is plain JSON.
+
+    >>> spread_of({"mean": 0.725, "std": 0.012})
+    '.725 ± .012'
+    """
+    return spread(msgspec.convert(values, Statistic))
 
 
 def printed(label: str | None, row: str, column: str) -> dict[str, Any] | None:

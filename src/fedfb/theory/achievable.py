@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.evaluate import Record
 from fedfb.files import read_toml
 from fedfb.theory import (
     PARITY,
@@ -57,7 +56,7 @@ def achievable(
     population: Population,
     levels: Sequence[float] = LEVELS,
     eps: Sequence[float] | None = None,
-) -> Record:
+) -> dict[str, Any]:
     r"""Return for every approach the least disparity it can reach, and its best accuracies.
 
     ``disparity``, ``min_disparity`` and the levels are :math:`|P_0-P_1|` (``spd``); the record of
@@ -69,7 +68,7 @@ def achievable(
     measure = "spd" if population.groups == 2 else "demographic_parity"
     plain, together = erm(population), cfl_curve(population, [0.0, *levels])
     averaged = lft_fedavg_trade_off(population, levels)
-    record: Record = {
+    record: dict[str, Any] = {
         "measure": measure,
         "erm": _classifier(plain, measure),
         "client_gaps": [_known(gap) for gap in plain.outcome.client_gaps],
@@ -85,7 +84,7 @@ def achievable(
 
 def _voting(
     population: Population, levels: Sequence[float], eps: Sequence[float] | None, measure: str
-) -> Record:
+) -> dict[str, Any]:
     least = ensemble_range(population).least_disparity
     fairest, *curve = lft_ensemble_curve(population, [least, *levels])
     voting = _approach(fairest.solution, curve, measure)
@@ -113,9 +112,9 @@ def picture_levels(population: Population) -> tuple[float, ...]:
     return tuple(float(level) for level in np.linspace(0.0, most, PICTURE_POINTS))
 
 
-def at_levels(record: Mapping[str, Any], levels: Sequence[float]) -> Record:
+def at_levels(record: Mapping[str, Any], levels: Sequence[float]) -> dict[str, Any]:
     """Return a record with its curves at some of their levels only."""
-    kept: Record = dict(record)
+    kept: dict[str, Any] = dict(record)
     for name in APPROACHES:
         if name in record:
             found = {point["disparity"]: point for point in record[name]["curve"]}
@@ -149,7 +148,7 @@ def sentence(record: Mapping[str, Any]) -> str:
     )
 
 
-def _approach(best: Solution | None, curve: Sequence[CurvePoint], measure: str) -> Record:
+def _approach(best: Solution | None, curve: Sequence[CurvePoint], measure: str) -> dict[str, Any]:
     at_least = None if best is None else _classifier(best, measure)
     return {
         "min_disparity": None if at_least is None else _clean(at_least["disparity"]),
@@ -159,7 +158,7 @@ def _approach(best: Solution | None, curve: Sequence[CurvePoint], measure: str) 
     }
 
 
-def _classifier(solution: Solution, measure: str) -> Record:
+def _classifier(solution: Solution, measure: str) -> dict[str, Any]:
     seen = solution.outcome
     return {
         "accuracy": float(seen.accuracy),
