@@ -83,7 +83,6 @@ def reproduce(
 
 
 if TYPE_CHECKING:
-    from fedfb.experiments.evaluate import Record
     from fedfb.theory import Population
 
 KEPT = (
@@ -204,7 +203,7 @@ def population_of_data(experiment: Experiment) -> "tuple[Population, dict[str, A
 
 def draw(
     population: "Population",
-    record: "Record",
+    record: dict[str, Any],
     setting: str | None,
     one: bool,
     title: str,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from fedfb.core import Arrays
@@ -17,8 +18,9 @@ from fedfb.data.federation import ONE_GROUP
 from fedfb.data.fit_columns import no_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
-from fedfb.experiments.evaluate import Record, counted_records, few_in
-from fedfb.experiments.reporting import in_short, make_report, with_names, with_training
+from fedfb.experiments.evaluate import evaluate_counts, few_in
+from fedfb.experiments.reporting import Losses, in_short, make_result, with_names, with_training
+from fedfb.experiments.result import EngineChoice, Result, SeedResult, to_json
 from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
@@ -74,43 +76,48 @@ def tell(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
     return [{} for _ in trial.settings] if told is None else told(trained.state)
 
 
-def make_study_report(study: Study, known: Known) -> Record:
-    """Return the report of a run, made of sums over the silos' test rows."""
+def make_study_result(study: Study, known: Known) -> Result:
+    """Return the result of a run, made of sums over the silos' test rows."""
     experiment, groups = study.experiment, known.encoder.groups.names
     notion, confusion = long_name(experiment.notion), known.tables["confusion"]
     halves = np.stack([_at_one_half(bins) for bins in known.tables["bins"]])
     otherwise = bool(np.any(halves != confusion))
     few = few_in(_trained(study, known), np.zeros(0), experiment.minimum_group)
-    records = [
-        {
-            "seed": study.seed,
-            "settings": dict(setting),
-            **record,
-            "at_one_half": in_short(half) if otherwise else None,
-            "told": with_names(told, notion, groups, study.silos),
-            "needs_single": single_tasks(known.trial.algorithm),
+    runs = [
+        SeedResult(
+            seed=study.seed,
+            settings=dict(setting),
+            **msgspec.structs.asdict(evaluation),
+            at_one_half=in_short(half) if otherwise else None,
+            method=with_names(account, notion, groups, study.silos),
+            needs_single=tuple(single_tasks(known.trial.algorithm)),
             # Nobody has the rows of all: these figures need single rows.
-            **dict.fromkeys(("loss", "loss_spread", "constant_loss", "loss_error", "copied")),
-            "rounds": rounds,
-        }
-        for setting, record, half, told, rounds in zip(
+            **Losses()._asdict(),
+            copied=None,
+            rounds=rounds,
+            training=None,
+        )
+        for setting, evaluation, half, account, rounds in zip(
             known.trial.settings,
-            counted_records(confusion, None, groups, few=few),
-            counted_records(halves, None, groups, few=few),
+            evaluate_counts(confusion, None, groups, few=few),
+            evaluate_counts(halves, None, groups, few=few),
             tell(known.trial, known.trained),
             round_rows(known.trained.history, len(confusion), notion, experiment.minimum_group),
             strict=True,
         )
     ]
-    history = known.trained.history
-    records = with_training(records, history, experiment)
+    runs = with_training(runs, known.trained.history, experiment)
     choices = Choices(by_seed={study.seed: known.choice} if known.choice else {})
-    report = make_report(
-        experiment, _notes(study, known), groups, len(records), [records], choices, shared=1.0
+    result = make_result(
+        experiment, _notes(study, known), groups, len(runs), [runs], choices, shared=1.0
     )
-    engine = {"name": "of each client", "reason": "clients train on their own machines"}
-    names = {"data": study.name, "study": study.name, "silos": list(study.silos)}
-    return {**report, **names, "engine": engine}
+    return msgspec.structs.replace(
+        result,
+        data=study.name,
+        study=study.name,
+        silos=tuple(study.silos),
+        engine=EngineChoice(name="of each client", reason="clients train on their own machines"),
+    )
 
 
 def _at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:
@@ -141,7 +148,7 @@ def _notes(study: Study, known: Known) -> tuple[str, ...]:
     )
 
 
-def result_files(study: Study, known: Known, report: Record) -> dict[str, str]:
+def result_files(study: Study, known: Known, result: Result) -> dict[str, str]:
     """Return the texts of a result by name; together with the model, fedfb predict reads them."""
     settings = [dict(setting) for setting in known.trial.settings]
     shape = {
@@ -154,7 +161,7 @@ def result_files(study: Study, known: Known, report: Record) -> dict[str, str]:
     }
     return {
         EXPERIMENT: to_toml(study.experiment),
-        RESULT: json.dumps(report, indent=1, allow_nan=False),
+        RESULT: to_json(result),
         ENCODER: json.dumps(shape, indent=1),
         VERSIONS: json.dumps(versions(study.experiment), indent=1),
     }
@@ -192,23 +199,23 @@ def fetch(source: Path, target: Path) -> list[str]:
     return names
 
 
-def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
+def report_lines(result: Result) -> Iterator[str]:
     """Tell what a finished study came to: accuracy, disparities and groups of every run."""
-    yield from first_sentences([report])
-    for run in report["runs"]:
-        settings = ", ".join(f"{name} {value:g}" for name, value in run["settings"].items())
-        yield f"{report['algorithm']} ({report['notion'].replace('_', ' ')}), {settings}"
-        yield f"  test rows of all silos  {sum(group['n'] for group in run['groups'])}"
-        yield f"  accuracy                {number(run['accuracy'])}"
-        for name, value in run["disparity"].items():
-            if value is not None:
-                low, high = run["interval"][name]
-                ends = f"[{number(low)}, {number(high)}]"
+    yield from first_sentences([result])
+    for run in result.runs:
+        settings = ", ".join(f"{name} {value:g}" for name, value in run.settings.items())
+        yield f"{result.algorithm} ({result.notion.replace('_', ' ')}), {settings}"
+        yield f"  test rows of all silos  {run.rows}"
+        yield f"  accuracy                {number(run.accuracy)}"
+        for name, value in run.disparity.items():
+            interval = run.interval[name]
+            if interval is not None:
+                ends = f"[{number(interval[0])}, {number(interval[1])}]"
                 yield f"  {name.replace('_', ' '):22}  {number(value)}  {ends}"
-        for group in run["groups"]:
+        for group in run.groups:
             yield (
-                f"  group {group['name']:16}  {group['n']} rows, accuracy "
-                f"{number(group['accuracy'])}, decided positively {number(group['positive_rate'])}"
+                f"  group {group.name:16}  {group.n} rows, accuracy "
+                f"{number(group.accuracy)}, decided positively {number(group.positive_rate)}"
             )
 
 

@@ -20,7 +20,7 @@ from fedfb.core import Arrays, Task
 from fedfb.data.encode import Encoder
 from fedfb.data.fit_columns import ROWS, columns_by, groups_by, no_rows, silo_answer
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.evaluate import counted_records
+from fedfb.experiments.evaluate import evaluate_counts
 from fedfb.experiments.resolve import picks_rate
 from fedfb.experiments.run_folder import CHECKPOINTS, ENCODER, EXPERIMENT, LEDGER, MODELS
 from fedfb.experiments.scores import FEWEST_ROWS
@@ -43,7 +43,7 @@ from fedfb.study.results import (
     AUDIT,
     Known,
     keep_result,
-    make_study_report,
+    make_study_result,
     model_bytes,
     result_files,
     tell,
@@ -78,11 +78,11 @@ def picked(study: Study, trial: Trial, trained: Trained, tables: Arrays) -> Choi
             "enough to spare one. Add rows, or give it (fedfb study init --lr)."
         )
     groups = [str(number) for number in range(confusion.shape[-1])]
-    records = counted_records(confusion, None, groups, minimum=1)
+    evaluations = evaluate_counts(confusion, None, groups, minimum=1)
     mean_losses = [float(own[0].sum() / rows) for own in losses]
     off = [told.get("off_target", 0.0) for told in tell(trial, trained)]
     notion = long_name(study.experiment.notion)
-    found = candidates(trial.settings, [records], [mean_losses], [off], notion)
+    found = candidates(trial.settings, [evaluations], [mean_losses], [off], notion)
     return pick(found, rows)
 
 
@@ -179,7 +179,7 @@ def run_study(mail: Mail, office: Office, kept: Path) -> None:
         mail.log.write("picked", f"picked the learning rate {rates} on validation rows")
     trained = _train(desk, stage)
     known = Known(encoder, stage.trial, trained, rows, _judge(study, stage, trained), choice)
-    texts = result_files(study, known, make_study_report(study, known))
+    texts = result_files(study, known, make_study_result(study, known))
     model = model_bytes(study, told_state(trained))
     keep_result(kept, texts, model)
     texts[AUDIT] = audited(study, known, kept, mail.log)

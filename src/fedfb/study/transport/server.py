@@ -54,8 +54,9 @@ from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from fedfb.errors import ConfigError, FedFBError, WriteError
-from fedfb.experiments.run_folder import RESULT
-from fedfb.files import read_json, write_whole
+from fedfb.experiments.result import Result
+from fedfb.experiments.run_folder import read_result
+from fedfb.files import write_whole
 from fedfb.study.journal import EVENTS, GOES_ON, RUN, Log
 from fedfb.study.keys import SECRETS, Office
 from fedfb.study.mail import RECORD, heed, note_silence
@@ -337,10 +338,8 @@ class Post:
         return heed(self, id, reply.content[RECORD], where)
 
 
-def serve(
-    study: Study, office: Office, folder: Path, tell: Callable[[str], None]
-) -> dict[str, Any]:
-    """Run a study to its end, from where an earlier run of it stopped; return the report."""
+def serve(study: Study, office: Office, folder: Path, tell: Callable[[str], None]) -> Result:
+    """Run a study to its end, from where an earlier run of it stopped; return the result."""
     kept = folder / RUN
     try:
         open_folder(study, kept)
@@ -355,8 +354,7 @@ def serve(
                 raise
     except WriteError as error:
         raise WriteError(f"{error} {GOES_ON}") from error
-    found: dict[str, Any] = read_json(kept / RESULT, "the report that this study has just written")
-    return found
+    return read_result(kept, "the result that this study has just written")
 
 
 def make_server_app(study: Study, office: Office, kept: Path, link: Link, log: Log) -> ServerApp:
