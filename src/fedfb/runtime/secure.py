@@ -26,26 +26,26 @@ from fedfb.runtime.local import DivergedError, number_taking_part
 from fedfb.secure import (
     SERVER,
     Kind,
-    Member,
+    Membership,
     Part,
     Plan,
     RangeError,
     Ring,
     Roster,
     Schema,
-    Sent,
+    SentMessage,
     accept,
     change_roster,
     choose_bits,
     decode,
+    derive_public_key,
+    draw_period,
     encode,
+    make_client_keys,
     make_link_key,
-    make_party_keys,
     make_plan,
     make_roster,
     make_session,
-    new_run,
-    public_key,
     sum_in_process,
 )
 from fedfb.secure.graph import FEWEST
@@ -58,17 +58,17 @@ def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None =
     All keys of the run are drawn here. A roster holds as long as the same clients are asked; where
     a round asks some of them only, each of these takes the roster of the round.
     """
-    server_key, run = make_link_key(), new_run()
-    server = public_key(server_key)
-    keys = {id: make_party_keys(id) for id in range(len(names))}
-    members: dict[int, Member] = {}
+    server_key, run = make_link_key(), draw_period()
+    server = derive_public_key(server_key)
+    keys = {id: make_client_keys(id) for id in range(len(names))}
+    members: dict[int, Membership] = {}
 
     @lru_cache(maxsize=1)
     def roster_of(asked: tuple[int, ...]) -> Roster:
         plan = plan_for(len(asked), number_leaving(len(asked), dropout))
-        return make_roster(run, server, [keys[id].party for id in asked], plan)
+        return make_roster(run, server, [keys[id].entry for id in asked], plan)
 
-    def member(id: int, roster: Roster) -> Member:
+    def member(id: int, roster: Roster) -> Membership:
         if id not in members:
             return accept(keys[id], roster, server)
         known = members[id]
@@ -89,10 +89,10 @@ def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None =
         silent = {id: Kind[turn.upper()] for id, turn in question.silent.items()}
         there = {id: member(id, roster) for id in question.asked}
         summed = sum_in_process(session, server_key, there, vectors, silent)
-        members.update(summed.members)
+        members.update(summed.memberships)
         if record is not None:
             told = broadcast_bytes(question)
-            record(sum_entries(question, like, told, summed.sent, summed.total.survivors))
+            record(sum_entries(question, like, told, summed.messages, summed.total.survivors))
         vector, survivors = summed.total
         return joined(task, like, decode(session.schema, len(survivors), vector))
 
@@ -143,7 +143,11 @@ def refuse_too_few(clients: int, participation: float, dropout: float) -> None:
 
 
 def sum_entries(
-    question: Question, like: Arrays, told: int, sent: Iterable[Sent], survivors: Iterable[int]
+    question: Question,
+    like: Arrays,
+    told: int,
+    sent: Iterable[SentMessage],
+    survivors: Iterable[int],
 ) -> list[Entry]:
     """Return what to write down of the messages of one secure sum.
 

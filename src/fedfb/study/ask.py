@@ -24,20 +24,20 @@ from fedfb.runtime.local import Memories, drawn_places
 from fedfb.runtime.secure import joined, parts_of, sum_entries
 from fedfb.secure import (
     SERVER,
+    ClientEntry,
     Kind,
-    Party,
     SecureError,
-    Sent,
+    SentMessage,
     Session,
     ThresholdError,
     Total,
     advance,
     decode,
+    derive_public_key,
+    draw_period,
     make_roster,
     make_session,
-    new_run,
     open_sum,
-    public_key,
     receive,
     unmask,
     write_roster,
@@ -55,7 +55,7 @@ class Mailed(NamedTuple):
     """A sum, every message of it, and who was there to its end."""
 
     total: Total
-    sent: list[Sent]
+    sent: list[SentMessage]
     left: set[int]
 
 
@@ -72,9 +72,9 @@ def sum_by_mail(
     many are; then the sum stays masked.
     """
     server, outgoing = open_sum(session, link_key)
-    sent, left = list[Sent](), set(begin)
+    sent, left = list[SentMessage](), set(begin)
     for kind in TURNS:
-        sent += [Sent(Kind(kind - 1), SERVER, id, len(m)) for id, m in outgoing.items()]
+        sent += [SentMessage(Kind(kind - 1), SERVER, id, len(m)) for id, m in outgoing.items()]
         if kind is Kind.KEYS:
             first = {id: {**begin[id], "invitation": frame} for id, frame in outgoing.items()}
             replies = mail.exchange("begin", first, where)
@@ -87,7 +87,7 @@ def sum_by_mail(
             except SecureError as error:
                 mail.log.write("refused", f"{where}: {error}", silo=mail.study.silos[id])
                 continue
-            sent.append(Sent(kind, id, SERVER, len(said["frame"])))
+            sent.append(SentMessage(kind, id, SERVER, len(said["frame"])))
         left &= set(server.arrived)
         server, outgoing = advance(server)
     return Mailed(unmask(server), sent, left)
@@ -105,8 +105,8 @@ class TooFewError(FedFBError):
 class Keys:
     """The keys of the present run of secure sums: new ones after a sum that failed."""
 
-    run: bytes = field(default_factory=new_run)
-    parties: dict[int, Party] = field(default_factory=dict)
+    run: bytes = field(default_factory=draw_period)
+    parties: dict[int, ClientEntry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Inquiry:
             try:
                 answered, left = put(question, saved, where)
             except ThresholdError as error:
-                self.keys.run, self.keys.parties = new_run(), {}
+                self.keys.run, self.keys.parties = draw_period(), {}
                 there.clear()
                 mail.log.write("repeated", f"{where}: {error} The question is put again.")
                 continue
@@ -232,7 +232,7 @@ class Inquiry:
             self.mail.failed.pop(id, None)
             self.keys.parties.pop(id, None)
         for id, said in self.mail.exchange("hello", dict.fromkeys(new, hello), where).items():
-            self.keys.parties[id] = Party(id, said["link"], said["identity"])
+            self.keys.parties[id] = ClientEntry(id, said["link"], said["identity"])
             name = self.mail.study.silos[id]
             self.mail.log.write("joined", f"{name} is there", silo=name)
 
@@ -256,7 +256,7 @@ class Inquiry:
         like = self.like(task, question.broadcast)
         roster = make_roster(
             self.keys.run,
-            public_key(self.office.link),
+            derive_public_key(self.office.link),
             [self.keys.parties[id] for id in question.asked],
             plan_of(self.mail.study, len(question.asked)),
         )

@@ -30,10 +30,10 @@ from fedfb.runtime import archive as checkpoint
 from fedfb.runtime.local import refuse_non_finite
 from fedfb.runtime.secure import encoded, parts_of
 from fedfb.secure import (
+    ClientKeys,
     ClientState,
     Kind,
-    Member,
-    PartyKeys,
+    Membership,
     RangeError,
     Ring,
     SecureError,
@@ -41,7 +41,7 @@ from fedfb.secure import (
     change_roster,
     confirm,
     join,
-    make_party_keys,
+    make_client_keys,
     make_schema,
     mask,
     read_roster,
@@ -111,8 +111,8 @@ class Silo:
     test: Table
     prepared: Prepared | None = None
     run: bytes = b""
-    keys: PartyKeys | None = field(repr=False, default=None)
-    member: Member | None = field(repr=False, default=None)
+    keys: ClientKeys | None = field(repr=False, default=None)
+    member: Membership | None = field(repr=False, default=None)
     state: ClientState | None = field(repr=False, default=None)
     vector: Ring | None = field(repr=False, default=None)
 
@@ -158,14 +158,14 @@ def _hello(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
     run: bytes = content["run"]
     if silo.keys is None or run != silo.run:
         identity = bytes.fromhex(silo.bundle.keys.identity)
-        keys = make_party_keys(silo.bundle.id, identity)
+        keys = make_client_keys(silo.bundle.id, identity)
         silo = replace(silo, run=run, keys=keys, member=None, state=None, vector=None)
     told: str = content["told"]
     if told and (silo.prepared is None or told != silo.prepared.told):
         ready = prepared(study, silo.bundle.id, silo.train, silo.test, told)
         silo = replace(silo, prepared=ready)
     assert silo.keys is not None
-    party = silo.keys.party
+    party = silo.keys.entry
     return silo, {"link": party.link, "identity": party.identity}
 
 
@@ -185,7 +185,7 @@ def _begin(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
         same = silo.member.roster == roster
         member = silo.member if same else change_roster(silo.member, roster)
     task, upload = _answer(silo, content)
-    schema = make_schema(parts_of(task, upload, len(roster.parties)), len(roster.parties))
+    schema = make_schema(parts_of(task, upload, len(roster.clients)), len(roster.clients))
     vector = encoded(schema, task, upload, f"round {content['round']}: {silo.bundle.silo!r}")
     member, state, message = join(member, content["invitation"], schema)
     return replace(silo, member=member, state=state, vector=vector), {"frame": message}

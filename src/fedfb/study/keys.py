@@ -28,7 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.run_folder import claim_empty
 from fedfb.files import interpreting, read_json, write_new, write_whole, writing
-from fedfb.secure import identity_public_key, make_link_key, public_key
+from fedfb.secure import derive_identity_key, derive_public_key, make_link_key
 from fedfb.secure.keys import KEY_BYTES
 from fedfb.study.study import Study, read_study, study_from_toml, study_to_toml
 
@@ -52,7 +52,7 @@ class SiloKeys(NamedTuple):
                 serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
             )
         )
-        identity = identity_public_key(bytes.fromhex(self.identity)).hex()
+        identity = derive_identity_key(bytes.fromhex(self.identity)).hex()
         return PublicKeys(text.decode(), identity)
 
 
@@ -241,7 +241,7 @@ def create(study: Study, folder: Path, known: Mapping[str, PublicKeys]) -> None:
     common = {
         "study": study_to_toml(study),
         "authority": certificates.authority,
-        "server": public_key(link).hex(),
+        "server": derive_public_key(link).hex(),
         "identities": {name: keys.identity for name, keys in publics.items()},
     }
     office = {
@@ -279,7 +279,7 @@ def read_office(path: Path) -> tuple[Study, Office]:
         silos = {name: PublicKeys(**keys).check() for name, keys in values["silos"].items()}
         certificates = Certificates(**values["certificates"]).check()
         link = bytes.fromhex(values["link"])
-        public_key(link)
+        derive_public_key(link)
     if set(silos) != set(study.silos):
         raise ConfigError(
             f"{path} names the silos {', '.join(study.silos)}, and {secrets} has keys of "
