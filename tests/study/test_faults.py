@@ -17,7 +17,7 @@ from study.replay import assert_same_bits, replayed
 pytestmark = pytest.mark.slow
 
 
-def test_a_coordinator_that_is_killed_or_lacks_silos_goes_on_where_it_was(tmp_path):
+def test_a_server_that_is_killed_or_lacks_clients_goes_on_where_it_was(tmp_path):
     settings = ["--algorithm", "fedfb", "--rounds", "4"]
     with Federation(tmp_path, settings, timeout=6, wait=20) as there:
         there.start()
@@ -46,24 +46,24 @@ def test_a_coordinator_that_is_killed_or_lacks_silos_goes_on_where_it_was(tmp_pa
     assert_same_bits(federation.final_state(there.study), replayed(there.study, there.silos))
 
 
-def test_silos_that_die_stop_or_come_late_leave_the_sums_of_the_others(tmp_path):
+def test_clients_that_die_stop_or_come_late_leave_the_sums_of_the_others(tmp_path):
     settings = ["--algorithm", "ditto", "--notion", "cp", "--rounds", "9"]
     with Federation(tmp_path, settings, timeout=8, wait=60) as there:
         there.start()
         there.wait_for("round 1 of 9")
         os.kill(there.worker("east"), signal.SIGKILL)  # a client process dies within a round
-        there.wait_for("east: the process that answers for this silo died")
+        there.wait_for("east: the process that answers for this client died")
         there.wait_for("round 3 of 9")
         slow = there.worker("north")
         os.kill(slow, signal.SIGSTOP)  # a node is slow
         there.wait_for("north: did not answer within 8 s")
         os.kill(slow, signal.SIGCONT)
-        there.wait_for("north is there", after=len(there.events()))
+        there.wait_for("north is online", after=len(there.events()))
         before = len(there.events())
         there.kill("west")  # a node is killed
         there.wait_for("west: ", after=before)
         there.start("west")  # and joins late
-        there.wait_for("west is there", after=before)
+        there.wait_for("west is online", after=before)
         began = time.monotonic()
         assert there.finish() == 0, there.out("coordinator")
         assert time.monotonic() - began < 90

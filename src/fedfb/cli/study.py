@@ -158,9 +158,9 @@ def key(
     Example: fedfb study key north
     """
     refuse_without("flower", "a study")
-    from fedfb.study.keys import make_silo_keys, write_secret
+    from fedfb.study.keys import make_private_keys, write_secret
 
-    made = make_silo_keys()
+    made = make_private_keys()
     path = out / f"{silo}.key"
     write_secret(path, made._asdict())
     try:
@@ -193,19 +193,19 @@ def join(
     Example: fedfb join north.bundle --data north.csv
     """
     refuse_without("flower", "a study")
-    from fedfb.study.disclosure import what_is_sent
-    from fedfb.study.journal import state_of
+    from fedfb.study.disclosure import describe_uploads
+    from fedfb.study.journal import locate_state
     from fedfb.study.keys import read_bundle
     from fedfb.study.worker import Worker
 
     if data is None:
         raise ConfigError("fedfb join needs the silo's own rows: --data FILE.csv.")
     own = read_bundle(bundle, key)
-    folder = state or state_of(bundle)
+    folder = state or locate_state(bundle)
     worker = Worker(own, data, folder)
     try:
         rows = worker.open()
-        typer.echo("\n".join(what_is_sent(own, data, rows["train"], rows["test"])))
+        typer.echo("\n".join(describe_uploads(own, data, rows["train"], rows["test"])))
         if not yes:
             typer.confirm("Join?", abort=True)
         from fedfb.study.transport.client import run_node
@@ -230,18 +230,20 @@ def serve(
     Example: fedfb serve triage/study.toml
     """
     refuse_without("flower", "a study")
-    from fedfb.study.journal import RUN
-    from fedfb.study.keys import read_office
-    from fedfb.study.results import report_lines
+    from fedfb.study.journal import RUN_FOLDER
+    from fedfb.study.keys import read_server_secrets
+    from fedfb.study.results import format_report
     from fedfb.study.transport.server import serve
 
-    study, office = read_office(file)
+    study, office = read_server_secrets(file)
     talk(f"Serving {study.name} on {study.address}, TLS and node authentication on. Silos join by")
     talk("  fedfb join SILO.bundle --data THEIR.csv")
-    talk(f"with their bundle of {', '.join(study.silos)}. Ctrl-C stops; the same command goes on.")
+    talk(
+        f"with their bundle of {', '.join(study.clients)}. Ctrl-C stops; the same command goes on."
+    )
     report = serve(study, office, file.parent, talk)
-    typer.echo("\n".join(report_lines(report)))
-    talk(f"Model, report and ledger are in {file.parent / RUN}; fedfb fetch copies them.")
+    typer.echo("\n".join(format_report(report)))
+    talk(f"Model, report and ledger are in {file.parent / RUN_FOLDER}; fedfb fetch copies them.")
 
 
 def status(
@@ -254,15 +256,15 @@ def status(
     Example: fedfb status triage/study.toml
     """
     from fedfb.files import interpreting
-    from fedfb.study.journal import EVENTS, RUN, read_events
-    from fedfb.study.results import status_lines
+    from fedfb.study.journal import EVENTS, RUN_FOLDER, read_events
+    from fedfb.study.results import format_status
     from fedfb.study.study import read_study
 
     study = read_study(file)
-    path = file.parent / RUN / EVENTS
+    path = file.parent / RUN_FOLDER / EVENTS
     events = read_events(path)
     with interpreting(path, "the log of a study as fedfb serve writes it"):
-        lines = list(status_lines(study.name, study.silos, events))
+        lines = list(format_status(study.name, study.clients, events))
     typer.echo("\n".join(lines))
 
 
@@ -281,12 +283,12 @@ def fetch(
     from fedfb.experiments.run_folder import RESULT, claim_empty
     from fedfb.experiments.shortfalls import first_sentences
     from fedfb.files import read_json
-    from fedfb.study.journal import RUN, state_of
+    from fedfb.study.journal import RUN_FOLDER, locate_state
     from fedfb.study.results import fetch
 
     if to is None:
         raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
-    folder = source.parent / RUN if source.suffix == ".toml" else state_of(source)
+    folder = source.parent / RUN_FOLDER if source.suffix == ".toml" else locate_state(source)
     with claim_empty(to, undo=True):
         found = [*fetch(folder, to), *_audit_page(to)]
         report = read_json(to / RESULT, "a result as the study wrote it")
