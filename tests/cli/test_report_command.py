@@ -46,7 +46,7 @@ def test_a_page_is_written_over_only_by_force(fedfb, tiny, write, tmp_path):
 @pytest.mark.parametrize(
     ("folder", "flags", "words"),
     [
-        ("absent", (), "the folder absent does not exist"),
+        ("absent", (), "no folder absent"),
         ("empty", (), "holds nothing to report on"),
         ("begun", (), "is not finished"),
         ("broken", (), "cannot be read"),
