@@ -8,7 +8,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import imported_when_used
+from fedfb.lazy import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.core import ClientData as ClientData
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fedfb.experiments.outcome import run as run
     from fedfb.experiments.run_folder import load_model as load_model
     from fedfb.experiments.run_folder import save as save
-    from fedfb.experiments.shortfalls import ShortfallWarning as ShortfallWarning
-    from fedfb.experiments.shortfalls import (
+    from fedfb.experiments.shortfall_warnings import ShortfallWarning as ShortfallWarning
+    from fedfb.experiments.shortfall_warnings import (
         TargetNotReachedWarning as TargetNotReachedWarning,
     )
     from fedfb.experiments.spec import Experiment as Experiment
@@ -55,15 +55,10 @@ _HOME = {
     "compare": "experiments.compare",
     "federation_from_frames": "data.frames",
     "load": "data.loading",
-    "load_model": "experiments.store",
+    "load_model": "experiments.run_folder",
     "run": "experiments.outcome",
-    "save": "experiments.store",
+    "save": "experiments.run_folder",
 }
 
 __version__ = "0.1.0"
-__all__ = ["__version__", *_HOME]
-__getattr__ = imported_when_used(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = export_lazily(__name__, _HOME, "__version__")

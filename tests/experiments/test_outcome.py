@@ -25,6 +25,19 @@ def test_the_number_of_threads_does_not_change_a_bit(jobs):
     assert run(several, jobs=jobs).report == run(several, jobs=3).report
 
 
+@pytest.mark.parametrize(
+    ("engine", "variable", "expected"),
+    [
+        ("auto", "auto", {"name": "native", "reason": "the default"}),
+        ("auto", "numpy", {"name": "numpy", "reason": "FEDFB_ENGINE=numpy"}),
+        ("numpy", "native", {"name": "numpy", "reason": "--engine numpy"}),
+    ],
+)
+def test_a_report_names_the_engine_and_the_reason(monkeypatch, engine, variable, expected):
+    monkeypatch.setenv("FEDFB_ENGINE", variable)
+    assert run(replace(TINY, engine=engine)).report["engine"] == expected
+
+
 def test_every_round_of_every_seed_is_told():
     told = []
     run(replace(TINY, seeds=(0, 5), tune=True), on_round=lambda p: told.append((p.seed, p.round)))

@@ -1,5 +1,6 @@
 """All commands together, and the one place where errors become messages."""
 
+import errno
 import os
 import sys
 from typing import TextIO
@@ -48,7 +49,9 @@ for command in (study.serve, study.join, study.status, study.fetch):
 
 def _print_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"fedfb {fedfb.__version__}")
+        from fedfb.engine.choose import describe_engine  # here: the help does not need numpy
+
+        typer.echo(f"fedfb {fedfb.__version__}\nengine: {describe_engine()}")
         raise typer.Exit
 
 
@@ -56,7 +59,11 @@ def _print_version(requested: bool) -> None:
 def set_global_options(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Show the version."
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Show the version and the engine.",
     ),
 ) -> None:
     """Train one accurate classifier that treats groups alike.
@@ -76,7 +83,7 @@ def main() -> None:
     except (FedFBError, OSError, MemoryError) as error:
         if "--debug" in sys.argv:
             raise
-        if not _is_writable(stdout):
+        if not _is_writable(stdout) or _has_no_room(error):
             _discard(stdout)
             if isinstance(error, BrokenPipeError):
                 sys.exit(READER_LEFT)
@@ -109,6 +116,12 @@ def _is_writable(stream: TextIO | None) -> bool:
     except OSError:
         return False
     return True
+
+
+def _has_no_room(error: BaseException) -> bool:
+    """Return True if a stream without a buffer (PYTHONUNBUFFERED) had no room: files have names."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return isinstance(error, OSError) and error.filename is None and error.errno in full
 
 
 def _discard(stream: TextIO | None) -> None:

@@ -150,8 +150,8 @@ def check(
     Example: fedfb check mine.py
     """
     from fedfb.algorithms import METHODS, register
+    from fedfb.algorithms.registry import read_methods
     from fedfb.experiments.conformance import checks, failure_of
-    from fedfb.experiments.spec_file import read_methods
 
     registered = METHODS.get(method)
     methods = (registered,) if registered else read_methods(Path(method))

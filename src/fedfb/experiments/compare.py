@@ -19,7 +19,7 @@ from fedfb.experiments.outcome import OnRound, Outcome, load_federations, run
 from fedfb.experiments.run_folder import COMPARISON, LEDGER, claim, claim_empty, save
 from fedfb.experiments.seeds import accuracy_difference, disparity_difference, shared_rows_of
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.train import check_runnable, refuse_too_many
+from fedfb.experiments.train import check_runnable
 from fedfb.files import write_json
 from fedfb.runtime import Progress
 
@@ -33,11 +33,11 @@ def compare(
     """Run the same experiment with each of several methods."""
     experiments = for_methods(experiment, algorithms)
     rows = load_federations(experiments[0])
-    refuse_many_groups(algorithms, rows[experiment.seeds[0]])
+    check_on_rows(experiments, rows[experiment.seeds[0]])
     outcomes = [run(one, on_round=on_round, federations=rows, warn=False) for one in experiments]
     found = [one for outcome in outcomes for one in outcome.report["shortfalls"]]
     if found:
-        from fedfb.experiments.shortfalls import warn_of  # here: it needs scikit-learn
+        from fedfb.experiments.shortfall_warnings import warn_of
 
         warn_of(found, stacklevel=2)
     return outcomes
@@ -54,10 +54,10 @@ def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Exper
     return experiments
 
 
-def refuse_many_groups(algorithms: Sequence[str], rows: Federation) -> None:
+def check_on_rows(experiments: Sequence[Experiment], rows: Federation) -> None:
     """Refuse methods that cannot compare as many groups as the rows have."""
-    for name in algorithms:
-        refuse_too_many(find_method(name), len(rows.group_names))
+    for one in experiments:
+        check_runnable(one, len(rows.group_names))
 
 
 def differences(reports: Sequence[Record]) -> list[Record]:
@@ -91,7 +91,7 @@ def reports_of(
     """Return the report of every method, training what the store does not have."""
     experiments = for_methods(experiment, algorithms)
     rows = load_rows(experiments[0])
-    refuse_many_groups(algorithms, rows.federations[experiment.seeds[0]])
+    check_on_rows(experiments, rows.federations[experiment.seeds[0]])
     return [report_of(one, store, rows, on_round=on_round) for one in experiments]
 
 
@@ -104,8 +104,8 @@ def compare_into(
     """Train every method, keep each run in a folder of its own name, and return their reports."""
     reports = []
     experiments = for_methods(experiment, algorithms)
-    if any(find_method(name).most_groups for name in algorithms):
-        refuse_many_groups(algorithms, load_federations(experiments[0])[experiment.seeds[0]])
+    if experiment.bits or any(find_method(name).most_groups for name in algorithms):
+        check_on_rows(experiments, load_federations(experiments[0])[experiment.seeds[0]])
     with claim_empty(folder):
         for one in experiments:
             own = folder / one.algorithm

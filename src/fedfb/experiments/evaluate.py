@@ -9,7 +9,7 @@ from fedfb.core import Examples, Prediction
 from fedfb.data.federation import Federation, training_cells
 from fedfb.errors import DataError
 from fedfb.notions.disparity import Estimate, disparities, four_fifths, loss_variances
-from fedfb.notions.values import MINIMUM_ROWS, disparity_values, known
+from fedfb.notions.values import MINIMUM_ROWS, disparity_values, nan_to_none
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 Record = dict[str, Any]  # nested JSON: its values have no common type
@@ -174,10 +174,10 @@ def client_records(
     tables = [confusion_table(own, crossed, clients * groups) for own in decision[:, owned]]
     by_client = np.stack(tables).reshape(-1, 2, 2, clients, groups).transpose(0, 3, 1, 2, 4)
     compared = np.where(few.groups, 0.0, by_client)
-    disparity = {n: known(found) for n, found in disparity_values(compared, minimum).items()}
+    disparity = {n: nan_to_none(found) for n, found in disparity_values(compared, minimum).items()}
     counted = by_client.sum(axis=4)
     right = (counted[:, :, 0, 0] + counted[:, :, 1, 1]).tolist()
-    variance = known(loss_variances(losses, minimum))
+    variance = nan_to_none(loss_variances(losses, minimum))
     return [
         [
             {
@@ -330,10 +330,10 @@ def mean_and_std(values: Sequence[float | None]) -> dict[str, float | None]:
     >>> mean_and_std([1.0])
     {'mean': 1.0, 'std': None}
     """
-    known = [value for value in values if value is not None]
+    nan_to_none = [value for value in values if value is not None]
     return {
-        "mean": float(np.mean(known)) if known else None,
-        "std": float(np.std(known, ddof=1)) if len(known) > 1 else None,
+        "mean": float(np.mean(nan_to_none)) if nan_to_none else None,
+        "std": float(np.std(nan_to_none, ddof=1)) if len(nan_to_none) > 1 else None,
     }
 
 

@@ -133,7 +133,7 @@ def run(
     shared = shared_test_rows(experiment, federations)
     report = make_report(experiment, notes, one.group_names, number, records, choices, shared)
     if warn and report["shortfalls"]:
-        from fedfb.experiments.shortfalls import warn_of  # here: it needs scikit-learn
+        from fedfb.experiments.shortfall_warnings import warn_of
 
         warn_of(report["shortfalls"], stacklevel=2)
     return Outcome(experiment, report, fitted, one, tuple(records), choices)

@@ -10,6 +10,7 @@ from fedfb.core import Examples, Prediction
 from fedfb.data import Federation
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.repeats import copied_share
+from fedfb.engine import explain_engine
 from fedfb.experiments.attained import training_record
 from fedfb.experiments.evaluate import (
     Record,
@@ -209,6 +210,7 @@ def make_report(
         "algorithm": experiment.algorithm,
         "notion": long_name(experiment.notion),
         "settings": plain(asdict(experiment)),
+        "engine": explain_engine(experiment.engine, experiment.model)._asdict(),
         "runs": [record for of_seed in records for record in of_seed[:number]],
         "summary": one if number == 1 else None,
         "summaries": summaries,

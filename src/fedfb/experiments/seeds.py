@@ -24,7 +24,7 @@ from fedfb.notions.over_seeds import (
     mean_range,
     mean_rate,
 )
-from fedfb.notions.values import disparity_value, known
+from fedfb.notions.values import disparity_value, nan_to_none
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
@@ -127,19 +127,19 @@ def disparity_over_seeds(
 
     One seed of several would tell of its test rows only, and not what is said of several.
     """
-    known = [record for record in records if record["disparity"][name] is not None]
-    if len(known) < max(min(len(records), 2), 1):
+    nan_to_none = [record for record in records if record["disparity"][name] is not None]
+    if len(nan_to_none) < max(min(len(records), 2), 1):
         return None
-    values = np.array([record["disparity"][name] for record in known], dtype=np.float64)
-    ends = np.array([record["interval"][name] for record in known], dtype=np.float64)
+    values = np.array([record["disparity"][name] for record in nan_to_none], dtype=np.float64)
+    ends = np.array([record["interval"][name] for record in nan_to_none], dtype=np.float64)
     if name == "client_parity":
-        found = mean_range(values, ends[:, 1], *_client_losses(known), shared)
+        found = mean_range(values, ends[:, 1], *_client_losses(nan_to_none), shared)
     else:
-        tables = [confusion_of(record) * _is_compared(record, name) for record in known]
+        tables = [confusion_of(record) * _is_compared(record, name) for record in nan_to_none]
         bands = notion_bands(name, np.stack(tables))
         found = mean_disparity(values, ends[:, 1], bands, shared)
     # One run's interval is its own: read again from rounded counts it might differ in a digit.
-    return found._replace(low=ends[0, 0], high=ends[0, 1]) if len(known) == 1 else found
+    return found._replace(low=ends[0, 0], high=ends[0, 1]) if len(nan_to_none) == 1 else found
 
 
 def summarise_seeds(records: Sequence[Record], shared: float) -> dict[str, Any]:
@@ -243,7 +243,9 @@ def _rows(number: int, record: RoundRecord, runs: int, notion: str, minimum: int
         disparity = nothing if signal is None else _ranges_with_reference(signal).tolist()
     else:
         disparity = (
-            nothing if confusion is None else known(disparity_value(notion, confusion, minimum))
+            nothing
+            if confusion is None
+            else nan_to_none(disparity_value(notion, confusion, minimum))
         )
     columns = {
         "round": [number] * runs,

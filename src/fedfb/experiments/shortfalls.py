@@ -1,20 +1,18 @@
-"""Promises that a result does not keep, each in a sentence: every report begins with these.
+"""Promises that a result does not keep, each in a sentence: every report begins with these."""
 
-Shortfalls as Python warnings: imported where there is one, as scikit-learn takes a while.
-"""
-
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 Record = Mapping[str, Any]
 
 
 ALIKE = 0.99
 """From this share of equal decisions on a model is said to decide all rows alike."""
+
+RARER = 0.1
+"""So is a model whose rarer decision is this much rarer than the rarer label."""
 
 SURE = 1.96
 """Standard errors beyond which a difference is more than chance."""
@@ -184,7 +182,7 @@ def _alike(
     shares = [max(rate, 1 - rate) for rate in rates]
     share = float(np.mean(shares))
     # Labels that are nearly all alike call for decisions that are.
-    if share < ALIKE or labels < 2 * (1 - ALIKE):
+    if share < min(ALIKE, 1 - RARER * labels) or labels < 2 * (1 - ALIKE):
         return None
     which = "positively" if np.mean(rates) > 0.5 else "negatively"
     sentence = (
@@ -291,19 +289,3 @@ def _percent(share: float) -> str:
     ('99.9%', '100%', '12.3%')
     """
     return "100%" if share == 1 else f"{min(100 * share, 99.94):.1f}%".replace(".0%", "%")
-
-
-class ShortfallWarning(ConvergenceWarning):  # type: ignore[misc]
-    """A result does not keep a promise; ``report["shortfalls"]`` has the figures."""
-
-
-class TargetNotReachedWarning(ShortfallWarning):
-    """Training did not reach the disparity, or kept not to the cost, that was asked for."""
-
-
-def warn_of(shortfalls: Sequence[Mapping[str, Any]], stacklevel: int) -> None:
-    """Raise a warning for every shortfall of a report, for the caller so many levels up."""
-    for one in shortfalls:
-        of_target = one["kind"] in ("target", "cost")
-        category = TargetNotReachedWarning if of_target else ShortfallWarning
-        warnings.warn(one["sentence"], category, stacklevel=stacklevel + 1)

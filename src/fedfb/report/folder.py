@@ -57,7 +57,8 @@ def read_folder(folder: Path) -> Found:
         raise DataError(_nothing(folder))
     runs = tuple(_run(folder / name) for name in names)
     _refuse_unlike(folder, [run.report for run in runs])
-    return Found(runs, tuple(differences([run.report for run in runs])))
+    with interpreting(folder, WRITTEN):
+        return Found(runs, tuple(differences([run.report for run in runs])))
 
 
 def refuse_no_folder(folder: Path) -> None:

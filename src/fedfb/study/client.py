@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
-from fedfb.data.fit_encoder import silo_answer
+from fedfb.core import Arrays, Task
+from fedfb.data.fit_columns import silo_answer
 from fedfb.data.groups import Groups
 from fedfb.data.loading import split_client
 from fedfb.data.table import Table
@@ -24,7 +24,7 @@ from fedfb.experiments.secure import column_question
 from fedfb.files import writing
 from fedfb.runtime import archive
 from fedfb.runtime.local import refuse_non_finite
-from fedfb.runtime.secure import encoded, parts_of
+from fedfb.runtime.secure import encode_upload, parts_of
 from fedfb.secure import (
     ClientKeys,
     ClientState,
@@ -211,7 +211,9 @@ def _begin(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
         membership = client.membership if same else change_roster(client.membership, roster)
     task, upload = _run_task(client, content)
     schema = make_schema(parts_of(task, upload, len(roster.clients)), len(roster.clients))
-    vector = encoded(schema, task, upload, f"round {content['round']}: {client.bundle.client!r}")
+    vector = encode_upload(
+        schema, task, upload, f"round {content['round']}: {client.bundle.client!r}"
+    )
     membership, state, message = join(membership, content["invitation"], schema)
     return replace(client, membership=membership, state=state, vector=vector), {"frame": message}
 
@@ -253,7 +255,7 @@ def _single(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
     return client, {"upload": pack_arrays(upload)}
 
 
-def _run_task(client: Client, content: Content) -> tuple[Asked, Arrays]:
+def _run_task(client: Client, content: Content) -> tuple[Task, Arrays]:
     broadcast, phase = unpack_arrays(content["broadcast"]), content["phase"]
     if phase == DATA:
         upload = silo_answer(content["task"], broadcast, client.train, client.bundle.study.schema)

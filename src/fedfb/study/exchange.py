@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.errors import FedFBError
-from fedfb.runtime.boundary import Question, entries, reduce_uploads
+from fedfb.runtime.boundary import Exchange, entries, reduce_uploads
 from fedfb.runtime.ledger import Ledger
 from fedfb.runtime.local import Memories, drawn_places
-from fedfb.runtime.secure import joined, parts_of, sum_entries
+from fedfb.runtime.secure import parts_of, read_total, sum_entries
 from fedfb.secure import (
     SERVER,
     ClientEntry,
@@ -135,7 +135,7 @@ class Phase:
     description: str
     ledger: Ledger
     open_journal: Callable[[int], Journal]
-    like: Callable[[Asked, Arrays], Arrays]
+    like: Callable[[Task, Arrays], Arrays]
     memories: Memories
 
     @property
@@ -143,7 +143,7 @@ class Phase:
         """The words before the round in messages: empty in the run itself."""
         return f"{self.name}, " if self.name in (TUNE, ACHIEVABLE) else ""
 
-    def make_ask(self, round: int, everybody: bool = False) -> Callable[[Asked, Arrays], Arrays]:
+    def make_ask(self, round: int, everybody: bool = False) -> Callable[[Task, Arrays], Arrays]:
         """Return the function that exchanges the tasks of one round.
 
         Args:
@@ -158,7 +158,7 @@ class Phase:
             journal.forget_earlier()
         saved = dict(self.memories)
 
-        def ask(task: Asked, broadcast: Arrays) -> Arrays:
+        def ask(task: Task, broadcast: Arrays) -> Arrays:
             number = next(numbers)
             total = journal.find(number)
             # Never exchange a task again that has a total: two totals of the same uploads over
@@ -179,7 +179,7 @@ class Phase:
         drawn: Sequence[int],
         round: int,
         number: int,
-        task: Asked,
+        task: Task,
         broadcast: Arrays,
         present: list[int],
         saved: Memories,
@@ -189,10 +189,10 @@ class Phase:
         while True:
             if len(present) < transport.study.fewest:
                 present[:] = self.assemble(drawn, where, for_all=not round)
-            question = Question(round, number, task, broadcast, tuple(present), {})
+            exchange = Exchange(round, number, task, broadcast, tuple(present), {})
             carry = self._sum_securely if task.reduce == "sum" else self._gather_uploads
             try:
-                total, remaining = carry(question, saved, where)
+                total, remaining = carry(exchange, saved, where)
             except ThresholdError as error:
                 self.keys.period, self.keys.clients = draw_period(), {}
                 present.clear()
@@ -208,7 +208,7 @@ class Phase:
                 round=round,
                 question=number,
                 task=task.name,
-                asked=list(question.asked),
+                asked=list(exchange.clients),
                 counted=list(total.clients),
                 gone=sorted(lost),
             )
@@ -268,13 +268,13 @@ class Phase:
             name = self.transport.study.clients[id]
             self.transport.log.write("joined", f"{name} is online", silo=name)
 
-    def _make_contents(self, question: Question, saved: Memories) -> dict[int, dict[str, Any]]:
+    def _make_contents(self, exchange: Exchange, saved: Memories) -> dict[int, dict[str, Any]]:
         common = {
             "phase": self.name,
-            "round": question.round,
-            "question": question.number,
-            "task": question.task.name,
-            "broadcast": pack_arrays(question.broadcast),
+            "round": exchange.round,
+            "question": exchange.number,
+            "task": exchange.task.name,
+            "broadcast": pack_arrays(exchange.broadcast),
             "run": self.keys.period,
         }
         return {
@@ -283,38 +283,38 @@ class Phase:
                 "after": _format_place(self.memories, id),
                 "saved": _format_place(saved, id),
             }
-            for id in question.asked
+            for id in exchange.clients
         }
 
     def _sum_securely(
-        self, question: Question, saved: Memories, where: str
+        self, exchange: Exchange, saved: Memories, where: str
     ) -> tuple[ExchangeTotal, set[int]]:
         """Carry a task by one secure sum; return also the clients that answered every turn."""
-        task, contents = question.task, self._make_contents(question, saved)
-        like = self.like(task, question.broadcast)
+        task, contents = exchange.task, self._make_contents(exchange, saved)
+        like = self.like(task, exchange.broadcast)
         roster = make_roster(
             self.keys.period,
             derive_public_key(self.secrets.link),
-            [self.keys.clients[id] for id in question.asked],
-            make_study_plan(self.transport.study, len(question.asked)),
+            [self.keys.clients[id] for id in exchange.clients],
+            make_study_plan(self.transport.study, len(exchange.clients)),
         )
-        parts = parts_of(task, like, len(question.asked))
-        session = make_session(roster, question.round, question.number, parts)
+        parts = parts_of(task, like, len(exchange.clients))
+        session = make_session(roster, exchange.round, exchange.number, parts)
         roster_bytes = write_roster(roster)
         begin = {id: {**content, "roster": roster_bytes} for id, content in contents.items()}
         total, messages, remaining = sum_over_transport(
             self.transport, session, self.secrets.link, begin, where
         )
-        broadcast_size = len(contents[question.asked[0]]["broadcast"]) + len(roster_bytes)
-        self.ledger.write(sum_entries(question, like, broadcast_size, messages, total.survivors))
-        arrays = joined(task, like, decode(session.schema, len(total.survivors), total.vector))
+        broadcast_size = len(contents[exchange.clients[0]]["broadcast"]) + len(roster_bytes)
+        self.ledger.write(sum_entries(exchange, like, broadcast_size, messages, total.survivors))
+        arrays = read_total(task, like, decode(session.schema, len(total.survivors), total.vector))
         return ExchangeTotal(arrays, total.survivors), remaining
 
     def _gather_uploads(
-        self, question: Question, saved: Memories, where: str
+        self, exchange: Exchange, saved: Memories, where: str
     ) -> tuple[ExchangeTotal, set[int]]:
         """Carry a task whose uploads the server needs one by one, unmasked."""
-        contents = self._make_contents(question, saved)
+        contents = self._make_contents(exchange, saved)
         replies = self.transport.exchange("single", contents, where)
         if len(replies) < self.transport.study.fewest:
             raise ThresholdError(f"{len(replies)} clients answered.")
@@ -324,11 +324,11 @@ class Phase:
         up = {id: {"upload": len(replies[id]["upload"])} for id in ids}
         self.ledger.write(
             [
-                *entries(question, "down", "public", question.broadcast, down),
-                *entries(question, "up", "single", uploads[0], up),
+                *entries(exchange, "down", "public", exchange.broadcast, down),
+                *entries(exchange, "up", "single", uploads[0], up),
             ]
         )
-        return ExchangeTotal(reduce_uploads(question.task, uploads), tuple(ids)), set(ids)
+        return ExchangeTotal(reduce_uploads(exchange.task, uploads), tuple(ids)), set(ids)
 
 
 def _format_place(memories: Mapping[int, Arrays], id: int) -> str:

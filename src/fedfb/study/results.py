@@ -11,7 +11,7 @@ from fedfb.core import Arrays
 from fedfb.data.conform import type_notes
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import ONE_GROUP
-from fedfb.data.fit_encoder import no_rows
+from fedfb.data.fit_columns import no_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
 from fedfb.experiments.evaluate import Record, counted_records, few_in
@@ -67,7 +67,7 @@ class FinishedRun(NamedTuple):
 
 def describe_runs(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
     """Return what the method reports about the final state of every run."""
-    describe = trial.algorithm.tell
+    describe = trial.algorithm.describe
     return [{} for _ in trial.settings] if describe is None else describe(trained.state)
 
 
@@ -104,7 +104,9 @@ def make_study_report(study: Study, run: FinishedRun) -> Record:
     report = make_report(
         experiment, _make_notes(study, run), groups, len(records), [records], choices, shared=1.0
     )
-    return {**report, "data": study.name, "study": study.name, "silos": list(study.clients)}
+    engine = {"name": "of each client", "reason": "clients train on their own machines"}
+    names = {"data": study.name, "study": study.name, "silos": list(study.clients)}
+    return {**report, **names, "engine": engine}
 
 
 def _count_at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from fedfb.audit.model_rows import TEST_ROWS
 from fedfb.audit.record import audit_of_sum
+from fedfb.audit.result import About, encode_audit
 from fedfb.audit.rows import digest
 from fedfb.audit.tables import read_tables
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.data.encode import Encoder
-from fedfb.data.fit_encoder import ROWS, columns_by, groups_by, no_rows, silo_answer
+from fedfb.data.fit_columns import ROWS, columns_by, groups_by, no_rows, silo_answer
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.evaluate import counted_records
 from fedfb.experiments.resolve import picks_rate
@@ -31,7 +33,7 @@ from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Saving, Trained
 from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle
 from fedfb.runtime.local import Memories
-from fedfb.runtime.loop import SETUP, Progress, conduct
+from fedfb.runtime.loop import SETUP, Progress, run_rounds
 from fedfb.shapes import Array, Int
 from fedfb.study.exchange import PeriodKeys, Phase
 from fedfb.study.journal import Journal, Log
@@ -92,27 +94,26 @@ def make_audit_text(study: Study, run: FinishedRun, folder: Path, log: Log) -> s
     The text is empty if these rows allow no audit; the log then has the reason.
     """
     experiment, encoder = study.experiment, run.encoder
-    about = {
-        "kind": "model",
-        "name": study.name,
-        "notion": long_name(experiment.notion),
-        "data": f"the files of {len(study.clients)} clients",
-        "label": encoder.label,
-        "positive": encoder.positive,
-        "rows": TEST_ROWS,
-        "decided_by": f"{experiment.algorithm}, {experiment.model}, seed {study.seed}",
-        "baseline": None,
-        "hashes": {name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
-    }
+    about = About(
+        kind="model",
+        name=study.name,
+        notion=long_name(experiment.notion),
+        data=f"the files of {len(study.clients)} clients",
+        label=encoder.label,
+        positive=encoder.positive,
+        rows=TEST_ROWS,
+        decided_by=f"{experiment.algorithm}, {experiment.model}, seed {study.seed}",
+        baseline=None,
+        hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
+    )
     total = read_tables({name: value[0] for name, value in run.tables.items()})
     groups = encoder.groups
     try:
-        record = audit_of_sum(total, groups.names, groups.columns, about, study.clients)
+        audit = audit_of_sum(total, groups.names, groups.columns, about, study.clients)
     except DataError as error:
         log.write("not audited", f"no audit: {error}")
         return ""
-    record["notes"] = [AUDIT_NOTE]
-    return json.dumps(record, indent=1, allow_nan=False)
+    return encode_audit(structs.replace(audit, notes=(AUDIT_NOTE,)))
 
 
 def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
@@ -122,7 +123,7 @@ def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: Lo
     """
     # Imported here: its solvers are slow to import, and only this function needs them.
     from fedfb.theory.achievable import achievable
-    from fedfb.theory.from_scores import population_of, scored_from, told_of
+    from fedfb.theory.from_scores import describe_scores, population_of, score_counts
 
     clients = tuple(study.clients[id] for id in np.ravel(counts["client"]).tolist())
     withheld = [name for name, rows in zip(clients, counts["rows"], strict=True) if not rows.any()]
@@ -133,8 +134,8 @@ def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: Lo
             f"have some rows of a group, but fewer than {FEWEST_ROWS}. Merge groups in the schema.",
         )
         return ""
-    scored = scored_from(counts["rows"], clients, encoder.groups.names)
-    record = {**achievable(population_of(scored.counts)), **told_of(scored, study.seed)}
+    scored = score_counts(counts["rows"], clients, encoder.groups.names)
+    record = {**achievable(population_of(scored.counts)), **describe_scores(scored, study.seed)}
     return json.dumps(record, indent=1, allow_nan=False)
 
 
@@ -205,7 +206,7 @@ def _fit_encoder(context: ServerContext) -> tuple[Encoder, Int[Array, "2 a"]]:
     schema, empty = study.schema, no_rows(study.schema)
     ledger = _begin_ledger(context, DATA, study.split)
 
-    def like(task: Asked, broadcast: Arrays) -> Arrays:
+    def like(task: Task, broadcast: Arrays) -> Arrays:
         return silo_answer(task.name, broadcast, empty, schema)
 
     open_journal = _make_open_journal(context, DATA)
@@ -234,7 +235,7 @@ def _start_phase(
     trial = make_trial(study, encoder, phase, rates)
     ledger = _begin_ledger(context, phase, study.seed)
 
-    def like(task: Asked, broadcast: Arrays) -> Arrays:
+    def like(task: Task, broadcast: Arrays) -> Arrays:
         key = (study.seed, 0, 0, trial.like.id)
         memory = trial.algorithm.memory(trial.start)
         with np.errstate(all="ignore"):
@@ -259,7 +260,7 @@ def _train(context: ServerContext, training: TrainingPhase) -> Trained:
     """Run the rounds of a phase, from its checkpoint if it has one."""
     study, (trial, phase) = context.transport.study, training
     path = context.folder / CHECKPOINTS / f"{phase.name}.npz"
-    return conduct(
+    return run_rounds(
         trial.algorithm,
         trial.start,
         phase.make_ask,
