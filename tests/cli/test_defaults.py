@@ -8,7 +8,7 @@ import typer
 
 from fedfb.algorithms import METHODS, find_method
 from fedfb.cli.app import app
-from fedfb.cli.options import option_of
+from fedfb.cli.options import make_option
 from fedfb.experiments.outcome import run
 from fedfb.experiments.resolve import picks_rate, resolve
 from fedfb.experiments.settings import setting_of
@@ -33,7 +33,9 @@ SETTINGS = {field.name: field for field in fields(Experiment)}
 def is_setting(parameter):
     """Return True if a parameter is a setting of the experiment, as the experiment declares it."""
     field = SETTINGS.get(parameter.name)
-    return field is not None and parameter.help == option_of(field).annotation.__metadata__[0].help
+    if field is None:
+        return False
+    return parameter.help == make_option(field).annotation.__metadata__[0].help
 
 
 def agrees(stated, parameter):

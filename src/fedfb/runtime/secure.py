@@ -25,26 +25,26 @@ from fedfb.runtime.local import DivergedError, number_taking_part
 from fedfb.secure import (
     SERVER,
     Kind,
-    Member,
+    Membership,
     Part,
     Plan,
     RangeError,
     Ring,
     Roster,
     Schema,
-    Sent,
+    SentMessage,
     accept,
     change_roster,
     choose_bits,
     decode,
+    derive_public_key,
+    draw_period,
     encode,
+    make_client_keys,
     make_link_key,
-    make_party_keys,
     make_plan,
     make_roster,
     make_session,
-    new_run,
-    public_key,
     sum_in_process,
 )
 from fedfb.secure.graph import FEWEST
@@ -62,17 +62,17 @@ def carry_masked(names: Sequence[str], dropout: float = 0.0, record: Record | No
         dropout: share of the participants that may drop out in a round.
         record: writes entries to the ledger; None: no ledger.
     """
-    server_key, run = make_link_key(), new_run()
-    server = public_key(server_key)
-    keys = {id: make_party_keys(id) for id in range(len(names))}
-    members: dict[int, Member] = {}
+    server_key, run = make_link_key(), draw_period()
+    server = derive_public_key(server_key)
+    keys = {id: make_client_keys(id) for id in range(len(names))}
+    members: dict[int, Membership] = {}
 
     @lru_cache(maxsize=1)
     def roster_of(clients: tuple[int, ...]) -> Roster:
         plan = plan_for(len(clients), number_leaving(len(clients), dropout))
-        return make_roster(run, server, [keys[id].party for id in clients], plan)
+        return make_roster(run, server, [keys[id].entry for id in clients], plan)
 
-    def member(id: int, roster: Roster) -> Member:
+    def member(id: int, roster: Roster) -> Membership:
         if id not in members:
             return accept(keys[id], roster, server)
         member = members[id]
@@ -95,10 +95,10 @@ def carry_masked(names: Sequence[str], dropout: float = 0.0, record: Record | No
         silent = {id: Kind[turn.upper()] for id, turn in exchange.silent.items()}
         participants = {id: member(id, roster) for id in exchange.clients}
         summed = sum_in_process(session, server_key, participants, vectors, silent)
-        members.update(summed.members)
+        members.update(summed.memberships)
         if record is not None:
-            broadcast_size = broadcast_bytes(exchange)
-            record(sum_entries(exchange, like, broadcast_size, summed.sent, summed.total.survivors))
+            size, survivors = broadcast_bytes(exchange), summed.total.survivors
+            record(sum_entries(exchange, like, size, summed.messages, survivors))
         vector, survivors = summed.total
         return read_total(task, like, decode(session.schema, len(survivors), vector))
 
@@ -163,7 +163,7 @@ def sum_entries(
     exchange: Exchange,
     like: Arrays,
     broadcast_size: int,
-    sent: Iterable[Sent],
+    sent: Iterable[SentMessage],
     survivors: Iterable[int],
 ) -> list[Entry]:
     """Return the entries of the ledger for the messages of one secure sum.
