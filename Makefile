@@ -1,28 +1,30 @@
 # make        set up a private environment and run the main job on built-in data
 # make federation   a coordinator and four silos as processes on this machine
-# make test   run the tests            make check   tests, lint, types, import directions
+# make test   run the fast tests       make check   fast tests, lint, types, import directions
+# make test-all   run all tests, with more examples of each law (as .ci/run does)
 # make wheel-test   build the package, install and use it with the newest and the lowest versions
 # make docs   build the documentation site in build/docs
+# make metrics      how easily the source is read: counts, beside what we aim at
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 3
 
-.PHONY: all demo federation test wheel-test lint check readme docs bench lock clean
+.PHONY: all demo federation test test-all wheel-test lint check readme docs metrics bench lock clean
 all: demo
 
 # The pinned requirements carry hashes, so nothing else can be installed in their place.
-$(BIN)/fedfb: requirements.txt pyproject.toml setup.py $(wildcard src/fedfb/engine/native/*.[ch])
+$(BIN)/fedfb: requirements/run.txt pyproject.toml setup.py $(wildcard src/fedfb/engine/native/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit("fedfb needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@echo "Setting up a private environment in $(VENV) (once; about a minute) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: $(BIN)/fedfb requirements-dev.txt
+$(VENV)/.dev: $(BIN)/fedfb requirements/dev.txt
 	@echo "Adding the test tools to $(VENV) (once) ..." >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
 
 # The default build of torch is 3 GB, so only a CPU build, where one is at hand, is added by itself.
@@ -44,9 +46,17 @@ federation: $(VENV)/.dev
 PARTS  := tests/data tests/engine tests/notions tests/parity
 THEORY := src/fedfb/theory
 
+define run_tests
+	FEDFB_CHECK_SHAPES=1 $(BIN)/python -m pytest -n $(JOBS) -q $(1) $(PARTS) src --ignore=$(THEORY)
+	$(BIN)/python -m pytest -n $(JOBS) -q $(1) tests $(THEORY) $(PARTS:%=--ignore=%)
+endef
+
 test: $(VENV)/.torch
-	FEDFB_CHECK_SHAPES=1 $(BIN)/python -m pytest -n $(JOBS) -q $(PARTS) src --ignore=$(THEORY)
-	$(BIN)/python -m pytest -n $(JOBS) -q tests $(THEORY) $(PARTS:%=--ignore=%)
+	$(call run_tests,-m "not slow")
+
+test-all: export HYPOTHESIS_PROFILE := ci
+test-all: $(VENV)/.torch
+	$(call run_tests)
 
 # The package as users install it, with the newest and the lowest versions of its dependencies.
 wheel-test: $(BIN)/fedfb
@@ -65,9 +75,13 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -E -W --keep-going -n -q -b html docs build/docs
 	@echo "build/docs/index.html" >&2
 
-# The README's table and picture, as the main job makes them.
+# Tables and pictures of README and quickstart, as fedfb makes them now.
 readme: $(BIN)/fedfb
 	$(BIN)/python docs/write_readme.py
+
+# Sizes, names, comments and depth of calls. `--list` of the script names the modules.
+metrics: $(BIN)/fedfb
+	@$(BIN)/python benchmarks/metrics.py
 
 # CPU time against numpy, the machine's limits and other libraries: docs/performance.md.
 bench: $(BIN)/fedfb benchmarks/.venv/.ready
@@ -82,9 +96,9 @@ benchmarks/.venv/.ready: benchmarks/requirements.txt benchmarks/constraints.txt
 # Renew the pins (needs uv). No address of a package index is written down.
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --extra all -c constraints.in build.in pyproject.toml -o requirements.txt
+	  --extra all -c requirements/constraints.in requirements/build.in pyproject.toml -o requirements/run.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  $(addprefix --extra ,all dev docs) -c constraints.in build.in pyproject.toml -o requirements-dev.txt
+	  $(addprefix --extra ,all dev docs) -c requirements/constraints.in requirements/build.in pyproject.toml -o requirements/dev.txt
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv build src/fedfb/engine/native/_kernel*.so src/fedfb.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -87,9 +87,9 @@ def main() -> None:
         sys.exit(f"fedfb is imported from {package.__file__}: not what was installed.")
     if not is_built():
         sys.exit("the wheel holds no compiled engine.")
-    version = fedfb("--version").strip()
-    if version != f"fedfb {package.__version__}":
-        sys.exit(f"fedfb --version says {version!r}.")
+    version, engine = fedfb("--version").splitlines()
+    if version != f"fedfb {package.__version__}" or not engine.startswith("engine: native ("):
+        sys.exit(f"fedfb --version says {version!r}, {engine!r}.")
     if "fedavg - fedfb" not in fedfb("demo"):
         sys.exit("fedfb demo prints no differences.")
     number = show_all_help()

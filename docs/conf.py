@@ -13,13 +13,15 @@ gc.disable()  # pages are kept to the end: looking for what to drop takes a fift
 sys.path.insert(0, str(Path(__file__).parent / "site"))
 
 project, author, version = "fedfb", "the authors of fedfb", fedfb.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml", "filled"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "filled"]
 exclude_patterns = ["site"]
 
 myst_heading_anchors = 3
 highlight_language = "none"
 smartquotes = False  # '--seeds' and 'silos/*.csv' are typed as they stand
 
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # fields are listed below the class already
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
@@ -28,7 +30,7 @@ toc_object_entries_show_parents = "hide"
 # Whatever a page or docstring points to must be found. A type in a signature may be of another
 # library, or of a module that has no page.
 nitpicky = True
-nitpick_ignore_regex = [("py:class", r"(?!fedfb\.).*"), ("py:class", r"fedfb\.\w+\.\w+\.\w+")]
+nitpick_ignore_regex = [("py:class", r"(?!fedfb\.).*"), ("py:class", r"fedfb(\.\w+){3,}")]
 
 html_theme = "furo"
 html_title = "fedfb"

@@ -2,20 +2,21 @@
 
 import numpy as np
 
+from fedfb.audit.result import About
 from fedfb.audit.rows import SiloRows, Subject
 
-ABOUT = {
-    "kind": "scores",
-    "name": "drawn",
-    "notion": None,
-    "data": "drawn rows",
-    "label": "y",
-    "positive": "1",
-    "rows": "all rows",
-    "decided_by": "score of at least 0.5",
-    "baseline": "other",
-    "hashes": {},
-}
+ABOUT = About(
+    kind="scores",
+    name="drawn",
+    notion=None,
+    data="drawn rows",
+    label="y",
+    positive="1",
+    rows="all rows",
+    decided_by="score of at least 0.5",
+    baseline="other",
+    hashes={},
+)
 GROUPS = ("sex=F, race=B", "sex=F, race=W", "sex=M, race=B", "sex=M, race=W")
 
 
@@ -37,7 +38,7 @@ def federation(sizes, seed=0, names=GROUPS, **options):
 
 def pooled(subject):
     """Return all rows as one silo's."""
-    parts = list(subject.silos.values())
+    parts = list(subject.clients.values())
     return SiloRows(
         *(
             None if parts[0][place] is None else np.concatenate([part[place] for part in parts])

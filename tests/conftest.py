@@ -13,10 +13,14 @@ if os.environ.get("FEDFB_CHECK_SHAPES"):
     # whole methods and commands without.
     install_import_hook("fedfb", "beartype.beartype")
 
-settings.register_profile(
-    "fedfb", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("fedfb")
+for profile, examples in {"fast": 25, "ci": 200}.items():
+    settings.register_profile(
+        profile,
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,5 @@
 """One client's training in all its variety, drawn by hypothesis."""
 
-import os
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ PER_STEP = {"float64": 1e-13, "float32": 2e-6}
 PER_EPOCH = {"float64": 1e-10, "float32": 1e-4}
 
 # Always the same cases: what is said of single precision is no law without exception.
-same_cases = settings(derandomize=True, max_examples=int(os.environ.get("FEDFB_EXAMPLES", "200")))
+same_cases = settings(derandomize=True)
 
 precisions = pytest.mark.parametrize("precision", ["float64", "float32"])
 instruction_sets = pytest.mark.parametrize("instructions", INSTRUCTIONS)

@@ -12,6 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import fedfb
 from fedfb.errors import ConfigError
 from fedfb.extras import EXTRAS, install_command, refuse_without
 
@@ -102,6 +103,7 @@ def test_no_import_is_relative():
     ]
 
 
+@pytest.mark.slow
 def test_every_package_that_is_imported_is_declared():
     declared = CORE.union(*(names(OPTIONAL[extra]) for extra in OPTIONAL))
     imported = {name for imports in ALL_IMPORTS.values() for name in others(imports)}
@@ -116,6 +118,7 @@ def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
     assert {name for name in needed if distribution(name) not in CORE} <= {"jaxtyping"}
 
 
+@pytest.mark.slow
 def test_an_extra_declares_what_its_part_of_the_package_imports():
     of_part = {"flower": "flower", "secure": "privacy", "privacy": "privacy", "export": "export"}
     for part, extra in of_part.items():
@@ -125,6 +128,7 @@ def test_an_extra_declares_what_its_part_of_the_package_imports():
         assert {name for name in imported if distribution(name) not in declared} == set(), part
 
 
+@pytest.mark.slow
 def test_the_extras_that_messages_name_are_those_declared():
     assert set(EXTRAS) == set(OPTIONAL) - {*TOOLS, "all"}
     for extra, packages in EXTRAS.items():
@@ -138,7 +142,7 @@ def test_all_is_everything_but_torch():
 
 
 def pins(file):
-    text = (ROOT / file).read_text(encoding="utf-8")
+    text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
     found = {}
     for line in re.findall(r"^[a-z].*?(?= \\$)", text, flags=re.MULTILINE):
         pin = Requirement(line)
@@ -146,9 +150,9 @@ def pins(file):
     return found
 
 
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize("file", ["run.txt", "dev.txt"])
 def test_the_pins_hold_all_that_the_commands_need(file):
-    extras = set(EXTRAS) - {"torch"} if file == "requirements.txt" else set(OPTIONAL) - {"torch"}
+    extras = set(EXTRAS) - {"torch"} if file == "run.txt" else set(OPTIONAL) - {"torch"}
     pinned = pins(file)
     wanted = [
         *PROJECT["dependencies"],
@@ -161,18 +165,24 @@ def test_the_pins_hold_all_that_the_commands_need(file):
 
 
 def test_nothing_that_is_pinned_says_where_it_comes_from_and_torch_is_not_among_it():
-    for file in ("requirements.txt", "requirements-dev.txt", "constraints.in", "build.in"):
-        text = (ROOT / file).read_text(encoding="utf-8")
+    for file in ("run.txt", "dev.txt", "constraints.in", "build.in"):
+        text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
         assert "://" not in text, file
         assert "index-url" not in text, file
         assert not re.search(r"^torch\b", text, flags=re.MULTILINE), file
+
+
+def test_the_version_stands_in_one_place():
+    assert PROJECT["dynamic"] == ["version"]
+    for file in ("pyproject.toml", "setup.py", "docs/conf.py", "CITATION.cff"):
+        assert fedfb.__version__ not in (ROOT / file).read_text(encoding="utf-8"), file
 
 
 def test_an_extra_is_named_in_one_place_only():
     places = [
         path.name
         for path in SOURCE.rglob("*.py")
-        if "pip install" in path.read_text(encoding="utf-8")
+        if "pip install '" in path.read_text(encoding="utf-8")
     ]
     assert places == ["extras.py"]
 

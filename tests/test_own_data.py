@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas
+import pytest
 
 from fedfb.data.schema_file import read_schema
 
@@ -35,6 +36,7 @@ def applicants(rows, seed):
     )
 
 
+@pytest.mark.slow
 def test_the_page_can_be_followed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

@@ -1,5 +1,7 @@
-"""The README's commands and code are run, and its table is what the demo prints."""
+"""Commands and code of README and quickstart are run; their tables are what fedfb prints."""
 
+import ast
+import os
 import re
 import shlex
 import subprocess
@@ -9,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+QUICKSTART = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
 SMALL = ["--rounds", "1", "--local-epochs", "1"]
 
 
@@ -18,18 +22,36 @@ def fedfb(*arguments, cwd=None):
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
 
 
-def test_the_two_commands_open_the_readme():
-    first = re.search(r"```sh\n(.*?)```", README, re.DOTALL).group(1)
-    assert [line.split()[:2] for line in first.splitlines()] == [["make", "#"], ["make", "test"]]
+def code_in(text, language):
+    """Return the first block of code, with continued lines joined."""
+    code = re.search(rf"```{language}\n(.*?)```", text, re.DOTALL).group(1)
+    return code.replace("\\\n", "")
 
 
-def test_the_python_example_runs(capsys):
-    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
-    exec(compile(code, "README.md", "exec"), {})
+def test_the_readme_is_short_and_opens_with_make():
+    assert len(README.splitlines()) <= 120
+    first = [line.split() for line in code_in(README, "sh").splitlines()]
+    assert (first[0][:2], first[1][:3]) == (["make", "#"], ["pip", "install", "."])
+
+
+def test_the_classifier_of_the_readme_prints_what_the_readme_says(capsys):
+    code = code_in(README, "python")
+    rates = [ast.literal_eval(text) for text in re.findall(r"`(\{'f'.*?\})`", README)]
+    assert len(rates) == 2
+    plain = code.replace("from fedfb import", "from fedfb.estimator import")
+    for program, stated in zip(
+        (code, plain.replace("FedFBClassifier", "FedAvgClassifier")), rates, strict=True
+    ):
+        exec(compile(program, "README.md", "exec"), {})
+        assert ast.literal_eval(capsys.readouterr().out) == pytest.approx(stated, abs=0.02)
+
+
+def test_the_python_example_of_the_quickstart_runs(capsys):
+    exec(compile(code_in(QUICKSTART, "python"), "quickstart.md", "exec"), {})
     assert capsys.readouterr().out.count("\n") == 3
 
 
-def silo(rows):
+def rows_of_a_client(rows):
     lines = ["income,job,sex,race,approved"]
     for i in range(rows):
         group = f"{'fm'[i % 2]},{'ab'[i // 2 % 2]}"
@@ -37,12 +59,13 @@ def silo(rows):
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.slow
 def test_the_commands_for_own_data_work_as_written(tmp_path):
-    (tmp_path / "silos").mkdir()
+    (tmp_path / "clients").mkdir()
     for name, rows in (("north", 90), ("south", 120), ("west", 80)):
-        (tmp_path / "silos" / f"{name}.csv").write_text(silo(rows))
+        (tmp_path / "clients" / f"{name}.csv").write_text(rows_of_a_client(rows))
     section = README.split("## Your own data")[1]
-    lines = re.search(r"```sh\n(.*?)```", section, re.DOTALL).group(1).splitlines()
+    lines = code_in(section, "sh").splitlines()
     run, report, audit, predict = (shlex.split(line, comments=True)[1:] for line in lines)
     fedfb(*run, *SMALL, cwd=tmp_path)
     fedfb(*report, cwd=tmp_path)
@@ -53,13 +76,13 @@ def test_the_commands_for_own_data_work_as_written(tmp_path):
     assert len(decisions) == 1 + 90
 
 
-def test_what_a_coin_shows_is_what_the_readme_says():
-    said = re.search(
+def test_what_a_coin_shows_is_what_the_quickstart_says():
+    stated = re.search(
         r"Of ([\d,]+) rows in three equal groups a coin shows (\.\d+) on average, and more than\s+"
         r"(\.\d+) in ([\d.]+)% of all draws",
-        README,
+        QUICKSTART,
     )
-    rows, mean, bound, percent = (float(part.replace(",", "")) for part in said.groups())
+    rows, mean, bound, percent = (float(part.replace(",", "")) for part in stated.groups())
     sizes = np.array([rows // 3 + 1, rows // 3, rows // 3])
     heads = np.random.default_rng(0).binomial(sizes.astype(int), 0.5, (400_000, 3))
     gaps = np.abs(heads / sizes - heads.sum(axis=1, keepdims=True) / sizes.sum()).max(axis=1)
@@ -69,16 +92,28 @@ def test_what_a_coin_shows_is_what_the_readme_says():
 
 
 @pytest.mark.slow
-def test_the_table_is_the_one_that_the_demo_prints(tmp_path):
-    """To two digits: the last one may differ between machines."""
-    shown = re.search(r"<!-- demo -->\n```\n(.*?)```", README, re.DOTALL).group(1)
+def test_the_table_of_the_quickstart_is_the_table_of_the_demo(tmp_path):
     printed = fedfb("demo", cwd=tmp_path)
     assert (tmp_path / "demo" / "accuracy-disparity.png").stat().st_size > 10_000
-    for name in ("fedavg", "fedfb", "cfl"):
-        one, other = (_numbers(text, name) for text in (shown, printed))
-        assert one == pytest.approx(other, abs=0.02)
+    assert_same_figures(QUICKSTART, "demo", printed, 0.02)
 
 
-def _numbers(text, name):
-    line = next(line for line in text.splitlines() if line.startswith(name + "  "))
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("FEDFB_DATA"), reason="FEDFB_DATA is not set")
+def test_the_table_of_the_readme_is_the_table_of_its_command(tmp_path):
+    command = re.search(r"^fedfb (compare --data adult.*)$", README.replace("\\\n", ""), re.M)[1]
+    assert_same_figures(README, "adult", fedfb(*command.split(), cwd=tmp_path), 0.006)
+    assert (tmp_path / "adult.png").stat().st_size > 10_000
+
+
+def assert_same_figures(page, name, printed, tolerance):
+    """Compare the figures; the last digits may differ between machines."""
+    block = re.search(rf"<!-- {name} -->\n```\n(.*?)```", page, re.DOTALL).group(1)
+    for method in ("fedavg", "fedfb", "cfl"):
+        stated, now = (numbers_of(text, method) for text in (block, printed))
+        assert stated == pytest.approx(now, abs=tolerance)
+
+
+def numbers_of(text, method):
+    line = next(line for line in text.splitlines() if line.startswith(method + "  "))
     return [float(number) for number in re.findall(r"\.\d+", line)]

@@ -8,7 +8,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import imported_when_used
+from fedfb.lazy import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.core import ClientData as ClientData
@@ -67,9 +67,4 @@ _HOME = {
 }
 
 __version__ = "0.1.0"
-__all__ = ["__version__", *_HOME]
-__getattr__ = imported_when_used(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = export_lazily(__name__, _HOME, "__version__")

@@ -1,8 +1,8 @@
-"""The words everything else is written in. Imports nothing of ours but shapes.
+"""The types that all packages share: data, tasks, algorithms and local training.
 
-Every array of an algorithm's state has a leading run axis ``r``: the runs of a grid (step sizes,
-learning rates) share the data and the order of the minibatches, so one pass over the rows serves
-them all. A single run is ``r = 1``.
+Every array of an algorithm's state has a leading run axis ``r``. The runs of a grid (step sizes,
+learning rates) share the data and the order of the minibatches, so one pass over the rows trains
+all of them. A single run is ``r = 1``.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,32 +14,33 @@ import numpy as np
 from fedfb.shapes import Array, Float, Int
 
 Arrays = dict[str, Array]
-"""All that ever travels between server and clients: arrays with names."""
+"""Named arrays. Nothing else is sent between server and clients."""
 
 Key = tuple[int, ...]
-"""Where randomness is drawn: (seed, round, question, client). Indexed, never sequential."""
+"""The index of random numbers: (seed, round, exchange, client). Randomness is never sequential."""
 
 
 MINIMUM_ROWS = 10
-"""A rate of fewer rows is not reported: at 10 its own 95 % band is already 0.6 wide."""
+"""A rate of fewer rows is not reported: the 95 % band of a rate of 10 rows is 0.6 wide."""
 
 
 def generator(key: Key) -> np.random.Generator:
-    """Return the random generator of one key; the order in which keys are used does not matter.
+    """Return the random generator of a key. The order in which keys are used does not matter.
 
     >>> bool(generator((0, 1)).random() == generator((0, 1)).random())
     True
     >>> bool(generator((0, 1)).random() == generator((0, 1, 0)).random())
     False
     """
-    # A seed sequence fills short keys up with zeros: with its length in front, a key stays its own.
+    # A seed sequence pads short keys with zeros: the length keeps (0, 1) and (0, 1, 0) apart.
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence((len(key), *key))))
 
 
 class ClientData(NamedTuple):
     """One client's rows.
 
-    ``id`` is its identity: randomness and the order of sums follow it, never its position.
+    ``id`` identifies the client. Randomness and the order of sums depend on it, never on the
+    position in a list.
     """
 
     id: int
@@ -55,7 +56,7 @@ class ClientData(NamedTuple):
         return cell
 
     def read_only(self) -> "ClientData":
-        """Make the rows read-only: what an engine makes of them may then be kept."""
+        """Make the rows read-only, so that an engine may cache what it computes from them."""
         for array in (self.x, self.y, self.group):
             array.flags.writeable = False
         return self
@@ -64,7 +65,7 @@ class ClientData(NamedTuple):
 class Examples(NamedTuple):
     """Rows to evaluate on.
 
-    ``client`` is the id of the client a row belongs to, -1 where it belongs to none.
+    ``client`` is the id of the client that a row belongs to, or -1.
     """
 
     x: Float[Array, "n d"]
@@ -76,7 +77,7 @@ class Examples(NamedTuple):
 class Prediction(NamedTuple):
     """Scores P(y=1) and decisions.
 
-    A decision is the probability that the row is decided positively: 0 or 1 unless randomised.
+    A decision is the probability of a positive decision: 0 or 1, unless decisions are randomised.
     """
 
     score: Float[Array, "r n"]
@@ -84,15 +85,14 @@ class Prediction(NamedTuple):
 
 
 @runtime_checkable  # so that annotated shapes can be checked
-class Asked(Protocol):
-    """A question as those see it who carry its answers: its name, and what becomes of uploads.
+class Task(Protocol):
+    """The part of a task that the transport needs: its name, and how uploads are reduced.
 
-    ``reduce`` says what the method needs: only the ``sum`` of the uploads, or each of them
-    (``gather``, stacked in the order of client ids). What the server receives is another matter:
-    without secure sums, each upload. ``bits`` is the size of uploads that are
-    codes, not numbers. ``bounds`` are the largest absolute values of uploads that are small or
-    large by nature: secure sums carry numbers in fixed point, and without a bound take one that is
-    usual (``runtime/secure.py``).
+    ``reduce`` states what the method needs: only the ``sum`` of the uploads, or each of them
+    (``gather``, stacked in the order of client ids). Without secure sums the server receives each
+    upload in both cases. ``bits`` is the size of uploads that are codes, not numbers. ``bounds``
+    are the largest absolute values of uploads. Secure sums use fixed point, and need a bound where
+    the default does not fit (``runtime/secure.py``).
     """
 
     @property
@@ -109,15 +109,19 @@ class Asked(Protocol):
 
 
 class ClientTask(NamedTuple):
-    """A question that the server may put to every client: one that is :class:`Asked`, with ``run``.
+    """A task that the server puts to every client: a :class:`Task` with the client's part, ``run``.
 
-    ``run`` answers: broadcast, data, memory, key -> upload, memory.
-
-    ``sensitivity`` says how far one row can move each upload of a run, in Euclidean length: what
-    differential privacy adds noise in proportion to (``fedfb.privacy``). An upload of sensitivity 0
-    needs none: it does not depend on rows, or came out of private training. None is not known, and
-    such a question is not put where privacy is asked for. ``epochs`` are those of local training
-    that an answer takes.
+    Args:
+        name: name of the task, as the ledger shows it.
+        reduce: see :class:`Task`.
+        run: broadcast, data, memory, key -> upload, memory. Runs at the client.
+        bits: see :class:`Task`.
+        bounds: see :class:`Task`.
+        sensitivity: how far one row can move each array of the upload, in Euclidean length, for
+            one run of the grid. The noise of differential privacy is proportional to it
+            (``fedfb.privacy``). An array of sensitivity 0 needs no noise: it does not depend on
+            rows, or private training made it. None: unknown, and the task is refused under privacy.
+        epochs: epochs of local training that ``run`` takes.
     """
 
     name: str
@@ -130,23 +134,32 @@ class ClientTask(NamedTuple):
 
 
 Ask = Callable[[ClientTask, Arrays], Arrays]
-"""Put a question to all clients and return the sum (or the stack) of their answers."""
+"""One exchange: put a task, with a broadcast, to all clients; return the total of their uploads.
+
+The total is the sum of the uploads, or their stack, as the task's ``reduce`` says.
+"""
 
 
 class Info(NamedTuple):
-    """What one round is worth looking at, beside the state that must be carried on."""
+    """The values of one round that a report shows, besides the state."""
 
     signal: Float[Array, "r *s"] | None = None
     lam: Float[Array, "r *l"] | None = None
 
 
 class Algorithm(NamedTuple):
-    """A federated algorithm. It never sees clients, only ``ask``.
+    """A federated algorithm. It has no access to clients, only to ``ask``.
 
-    ``setup`` takes the initial parameters, ``round`` one state to the next, ``memory`` gives what a
-    client keeps for itself at the start, ``params`` the global model of a state, ``predict``
-    decides rows from the final state (and, for personal models, the memories by client id).
-    ``tell`` says of a final state what a report should know, one record of plain values per run.
+    Args:
+        name: name of the algorithm.
+        tasks: the tasks that it may put to clients.
+        state: type of the state, a NamedTuple; its fields are the names in a checkpoint.
+        memory: initial parameters -> what a client keeps for itself at the start.
+        setup: initial parameters, ask -> first state.
+        round: state, ask -> next state, and what a report shows.
+        params: state -> the common model, or None if there is none.
+        predict: final state, memories by client id (for personal models), rows -> prediction.
+        describe: final state -> facts for a report, one record of plain values per run.
     """
 
     name: str
@@ -157,16 +170,18 @@ class Algorithm(NamedTuple):
     round: Callable[[Any, Ask], tuple[Any, Info]]
     params: Callable[[Any], Float[Array, "r p"] | None]
     predict: Callable[[Any, Mapping[int, Arrays], Examples], Prediction]
-    tell: Callable[[Any], list[dict[str, Any]]] | None = None
+    describe: Callable[[Any], list[dict[str, Any]]] | None = None
 
 
 class PrivateTraining(NamedTuple):
-    """How local training hides every single row: DP-SGD (Abadi et al. 2016).
+    """Parameters of DP-SGD (Abadi et al. 2016), which hides every single row in local training.
 
-    The gradient of a row is cut to the length ``clip``, and every sum of them gets Gaussian noise
-    of ``clip`` times the client's multiplier (``noise``, by client id). ``secret`` is what only the
-    client knows and draws batches and noise from, beside the key; without it they follow from the
-    experiment's seed, which is a simulation.
+    Args:
+        clip: largest Euclidean length of one row's gradient; longer gradients are scaled down.
+        noise: by client id, the noise multiplier: the standard deviation of the Gaussian noise on
+            a sum of gradients, divided by ``clip``.
+        secret: numbers that only the client knows; batches and noise are drawn from them and the
+            key. Without a secret they follow from the experiment's seed: a simulation.
     """
 
     clip: float
@@ -177,7 +192,14 @@ class PrivateTraining(NamedTuple):
 class LocalSolver(NamedTuple):
     """How one client trains in one round: E epochs of minibatches from the received parameters.
 
-    ``prox`` is the weight of the pull towards an anchor, one per run; None is no pull.
+    Args:
+        learning_rate: one value per run.
+        epochs: passes over the client's rows.
+        batch: rows of a minibatch.
+        optimiser: its moments start at 0 in every round.
+        weight_decay: adds ``weight_decay * w`` to the gradient.
+        prox: weight of the pull towards an anchor, one value per run; None: no pull.
+        private: DP-SGD; None: plain training.
     """
 
     learning_rate: Float[Array, " r"]

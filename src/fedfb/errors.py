@@ -1,18 +1,18 @@
-"""What can go wrong for a user, each kind with its own name.
+"""The errors that a user can cause, one class for each kind.
 
-Every message says what is wrong, where, what was expected and what to do. The command line shows
-the message without a traceback and exits with code 2.
+A message states what is wrong, where, what was expected and what to do. The command line shows the
+message without a traceback and exits with code 2.
 """
 
 from collections.abc import Iterable
 
 
 class FedFBError(Exception):
-    """Any error that a user can cause and mend."""
+    """Any error that a user can cause and correct."""
 
 
 class ConfigError(FedFBError):
-    """A setting is unknown, out of range or does not fit the others."""
+    """A setting is unknown, is out of range, or contradicts another setting."""
 
 
 class DataError(FedFBError):
@@ -20,7 +20,7 @@ class DataError(FedFBError):
 
 
 class WriteError(FedFBError):
-    """A file cannot be written: the disk is full, or the place may not be written to."""
+    """A file cannot be written: the disk is full, or the permission is missing."""
 
 
 class DisclosureError(FedFBError):
@@ -32,12 +32,17 @@ class DivergenceError(FedFBError):
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> str:
-    """Phrase the message for a name that does not exist, with the nearest one that does.
+    """Return the message for an unknown name; it suggests the most similar valid name.
+
+    Args:
+        kind: the kind of thing that is named, for example ``notion``.
+        name: the unknown name.
+        valid: all valid names.
 
     >>> unknown_name("notion", "dpp", ["dp", "eo"])
     "unknown notion 'dpp'; did you mean 'dp'? Valid: dp, eo"
     """
-    from difflib import get_close_matches  # here: hardly ever needed
+    from difflib import get_close_matches  # imported here: rarely needed
 
     names = sorted(valid)
     nearest = get_close_matches(name, names, n=1, cutoff=0.4)

@@ -1,4 +1,4 @@
-"""Packages that only some commands need: they come with extras of the installation."""
+"""Packages that only some commands need: an extra of the installation brings them."""
 
 import shlex
 import sys
@@ -14,22 +14,22 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "report": ("jinja2", "matplotlib"),
     "torch": ("torch",),
 }
-"""What each extra brings, by the names under which packages are imported."""
+"""The packages of each extra, by the names under which they are imported."""
 
 
 def is_installed(package: str) -> bool:
-    """Return whether a package can be imported; it is not imported yet."""
+    """Return True if a package can be imported. The package is not imported."""
     return find_spec(package) is not None
 
 
 def refuse_without(extra: str, purpose: str, *packages: str, hint: str = "") -> None:
-    """Refuse early where packages of an extra are not installed.
+    """Raise an error at once if packages of an extra are not installed.
 
     Args:
         extra: the extra that brings the packages.
-        purpose: what needs them, as the subject of the message.
-        packages: names under which they are imported; all of the extra if none is named.
-        hint: a sentence on how to do without them.
+        purpose: what needs the packages, as the subject of the message.
+        packages: names under which they are imported; none: all packages of the extra.
+        hint: a sentence on how to avoid the packages.
 
     """
     missing = [name for name in packages or EXTRAS[extra] if not is_installed(name)]
@@ -38,7 +38,12 @@ def refuse_without(extra: str, purpose: str, *packages: str, hint: str = "") -> 
 
 
 def missing_message(extra: str, purpose: str, missing: list[str]) -> str:
-    """Say which packages are missing, and how they are installed.
+    """Return the message that names the missing packages and the command that installs them.
+
+    Args:
+        extra: the extra that brings the packages.
+        purpose: what needs the packages, as the subject of the message.
+        missing: names under which the packages are imported.
 
     >>> print(missing_message("parquet", "a Parquet file", ["pyarrow"]))  # doctest: +ELLIPSIS
     a Parquet file needs pyarrow, which is not installed: ... -m pip install 'fedfb[parquet]'...
@@ -49,9 +54,10 @@ def missing_message(extra: str, purpose: str, missing: list[str]) -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the commands that add an extra: to any installation, and from a clone.
+    """Return the commands that install an extra: into any installation, and from a clone.
 
-    The first one names this interpreter: another one's pip would not find fedfb installed.
+    The first command names this interpreter, because the pip of another interpreter would not find
+    fedfb installed.
     """
     python = shlex.quote(sys.executable or "python3")
     return (

@@ -1,9 +1,9 @@
-"""Files: written whole or not at all, and read so that every fault becomes a sentence.
+"""Files: written completely or not at all, and read with a clear message for every fault.
 
-All that fedfb writes goes through :func:`write_whole`; all that it reads back of its own goes
-through :func:`read_json`, :func:`read_toml`, :func:`read_text` or :func:`read_arrays`. A folder of
-results lists the digests of its files in ``fedfb.sha256`` (:func:`seal`), so that a file which has
-changed is refused. ``sha256sum -c fedfb.sha256`` checks the same.
+fedfb writes every file with :func:`write_whole`. It reads its own files with :func:`read_json`,
+:func:`read_toml`, :func:`read_text` or :func:`read_arrays`. A folder of results lists the digests
+of its files in ``fedfb.sha256`` (:func:`seal`), and a file that has changed is refused.
+``sha256sum -c fedfb.sha256`` makes the same check.
 """
 
 import os
@@ -19,19 +19,19 @@ if TYPE_CHECKING:  # pathlib and numpy take longer to import than the rest of th
     from fedfb.shapes import Array
 
 SUMS = "fedfb.sha256"
-"""The file of a folder of results that lists the digests of the others."""
+"""The file in a folder of results that lists the digests of the other files."""
 
 CHANGED = (
-    *(KeyError, IndexError),  # a key or an item is not there
-    *(TypeError, AttributeError),  # a value is of another type
-    *(ValueError, OverflowError),  # a value is out of its range
-    RecursionError,  # values lie in each other more deeply than code goes
+    *(KeyError, IndexError),  # a key or an item is missing
+    *(TypeError, AttributeError),  # a value has another type
+    *(ValueError, OverflowError),  # a value is out of range
+    RecursionError,  # values are nested too deeply
 )
-"""What code raises on JSON or TOML that is well formed and not what fedfb wrote."""
+"""What code raises on JSON or TOML that is well formed but not as fedfb wrote it."""
 
 
 def say(sentence: str) -> None:
-    """Tell the user something on standard error; where nobody can be told, go on."""
+    """Write a sentence for the user to standard error; ignore a closed standard error."""
     import sys
 
     with suppress(OSError):
@@ -40,7 +40,7 @@ def say(sentence: str) -> None:
 
 @contextmanager
 def writing(path: "Path") -> Iterator[None]:
-    """Turn a failure to write into a sentence that names the place."""
+    """Turn a failure to write into an error that names the path."""
     try:
         yield
     except OSError as error:
@@ -51,7 +51,7 @@ def writing(path: "Path") -> Iterator[None]:
 
 
 def make_folder(folder: "Path", mode: int = 0o777) -> None:
-    """Make a folder, and refuse one that no file can be written to: better before any training."""
+    """Create a folder, and raise an error now, before any training, if it cannot be written to."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=mode)
         probe = folder / ".partial"
@@ -60,15 +60,14 @@ def make_folder(folder: "Path", mode: int = 0o777) -> None:
 
 
 def write_whole(path: "Path", content: str | bytes, mode: int = 0o666) -> None:
-    """Write a file aside, flush it to the disk and move it into place.
+    """Write a temporary file, flush it to the disk and rename it to its path.
 
-    A kill, a power failure or a full disk leaves the old file or the new, and nothing beside it.
+    A kill, a power failure or a full disk leaves the old file or the new file, and no other file.
 
     Args:
-        path: where the file belongs; a file that is there is replaced.
+        path: path of the file; an existing file is replaced.
         content: the whole content; text is written as UTF-8.
-        mode: who may read the file, 0o600 for its owner alone.
-
+        mode: permissions of the file; 0o600 lets only its owner read it.
     """
     aside = path.with_name(path.name + ".partial")
     data = content.encode() if isinstance(content, str) else content
@@ -82,9 +81,10 @@ def write_whole(path: "Path", content: str | bytes, mode: int = 0o666) -> None:
                 os.fsync(file.fileno())
             aside.replace(path)
         except BaseException:
-            with suppress(OSError):  # the error that is under way says more
+            with suppress(OSError):  # the first error says more
                 aside.unlink(missing_ok=True)
             raise
+        # The rename itself is on the disk only when the folder is.
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -93,7 +93,10 @@ def write_whole(path: "Path", content: str | bytes, mode: int = 0o666) -> None:
 
 
 def write_new(path: "Path", content: str | bytes, mode: int = 0o666) -> None:
-    """Write a file that is not there yet, whole; one that is there raises FileExistsError."""
+    """Write a new file completely; raise FileExistsError if the file exists.
+
+    The arguments are those of :func:`write_whole`.
+    """
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     except FileExistsError:
@@ -114,31 +117,37 @@ def write_json(path: "Path", content: Any) -> None:
     import json
 
     text = json.dumps(content, indent=1, allow_nan=False)
+    # The old digest goes first: after a kill the file is unlisted, not refused.
     _forget(path.parent, path.name)
     write_whole(path, text)
     seal(path.parent, [path.name])
 
 
 def seal(folder: "Path", names: Iterable[str]) -> None:
-    """List the digests of files in their folder, beside those that are listed."""
-    added = {name: _digest((folder / name).read_bytes()) for name in names}
-    _write_sums(folder, {**_known_sums(folder), **added})
+    """Add the digests of files to the list in their folder.
+
+    Args:
+        folder: the folder of results.
+        names: names of files in the folder.
+    """
+    digests = {name: _digest((folder / name).read_bytes()) for name in names}
+    _write_sums(folder, {**_readable_sums(folder), **digests})
 
 
 def unseal(folder: "Path") -> None:
-    """Forget the digests of a folder whose files are about to change."""
+    """Remove the list of digests of a folder whose files are about to change."""
     with writing(folder):
         (folder / SUMS).unlink(missing_ok=True)
 
 
 def _forget(folder: "Path", name: str) -> None:
-    sums = _known_sums(folder)
+    sums = _readable_sums(folder)
     if sums.pop(name, None) is not None:
         _write_sums(folder, sums)
 
 
-def _known_sums(folder: "Path") -> dict[str, str]:
-    """Return the digests to which others are added; a list that cannot be read is begun anew."""
+def _readable_sums(folder: "Path") -> dict[str, str]:
+    """Return the digests of a folder; an unreadable list counts as empty."""
     try:
         return _sums(folder)
     except DataError:
@@ -156,7 +165,7 @@ def _digest(content: bytes) -> str:
 
 
 def _sums(folder: "Path") -> dict[str, str]:
-    """Return the digests that a folder lists, by the name of the file."""
+    """Return the digests that a folder lists, by file name."""
     path = folder / SUMS
     try:
         text = path.read_bytes().decode()
@@ -174,30 +183,29 @@ _REMEDY = "Restore it from a copy, or remove it: then nothing in its folder is c
 
 
 def read_bytes(path: "Path", expected: str, sealed: bool = True) -> bytes:
-    """Return the content of a file; refuse one that is not as its folder lists it.
+    """Return the content of a file; raise an error if its digest is not the listed one.
 
     Args:
         path: the file.
-        expected: what the file should be and what to do about it, to end a sentence.
-        sealed: False for a file that users may change as they like.
-
+        expected: what the file should be and what the user can do; it ends the error message.
+        sealed: whether the digest is checked. False for a file that users may change.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}. Expected {expected}.") from error
-    listed = _sums(path.parent).get(path.name) if sealed else None
-    if listed is not None and listed != _digest(content):
+    digest = _sums(path.parent).get(path.name) if sealed else None
+    if digest is not None and digest != _digest(content):
         raise DataError(
             f"{path} cannot be read: it has changed since fedfb wrote it (its SHA-256 is not the "
             f"one in {path.parent / SUMS}). Restore it from a copy or make it again; if the change "
-            f"is meant, remove its line from {SUMS}."
+            f"is intended, remove its line from {SUMS}."
         )
     return content
 
 
 def read_text(path: "Path", expected: str, sealed: bool = True) -> str:
-    """Return a file of text."""
+    """Return the text of a file. The arguments are those of :func:`read_bytes`."""
     try:
         return read_bytes(path, expected, sealed).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -205,7 +213,7 @@ def read_text(path: "Path", expected: str, sealed: bool = True) -> str:
 
 
 def read_json(path: "Path", expected: str) -> Any:
-    """Return the values of a JSON file."""
+    """Return the values of a JSON file. The arguments are those of :func:`read_bytes`."""
     import json
 
     text = read_text(path, expected)
@@ -217,12 +225,18 @@ def read_json(path: "Path", expected: str) -> Any:
 
 
 def read_toml(path: "Path", expected: str, sealed: bool = True) -> dict[str, Any]:
-    """Return the values of a TOML file."""
+    """Return the values of a TOML file. The arguments are those of :func:`read_bytes`."""
     return toml_values(read_text(path, expected, sealed), path, expected)
 
 
 def toml_values(text: str, where: "str | Path", expected: str) -> dict[str, Any]:
-    """Return the values of TOML that came from a place."""
+    """Return the values of a TOML text.
+
+    Args:
+        text: the TOML text.
+        where: where the text comes from, for the error message.
+        expected: what the text should be; it ends the error message.
+    """
     import tomllib
 
     try:
@@ -238,7 +252,12 @@ def _malformed(where: "str | Path", form: str, error: BaseException, expected: s
 
 @contextmanager
 def interpreting(where: "str | Path", expected: str) -> Iterator[None]:
-    """Turn what code raises on values that fedfb did not write into a sentence."""
+    """Turn an exception of code that reads changed values (CHANGED) into a clear error.
+
+    Args:
+        where: where the values come from, for the error message.
+        expected: what the values should be; it ends the error message.
+    """
     try:
         yield
     except CHANGED as error:
@@ -260,22 +279,27 @@ def pack_arrays(arrays: "Mapping[str, Array]") -> bytes:
     import numpy as np
 
     file = io.BytesIO()
-    # Any: beside the arrays savez takes a switch, and a type checker cannot tell the names apart.
+    # Any: savez also takes a switch by keyword, so the type of ``**named`` cannot be narrower.
     named: dict[str, Any] = dict(arrays)
     np.savez(file, **named)
     return file.getvalue()
 
 
 def read_arrays(path: "Path", expected: str) -> "dict[str, Array]":
-    """Return the arrays of an npz file."""
+    """Return the arrays of an npz file. The arguments are those of :func:`read_bytes`."""
     return unpack_arrays(read_bytes(path, expected), path, expected)
 
 
 def unpack_arrays(content: bytes, where: "str | Path", expected: str) -> "dict[str, Array]":
-    """Return the arrays of an npz file's bytes: all of them as they were written, or an error.
+    """Return the arrays in the bytes of an npz file, exactly as they were written, or raise.
 
-    Each array is read whole and compared with its checksum before its header is trusted: a header
-    with another shape would make numpy stop before the checksum is compared.
+    Each array is read completely and compared with its checksum before its header is used. A
+    damaged header could otherwise make numpy stop before it reaches the checksum.
+
+    Args:
+        content: the bytes of the file.
+        where: where the bytes come from, for the error message.
+        expected: what the file should be; it ends the error message.
     """
     import io
     from tokenize import TokenError
@@ -286,7 +310,7 @@ def unpack_arrays(content: bytes, where: "str | Path", expected: str) -> "dict[s
             parts = archive.infolist()
             if any(p.compress_type != ZIP_STORED or p.flag_bits & 1 for p in parts):
                 raise ValueError("a part of it is compressed or encrypted")
-            # Before any of it is read: a length may claim more memory than there is.
+            # Checked before reading: a false length may ask for more memory than exists.
             if any(p.file_size != p.compress_size for p in parts):
                 raise ValueError("a part of it has two lengths")
             if sum(p.file_size for p in parts) > len(content):
@@ -294,17 +318,17 @@ def unpack_arrays(content: bytes, where: "str | Path", expected: str) -> "dict[s
             raw = {p.filename.removesuffix(".npy"): archive.read(p) for p in parts}
         return {name: _array(d) for name, d in raw.items()}
     except (
-        BadZipFile,  # no archive, or a checksum that differs
-        ValueError,  # no npy header, another length, or Python objects, which are never read
-        TypeError,  # a header of other values
+        BadZipFile,  # not an archive, or a wrong checksum
+        ValueError,  # no npy header, a wrong length, or Python objects, which are never read
+        TypeError,  # a header with other values
         KeyError,  # a header without shape or type
         EOFError,  # a part that ends early
         OSError,  # an offset outside the file
-        OverflowError,  # a length that no machine has
-        RuntimeError,  # encrypted; nested too deeply; NotImplementedError: of another version
-        SyntaxError,  # a header that is no Python literal
+        OverflowError,  # an impossible length
+        RuntimeError,  # encrypted; nested too deeply; NotImplementedError: another version
+        SyntaxError,  # a header that is not a Python literal
         TokenError,  # the same
-        MemoryError,  # a shape beyond all memory, which nothing but a false header has
+        MemoryError,  # a shape larger than memory: only a false header has one
     ) as error:
         raise DataError(
             f"{where} cannot be read: it is not a whole npz file ({error}). Expected {expected}."

@@ -1,8 +1,8 @@
-"""Array types that carry their shape.
+"""Array types with shapes.
 
-``Float[Array, "r p"]`` is a float array of runs by parameters. Where FEDFB_CHECK_SHAPES is set (the
-tests) shapes are checked at every call; elsewhere the annotations cost nothing and jaxtyping need
-not be there.
+``Float[Array, "r p"]`` is a float array of runs by parameters. If FEDFB_CHECK_SHAPES is set, as in
+the tests, shapes are checked at every call. Otherwise the annotations cost nothing, and jaxtyping
+need not be installed.
 """
 
 import os

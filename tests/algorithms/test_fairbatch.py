@@ -14,7 +14,7 @@ from fedfb.algorithms.baselines.fairbatch import (
     batch_sizes,
     batches,
     fairbatch,
-    moved,
+    move_ratios,
     original_data,
     signed_gaps,
 )
@@ -58,15 +58,15 @@ def test_plain_ratios_draw_no_row_twice(seed):
 def test_ties_do_nothing_and_ratios_stay_between_zero_and_one(notion, lam, alpha):
     lam = np.array(lam)
     for gaps in ([0.0, 0.0], [1e-13, -1e-13]):
-        np.testing.assert_array_equal(moved(lam, np.array(gaps), notion, alpha), lam)
+        np.testing.assert_array_equal(move_ratios(lam, np.array(gaps), notion, alpha), lam)
     for gaps in ([1.0, -2.0], [-3.0, 2.0]):
-        after = moved(lam, np.array(gaps), notion, alpha)
+        after = move_ratios(lam, np.array(gaps), notion, alpha)
         assert np.all((after >= 0) & (after <= 1))
         assert np.sum(after != lam) <= 1
 
 
 def test_equal_opportunity_moves_the_ratio_of_positives_only():
-    after = moved(np.array([0.5, 0.5]), np.array([9.0, 0.1]), "equal_opportunity", 0.01)
+    after = move_ratios(np.array([0.5, 0.5]), np.array([9.0, 0.1]), "equal_opportunity", 0.01)
     np.testing.assert_allclose(after, [0.5, 0.51])
 
 

@@ -205,29 +205,6 @@ def test_clients_that_come_and_go_keep_their_weights_meanwhile(variant):
     assert any(drifts) == variant.startswith("v3")
 
 
-@given(seed=st.integers(0, 10**6), variant=st.sampled_from(METHOD.variants))
-def test_the_order_of_clients_does_not_change_a_bit(seed, variant):
-    clients, engine = make_clients(seed), make_engine()
-    algorithm = build(METHOD, engine, variant=variant)
-    there = run(algorithm, clients, engine, seed=seed)
-    back = run(algorithm, clients[::-1], engine, seed=seed)
-    again = run(algorithm, clients, engine, seed=seed)
-    np.testing.assert_array_equal(there.state.params, back.state.params)
-    np.testing.assert_array_equal(there.state.params, again.state.params)
-
-
-@pytest.mark.parametrize("variant", METHOD.variants)
-def test_a_run_alone_is_the_run_in_a_grid(variant):
-    clients, engine, betas = make_clients(3), make_engine(hidden=(4,)), (0.0, 1.0, 10.0)
-    together = build(METHOD, engine, variant=variant, runs=3, beta=betas, alpha=0.5)
-    grid = run(together, clients, engine, runs=3, rounds=3).state.params
-    assert np.abs(grid[2] - grid[0]).max() > 1e-4
-    for place, beta in enumerate(betas):
-        algorithm = build(METHOD, engine, variant=variant, beta=beta, alpha=0.5)
-        alone = run(algorithm, clients, engine, rounds=3)
-        np.testing.assert_allclose(alone.state.params[0], grid[place], atol=1e-10)
-
-
 def test_what_it_cannot_do_is_refused_with_the_number_found():
     with pytest.raises(ConfigError, match="these data have 4"):
         build(METHOD, make_engine(), groups=4)

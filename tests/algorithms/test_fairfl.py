@@ -162,32 +162,6 @@ def test_policies_move_only_by_rewards_that_they_had_a_part_in():
         assert np.any(after["theta"] != memory["theta"]) == learns
 
 
-@given(seed=st.integers(0, 10**6))
-def test_order_of_clients_and_other_runs_change_nothing(seed):
-    clients, engine = make_clients(seed), make_engine()
-    beta, eta = np.array([0.5, 1.0, 5.0]), np.array([10.0, 1.0, 0.1])
-    three = build(METHOD, engine, runs=3, beta=beta, eta_pi=eta)
-    there = run(three, clients, engine, rounds=4, seed=seed, runs=3)
-    back = run(three, clients[::-1], engine, rounds=4, seed=seed, runs=3)
-    np.testing.assert_array_equal(there.state.params, back.state.params)
-    for place in range(3):
-        alone = build(METHOD, engine, beta=beta[place], eta_pi=eta[place])
-        found = run(alone, clients, engine, rounds=4, seed=seed).state.params[0]
-        np.testing.assert_allclose(found, there.state.params[place], atol=1e-10)
-
-
-@pytest.mark.parametrize("hidden", [(), (4,)])
-@pytest.mark.parametrize("name", ["dp", "eo"])
-def test_odd_federations_and_partial_participation_stay_finite(name, hidden):
-    engine = make_engine(hidden=hidden)
-    clients = make_clients(2)
-    alone = tuple(c._replace(group=np.zeros_like(c.group)) for c in clients)
-    negatives = tuple(c._replace(y=np.zeros_like(c.y)) for c in clients)
-    for federation in (clients, clients[:1], alone, negatives):
-        trained = run(build(METHOD, engine, name), federation, engine, rounds=3, participation=0.5)
-        assert np.all(np.isfinite(trained.state.params))
-
-
 def test_other_notions_are_refused_in_words():
     with pytest.raises(ConfigError, match="--notion dp or --notion eo"):
         build(METHOD, make_engine(), "eod")

@@ -11,10 +11,10 @@ from federations import make_clients, make_engine, make_solver
 from fedfb.algorithms.baselines.fcfl import (
     METHOD,
     common_descent,
-    cooled,
+    cool,
     fcfl,
+    find_shortest,
     share_of_loss,
-    shortest,
 )
 from fedfb.algorithms.method import Problem
 from fedfb.errors import ConfigError
@@ -78,9 +78,9 @@ def test_the_three_cases_of_the_share():
 
 def test_temperatures_cool_one_by_one_and_stop():
     long, short = np.array([100.0]), np.array([0.0])
-    after = cooled(np.array([[0.5, 0.5]]), np.stack([long, short])[None])
+    after = cool(np.array([[0.5, 0.5]]), np.stack([long, short])[None])
     np.testing.assert_allclose(after, [[0.5, 0.005]])
-    np.testing.assert_array_equal(cooled(np.array([[1e-4, 1e-4]]), np.zeros((1, 2, 1))), 1e-4)
+    np.testing.assert_array_equal(cool(np.array([[1e-4, 1e-4]]), np.zeros((1, 2, 1))), 1e-4)
 
 
 @given(seed=st.integers(0, 10**6), clients=st.integers(1, 5), kept=st.booleans())
@@ -90,7 +90,7 @@ def test_stage_two_raises_no_objective_and_beats_the_shortest_vector(seed, clien
     gap = np.zeros(4) if kept else rng.normal(size=4) * np.abs(rows).max()
     found, scale = common_descent(rows, gap), max(np.abs(rows).max(), np.abs(gap).max())
     assert np.all(np.vstack([rows, gap]) @ found >= -1e-6 * scale**2)
-    least = shortest(np.vstack([rows, gap]) / scale) @ np.vstack([rows, gap])
+    least = find_shortest(np.vstack([rows, gap]) / scale) @ np.vstack([rows, gap])
     assert found @ rows.mean(axis=0) >= least @ rows.mean(axis=0) - 1e-6 * scale**2
 
 
@@ -98,7 +98,7 @@ def test_stage_two_raises_no_objective_and_beats_the_shortest_vector(seed, clien
 def test_the_shortest_vector_is_that_of_the_hull(seed, many):
     """Optimality of the minimum norm point g: g . G_r >= g . g for every row."""
     rows = np.random.default_rng(seed).normal(size=(many, 3)) + 0.5
-    weights = shortest(rows)
+    weights = find_shortest(rows)
     g = weights @ rows
     assert np.all(weights >= 0)
     assert weights.sum() == pytest.approx(1.0)

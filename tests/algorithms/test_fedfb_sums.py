@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from client_methods import build, line_client, loss, one_round, run, slope
@@ -26,7 +26,6 @@ def lambdas(memories, clients):
 
 @pytest.mark.parametrize("hidden", [(), (4,)], ids=["logistic", "mlp"])
 @given(seed=st.integers(0, 10**6), alpha=st.floats(0, 20), count=st.integers(1, 6))
-@settings(max_examples=15)
 def test_lambda_is_that_of_fedfb_in_its_symmetric_form(hidden, seed, alpha, count):
     sizes = np.random.default_rng(seed).integers(5, 30, count)
     clients, engine = make_clients(seed, sizes=sizes), make_engine(3, hidden=hidden)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
@@ -46,7 +46,6 @@ def centralised(rows, engine, w, statistic, tau, c, gamma, steps):
 
 @BOTH
 @given(seed=st.integers(0, 10**6), groups=st.sampled_from([2, 3]))
-@settings(max_examples=20)
 def test_with_all_clients_it_is_the_centralised_method(statistic, seed, groups):
     clients, engine = make_clients(seed, groups=groups), make_engine()
     state = run(build(engine, statistic, 0.02, groups=groups), clients, engine, 6, seed=seed).state

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from federations import make_clients, make_engine, make_solver, merge
 from fedfb.algorithms.baselines.hardt import METHOD
 from fedfb.algorithms.fedavg import fedavg
-from fedfb.algorithms.fedfb.threshold_rules import COMPARED, at_a_half, cut
+from fedfb.algorithms.fedfb.threshold_rules import COMPARED, cut, decide_at_half
 from fedfb.core import Examples
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError
@@ -137,14 +137,15 @@ def test_groups_that_cannot_be_compared_keep_one_half():
     rows[1, 1] = 0  # no positives
     for name in ("equal_opportunity", "equalized_odds"):
         chance = equalise(rows, COMPARED[name])
-        np.testing.assert_array_equal(chance[1], at_a_half(6))
+        np.testing.assert_array_equal(chance[1], decide_at_half(6))
         both = equalise(rows[:, [0, 2]], COMPARED[name])
         np.testing.assert_allclose(chance[[0, 2]], both)
     rows[:, 1] = 0
     chance = equalise(rows, COMPARED["demographic_parity"])
-    np.testing.assert_array_equal(chance[1], at_a_half(6))
+    np.testing.assert_array_equal(chance[1], decide_at_half(6))
     np.testing.assert_array_equal(
-        equalise(np.zeros((2, 2, 6)), COMPARED["equal_opportunity"]), np.tile(at_a_half(6), (2, 1))
+        equalise(np.zeros((2, 2, 6)), COMPARED["equal_opportunity"]),
+        np.tile(decide_at_half(6), (2, 1)),
     )
 
 
@@ -185,22 +186,6 @@ def test_the_histogram_is_a_sum_and_does_not_see_how_rows_are_split():
     whole = task.run(params, merge(clients), {}, (0,))[0]["rows"]
     np.testing.assert_array_equal(parts, whole)
     assert whole.shape == (1, 2, 2, 1024)
-
-
-def test_a_run_alone_is_the_run_in_a_grid():
-    pooled, engine = merge(make_clients(3)), make_engine()
-    rates_of_learning = np.array([0.01, 0.05, 0.1])
-
-    def trained(values):
-        solver = make_solver(len(values))._replace(learning_rate=values)
-        algorithm = build(METHOD, engine, "eod", runs=len(values), solver=solver)
-        return run(algorithm, (pooled,), engine, runs=len(values)).state
-
-    together = trained(rates_of_learning)
-    for place in range(3):
-        alone = trained(rates_of_learning[[place]])
-        np.testing.assert_allclose(alone.params[0], together.params[place], atol=1e-10)
-        np.testing.assert_allclose(alone.chance[0], together.chance[place], atol=1e-10)
 
 
 def test_clients_are_not_its_concern():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import NOTIONS, make_clients, make_engine, make_solver, merge
@@ -15,6 +15,7 @@ from fedfb.core import ClientData
 from fedfb.engine import cell_counts
 from fedfb.notions import make_notion
 from fedfb.runtime import make_ask, train
+from few_examples import one_in
 
 
 def run(algorithm, clients, engine, rounds=3, seed=0, runs=1):
@@ -29,9 +30,9 @@ def build(engine, notion, alpha=0.5, runs=1, **more):
 @pytest.mark.parametrize("name", NOTIONS)
 @pytest.mark.parametrize("groups", [2, 3, 5])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20)
+@one_in(5)
 def test_client_objectives_and_gradients_sum_to_the_pooled_ones(name, groups, seed):
-    """For both scalings sum_i p_i F_i is proportional to (1/n) sum_j omega_j l_j (240 examples)."""
+    """For both scalings sum_i p_i F_i is proportional to (1/n) sum_j omega_j l_j."""
     clients, engine = make_clients(seed, groups=groups), make_engine()
     notion, rng = make_notion(name, groups), np.random.default_rng(seed)
     counts = (
@@ -88,7 +89,6 @@ def test_one_full_batch_step_is_a_centralised_gradient_step(scaling, seed):
 
 @pytest.mark.parametrize("name", NOTIONS)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=50)
 def test_without_a_step_fedfb_is_fedavg(name, seed):
     clients, engine = make_clients(seed), make_engine()
     plain = run(fedavg(engine, make_solver()), clients, engine, seed=seed)
@@ -98,31 +98,6 @@ def test_without_a_step_fedfb_is_fedavg(name, seed):
     ):
         fair = run(algorithm, clients, engine, seed=seed)
         np.testing.assert_allclose(fair.state.params, plain.state.params, atol=1e-10)
-
-
-@given(seed=st.integers(0, 10**6), names=st.sampled_from(NOTIONS))
-@settings(max_examples=200)
-def test_the_order_of_clients_does_not_change_a_bit(seed, names):
-    clients, engine = make_clients(seed), make_engine()
-    algorithm = build(engine, make_notion(names, 2))
-    there = run(algorithm, clients, engine, rounds=2, seed=seed)
-    back = run(algorithm, clients[::-1], engine, rounds=2, seed=seed)
-    np.testing.assert_array_equal(there.state.params, back.state.params)
-    np.testing.assert_array_equal(there.state.lam, back.state.lam)
-
-
-@given(seed=st.integers(0, 10**6), name=st.sampled_from(["dp", "eo", "eod"]))
-@settings(max_examples=200)
-def test_relabelling_two_groups_maps_the_run_onto_itself(seed, name):
-    clients, engine = make_clients(seed), make_engine()
-    swapped = tuple(c._replace(group=1 - c.group) for c in clients)
-    algorithm = build(engine, make_notion(name, 2), alpha=0.1)
-    one, other = (
-        run(algorithm, clients, engine, seed=seed),
-        run(algorithm, swapped, engine, seed=seed),
-    )
-    np.testing.assert_allclose(one.state.params, other.state.params, atol=1e-8)
-    np.testing.assert_allclose(one.state.lam, other.state.lam[..., ::-1], atol=1e-8)
 
 
 @given(seed=st.integers(0, 10**6), weights=st.lists(st.floats(0.1, 50), min_size=1, max_size=6))

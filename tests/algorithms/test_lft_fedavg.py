@@ -61,20 +61,6 @@ def test_the_server_hears_what_it_hears_in_fedavg():
     np.testing.assert_array_equal(said["weight"], usual["weight"])
 
 
-@pytest.mark.parametrize("name", GROUP_NOTIONS)
-@pytest.mark.parametrize("hidden", [(), (4,)])
-def test_it_runs_from_a_problem_on_clients_that_lack_cells(name, hidden):
-    first, second, third = make_clients(2, groups=3)
-    lacking = (
-        first._replace(group=np.zeros_like(first.group)),
-        second._replace(y=np.zeros_like(second.y)),
-        third,
-    )
-    engine = make_engine(hidden=hidden)
-    algorithm = build(METHOD, engine, name, groups=3, runs=2)
-    assert np.all(np.isfinite(run(algorithm, lacking, engine, runs=2).state.params))
-
-
 def test_lambda_rests_while_its_client_stays_away():
     clients, engine = make_clients(4, sizes=(9, 14, 12, 15)), make_engine()
     algorithm, rounds = build(METHOD, engine, alpha=1.0), 5
@@ -90,28 +76,6 @@ def test_with_one_group_it_is_fedavg(name):
     plain = run(fedavg(engine, make_solver()), clients, engine)
     fair = run(build(METHOD, engine, name, groups=1, alpha=1.0), clients, engine)
     np.testing.assert_allclose(fair.state.params, plain.state.params, atol=1e-10)
-
-
-@given(seed=st.integers(0, 10**6), name=st.sampled_from(GROUP_NOTIONS))
-def test_the_order_of_clients_does_not_change_a_bit(seed, name):
-    clients, engine = make_clients(seed), make_engine()
-    algorithm = build(METHOD, engine, name)
-    there = run(algorithm, clients, engine, seed=seed)
-    back = run(algorithm, clients[::-1], engine, seed=seed)
-    again = run(algorithm, clients, engine, seed=seed)
-    np.testing.assert_array_equal(there.state.params, back.state.params)
-    np.testing.assert_array_equal(there.state.params, again.state.params)
-
-
-@pytest.mark.parametrize("name", GROUP_NOTIONS)
-def test_a_run_alone_is_the_run_in_a_grid(name):
-    clients, engine, alphas = make_clients(3), make_engine(hidden=(4,)), (0.0, 0.1, 1.0)
-    together = build(METHOD, engine, name, runs=3, alpha=alphas)
-    grid = run(together, clients, engine, runs=3, rounds=3).state.params
-    assert np.abs(grid[2] - grid[0]).max() > 1e-4
-    for place, alpha in enumerate(alphas):
-        alone = run(build(METHOD, engine, name, alpha=alpha), clients, engine, rounds=3)
-        np.testing.assert_allclose(alone.state.params[0], grid[place], atol=1e-10)
 
 
 def test_client_parity_is_refused():

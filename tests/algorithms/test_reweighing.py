@@ -71,26 +71,6 @@ def test_it_runs_from_a_problem_and_shows_only_sums(hidden):
     assert {task.reduce for task in algorithm.tasks} == {"sum"}
 
 
-@given(seed=st.integers(0, 10**6))
-def test_the_order_of_clients_does_not_change_a_bit(seed):
-    clients, engine = make_clients(seed), make_engine()
-    algorithm = build(METHOD, engine)
-    there = run(algorithm, clients, engine, seed=seed)
-    back = run(algorithm, clients[::-1], engine, seed=seed)
-    again = run(algorithm, clients, engine, seed=seed)
-    np.testing.assert_array_equal(there.state.params, back.state.params)
-    np.testing.assert_array_equal(there.state.params, again.state.params)
-
-
-def test_a_run_alone_is_the_run_in_a_grid():
-    clients, engine, rates = make_clients(3), make_engine(hidden=(4,)), (0.01, 0.05, 0.2)
-    solver = make_solver(3)._replace(learning_rate=np.array(rates))
-    grid = run(build(METHOD, engine, runs=3, solver=solver), clients, engine, runs=3).state.params
-    for place, rate in enumerate(rates):
-        alone = run(build(METHOD, engine, solver=make_solver(lr=rate)), clients, engine)
-        np.testing.assert_allclose(alone.state.params[0], grid[place], atol=1e-10)
-
-
 @pytest.mark.parametrize("name", ["eo", "eod", "cp"])
 def test_other_notions_are_refused(name):
     with pytest.raises(ConfigError, match="--notion dp"):

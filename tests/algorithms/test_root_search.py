@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.algorithms import Outer
 from fedfb.algorithms.fedfb.outer import distances, measured_gaps, solve
-from fedfb.algorithms.fedfb.root_search import FARTHEST, nothing_seen
+from fedfb.algorithms.fedfb.root_search import FARTHEST, empty_record
 from fedfb.notions import make_notion, symmetric
 
 NAMES = ("dp", "eo", "eod", "cp")
@@ -33,7 +33,7 @@ def search(notion, counts, rates, target=0.0, noise=0.0, seed=0, lag=0.0):
     """Play the rounds; return the disparity and lambda of each."""
     rng, there = np.random.default_rng(seed), np.ones(counts.shape[-1], dtype=bool)
     lam = notion.init(counts)[None]
-    seen, model, found = nothing_seen(lam), None, []
+    seen, model, found = empty_record(lam), None, []
     for _ in range(ROUNDS):
         theta = notion.shift(lam / notion.init(counts))
         model = theta if model is None else lag * model + (1 - lag) * theta
@@ -48,7 +48,6 @@ def search(notion, counts, rates, target=0.0, noise=0.0, seed=0, lag=0.0):
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 10**6), groups=st.integers(2, 6))
-@settings(max_examples=60)
 def test_gaps_vanish_within_seven_rounds_and_stay_away(name, seed, groups):
     found = search(*make_world(name, seed, groups))
     assert max(disparity for disparity, _ in found[7:]) < 0.02
@@ -61,7 +60,6 @@ def test_gaps_vanish_within_seven_rounds_and_stay_away(name, seed, groups):
     noise=st.floats(0, 0.3),
     lag=st.floats(0, 0.9),
 )
-@settings(max_examples=60)
 def test_whatever_the_signal_says_lambda_stays_where_it_may(name, seed, groups, noise, lag):
     notion, counts, rates = make_world(name, seed, groups)
     for _, lam in search(notion, counts, rates, 0.0, noise, seed, lag):
@@ -72,7 +70,6 @@ def test_whatever_the_signal_says_lambda_stays_where_it_may(name, seed, groups, 
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=60)
 def test_models_that_lag_behind_their_weights_still_arrive(seed):
     """Half of the way to the new weights a round, as where local training is short."""
     found = search(*make_world("dp", seed, 2), lag=0.5)
@@ -81,7 +78,6 @@ def test_models_that_lag_behind_their_weights_still_arrive(seed):
 
 @pytest.mark.parametrize("name", ["dp", "eo", "eod"])
 @given(seed=st.integers(0, 10**6), target=st.floats(0.01, 0.2))
-@settings(max_examples=70)
 def test_a_target_is_reached_from_above_and_left_alone_from_below(name, seed, target):
     notion, counts, rates = make_world(name, seed, 3)
     found = search(notion, counts, rates, target)
@@ -106,7 +102,7 @@ def test_a_group_that_nobody_has_today_keeps_its_weight():
     lam = notion.init(counts)[None] * np.array([[1.2, 0.9, 0.9]])
     there = np.array([True, False, True])
     gap, measured = measured_gaps(notion, np.array([[0.3, 0.0, -0.3]]), there, counts)
-    after, _ = solve(Outer(), notion, lam, gap, measured, counts, nothing_seen(lam))
+    after, _ = solve(Outer(), notion, lam, gap, measured, counts, empty_record(lam))
     assert after[0, 1] == pytest.approx(lam[0, 1])
     assert gap[0, 1] == 0
     assert after.sum() == pytest.approx(notion.init(counts).sum())

@@ -4,14 +4,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, merge
 from fedfb.algorithms import fedavg
 from fedfb.algorithms.fedfb import fedfb
-from fedfb.algorithms.fedfb.threshold_rules import COMPARED, at_a_half, cut
-from fedfb.algorithms.fedfb.thresholds import LEVELS, METHOD, wanted
+from fedfb.algorithms.fedfb.threshold_rules import COMPARED, cut, decide_at_half
+from fedfb.algorithms.fedfb.thresholds import LEVELS, METHOD, are_large_enough
 from fedfb.core import Examples
 from fedfb.errors import ConfigError
 from fedfb.experiments.explain import explain
@@ -54,7 +54,6 @@ def on_scores(score, y, group, groups):
 
 
 @given(**PARTS, target=st.sampled_from([0.0, 0.02, 0.1, 0.4]), mixed=st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_mixtures_meet_the_target_and_single_thresholds_up_to_half_a_bin(
     seed, groups, notion, target, mixed
 ):
@@ -78,7 +77,6 @@ def test_a_looser_target_never_costs_accuracy(seed, groups, notion):
 
 
 @given(**PARTS, target=st.sampled_from([0.0, 0.05]))
-@settings(max_examples=70, deadline=None)
 def test_bins_cost_no_more_than_the_stated_bound(seed, groups, notion, target):
     """Wider bins are never better, and come as near to the scores' own thresholds as stated."""
     score, y, group = pooled_rows(seed, groups)
@@ -127,7 +125,7 @@ def test_clients_and_pooled_rows_get_the_same_thresholds(notion, variant):
     decision = algorithm.predict(trained.state, {}, examples).decision[0]
     right = np.where(everyone.y == 1, decision, 1 - decision).mean()
     assert right == pytest.approx(expected.accuracy, abs=1e-9)
-    [told] = algorithm.tell(trained.state)
+    [told] = algorithm.describe(trained.state)
     assert told["curve"][0]["accuracy"] == pytest.approx(expected.accuracy)
     assert told["off_target"] == pytest.approx(expected.disparity)
 
@@ -157,12 +155,12 @@ def test_small_groups_are_not_counted_and_keep_one_half():
     few[0].group[np.flatnonzero(few[0].y == 0)[:3]] = 1
     algorithm = build(METHOD, engine, minimum=10)
     state = run(algorithm, few, engine).state
-    asked = {"params": state.params, "wanted": wanted(state.counts, ((0, 1),), 10)}
+    asked = {"params": state.params, "wanted": are_large_enough(state.counts, ((0, 1),), 10)}
     upload, _ = algorithm.tasks[-1].run(asked, few[0], {}, (0,))
     assert upload["rows"][0, :, 1].sum() == 0
     assert upload["rows"][0, :, 0].sum() > 0
-    np.testing.assert_array_equal(state.chance[0, 1], at_a_half(1024))
-    assert algorithm.tell(state)[0]["left_out"] == [1]
+    np.testing.assert_array_equal(state.chance[0, 1], decide_at_half(1024))
+    assert algorithm.describe(state)[0]["left_out"] == [1]
 
 
 def test_it_needs_the_group_and_one_number_of_bins():

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import make_clients, make_engine, make_solver, merge
 from fedfb.algorithms.baselines.group_gaps import MEAN_LOGIT, MISTAKE_OF_POSITIVES
 from fedfb.algorithms.baselines.zafar import zafar
 from fedfb.runtime import make_ask
+from few_examples import one_in
 from scalar_logistic import (
     ROWS,
     START,
@@ -66,7 +67,7 @@ def test_a_constant_on_all_logits_leaves_the_covariance(seed, constant):
 @pytest.mark.parametrize("statistic", [MEAN_LOGIT, MISTAKE_OF_POSITIVES])
 @pytest.mark.parametrize("nu", [0.0, 10.0])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20)
+@one_in(5)
 def test_without_a_bound_it_is_plain_descent(statistic, nu, seed):
     clients, engine = make_clients(seed), make_engine()
     fair = run(build(engine, np.inf, nu, statistic=statistic), clients, engine, 12, seed=seed).state

@@ -52,18 +52,18 @@ def same_rates(records, rows, names):
     }
     frame = MetricFrame(metrics=metrics, **arguments(rows, names))
     for record in records:
-        expected = frame.by_group.loc[record["name"]]
-        assert record["n"] == expected["n"]
+        expected = frame.by_group.loc[record.name]
+        assert record.n == expected["n"]
         for key in list(metrics)[1:]:
-            assert record[key]["value"] == pytest.approx(expected[key], abs=1e-12)
+            assert record.rate(key).value == pytest.approx(expected[key], abs=1e-12)
     return frame
 
 
 def test_rates_of_groups_and_of_all(case):
     subject, record, rows = case
-    frame = same_rates(record["groups"], rows, subject.groups)
+    frame = same_rates(record.groups, rows, subject.groups)
     for key in ("selection_rate", "tpr", "fpr", "accuracy"):
-        assert record["overall"][key]["value"] == pytest.approx(frame.overall[key], abs=1e-12)
+        assert record.overall.rate(key).value == pytest.approx(frame.overall[key], abs=1e-12)
 
 
 @pytest.mark.parametrize("notion", DIFFERENCES)
@@ -71,33 +71,33 @@ def test_disparities_are_differences_to_overall(case, notion):
     subject, record, rows = case
     for method, key in (("to_overall", "value"), ("between_groups", "between_groups")):
         expected = DIFFERENCES[notion](**arguments(rows, subject.groups), method=method)
-        assert record["notions"][notion][key] == pytest.approx(expected, abs=1e-12)
+        assert getattr(record.notions.by_name[notion], key) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_four_fifths_ratio(case):
     subject, record, rows = case
     expected = demographic_parity_ratio(**arguments(rows, subject.groups))
-    assert record["four_fifths"]["value"] == pytest.approx(expected, abs=1e-12)
+    assert record.four_fifths.value == pytest.approx(expected, abs=1e-12)
 
 
-def test_every_silo_is_measured_on_its_own_rows(case):
+def test_every_client_is_measured_on_its_own_rows(case):
     subject, record, _ = case
-    for silo in record["silos"]:
-        rows = subject.silos[silo["name"]]
-        if not silo["hidden"]["by_label"]:
-            same_rates(silo["groups"], rows, subject.groups)
+    for client in record.clients:
+        rows = subject.clients[client.name]
+        if not client.hidden.by_label:
+            same_rates(client.groups, rows, subject.groups)
         expected = demographic_parity_difference(
             **arguments(rows, subject.groups), method="to_overall"
         )
-        assert silo["notions"]["demographic_parity"]["value"] == pytest.approx(expected, abs=1e-12)
+        assert client.notions.demographic_parity.value == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["sex", "race"])
 def test_attributes_alone(case, place):
     subject, record, rows = case
     names = [values_of(("sex", "race"), name)[place] for name in subject.groups]
-    found = record["by_attribute"][place]
-    same_rates(found["groups"], rows, names)
+    found = record.by_attribute[place]
+    same_rates(found.groups, rows, names)
     for notion, difference in DIFFERENCES.items():
         expected = difference(**arguments(rows, names), method="to_overall")
-        assert found["notions"][notion]["value"] == pytest.approx(expected, abs=1e-12)
+        assert found.notions.by_name[notion].value == pytest.approx(expected, abs=1e-12)

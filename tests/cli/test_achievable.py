@@ -43,6 +43,7 @@ def test_what_underflows_is_told_as_it_is(fedfb):
     assert "voting reaches 0" in said.out.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_pictures_are_written(fedfb, tmp_path):
     fedfb("achievable", "--setting", "example1", "--levels", "0", "--plot", "surface.png")
     flags = ("--setting", "fig2", "--q", ".5,.5", "--levels", "0")

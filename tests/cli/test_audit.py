@@ -166,7 +166,7 @@ def test_a_baseline_of_scores_has_the_same_rows(fedfb, write):
         (with_line(5, "1,F,B,n,high,1"), (), ("line 6", "'high'")),
         (with_line(5, ",F,B,n,.3,1"), (), ("label 'y' is missing in 1 of 240",)),
         (with_line(5, "1,,B,n,.3,1"), (), ("'sex' is missing in 1",)),
-        (with_line(5, "1,F,B,,.3,1"), (), ("names the silo", "missing in 1")),
+        (with_line(5, "1,F,B,,.3,1"), (), ("names the client", "missing in 1")),
         (with_line(5, "1,F,B,n,.3,yes"), ("--decision", "decision"), ("line 6", "'yes'", "0.")),
         (with_line(5, "1,F,B,n,.3,.5"), ("--decision", "decision"), ("line 6", "'.5'")),
         (scores(), ("--positive", "yes"), ("'yes' never occurs", "values are 0, 1")),

@@ -95,6 +95,7 @@ def test_decisions_go_to_a_file_that_is_not_there_yet(fedfb, kept, tmp_path):
     assert fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv", "--force").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [(), ("--algorithm", "fedavg"), ("--alpha", ".1"), ("--tune",), ("--algorithm", "fairfed")],

@@ -4,6 +4,7 @@ Every kind of file that a command reads, 500 single flips each. In a folder of r
 refused: none changes a result in silence.
 """
 
+import json
 import resource
 import shutil
 import zlib
@@ -16,6 +17,8 @@ import pytest
 from cli.asking import OWN, Said
 from cli.world import FAST, build, call, done, tiny_target
 from fedfb.errors import FedFBError
+
+pytestmark = pytest.mark.slow
 
 FLIPS = 500
 MOST_MEMORY = 2**20
@@ -144,17 +147,16 @@ def test_no_flip_changes_a_result_in_silence(path, command):
 
 @pytest.mark.parametrize("folder", ["unsealed", "frontier", "reproduced"])
 def test_results_without_digests_become_a_page_or_a_sentence(folder, tmp_path):
-    from fedfb.report.folder import read_folder
-    from fedfb.report.sections import make_page
+    from fedfb.paper.page import page_of_folder
 
     copy = tmp_path / folder
     shutil.copytree(folder, copy)
     for sums in copy.rglob("fedfb.sha256"):
         sums.unlink()
-    make_page(read_folder(copy))  # as they were written, they become a page
+    page_of_folder(copy)  # as they were written, they become a page
     names = ("result.json", "frontier.json", "table1.json")
     for path in (path for name in names for path in copy.rglob(name)):
-        walk(str(path), reading(lambda: make_page(read_folder(copy))), flips=6)
+        walk(str(path), reading(lambda: page_of_folder(copy)), flips=6)
 
 
 CHECKPOINT = "checkpoint.npz"
@@ -199,7 +201,7 @@ def population():
 
 
 def plugin():
-    from fedfb.experiments.spec_file import read_methods
+    from fedfb.algorithms.registry import read_methods
 
     return read_methods(Path("plugin.py"))
 
@@ -290,16 +292,24 @@ def test_arrays_are_read_as_they_were_written_or_refused(path, read):
 
 
 def test_a_cell_is_computed_again_or_as_it_was(capsys):
-    from fedfb.paper.reproduce import _kept
+    from fedfb.paper.reproduce import _load_or_make
 
-    cell = {"points": [{"accuracy": 0.75}], "cpu_seconds": 1.5}
-    assert _kept("a cell", Path("cells"), lambda: cell) == cell
+    figure = {"mean": 0.75, "std": None}
+    point = {"settings": {}, "accuracy": figure, "disparity": {"demographic_parity": figure}}
+    cell = {"points": [point], "cpu_seconds": 1.5}
+    assert _load_or_make("a cell", Path("cells"), lambda: cell) == cell
     [path] = Path("cells").glob("*.json")
     digests = Path("cells/fedfb.sha256").read_bytes()
     for _ in flipped(path):
-        assert _kept("a cell", Path("cells"), lambda: cell | {"again": 1}) == cell | {"again": 1}
+        anew = cell | {"again": 1}
+        assert _load_or_make("a cell", Path("cells"), lambda anew=anew: anew) == anew
         assert "It is computed again" in capsys.readouterr().err
         Path("cells/fedfb.sha256").write_bytes(digests)
+    Path("cells/fedfb.sha256").unlink()
+    for points in ("x", [{}], [1], [point | {"accuracy": None}], [point | {"settings": 1}]):
+        path.write_text(json.dumps(cell | {"points": points}))
+        assert _load_or_make("a cell", Path("cells"), lambda: cell) == cell
+        Path("cells/fedfb.sha256").unlink()
 
 
 @pytest.mark.parametrize("bit", range(0, 8 * 64, 37))

@@ -1,5 +1,6 @@
 """Every command and every setting can be looked up, and the help is there at once."""
 
+import os
 import subprocess
 import sys
 from dataclasses import fields
@@ -35,7 +36,23 @@ COMMANDS = (
 
 
 def test_the_version_is_that_of_the_installed_package(fedfb):
-    assert fedfb("--version").out == f"fedfb {version('fedfb')}\n"
+    assert fedfb("--version").out.splitlines()[0] == f"fedfb {version('fedfb')}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("FEDFB_ENGINE", "auto", "engine: native ("),
+        ("FEDFB_ENGINE", "numpy", "engine: numpy: FEDFB_ENGINE=numpy"),
+        ("FEDFB_ENGINE", "fast", "engine: none: unknown engine 'fast'"),
+        ("FEDFB_KERNEL", __file__, "engine: none: the kernel cannot be loaded"),
+    ],
+)
+def test_the_version_says_which_engine_runs_and_why(variable, value, line):
+    command = [sys.executable, "-m", "fedfb", "--version"]
+    environment = {**os.environ, "FEDFB_ENGINE": "auto", variable: value}
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[1].startswith(line)
 
 
 def test_the_commands_are_those_tested_here(fedfb):

@@ -24,6 +24,8 @@ from cli.world import FAST, SILOS, build, call, commands, done, names_of, tiny_t
 from fedfb.algorithms import METHODS
 from fedfb.cli import app, main
 
+pytestmark = pytest.mark.slow
+
 SMALL = (*TINY, *FAST)
 SCORES = ("--scores", "scores.csv", "--score", "p", "--label", "y", "--positive", "1")
 FRONTIER = ("frontier", *TINY, "--lr", ".01", "--algorithms", "fedavg", "--quick")
@@ -252,8 +254,12 @@ def test_a_reader_that_leaves_is_no_error(name):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", [("list", "--json"), (*FRONTIER, "--csv", "-")])
-def test_a_process_ends_without_a_traceback_whatever_its_streams_are(command):
+def test_a_process_ends_without_a_traceback_whatever_its_streams_are(
+    command, unbuffered, monkeypatch
+):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     typed = [sys.executable, "-m", "fedfb", *command]
     for redirection, code in (("| head -c 0", 1), (">/dev/full", 2), (">&-", 0)):
         script = f'"$@" {redirection}; exit ${{PIPESTATUS[0]}}'
@@ -262,6 +268,7 @@ def test_a_process_ends_without_a_traceback_whatever_its_streams_are(command):
         )
         assert "Traceback" not in ended.stderr, (redirection, ended.stderr)
         assert "Exception ignored" not in ended.stderr
+        assert ("cannot write to standard output" in ended.stderr) == (code == 2)
         assert ended.returncode in (code, 0 if "head" in redirection else code), redirection
 
 

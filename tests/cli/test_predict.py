@@ -93,6 +93,10 @@ def test_what_is_wrong_with_the_folder_is_told(fedfb, write, trained, tmp_path):
     refused(fedfb("predict", "kept", "test.csv"), "models.npz cannot be read: it has changed")
     (tmp_path / "kept/fedfb.sha256").unlink()
     refused(fedfb("predict", "kept", "test.csv"), "models.npz cannot be read: it is not a whole")
+    written = json.loads((tmp_path / "kept/preprocessing.json").read_text())
+    written["encoder"]["columns"] *= 2
+    write(json.dumps(written), "kept/preprocessing.json")
+    refused(fedfb("predict", "kept", "test.csv"), "cannot be read")
     write("{", "kept/preprocessing.json")
     refused(fedfb("predict", "kept", "test.csv"), "preprocessing.json cannot be read")
 

@@ -49,6 +49,7 @@ def test_json_has_every_field_of_the_specification(tiny, groups):
     assert set(summary["disparity"]) == DISPARITIES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["adult", "compas", "bank"])
 def test_published_data_have_every_field_too(fedfb, published, capsys, data):
     report = fedfb("run", "--data", data, "--rounds", 1, "--local-epochs", 1, "--json").json

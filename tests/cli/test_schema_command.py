@@ -93,10 +93,11 @@ def test_flags_against_the_schema_are_refused(fedfb, silos):
     fedfb("schema", "infer", "silos/*.csv", *FLAGS, "--bins", "age: 40", "--out", "schema.toml")
     run = ("run", "--data", "silos/*.csv", "--schema", "schema.toml")
     refused(fedfb(*run, "--positive", "no"), "--positive says 'no'", "schema.toml says 'yes'")
-    refused(fedfb(*run, "--merge", "sex: F+M=x"), "--merge and --schema both say")
+    refused(fedfb(*run, "--merge", "sex: F+M=x"), "--merge and --schema both declare")
     refused(fedfb("run", "--schema", "schema.toml"), "schema (--schema) does not apply")
 
 
+@pytest.mark.slow
 def test_every_report_says_whether_sensitive_attributes_are_features(fedfb, silos, tmp_path):
     flags = (*FLAGS, "--bins", "age: 40", "--ignore", "day", "--rounds", 1, "--local-epochs", 1)
     data = ("--data", "silos/*.csv", *flags)

@@ -52,6 +52,7 @@ def test_json_has_the_shortfall_typed_and_first_among_the_notes(weak):
     assert values["disparity"] > 0.4
 
 
+@pytest.mark.slow
 def test_a_page_a_card_and_the_folder_begin_with_it(weak, fedfb, tmp_path):
     assert weak("run", "--out", "kept", "--strict").code == 3
     result = json.loads((tmp_path / "kept" / "result.json").read_text())

@@ -113,6 +113,7 @@ CLIENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [credit, health, education])
 def test_a_table_goes_through_by_commands(fedfb, tmp_path, table):
     data, flags, frame = table(tmp_path)

@@ -54,7 +54,7 @@ def test_one_group_only_is_allowed_with_a_note(make_federation, small_table):
 
 
 def test_features_that_memory_cannot_hold_are_refused(make_federation, monkeypatch):
-    monkeypatch.setattr("fedfb.data.federation.MOST_NUMBERS", 40)
+    monkeypatch.setattr("fedfb.data.check.MOST_NUMBERS", 40)
     with pytest.raises(DataError, match=r"10 rows of 5 features .* Column 'job' alone makes 3"):
         make_federation()
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfb.data.columns import fit_column
-from fedfb.data.fit_encoder import QUARTILES, TAILS, Silos, answers_of, fit_columns
+from fedfb.data.fit_columns import QUARTILES, TAILS, ClientRows, fit_columns, make_ask
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.statistics import BINS, add_in_clear, quantiles_by, spread_by
 from fedfb.data.table import Table
@@ -22,8 +22,8 @@ LAWS = {
 }
 
 
-def silos_of(client: np.ndarray, column: ColumnSchema, add=add_in_clear) -> Silos:
-    return Silos(client, OWNERS, add, Schema((column,), ()))
+def silos_of(client: np.ndarray, column: ColumnSchema, add=add_in_clear) -> ClientRows:
+    return ClientRows(client, OWNERS, add, Schema((column,), ()))
 
 
 def numbers(scale: str) -> ColumnSchema:
@@ -49,7 +49,7 @@ def test_a_quantile_is_the_pooled_one_to_the_width_of_a_bin(law, seed, rows, sha
     if gaps:
         values[1::3] = np.nan
     silos = silos_of(rng.integers(0, 3, rows), numbers("robust"))
-    answers = answers_of(Table({"x": values}), silos)
+    answers = make_ask(Table({"x": values}), silos)
     spread = spread_by(["x"], answers)
     found = quantiles_by("robust histograms", (share,), spread, answers)
     [[width]], [[value]] = found.width, found.values
@@ -114,7 +114,7 @@ def test_histograms_say_counts_only_and_no_range():
     assert histograms == [{"present": ("i", (1,)), "below": ("i", (1, 2, BINS))}] * 2
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True)
 @given(
     cells=st.lists(st.tuples(st.sampled_from(("a", "b", "c d", "")), st.integers(0, 2)), min_size=1)
 )

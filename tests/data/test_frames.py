@@ -127,7 +127,7 @@ def test_a_positive_value_may_be_a_number_or_a_truth(silos):
         ({"sex": ["F"], "paid": ["a", "b"]}, DataError, "'paid' has 2 cells and others have 1"),
         (people(10).iloc[:0], DataError, "frames has columns but no rows"),
         (people(10).assign(job=[[1]] * 10), DataError, "row 1, column 'job': a list is not a sin"),
-        (people(10).rename(columns={"job": "sex"}), DataError, "column name 'sex' stands twice"),
+        (people(10).rename(columns={"job": "sex"}), DataError, "column name 'sex' occurs twice"),
         (people(10).drop(columns="sex"), DataError, "frames: unknown column 'sex'"),
         (people(10).assign(income=np.inf), DataError, "column 'income': 'inf' is not finite"),
     ],

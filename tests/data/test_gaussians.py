@@ -59,7 +59,7 @@ def test_clients_are_those_of_the_population():
         ({"data": "fig2", "q": (0.5, 1.5)}, "0 to 1"),
         ({"data": "synthetic", "q": (0.5, 0.5)}, "populations"),
         ({"data": "fig2", "heterogeneity": "high"}, "synthetic"),
-        ({"data": "adult", "rows": 50}, "drawn on the spot"),
+        ({"data": "adult", "rows": 50}, "data that are drawn"),
     ],
 )
 def test_options_that_do_not_apply_are_refused(options, what):

@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from fedfb.data import Federation, load_own
+from fedfb.data import DataRequest, Federation, load, load_own
+from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError, DataError
 
 
@@ -143,7 +146,7 @@ def test_what_is_wrong_with_the_files_is_told(own, write, options, message):
     ("options", "message"),
     [
         ({"label": "sex"}, "the label must not be one of the others"),
-        ({"sensitive": ("sex", "sex")}, "no sensitive column can stand twice"),
+        ({"sensitive": ("sex", "sex")}, "no sensitive column can be named twice"),
         ({"client_column": "town", "partition": "group"}, "both decide the clients"),
         ({"pattern": "*.csv", "test": "rows.csv"}, "is also a training file"),
     ],
@@ -159,3 +162,16 @@ def test_a_test_file_that_lacks_a_column_is_named(own, write):
     write("age,sex,y\n1,F,y\n", "test.csv")
     with pytest.raises(DataError, match=r"test\.csv has no column 'town', but rows\.csv has"):
         own(test="test.csv")
+
+
+@pytest.mark.parametrize("test", [None, "later.csv"])
+@pytest.mark.parametrize("partition", ["paper", "group", "column:job", "shares:.5,.5/.5,.5"])
+def test_the_split_seed_has_an_effect_where_rows_are_drawn(tmp_path, monkeypatch, test, partition):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{i},{'fm'[i % 2]},{'ab'[i // 2 % 2]},{i // 4 % 2}" for i in range(40)]
+    for name in ("rows.csv", "later.csv"):
+        Path(name).write_text("\n".join(["x,sex,job,y", *lines]))
+    request = DataRequest("rows.csv", "y", "1", ("sex",), test=test, partition=partition)
+    one, other = (load(request, seed) for seed in (0, 1))
+    rows = [[client.x.tolist() for client in found.clients] for found in (one, other)]
+    assert (rows[0] != rows[1]) == draws_rows(request)

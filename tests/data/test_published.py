@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from fedfb.data import DataRequest, Encoder, Federation, encode_file, load, path_of
+from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError
 
-pytestmark = pytest.mark.usefixtures("published")
+# Whichever test is first reads a file, which takes more than a second.
+pytestmark = [pytest.mark.usefixtures("published"), pytest.mark.slow]
 
 
 def loaded(data: str, partition: str = "paper", split_seed: int = 0) -> Federation:
@@ -147,3 +149,10 @@ def test_groups_of_adult_and_compas_may_be_formed_by_one_attribute():
 def test_an_attribute_that_forms_no_groups_is_refused():
     with pytest.raises(ConfigError, match="by sex or race or sex,race, not by 'age'"):
         load(DataRequest("adult", sensitive=("age",)), 0)
+
+
+@pytest.mark.parametrize("partition", ["paper", "group"])
+@pytest.mark.parametrize("data", ["adult", "compas", "bank"])
+def test_the_split_seed_has_an_effect_where_rows_are_drawn(data, partition):
+    rows = [[c.x.sum() for c in loaded(data, partition, seed).clients] for seed in (0, 1)]
+    assert (rows[0] != rows[1]) == draws_rows(DataRequest(data, partition=partition))

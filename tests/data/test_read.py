@@ -69,7 +69,7 @@ def test_only_the_first_column_of_a_name_is_read_and_no_other(write):
         ("", "rows.csv is empty. Expected a header line"),
         ("\n \n", "rows.csv is empty. Expected a header line"),
         ("a,b\n", "rows.csv has a header but no rows"),
-        ("a,b,a\n1,2,3\n", "column name 'a' stands twice in the header .columns 1 and 3."),
+        ("a,b,a\n1,2,3\n", "column name 'a' occurs twice in the header .columns 1 and 3."),
         (",b\n1,2\n", "column 1 has no name"),
         ("a,b\n1,2\n\n1,2,3\n", "line 4: 3 cells, expected 2 as in the header"),
         ("\n\na,b\n1\n", "line 4: 1 cells, expected 2"),

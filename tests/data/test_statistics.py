@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.data.columns import fit_column
-from fedfb.data.fit_encoder import Silos, fit_columns
+from fedfb.data.fit_columns import ClientRows, fit_columns
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.statistics import add_in_clear
 from fedfb.data.table import Table
@@ -18,7 +18,7 @@ SCALES = (1e-200, 1e-6, 1.0, 1e6, 1e150)
 def one_column(values, owners, add=add_in_clear):
     table = Table({"x": np.asarray(values, float)})
     schema = Schema((ColumnSchema("x", "feature", "number", missing="mean"),), ())
-    silos = Silos(np.asarray(owners), ("north", "south", "west"), add, schema)
+    silos = ClientRows(np.asarray(owners), ("north", "south", "west"), add, schema)
     [column] = fit_columns(table, silos)
     return column, fit_column(table, "x"), table
 

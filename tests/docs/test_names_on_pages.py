@@ -28,7 +28,7 @@ OTHERS = r"pip|uv|make|python3?|docker|openssl|sphinx|onnxruntime|git|sh|cat|nic
 FOREIGN = {"flower-superlink", "scoring", "check_classifiers_train", "customer_id", "Yes"}
 """Names of other programs and libraries, and values of made-up rows."""
 
-MADE_UP = r"(runs|audits|silos|kept|demo|build|triage)/|\w+/my_\w+\.py"
+MADE_UP = r"(runs|audits|silos|kept|demo|build|triage)/|[\w/]+/my_\w+\.py"
 """Files that commands on a page write, or that a page tells readers to write."""
 
 

@@ -61,6 +61,7 @@ def test_sums_of_losses_agree(drawn):
             )
 
 
+@pytest.mark.slow
 @same_cases
 @given(drawn=engine_cases())
 def test_gradients_of_losses_agree(drawn):

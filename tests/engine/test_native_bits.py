@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfb.engine.native.work as native_work
@@ -41,7 +41,6 @@ def everything(case, engine):
 
 @precisions
 @instruction_sets
-@settings(max_examples=60)
 @given(drawn=engine_cases(runs=24, epochs=2), place=st.integers(0, 23))
 def test_a_run_alone_has_the_bits_it_has_in_a_grid(precision, instructions, drawn, place):
     case = make_case(**drawn)

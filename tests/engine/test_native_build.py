@@ -72,6 +72,7 @@ def test_without_a_kernel_numpy_takes_over_and_says_so_once(monkeypatch, capsys)
     for _ in range(3):
         assert isinstance(choose_engine("auto", Network(2), "float32"), NumpyEngine)
     assert capsys.readouterr().err.count("\n") == 1
+    assert "not compiled" in choosing.explain_engine("auto").reason
     choosing._tell_of_the_fallback.cache_clear()
 
 
@@ -126,7 +127,7 @@ def test_the_engine_tests_are_clean_under_sanitizers(tmp_path):
         ASAN_OPTIONS="detect_leaks=0",  # Python itself leaves memory to the end of the process
         UBSAN_OPTIONS="print_stacktrace=1",
         FEDFB_KERNEL=str(sanitized(tmp_path)),
-        FEDFB_EXAMPLES="20",
+        HYPOTHESIS_PROFILE="fast",
         FEDFB_CHECK_SHAPES="",
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

@@ -104,6 +104,7 @@ def test_a_method_reads_what_it_declares_and_nothing_else(name, variant, rule, m
     ("settings", "message"),
     [
         ({"hidden": (8,)}, "--hidden has no effect with --model logistic. .* give --model mlp"),
+        ({"data": "compas", "split_seed": 3}, "--split-seed has no effect: .* nothing is drawn"),
         ({"bits_mode": "per_round"}, "--bits-mode has no effect without --bits"),
         ({"rounding": "stochastic"}, "--rounding has no effect without --bits"),
         ({"accuracy_floor": 0.5}, "--accuracy-floor has no effect without --tune"),
@@ -138,6 +139,20 @@ def test_what_is_resolved_can_be_resolved_again(name, variant, rule):
     done = resolve(Experiment(algorithm=name, variant=variant, outer=rule, notion=notion))
     assert without_effect(done) == {}
     assert given_grid(resolve(done)) == given_grid(done)
+
+
+def test_in_a_comparison_settings_go_with_the_setting_that_they_need():
+    given = Experiment(bits=8, bits_mode="per_round", rounding="stochastic")
+    plain, fair = for_methods(given, ["fedavg", "fedfb"])
+    assert (plain.bits, plain.bits_mode, plain.rounding) == (None, "per_value", "nearest")
+    assert (fair.bits, fair.bits_mode, fair.rounding) == (8, "per_round", "stochastic")
+
+
+@pytest.mark.parametrize("many", [compare, lambda *of: results_of(*of, None)])
+def test_bits_that_are_too_few_for_the_groups_are_refused_before_anything_is_trained(many):
+    given = Experiment(**{**TINY, "rounds": 10**6}, groups=3, bits=6, bits_mode="per_round")
+    with pytest.raises(ConfigError, match=r"3 for each of 2 values.* at least --bits 8"):
+        many(given, ["fedavg", "fedfb"])
 
 
 def test_in_a_comparison_a_setting_is_for_those_methods_that_read_it():

@@ -14,7 +14,7 @@ from fedfb.notions import make_notion
 from fedfb.report.ledger import exchanges_record as as_record
 from fedfb.report.ledger import exchanges_sentence as sentence
 from fedfb.report.ledger import print_explained, print_methods
-from fedfb.runtime import Ledger, Saving, in_clear, train
+from fedfb.runtime import Ledger, Saving, carry_unmasked, train
 from fedfb.runtime.ledger import read_ledger
 
 
@@ -64,7 +64,7 @@ def test_a_changed_upload_changes_the_table(tmp_path):
         saving = Saving(
             path / "run.npz", "", ledger=Ledger(path / "ledger", "run", 0, ("a", "b", "c"))
         )
-        carry = in_clear(saving.ledger.write)
+        carry = carry_unmasked(saving.ledger.write)
         start = engine.model.init(0)[None]
         train(algorithm, clients, start, seed=0, rounds=2, watch=None, carry=carry, saving=saving)
         [account] = read_ledger(path / "ledger")

@@ -11,6 +11,7 @@ from fedfb.data import RawRows
 from fedfb.errors import ConfigError, DataError, DivergenceError
 from fedfb.experiments.compare import compare, differences
 from fedfb.experiments.outcome import run, train
+from fedfb.experiments.result import EngineChoice
 from fedfb.experiments.run_folder import load_model, round_table, save
 from fedfb.experiments.seeds import confusion_of
 from fedfb.experiments.spec import Experiment
@@ -24,6 +25,19 @@ TINY = Experiment(rows=200, test_rows=200, rounds=2, local_epochs=1)
 def test_the_number_of_threads_does_not_change_a_bit(jobs):
     several = replace(TINY, model="mlp", seeds=(0, 1, 2, 3), alpha=(0.1, 1.0))
     assert run(several, jobs=jobs) == run(several, jobs=3)
+
+
+@pytest.mark.parametrize(
+    ("engine", "variable", "expected"),
+    [
+        ("auto", "auto", {"name": "native", "reason": "the default"}),
+        ("auto", "numpy", {"name": "numpy", "reason": "FEDFB_ENGINE=numpy"}),
+        ("numpy", "native", {"name": "numpy", "reason": "--engine numpy"}),
+    ],
+)
+def test_a_report_names_the_engine_and_the_reason(monkeypatch, engine, variable, expected):
+    monkeypatch.setenv("FEDFB_ENGINE", variable)
+    assert run(replace(TINY, engine=engine)).engine == EngineChoice(**expected)
 
 
 def test_every_round_of_every_seed_is_told():

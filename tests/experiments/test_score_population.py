@@ -10,10 +10,10 @@ from fedfb.theory import Gaussian, cfl_curve, client, ensemble_range, erm, popul
 from fedfb.theory.achievable import achievable
 from fedfb.theory.from_scores import (
     count_scores,
+    describe_exchange,
     intervals,
     population_of,
     refuse_tiny,
-    revealed,
 )
 
 LEVELS = (0.0, 0.05, 0.1, 0.2)
@@ -73,7 +73,7 @@ def test_counts_are_of_all_rows_and_intervals_lie_around_the_estimate():
     drawn = Experiment(data="fig2", rows=4000, test_rows=100, rounds=2, local_epochs=2)
     scored = count_scores(drawn)
     assert scored.counts.sum() == 4000
-    assert "2 clients" in revealed(scored)
+    assert "2 clients" in describe_exchange(scored)
     low, high = intervals(scored.counts, seed=0)["lft_ensemble_min_disparity"]
     assert low < ensemble_range(population_of(scored.counts)).least_disparity < high
 

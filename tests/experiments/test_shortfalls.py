@@ -89,6 +89,11 @@ def test_a_model_that_decides_all_rows_alike_is_said_with_the_share():
     [alike] = [s for s in find_shortfalls(change(report, runs=(constant,))) if s.kind == "alike"]
     assert alike.values["share"] == pytest.approx(0.995)
     assert "99.5% of the test rows negatively" in alike.sentence
+    for rate, expected in ((0.02, True), (0.05, False)):  # beside 40% of positive labels
+        few = tuple(change(group, positive_rate=rate) for group in run_record.groups)
+        judged = change(run_record, groups=few, majority_accuracy=0.6)
+        kinds_of_few = [s.kind for s in find_shortfalls(change(report, runs=(judged,)))]
+        assert ("alike" in kinds_of_few) == expected
     rare = change(constant, majority_accuracy=0.99)
     assert "alike" not in [s.kind for s in find_shortfalls(change(report, runs=(rare,)))]
 
@@ -233,6 +238,7 @@ def test_rows_of_few_categories_coincide_by_chance():
         assert not beyond_chance(np.bincount(times)), seed
 
 
+@pytest.mark.slow
 def test_published_tables_are_not_accused():
     if "FEDFB_DATA" not in __import__("os").environ:
         pytest.skip("FEDFB_DATA does not name a folder with the published files")

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from fedfb.notions.base import normalised
+from fedfb.notions.base import normalise
 from inner_problem import Problem, random_problem, signal_at, solve
 
 RULES = {"a/t": lambda t: 1.0 / t, "a/sqrt t": lambda t: t**-0.5}
@@ -67,7 +67,7 @@ def walk(problem: Problem, rule, a: float, steps: int):
     """Yield lambda after every normalised step; the theorem knows no border."""
     lam = problem.start
     for t in range(1, steps + 1):
-        step = a * rule(t) * normalised(signal(problem, lam), "l2")
+        step = a * rule(t) * normalise(signal(problem, lam), "l2")
         if not problem.notion.feasible(lam + step, problem.counts):
             raise BorderError
         lam = lam + step
@@ -92,7 +92,7 @@ def bound(problem, best, rule, a, steps) -> float:
     seed=st.integers(0, 2**32 - 1),
     a=st.sampled_from([0.01, 0.05, 0.2]),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_after_ten_steps_lambda_is_as_near_as_the_bound_says(rule, kind, seed, a):
     problem = problem_of(kind, seed)
     best = root(problem)

@@ -22,11 +22,12 @@ and no other norm (erratum E17): the last three tests.
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.notions import DemographicParity
 from fedfb.shapes import Array, Float
+from few_examples import one_in
 from inner_problem import (
     NOTIONS,
     Problem,
@@ -92,7 +93,7 @@ def problem_of(kind, groups):
 @pytest.mark.parametrize("surrogate", ["ce", "prob"])
 @both_forms
 @every_notion
-@settings(max_examples=10, deadline=None)
+@one_in(10)
 @given(groups=two_or_three, seed=seeds)
 def test_moving_lambda_along_a_signal_moves_the_inner_gradient_by_its_pull_on_cross_entropy(
     kind, symmetric, surrogate, groups, seed
@@ -110,7 +111,7 @@ def test_moving_lambda_along_a_signal_moves_the_inner_gradient_by_its_pull_on_cr
 
 @both_forms
 @every_notion
-@settings(max_examples=30, deadline=None)
+@one_in(10)
 @given(groups=two_or_three, seed=seeds)
 def test_the_squared_ce_unfairness_falls_at_the_rate_of_the_lemma(kind, symmetric, groups, seed):
     slope, quotient, tolerance = slopes(*random_problem(kind, symmetric, groups, seed), "ce")
@@ -121,7 +122,7 @@ def test_the_squared_ce_unfairness_falls_at_the_rate_of_the_lemma(kind, symmetri
 
 @both_forms
 @every_notion
-@settings(max_examples=10, deadline=None)
+@one_in(10)
 @given(groups=two_or_three, seed=seeds)
 def test_the_squared_prob_unfairness_moves_at_a_rate_that_mixes_two_losses(
     kind, symmetric, groups, seed

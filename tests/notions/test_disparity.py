@@ -58,7 +58,6 @@ def losses(*clients):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(tables())
 def test_disparities_agree_with_fairlearn_to_overall(confusion):
     y, decision, group = rows_of(confusion)

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedfb.errors import ConfigError
 from fedfb.notions import ClientParity, DemographicParity, long_name, make_notion
-from fedfb.notions.base import decay, normalised
+from fedfb.notions.base import decay, normalise
 
 NOTIONS = ("dp", "eo", "eod", "cp")
 
@@ -43,7 +43,7 @@ def test_a_step_stays_in_lambdas_set(name, data):
 @given(data=st.data())
 def test_no_signal_no_move(name, data):
     notion, counts, lam = data.draw(situations(name))
-    still = normalised(np.zeros_like(lam), "l2")
+    still = normalise(np.zeros_like(lam), "l2")
     np.testing.assert_allclose(notion.step(lam, still, counts, np.ones(2)), lam, atol=1e-12)
 
 
@@ -194,8 +194,8 @@ def test_the_symmetric_signal_does_not_depend_on_who_is_called_first(name, data)
 
 def test_a_normalised_signal_has_length_one_over_both_labels():
     signal = np.array([[[3.0, 0.0], [0.0, 4.0]]])
-    np.testing.assert_allclose(normalised(signal, "l2"), signal / 5)
-    np.testing.assert_array_equal(normalised(signal, "none"), signal)
+    np.testing.assert_allclose(normalise(signal, "l2"), signal / 5)
+    np.testing.assert_array_equal(normalise(signal, "none"), signal)
     assert decay(9, "inv_sqrt") == 1 / 3
 
 

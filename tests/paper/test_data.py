@@ -7,7 +7,7 @@ import pytest
 
 from fedfb.errors import ConfigError
 from fedfb.paper.released import load
-from fedfb.paper.released.data import cell_counts, held_out, pooled
+from fedfb.paper.released.data import cell_counts, hold_out_last_tenth, pooled
 from fedfb.paper.released.training import BATCH
 
 COUNTS = {
@@ -61,7 +61,7 @@ def test_counts_are_those_of_the_released_code(name):
         "positive": np.round(cells[1] / cells.sum(axis=0), 3).tolist(),
         "test": np.bincount(data.test.group).tolist(),
         "clients": [len(client.y) for client in data.clients],
-        "batches": [-(-len(held_out(client)[0].y) // BATCH) for client in data.clients],
+        "batches": [-(-len(hold_out_last_tenth(client)[0].y) // BATCH) for client in data.clients],
     }
     assert {key: found[key] for key in COUNTS[name]} == COUNTS[name]
 
@@ -99,6 +99,7 @@ FAIRFED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAIRFED)
 def test_the_setting_of_fairfed_has_the_released_sizes(name):
     if not os.environ.get("FEDFB_DATA"):

@@ -87,6 +87,7 @@ def test_logistic_regression_runs():
     assert record["accuracy"] == pytest.approx(0.884, abs=0.004)  # tab:dp_lg: .884 (.001)
 
 
+@pytest.mark.slow
 def test_bank_is_the_constant_classifier():
     if not os.environ.get("FEDFB_DATA"):
         pytest.skip("FEDFB_DATA does not name a folder with the published files")
@@ -96,6 +97,7 @@ def test_bank_is_the_constant_classifier():
     assert record["disparity"]["demographic_parity"] == 0
 
 
+@pytest.mark.slow
 def test_one_round_on_adult_and_compas_is_that_of_the_authors_code():
     """Measured on that code with torch: .809 / .184 and (two rounds) .653 / .136."""
     if not os.environ.get("FEDFB_DATA"):

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from fedfb.paper.released.torch_random import (
-    linear,
+    draw_linear,
+    draw_words,
     loader_orders,
     random_int64,
     randperm,
     skip_randn,
     torch_generator,
-    words,
 )
 
 
 def test_layers_begin_as_in_torch():
     rng = torch_generator(0)
-    first, last = linear(rng, 3, 4), linear(rng, 4, 2)
+    first, last = draw_linear(rng, 3, 4), draw_linear(rng, 4, 2)
     drawn = [*first.weight[0], *first.bias, *last.weight[0, :2], *last.bias]
     torch = [
         *(-0.004322517663240433, 0.3097158372402191, -0.4751853346824646),
@@ -28,7 +28,7 @@ def test_layers_begin_as_in_torch():
 
 def test_a_wide_layer_begins_as_in_torch():
     rng = torch_generator(1)
-    first, last = linear(rng, 107, 4), linear(rng, 4, 2)
+    first, last = draw_linear(rng, 107, 4), draw_linear(rng, 4, 2)
     torch = [
         0.015518788248300552,
         -0.00862121768295765,
@@ -77,11 +77,11 @@ def test_a_loader_gives_rows_in_torchs_order(rows, fillers, torch):
     [(1, 4, 4), (2, 4, 8), (5, 12, 20), (15, 32, 60), (16, 16, 32), (17, 33, 66), (128, 128, 256)],
 )
 def test_normal_numbers_take_as_many_words_as_in_torch(number, once, twice):
-    ahead = words(torch_generator(5), 300)
+    ahead = draw_words(torch_generator(5), 300)
     rng = torch_generator(5)
     kept = skip_randn(rng, number)
     copy = np.random.RandomState()
     copy.set_state(rng.get_state())
-    assert int(words(copy, 1)[0]) == int(ahead[once])
+    assert int(draw_words(copy, 1)[0]) == int(ahead[once])
     skip_randn(rng, number, kept)
-    assert int(words(rng, 1)[0]) == int(ahead[twice])
+    assert int(draw_words(rng, 1)[0]) == int(ahead[twice])

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from fedfb.paper.released.rules import by_size, by_weight, first_clients
+from fedfb.paper.released.rules import average_by_size, average_by_weight, first_clients
 from fedfb.paper.released.torch_random import loader_orders
 from fedfb.paper.released.training import (
     LocalRows,
+    add_ones,
     cross_entropy,
-    initial,
+    draw_initial,
     margins,
-    trained,
-    with_ones,
+    train,
 )
 
 NUMBERS = np.arange(200)
@@ -38,10 +38,10 @@ TORCH = {
 
 def five_epochs(seeds: tuple[int, ...], hidden: int, dtype: str = "float64") -> np.ndarray:
     orders = np.stack([loader_orders(seed, len(Y), 5, 128, fillers=False) for seed in seeds])
-    rows = LocalRows(with_ones(X, dtype), Y, orders)
+    rows = LocalRows(add_ones(X, dtype), Y, orders)
     weights = np.tile(WEIGHTS, (len(seeds), 1)).astype(dtype)
-    start = initial(seeds, 3, hidden).astype(dtype)
-    return trained(start, rows, weights, 0.01, hidden, "weighted mean")
+    start = draw_initial(seeds, 3, hidden).astype(dtype)
+    return train(start, rows, weights, 0.01, hidden, "weighted mean")
 
 
 @pytest.mark.parametrize("hidden", TORCH)
@@ -63,7 +63,7 @@ def test_seeds_trained_together_do_not_meet(hidden):
 
 @pytest.mark.parametrize("hidden", [0, 4])
 def test_training_lowers_the_loss(hidden):
-    x, start = with_ones(X, "float64"), initial((0,), 3, hidden).astype(float)
+    x, start = add_ones(X, "float64"), draw_initial((0,), 3, hidden).astype(float)
     losses = [
         float(WEIGHTS @ cross_entropy(margins(params, x, hidden), Y)[0])
         for params in (start, five_epochs((0,), hidden))
@@ -75,13 +75,13 @@ def test_the_first_client_falls_out_and_the_model_shrinks():
     """(6 + 2 * 10 + 3 * 20) / (5 + 2 + 3) = 8.6, where (5 * 6 + 80) / 10 = 11 is right."""
     models = [np.array([[value]]) for value in (6.0, 10.0, 20.0)]
     weights = np.array([[5.0, 2.0, 3.0]])
-    assert by_weight(models, weights, "first-unweighted")[0, 0] == pytest.approx(8.6)
-    assert by_weight(models, weights, "weighted")[0, 0] == pytest.approx(11.0)
+    assert average_by_weight(models, weights, "first-unweighted")[0, 0] == pytest.approx(8.6)
+    assert average_by_weight(models, weights, "weighted")[0, 0] == pytest.approx(11.0)
 
 
 def test_equal_models_shrink_by_the_first_clients_share():
     models = [np.array([[1.0]])] * 2
-    averaged = by_weight(models, np.array([[400.0, 600.0]]), "first-unweighted")
+    averaged = average_by_weight(models, np.array([[400.0, 600.0]]), "first-unweighted")
     assert averaged[0, 0] == pytest.approx(601 / 1000)
 
 
@@ -89,8 +89,10 @@ def test_fedavg_drops_the_client_asked_first():
     """(10 + 5 * 6 + 3 * 20) / (5 + 3) = 12.5 where client 1 is first; right is 11."""
     models = [np.array([[value]]) for value in (6.0, 10.0, 20.0)]
     first = np.array([1])
-    assert by_size(models, [5, 2, 3], first, "first-unweighted")[0, 0] == pytest.approx(12.5)
-    assert by_size(models, [5, 2, 3], first, "weighted")[0, 0] == pytest.approx(11.0)
+    assert average_by_size(models, [5, 2, 3], first, "first-unweighted")[0, 0] == pytest.approx(
+        12.5
+    )
+    assert average_by_size(models, [5, 2, 3], first, "weighted")[0, 0] == pytest.approx(11.0)
 
 
 @pytest.mark.parametrize(("clients", "first"), [(3, [2, 0, 2, 1, 1]), (2, [1, 0, 1, 1, 1])])

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from fedfb.errors import ConfigError
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
-from fedfb.privacy import Budget, Silo, calibrate, epsilon_of
+from fedfb.privacy import Budget, Workload, calibrate, epsilon_of
 from fedfb.privacy.accounting import grid_of
 
 DELTA = 1e-5
@@ -26,6 +26,7 @@ def step_by_step(accountant, sampling, steps, training, answers, answering):
     return accountant.get_epsilon(DELTA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedfb", "fedfb-thresholds"])
 def test_the_epsilon_of_a_run_is_that_of_its_steps(algorithm):
     """FedAvg: steps only; FedFB: counts and a signal a round; thresholds: counts, a histogram."""
@@ -58,40 +59,42 @@ def test_one_answer_costs_what_theory_says(noise):
         return norm.cdf(near) - 2.718281828459045**epsilon * norm.cdf(far)
 
     exact = brentq(lambda epsilon: delta(epsilon) - DELTA, 1e-6, 100)
-    found = epsilon_of(Silo(1.0, 0, answers=1), 0.0, noise, DELTA, 1e-4)
+    found = epsilon_of(Workload(1.0, 0, answers=1), 0.0, noise, DELTA, 1e-4)
     assert exact <= found <= exact + 2e-4
 
 
 def test_answers_alone_cost_their_share_and_everything_together_the_budget():
-    budget, silo = Budget(3.0, DELTA, signals=0.3), Silo(0.02, 500, answers=11)
+    budget, silo = Budget(3.0, DELTA, signals=0.3), Workload(0.02, 500, answers=11)
     spent = calibrate(budget, silo)
-    alone = epsilon_of(Silo(1.0, 0, 11), 0.0, spent.answering, DELTA)
+    alone = epsilon_of(Workload(1.0, 0, 11), 0.0, spent.answering, DELTA)
     assert 0.97 * 0.9 <= alone <= 0.9
     assert 0.98 * 3.0 <= spent.epsilon <= 3.0
 
 
 def test_more_noise_or_fewer_steps_cost_less():
-    base = epsilon_of(Silo(0.05, 200, 5), 1.0, 10.0, DELTA)
-    assert epsilon_of(Silo(0.05, 200, 5), 1.2, 10.0, DELTA) < base
-    assert epsilon_of(Silo(0.05, 100, 5), 1.0, 10.0, DELTA) < base
-    assert epsilon_of(Silo(0.02, 200, 5), 1.0, 10.0, DELTA) < base
-    assert epsilon_of(Silo(0.05, 200, 0), 1.0, 10.0, DELTA) < base
+    base = epsilon_of(Workload(0.05, 200, 5), 1.0, 10.0, DELTA)
+    assert epsilon_of(Workload(0.05, 200, 5), 1.2, 10.0, DELTA) < base
+    assert epsilon_of(Workload(0.05, 100, 5), 1.0, 10.0, DELTA) < base
+    assert epsilon_of(Workload(0.02, 200, 5), 1.0, 10.0, DELTA) < base
+    assert epsilon_of(Workload(0.05, 200, 0), 1.0, 10.0, DELTA) < base
 
 
+@pytest.mark.slow
 def test_a_smaller_silo_needs_more_noise():
     small, large = (
-        calibrate(Budget(1.0, DELTA), Silo(min(1.0, 64 / n), 10 * -(-n // 64), 3))
+        calibrate(Budget(1.0, DELTA), Workload(min(1.0, 64 / n), 10 * -(-n // 64), 3))
         for n in (500, 5000)
     )
     assert small.training > large.training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.03, 0.3, 30.0])
 def test_small_and_large_budgets_are_kept(epsilon):
-    spent = calibrate(Budget(epsilon, DELTA), Silo(0.01, 8000, answers=11))
+    spent = calibrate(Budget(epsilon, DELTA), Workload(0.01, 8000, answers=11))
     assert 0.95 * epsilon <= spent.epsilon <= epsilon
 
 
 def test_an_absurd_budget_is_refused_in_words():
     with pytest.raises(ConfigError, match="no sensible noise"):
-        calibrate(Budget(1e6, DELTA), Silo(0.01, 10, 1))
+        calibrate(Budget(1e6, DELTA), Workload(0.01, 10, 1))

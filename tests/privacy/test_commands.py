@@ -63,6 +63,7 @@ def test_a_saved_private_model_predicts_and_the_run_resumes(folder, tmp_path):
     assert (out / "models.npz").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_frontier_is_drawn_over_epsilons(tmp_path):
     out, picture = tmp_path / "frontier", tmp_path / "three.png"
     arguments = ("--algorithms", "fedavg,fedfb", "--target", "0", "--privacy-epsilons", "1,inf")

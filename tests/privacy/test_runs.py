@@ -116,6 +116,7 @@ def test_noise_is_new_every_seed_and_the_same_again():
     assert np.array_equal(counts, again)
 
 
+@pytest.mark.slow
 def test_under_secure_sums_silos_share_the_noise():
     """Of three silos two must be honest; the variance of the sum of three shares is 3/2 of it."""
     settings = {"algorithm": "fedfb", "privacy_epsilon": 10.0, "split_seed": 0, **TINY}

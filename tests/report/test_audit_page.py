@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from msgspec import structs
 
 from audited import federation
 from fedfb.audit.card import NOT_STATED, as_markdown, make_card
@@ -24,8 +25,7 @@ KINDS = {
 
 def audited(sizes=SIZES, secure=False, intended_use=None, **options):
     record = audit(federation(sizes, **options), secure=secure)
-    record["card"] = make_card(record, None, intended_use)
-    return record
+    return structs.replace(record, card=make_card(record, None, intended_use))
 
 
 def page_of(record):
@@ -39,7 +39,7 @@ def test_every_kind_of_audit_has_a_page_and_a_table(kind, secure, capsys, monkey
     record = audited(secure=secure, **KINDS[kind])
     text = page_of(record)
     assert "nan" not in re.sub(r"<[^>]*>", "", text).lower().split()
-    assert ("Silos</h2>" in text) != secure
+    assert ("Clients</h2>" in text) != secure
     assert ("Calibration</h2>" in text) == (kind != "no scores")
     assert ("Beside other</h2>" in text) == (kind == "baseline")
     print_audit(record)
@@ -55,11 +55,12 @@ def test_a_page_needs_nothing_from_elsewhere_and_has_no_id_twice():
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_names_are_escaped():
     names = (f"sex=F, race={HOSTILE}", "sex=F, race=W", f"sex=M, race={HOSTILE}", "sex=M, race=W")
     record = audited(names=names, intended_use=HOSTILE)
     assert HOSTILE not in page_of(record)
-    assert HOSTILE not in as_markdown(HOSTILE, record["card"])
+    assert HOSTILE not in as_markdown(HOSTILE, record.card)
 
 
 def test_hidden_groups_alone_still_have_a_page():
@@ -73,6 +74,7 @@ def test_a_card_says_what_is_not_stated():
     assert make_card(audited(), None, "for tests")["Intended use"] == ["for tests"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 def test_a_browser_complains_of_nothing_and_the_page_fits(tmp_path):
     path = tmp_path / "audit.html"

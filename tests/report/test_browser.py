@@ -13,13 +13,12 @@ from fedfb.experiments.result import to_builtins
 from fedfb.experiments.run_folder import FRONTIER, save
 from fedfb.experiments.spec import Experiment
 from fedfb.files import write_json
-from fedfb.report.folder import read_folder
+from fedfb.paper.page import page_of_folder
 from fedfb.report.html import render
-from fedfb.report.sections import make_page
 from report.browser import CHROMIUM, MISSING, Tab, browser
 from report.reproduced import reproduced
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+pytestmark = [pytest.mark.skipif(CHROMIUM is None, reason=MISSING), pytest.mark.slow]
 
 TINY = Experiment(rows=300, test_rows=300, rounds=3, local_epochs=2, seeds=(0, 1))
 KINDS = {"run": 10, "comparison": 10, "frontier": 10, "reproduction": 3}
@@ -30,7 +29,7 @@ SCATTER = "document.querySelector('.plot.wide')"
 
 def page(folder: Path) -> Path:
     path = folder / "report.html"
-    path.write_text(render(make_page(read_folder(folder))), encoding="utf-8")
+    path.write_text(render(page_of_folder(folder)), encoding="utf-8")
     return path
 
 

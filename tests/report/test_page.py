@@ -13,7 +13,7 @@ from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run, train
 from fedfb.experiments.run_folder import save
 from fedfb.experiments.spec import Experiment
-from fedfb.paper.page import reproduction_headline
+from fedfb.paper.page import page_of_folder, reproduction_headline
 from fedfb.report.folder import Found, Run, read_folder
 from fedfb.report.headline import frontier_headline, run_headline
 from fedfb.report.html import render
@@ -76,7 +76,7 @@ def test_every_kind_of_run_has_a_page(experiment):
 
 def test_a_page_holds_settings_versions_seeds_hash_and_what_was_exchanged(outcome, tmp_path):
     save(outcome, tmp_path / "run")
-    text = render(make_page(read_folder(tmp_path / "run")))
+    text = render(page_of_folder(tmp_path / "run"))
     for word in (outcome.result.experiment_hash, "numpy", "Seeds: 0, 1.", "measure", "lambda"):
         assert word in text
 
@@ -138,6 +138,7 @@ def test_tables_have_captions_scopes_and_pictures_have_words(result):
     assert {"header", "nav", "main", "footer", "h1"} <= set(names)
 
 
+@pytest.mark.slow
 def test_a_comparison_of_many_methods_and_rounds_stays_small(result):
     several = tuple(change(run, rounds=run.rounds * 100) for run in result.runs) * 2
     results = [
@@ -156,7 +157,7 @@ def test_a_comparison_of_many_methods_and_rounds_stays_small(result):
 
 def test_a_comparison_has_paired_differences(tmp_path):
     compare_into(tmp_path / "all", replace(TINY, rounds=1), ["fedavg", "zafar"])
-    text = render(make_page(read_folder(tmp_path / "all")))
+    text = render(page_of_folder(tmp_path / "all"))
     for word in ("Paired differences", "FedAvg", "zafar"):
         assert word in text
 
@@ -181,12 +182,21 @@ def test_runs_that_cannot_stand_side_by_side_are_refused(tmp_path):
 def test_results_that_are_none_are_refused(tmp_path, content):
     (tmp_path / "result.json").write_text(content, encoding="latin-1")
     with pytest.raises(DataError, match=r"this version of fedfb (writes|reads)"):
-        make_page(read_folder(tmp_path))
+        page_of_folder(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{}", '{"runs": []}', '{"data": 1, "notion": 1, "runs": 1}'])
+def test_results_that_are_none_are_refused_in_a_comparison_too(tmp_path, content):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(content)
+    with pytest.raises(DataError, match="this version of fedfb"):
+        read_folder(tmp_path)
 
 
 def test_a_reproduction_has_a_page(tmp_path):
     reproduced(tmp_path)
-    text = render(make_page(read_folder(tmp_path)))
+    text = render(page_of_folder(tmp_path))
     assert ".725 ± .012 / .051 ± .018" in text
     assert "What differs, and why" in text
     assert text.count("<svg") >= 2
@@ -197,7 +207,7 @@ def test_a_reproduction_has_a_page(tmp_path):
 def test_an_unfinished_reproduction_is_told_how_to_go_on(tmp_path):
     (tmp_path / "cells").mkdir()
     with pytest.raises(DataError, match=r"not finished: .* fedfb reproduce all --out"):
-        read_folder(tmp_path)
+        page_of_folder(tmp_path)
 
 
 def cell(row, accuracy, disparity):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.runtime.dropout import TURNS, leavings, number_leaving
+from fedfb.runtime.dropout import TURNS, draw_leavings, number_leaving
 
 
 @given(
@@ -15,15 +15,15 @@ from fedfb.runtime.dropout import TURNS, leavings, number_leaving
 )
 def test_a_share_falls_silent_whatever_the_order(number, share, seed, round, questions):
     ids = list(range(3, 3 + number))
-    drawn = leavings(ids, share, seed, round, questions)
-    assert drawn == leavings(ids[::-1], share, seed, round, questions)
+    drawn = draw_leavings(ids, share, seed, round, questions)
+    assert drawn == draw_leavings(ids[::-1], share, seed, round, questions)
     assert len(drawn) == number_leaving(number, share) <= number - 1
     assert set(drawn) <= set(ids)
     assert all(0 <= left.question < max(questions, 1) for left in drawn.values())
 
 
 def test_every_client_question_and_turn_is_drawn_at_some_time():
-    rounds = [leavings(range(5), 0.2, 0, number, 3) for number in range(1, 400)]
+    rounds = [draw_leavings(range(5), 0.2, 0, number, 3) for number in range(1, 400)]
     found = {(client, *left) for one in rounds for client, left in one.items()}
     # 399 draws miss one of 75 with a chance of 0.5%, and six of them with less than 1e-5.
     assert len(found) >= 70

@@ -10,9 +10,9 @@ from fedfb.algorithms import METHODS
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.errors import DataError
 from fedfb.experiments.conformance.playing import Case, engine, make_clients, start
-from fedfb.runtime import Ledger, Saving, in_clear, train
+from fedfb.runtime import Ledger, Saving, carry_unmasked, train
 from fedfb.runtime.ledger import as_ranges, from_ranges, read_ledger, settle
-from fedfb.runtime.secure import in_masks
+from fedfb.runtime.secure import carry_masked
 from runtime.methods import build
 
 NAMES = ("north", "east", "south", "west")
@@ -26,7 +26,7 @@ class StoppedError(Exception):
 def go(folder, masked=True, rounds=4, stop=None, dropout=0.0, seed=0):
     """Train FedFB with a ledger; ``stop`` is the round and question at which it breaks off."""
     clients, ledger = make_clients((20, 12, 15, 9)), Ledger(folder / "ledger", "run", seed, NAMES)
-    bring = in_masks(NAMES, dropout, ledger.write) if masked else in_clear(ledger.write)
+    bring = carry_masked(NAMES, dropout, ledger.write) if masked else carry_unmasked(ledger.write)
 
     def carry(question, uploads):
         if stop == (question.round, question.number):

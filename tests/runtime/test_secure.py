@@ -12,8 +12,8 @@ from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import check_runnable
 from fedfb.runtime import Saving, as_arrays, make_ask, reduce_uploads, train
 from fedfb.runtime import loop as training_loop
-from fedfb.runtime.dropout import TURNS, Leaving, counts, leavings, silent_in
-from fedfb.runtime.secure import in_masks, refuse_too_few
+from fedfb.runtime.dropout import TURNS, Leaving, draw_leavings, is_counted, silent_in
+from fedfb.runtime.secure import carry_masked, refuse_too_few
 from fedfb.secure import RangeError, ThresholdError
 from runtime.methods import build
 
@@ -66,13 +66,13 @@ def name_of(case):
 @pytest.mark.parametrize("case", SUMMED, ids=name_of)
 def test_a_method_of_sums_runs_the_same_under_masks(case):
     clients = make_clients(SIZES)
-    assert_same_run(go(case, clients, in_masks(NAMES)), go(case, clients), clients)
+    assert_same_run(go(case, clients, carry_masked(NAMES)), go(case, clients), clients)
 
 
 @pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds"])
 def test_fedfb_with_four_groups_runs_the_same_under_masks(notion):
     case, clients = FEDFB._replace(notion=notion), make_clients((40, 31, 27), groups=4)
-    assert_same_run(go(case, clients, in_masks(NAMES[:3])), go(case, clients), clients)
+    assert_same_run(go(case, clients, carry_masked(NAMES[:3])), go(case, clients), clients)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c not in SUMMED], ids=name_of)
@@ -99,7 +99,7 @@ def test_the_methods_of_the_paper_are_among_those_that_sum():
 def test_a_run_with_dropouts_is_the_plain_run_over_the_same_survivors(name):
     method, clients = METHODS[name], make_clients((20, 12, 15, 9, 16))
     case = Case(method, method.notions[0], method.variants[0])
-    masked = go(case, clients, in_masks((*NAMES, "middle"), dropout=0.2), dropout=0.2)
+    masked = go(case, clients, carry_masked((*NAMES, "middle"), dropout=0.2), dropout=0.2)
     assert_same_run(masked, go(case, clients, dropout=0.2), clients)
     assert_same_run(masked, over_survivors(case, clients, 0.2), clients)
 
@@ -110,7 +110,7 @@ def over_survivors(case, clients, share):
     memories = {client.id: algorithm.memory(start(1)) for client in clients}
     state, history, lost = algorithm.setup(start(1), make_ask(clients, memories, SEED, 0)), [], 0
     for number in range(1, ROUNDS + 1):
-        leaving = leavings(range(len(clients)), share, SEED, number, len(algorithm.tasks))
+        leaving = draw_leavings(range(len(clients)), share, SEED, number, len(algorithm.tasks))
         asked = iter(range(1000))
 
         def ask(task, broadcast, number=number, leaving=leaving, asked=asked):
@@ -118,7 +118,7 @@ def over_survivors(case, clients, share):
             question, uploads = next(asked), []
             silent = silent_in(leaving, question)
             for client in clients:
-                if counts(silent.get(client.id)):
+                if is_counted(silent.get(client.id)):
                     key = (SEED, number, question, client.id)
                     upload, kept = task.run(broadcast, client, memories[client.id], key)
                     memories[client.id] = kept
@@ -142,7 +142,7 @@ def remember(broadcast, data, memory, key):
 @pytest.mark.parametrize("turn", TURNS)
 def test_who_falls_silent_before_its_vector_is_not_in_the_sum_nor_changed(turn, masked):
     clients, memories = make_clients(SIZES), {i: {} for i in range(4)}
-    carry = in_masks(NAMES) if masked else None
+    carry = carry_masked(NAMES) if masked else None
     ask = make_ask(clients, memories, 0, 1, leaving={2: Leaving(1, turn)}, carry=carry)
     task = ClientTask("remember", "sum", remember)
     everyone, some, later = (ask(task, {}) for _ in range(3))
@@ -156,14 +156,14 @@ def test_who_falls_silent_before_its_vector_is_not_in_the_sum_nor_changed(turn, 
 
 
 def test_a_question_for_single_values_is_never_carried():
-    ask = make_ask(make_clients(SIZES), {i: {} for i in range(4)}, 0, 1, carry=in_masks(NAMES))
-    with pytest.raises(DisclosureError, match="'remember' asks for every client's own answer"):
+    ask = make_ask(make_clients(SIZES), {i: {} for i in range(4)}, 0, 1, carry=carry_masked(NAMES))
+    with pytest.raises(DisclosureError, match="'remember' needs every client's own upload"):
         ask(ClientTask("remember", "gather", remember), {})
 
 
 def test_a_round_may_ask_some_of_the_clients():
     clients = make_clients((20, 12, 15, 9, 16))
-    carry = in_masks((*NAMES, "middle"))
+    carry = carry_masked((*NAMES, "middle"))
     masked = go(FEDFB, clients, carry, participation=0.6)
     assert_same_run(masked, go(FEDFB, clients, participation=0.6), clients)
 
@@ -171,22 +171,22 @@ def test_a_round_may_ask_some_of_the_clients():
 def test_many_clients_are_tied_to_some_of_the_others_only():
     clients = make_clients((9,) * 55)
     names = [f"branch {number}" for number in range(55)]
-    masked = go(FEDAVG, clients, in_masks(names, dropout=0.1), rounds=1, dropout=0.1)
+    masked = go(FEDAVG, clients, carry_masked(names, dropout=0.1), rounds=1, dropout=0.1)
     assert_same_run(masked, go(FEDAVG, clients, rounds=1, dropout=0.1), clients)
 
 
 def test_a_sum_of_too_few_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
     clients, saving = make_clients(SIZES), Saving(tmp_path / "run.npz", "mine")
-    go(FEDFB, clients, in_masks(NAMES), rounds=2, saving=saving)
+    go(FEDFB, clients, carry_masked(NAMES), rounds=2, saving=saving)
     kept = saving.path.read_bytes()
     gone = {client: Leaving(1, "shares") for client in (1, 2)}
     with monkeypatch.context() as patched:
         patched.setattr(training_loop, "leavings", lambda *_: gone)
         with pytest.raises(ThresholdError, match="round 3, question 1: 2 parties shared"):
-            go(FEDFB, clients, in_masks(NAMES), saving=saving)
+            go(FEDFB, clients, carry_masked(NAMES), saving=saving)
     assert saving.path.read_bytes() == kept
-    resumed = go(FEDFB, clients, in_masks(NAMES), saving=saving)
-    alone = go(FEDFB, clients, in_masks(NAMES))
+    resumed = go(FEDFB, clients, carry_masked(NAMES), saving=saving)
+    alone = go(FEDFB, clients, carry_masked(NAMES))
     for name, value in as_arrays(alone.trained).items():
         np.testing.assert_array_equal(as_arrays(resumed.trained)[name], value)
 
@@ -218,7 +218,7 @@ def test_what_fixed_point_cannot_carry_is_refused_by_name(value, error, words):
         return {"value": np.asarray(value if data.id == 1 else 1.0)}, memory
 
     task = ClientTask("tell", "sum", run, bounds={"value": 2.0})
-    ask = make_ask(make_clients(SIZES), {i: {} for i in range(4)}, 0, 4, carry=in_masks(NAMES))
+    ask = make_ask(make_clients(SIZES), {i: {} for i in range(4)}, 0, 4, carry=carry_masked(NAMES))
     with pytest.raises(error, match=words):
         ask(task, {})
 
@@ -230,7 +230,7 @@ def test_a_wide_bound_keeps_small_and_large_values(scale):
 
     task = ClientTask("tell", "sum", run, bounds={"value": 2.0**72})
     clients, memories = make_clients(SIZES), {i: {} for i in range(4)}
-    masked = make_ask(clients, memories, 0, 1, carry=in_masks(NAMES))(task, {})["value"]
+    masked = make_ask(clients, memories, 0, 1, carry=carry_masked(NAMES))(task, {})["value"]
     plain = make_ask(clients, memories, 0, 1)(task, {})["value"]
     np.testing.assert_allclose(masked, plain, rtol=1e-12, atol=4 * 2.0**-30)
 

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb import secure
@@ -34,7 +34,6 @@ def expect_sum(parties, threshold, silent):
     return heard[Kind.MASKED] >= max(3, threshold) and heard[Kind.REVEAL] >= threshold
 
 
-@settings(max_examples=200)
 @given(dropouts(), st.integers(0, 2**32))
 def test_a_sum_is_exact_above_the_threshold_and_refused_below(case, seed):
     parties, threshold, silent = case

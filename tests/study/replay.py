@@ -6,11 +6,11 @@ No messages and no masks: for every question the fixed-point sum over those who 
 import numpy as np
 
 from fedfb.data.encode import Encoder
-from fedfb.data.fit_encoder import ROWS, columns_by, groups_by, silo_answer
+from fedfb.data.fit_columns import ROWS, columns_by, groups_by, silo_answer
 from fedfb.experiments.secure import column_question
 from fedfb.runtime.boundary import reduce_uploads
-from fedfb.runtime.loop import conduct
-from fedfb.runtime.secure import encoded, joined, parts_of
+from fedfb.runtime.loop import run_rounds
+from fedfb.runtime.secure import encode_upload, parts_of, read_total
 from fedfb.secure import decode, make_schema
 from fedfb.study.journal import EVENTS, read_events
 from fedfb.study.study import read_study
@@ -33,8 +33,8 @@ def fixed_sum(task, uploads, asked):
     if task.reduce == "gather":
         return reduce_uploads(task, [uploads[id] for id in sorted(uploads)])
     words = make_schema(parts_of(task, like, asked), asked)
-    total = sum(encoded(words, task, upload, "it") for upload in uploads.values())
-    return joined(task, like, decode(words, len(uploads), total))
+    total = sum(encode_upload(words, task, upload, "it") for upload in uploads.values())
+    return read_total(task, like, decode(words, len(uploads), total))
 
 
 def replayed(study, silos):
@@ -77,7 +77,7 @@ def replayed(study, silos):
         return ask
 
     rounds = planned.experiment.rounds
-    return conduct(
+    return run_rounds(
         trial.algorithm, trial.start, asking, {}, seed=planned.seed, rounds=rounds,
         watch=trial.watch,
     ).state._asdict()  # fmt: skip

@@ -104,6 +104,7 @@ def test_a_sum_that_fails_is_asked_again_of_the_same_question_only(tmp_path):
     assert_same_bits(federation.final_state(study), federation.final_state(undisturbed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{"algorithm": "fedfb", "lr": ()}, {"algorithm": "ditto", "notion": "cp"}],

@@ -148,6 +148,7 @@ def test_joining_shows_what_will_be_sent_and_asks_once(made):
     assert "fit: weighted (9), weight (1); sums over all silos" in said.stdout
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_silo_and_the_coordinator_in_words(tmp_path):
     study, silos = make(tmp_path, QUICK)
     silo = open_silos(study, silos)[0]

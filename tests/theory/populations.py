@@ -50,13 +50,11 @@ def program(population, rows, bounds, number=1500):
     """Maximise accuracy on cells with |rows . f| <= bounds; return accuracy and rates [i, a]."""
     _, masses, eta = cells(population, number)
     weight = np.einsum("ia,iak->ak", population.joint, masses)
-    solved = linprog(
-        -(weight * (2 * eta - 1)).ravel(),
-        A_ub=np.concatenate([rows, -rows]),
-        b_ub=np.concatenate([bounds, bounds]),
-        bounds=(0, 1),
-        method="highs",
-    )
+    # The solver gives up at times where masses are tiny, or where two bounds leave no room at all.
+    rows = np.where(np.abs(rows) < 1e-11, 0.0, rows)
+    both = np.concatenate([rows, -rows]), np.concatenate([bounds, bounds]) + 1e-9
+    gain = (weight * (2 * eta - 1)).ravel()
+    solved = linprog(-gain, *both, bounds=(0, 1), method="highs")
     f = solved.x.reshape(2, -1)
     accuracy = -solved.fun + (weight * (1 - eta)).sum()
     return accuracy, np.einsum("iak,ak->ia", masses, f)

@@ -188,6 +188,7 @@ def test_the_trade_offs_of_fig_2_are_ordered_as_its_caption_says(q):
     assert all(a <= b + 1e-9 for a, b in zip(local, best, strict=True) if a is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("panel", FIG3_PANELS[::3], ids=str)
 def test_E44_three_clients_do_not_show_an_ensemble_ahead_of_fedavg(panel):
     """Section 5.2 sees it ahead; with the best budgets it is not, at any level."""

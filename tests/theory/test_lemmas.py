@@ -22,10 +22,11 @@ from fedfb.theory import (
     tau,
 )
 from fedfb.theory.thresholds import gaps_at, local_problem, pairs_at, pooled_problem
+from few_examples import one_in
 from theory.populations import cells, cfl_by_program, gaussians, populations
 
-DEAR = settings(max_examples=25, derandomize=True)
-SOME = settings(max_examples=50, derandomize=True)
+DEAR = one_in(8, derandomize=True)
+SOME = settings(derandomize=True)
 two_alike = populations(clients=(2, 2), equal_q=True, shares=False)
 
 
@@ -162,7 +163,7 @@ def test_lemma_ufl_limit(population):
         assert reach.least_disparity > 0
 
 
-@settings(max_examples=25, derandomize=True)
+@DEAR
 @pytest.mark.parametrize("large", [0, 1])
 @given(st.floats(0.5, 3), st.floats(-2, 2), st.floats(0.05, 0.5))
 def test_cor_gaussian(large, gap, middle, small_gap):

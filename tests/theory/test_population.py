@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import quad
@@ -30,6 +30,7 @@ from fedfb.theory import (
     table,
     threshold,
 )
+from few_examples import one_in
 from theory.populations import positive_chance
 
 TWO = Gaussian(3, 1), Gaussian(5, 1)
@@ -71,7 +72,7 @@ def test_rates_and_accuracy_are_the_integrals_of_the_law(name, eta):
 
 
 @pytest.mark.parametrize("name", LAWS)
-@settings(max_examples=10, derandomize=True)
+@one_in(5, derandomize=True)
 @given(st.floats(0.2, 0.8), st.floats(-1, 1))
 def test_every_kind_of_law_is_solved(name, q, shift):
     other = Gaussian(0.8 + shift, 1.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedfb import theory
-from fedfb.theory.achievable import achievable, sentence
+from fedfb.theory.achievable import achievable, summarise_in_words
 from fedfb.theory.pictures import print_achievable
 from theory.populations import gaussians
 
@@ -32,7 +32,7 @@ def test_the_printed_row_agrees_with_the_sentence(record, capsys):
     print_achievable(record, "far apart")
     printed = capsys.readouterr().out
     row = next(line for line in printed.splitlines() if line.startswith(".000 "))
-    assert "averaging locally fair models reaches 0" in sentence(record)
+    assert "averaging locally fair models reaches 0" in summarise_in_words(record)
     assert row.split() == [".000", ".5000", ".5000", ".5000"]
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedfb import theory
@@ -13,12 +13,14 @@ from fedfb.theory import (
     cfl_curve,
     ensemble_range,
     erm,
+    gap_curves,
     lft_ensemble,
     lft_ensemble_curve,
     lft_fedavg,
     lft_fedavg_curve,
     lft_fedavg_least,
 )
+from few_examples import one_in
 from theory.populations import (
     cells,
     cfl_by_program,
@@ -29,9 +31,8 @@ from theory.populations import (
     sampled,
 )
 
-DEARISH = settings(max_examples=12, derandomize=True)
-DEAR = settings(max_examples=25, derandomize=True)
-DEARER = settings(max_examples=5, derandomize=True)
+DEAR = one_in(8, derandomize=True)
+DEARER = one_in(20, derandomize=True)  # searches on grids
 
 
 @settings(derandomize=True)
@@ -74,18 +75,26 @@ def test_no_budgets_lead_an_ensemble_out_of_its_range(population, data):
     assert found.spd >= reach.least_disparity - 1e-11
 
 
+def budgets_tell_multipliers(population, lam, near=1e-3, least=1e-8):
+    """Return True if every client's own gap moves with its multiplier around lam."""
+    low, high = (gap_curves(population, lam + shift).clients for shift in (-near, near))
+    moves = np.abs(np.diagonal(high) - np.diagonal(low))
+    return bool(np.all(moves[population.constrained] > least))
+
+
 @settings(derandomize=True)
 @given(populations(clients=(2, 4)))
 def test_the_budgets_of_the_range_reach_the_least_disparity(population):
     """Mostly to 1e-7. Of a narrow group far out the local gap is below rounding on a whole stretch
-    of multipliers, so that its budget, 0, does not tell which of them is meant."""
+    of multipliers, so that its budget, 0, does not tell which of them is meant: left out."""
     reach = ensemble_range(population)
+    assume(budgets_tell_multipliers(population, reach.multipliers))
     found = lft_ensemble(population, reach.budgets)
     assert found.outcome.spd == pytest.approx(reach.least_disparity, abs=5e-5)
     np.testing.assert_allclose(found.multipliers, reach.multipliers, atol=5e-4)
 
 
-@DEARISH
+@DEAR
 @given(populations(clients=(2, 3)), st.floats(0.05, 0.95))
 def test_no_ensemble_on_a_grid_beats_the_curve_of_ensembles(population, part):
     reach, free = ensemble_range(population), erm(population).outcome
@@ -117,7 +126,9 @@ def test_fedavg_is_optimal_to_rounding_and_equals_a_linear_program(population, d
     assert np.all(np.abs(gaps) <= np.array(eps) + 2e-8)
     assert np.all(best.multipliers * gaps <= 2e-8)  # a multiplier pushes against its gap
     accuracy, _ = fedavg_by_program(population, np.array(eps))
-    assert best.outcome.accuracy == pytest.approx(accuracy, abs=3e-5)
+    # The program decides whole cells: it loses up to 4e-5 (seen) where a narrow law has few cells.
+    assert best.outcome.accuracy == pytest.approx(accuracy, abs=2e-4)
+    assert best.outcome.accuracy >= accuracy - 3e-5
 
 
 @DEARER

@@ -1,4 +1,4 @@
-"""The algorithms, one paper one file."""
+"""The algorithms: one file for each paper."""
 
 from fedfb.algorithms.fedfb.outer import Outer as Outer
 from fedfb.algorithms.fedfb.signals import Quantiser as Quantiser

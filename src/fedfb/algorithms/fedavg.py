@@ -1,21 +1,14 @@
-"""FedAvg (McMahan et al. 2017): train locally, average, repeat.
+"""FedAvg and FedProx: clients train, the server averages; no fairness.
 
-FedProx (Li et al. 2020, Federated Optimization in Heterogeneous Networks).
+FedAvg: McMahan et al. 2017. FedProx: Li et al. 2020, Federated Optimization in Heterogeneous
+Networks.
 """
 
-from typing import NamedTuple
-
 from fedfb.algorithms.method import ALL_NOTIONS, Knob, Method, Problem
-from fedfb.algorithms.tasks import average, equal_weights, fit_task, global_model
-from fedfb.core import Algorithm, Ask, Info, LocalSolver
+from fedfb.algorithms.tasks import averaging, equal_weights, fit_task
+from fedfb.core import Algorithm, LocalSolver
 from fedfb.engine import Engine
 from fedfb.shapes import Array, Float
-
-
-class State(NamedTuple):
-    """The common model."""
-
-    params: Float[Array, "r p"]
 
 
 def fedavg(engine: Engine, solver: LocalSolver) -> Algorithm:
@@ -24,19 +17,10 @@ def fedavg(engine: Engine, solver: LocalSolver) -> Algorithm:
     .. math:: w^{t+1} = \sum_i\frac{n_i}{n}\,w_i^{t+1},\qquad w_i^{t+1}=\text{E epochs from } w^t
               \text{ on } \frac1{n_i}\sum_j\ell_j
 
-    Departs from the released code: every client counts with its own weight, the first one too
-    (defect D1).
+    Departs from the released code: every client has its own weight in the average, also the first
+    client (defect D1).
     """
-    fit = fit_task(engine, solver, equal_weights)
-
-    def setup(params: Float[Array, "r p"], ask: Ask) -> State:
-        return State(params)
-
-    def round(s: State, ask: Ask) -> tuple[State, Info]:
-        total = ask(fit, {"params": s.params})
-        return State(average(total, s.params)), Info()
-
-    return global_model("fedavg", engine, (fit,), State, setup, round)
+    return averaging("fedavg", engine, fit_task(engine, solver, equal_weights))
 
 
 METHOD = Method(
@@ -55,11 +39,16 @@ def fedprox(engine: Engine, solver: LocalSolver, mu: Float[Array, " r"]) -> Algo
     .. math:: w^{t+1} = \sum_i\frac{n_i}{n}\,w_i^{t+1},\qquad w_i^{t+1}=\text{E epochs from } w^t
               \text{ on } F_i(w)+\frac\mu2\lVert w-w^t\rVert^2
 
-    With :math:`\mu=0` it is FedAvg. It is not a fair method: it tames clients that drift apart.
+    With :math:`\mu=0` it is FedAvg. It is not a fair method: it limits how far clients drift apart.
 
-    After Li et al.: a reconstruction. Every client does the same number of epochs; the inexact
-    local solutions of the paper, which let slow clients stop early, are left out. With Adam the
-    pull is part of the gradient that Adam rescales.
+    After Li et al.: a reconstruction. Every client trains for the same number of epochs. The paper
+    also lets slow clients stop early, which is left out. With Adam, the pull is part of the
+    gradient that Adam rescales.
+
+    Args:
+        engine: does the arithmetic.
+        solver: local training; its ``prox`` is replaced.
+        mu: weight of the pull, one value per run, at least 0.
     """
     return fedavg(engine, solver._replace(prox=mu))._replace(name="fedprox")
 

@@ -1,4 +1,4 @@
-"""What a method is to its users: a name, what it is tuned by, and how it is built from settings."""
+"""A method as users see it: its name, its knobs, and how it is built from settings."""
 
 from collections.abc import Callable, Mapping
 from math import inf
@@ -14,10 +14,10 @@ GROUP_NOTIONS = ALL_NOTIONS[:3]
 
 
 class Knob(NamedTuple):
-    """A number that a method is set to: its usual value, what tuning tries, and its range.
+    """A number that tunes a method: its default, the grid that tuning tries, and its range.
 
-    ``for_clients`` are usual value and grid where clients are compared instead of groups,
-    ``if_private`` is the usual value where noise hides single rows.
+    ``for_clients`` is the default and the grid where clients are compared, not groups.
+    ``if_private`` is the default under differential privacy.
     """
 
     default: float
@@ -29,7 +29,11 @@ class Knob(NamedTuple):
     if_private: float | None = None
 
     def usual(self, notion: str, private: bool = False) -> tuple[float, tuple[float, ...]]:
-        """Return the usual value and the grid for a notion.
+        """Return the default and the grid for a notion.
+
+        Args:
+            notion: long name of the notion.
+            private: whether training is differentially private.
 
         >>> Knob(0.5, (0.1, 0.5), "", for_clients=(2.0, (1.0, 2.0))).usual("client_parity")
         (2.0, (1.0, 2.0))
@@ -42,7 +46,10 @@ class Knob(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """All that a method is built from. ``knobs`` hold one value per run of the grid."""
+    """The arguments of a method's ``make``.
+
+    ``knobs`` holds one value per run of the grid. ``options`` are the other settings by name.
+    """
 
     engine: Engine
     solver: LocalSolver
@@ -53,28 +60,41 @@ class Problem(NamedTuple):
 
 
 DESCENT: Mapping[str, tuple[str, ...]] = {"optimiser": (), "weight_decay": ()}
-"""What a method reads whose every exchange is one gradient step."""
+"""The settings that a method reads if every exchange is one gradient step."""
 
 TRAINING: Mapping[str, tuple[str, ...]] = {**DESCENT, "local_epochs": (), "batch": ()}
-"""What a method reads whose clients train in between."""
+"""The settings that a method reads if clients train between exchanges."""
 
 
 class Method(NamedTuple):
-    """A method as users know it.
+    """A method as users see it.
 
-    ``variants`` are its forms, the first the usual one; those in ``pooled`` train on all rows in
-    one place. ``fair`` methods aim at a notion, one of ``notions``, for at most ``most_groups``
-    groups; a ``local`` one bounds the disparity of every client's own rows, not that of all rows
-    together. ``outer_rules`` are the ways in which it can find its weights (or thresholds), the
-    usual one first;
-    ``solve`` has no knob ``alpha`` but a ``target``, and picks its learning rate itself unless one
-    is given. ``rounds`` is the usual number of rounds; where every
-    gradient step is an exchange, of steps. A ``reconstruction`` is built from a description, not
-    from its paper: it says "after". An ``additive`` method needs only pooled sums: under group
-    notions (all, if it is not ``fair``), with one gradient step a round, it does not matter how
-    rows are spread over clients. ``reads`` names the settings that its ``make`` or its solver reads
-    beside the knobs, each with the variants and outer rules in which it does (none: in all): a
-    setting that is given and not read is refused.
+    Args:
+        name: name in settings.
+        summary: one line for lists.
+        paper: the reference.
+        make: builds the algorithm.
+        fair: whether the method aims at a notion.
+        knobs: the numbers that tune it.
+        variants: its forms; the first is the default.
+        pooled: the variants that train on all rows in one place.
+        notions: the notions that it can aim at.
+        most_groups: the largest number of groups; None: any number.
+        rounds: default number of rounds. If every exchange is a gradient step, number of steps.
+        learning_rate: default learning rate.
+        learning_rates: the grid that tuning tries.
+        reconstruction: whether it is built from a description, not from its paper. Pages then say
+            "after".
+        additive: whether pooled sums are all it needs. With one gradient step a round and a group
+            notion (any notion, if not ``fair``), it then does not matter how rows are distributed
+            over clients.
+        local: whether it bounds the disparity of each client's rows, not that of all rows.
+        outer_rules: the ways to find weights (or thresholds); the first is the default. ``solve``
+            has a ``target`` in place of the knob ``alpha``, and chooses its own learning rate if
+            none is set.
+        reads: the settings that ``make`` or the solver reads besides the knobs, each with the
+            variants and outer rules in which it is read (empty: in all). A setting that is set and
+            not read is refused.
     """
 
     name: str
@@ -97,5 +117,5 @@ class Method(NamedTuple):
     reads: Mapping[str, tuple[str, ...]] = TRAINING
 
     def is_pooled(self, variant: str) -> bool:
-        """Tell whether a variant trains on all rows in one place."""
+        """Return True if a variant trains on all rows in one place."""
         return variant in self.pooled

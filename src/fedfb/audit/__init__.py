@@ -1,1 +1,1 @@
-"""What a classifier does to groups, read off tables of counts that silos add up; no row moves."""
+"""Audit a classifier by group, from tables of counts that clients upload. No row moves."""

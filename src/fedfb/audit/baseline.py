@@ -1,10 +1,10 @@
-"""One classifier beside another on the same rows: differences, with paired intervals."""
+"""Differences of a classifier from a baseline on the same rows, with paired intervals."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from fedfb.audit.measures import Record
+from fedfb.audit.result import Change, Comparison, Difference, Measure
 from fedfb.audit.suppress import Published
 from fedfb.notions.disparity import Estimate, rate_estimate
 from fedfb.notions.intervals import (
@@ -20,30 +20,34 @@ from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float
 
 
-def accuracy_difference(joint: Float[Array, "2 2 2"]) -> Record:
-    r"""Return the accuracy less the baseline's, from who is right where the other is wrong.
+def compare_accuracy(joint: Float[Array, "2 2 2"]) -> Measure:
+    r"""Return the accuracy less that of the baseline, from rows where only one of both is right.
 
     .. math:: \frac{b - c}{n} \pm 1.96 \sqrt v
 
-    with the variance v of :func:`change_variance`.
+    with :math:`b` rows where only the classifier is right, :math:`c` rows where only the baseline
+    is, and the variance :math:`v` of :func:`change_variance`.
+
+    Args:
+        joint: rows by label, decision and the baseline's decision.
 
     >>> joint = np.array([[[50.0, 10.0], [5.0, 20.0]], [[20.0, 5.0], [10.0, 60.0]]])
-    >>> found = accuracy_difference(joint)
-    >>> round(found["value"], 3), [round(end, 3) for end in found["interval"]]
+    >>> difference = compare_accuracy(joint)
+    >>> round(difference.value, 3), [round(end, 3) for end in difference.interval]
     (0.056, [-0.004, 0.115])
     """
     n = joint.sum()
-    ours = joint[0, 0, 1] + joint[1, 1, 0]
-    theirs = joint[0, 1, 0] + joint[1, 0, 1]
+    gained = joint[0, 0, 1] + joint[1, 1, 0]
+    lost = joint[0, 1, 0] + joint[1, 0, 1]
     half = normal_quantile(LEVEL) * np.sqrt(
-        change_variance(*(np.atleast_1d(count) for count in (ours, theirs, n)))[0]
+        change_variance(*(np.atleast_1d(count) for count in (gained, lost, n)))[0]
     )
-    value = (ours - theirs) / n
-    return {"value": float(value), "interval": [float(value - half), float(value + half)]}
+    value = (gained - lost) / n
+    return Measure(float(value), (float(value - half), float(value + half)))
 
 
-def disparity_difference(tables: Float[Array, "l 2 2 a"], minimum: int) -> Record | None:
-    r"""Return the disparity less the baseline's, with an interval of two statements that both hold.
+def compare_disparity(tables: Float[Array, "l 2 2 a"], minimum: int) -> Difference | None:
+    r"""Return the disparity less that of the baseline, with the overlap of two intervals.
 
     One comes from the intervals of both disparities
     (``fedfb.notions.over_seeds.difference_of_disparities``). The other is paired: with the
@@ -62,22 +66,22 @@ def disparity_difference(tables: Float[Array, "l 2 2 a"], minimum: int) -> Recor
 
     """
     rows = tables.sum(axis=(1, 2))
-    (ours, bands), (theirs, others) = (
-        rate_estimate(positives, rows, minimum) for positives in _positives(tables)
+    (disparity, bands), (baseline, baseline_bands) = (
+        rate_estimate(positives, rows, minimum) for positives in _count_positives(tables)
     )
-    if ours.value is None or theirs.value is None:
+    if disparity.value is None or baseline.value is None:
         return None
-    value = ours.value - theirs.value
-    ends, most = (np.array(0.0), np.array(0.0)), 0.0
-    if bands is not None and others is not None:
-        found = _one_run(ours, bands), _one_run(theirs, others)
-        ends = difference_of_disparities(*found, np.array([value]))
-        most = _largest_change(tables, rows, enough(rows, minimum))
-    within = [min(max(float(end), -most), most) for end in ends]
-    return {"value": value, "interval": within, "baseline": theirs.value}
+    value = disparity.value - baseline.value
+    ends, bound = (np.array(0.0), np.array(0.0)), 0.0
+    if bands is not None and baseline_bands is not None:
+        means = _as_mean(disparity, bands), _as_mean(baseline, baseline_bands)
+        ends = difference_of_disparities(*means, np.array([value]))
+        bound = _bound_change(tables, rows, enough(rows, minimum))
+    low, high = (min(max(float(end), -bound), bound) for end in ends)
+    return Difference(value, (low, high), baseline.value)
 
 
-def _one_run(estimate: Estimate, bands: Bands) -> MeanDisparity:
+def _as_mean(estimate: Estimate, bands: Bands) -> MeanDisparity:
     assert estimate.value is not None
     assert estimate.low is not None
     assert estimate.high is not None
@@ -85,17 +89,17 @@ def _one_run(estimate: Estimate, bands: Bands) -> MeanDisparity:
     return MeanDisparity(value, low, high, bands.gap)
 
 
-def _positives(tables: Float[Array, "l 2 2 a"]) -> tuple[Array, Array]:
-    """Return the positive decisions of both classifiers, by block and group."""
+def _count_positives(tables: Float[Array, "l 2 2 a"]) -> tuple[Array, Array]:
+    """Count the positive decisions of both classifiers, by block and group."""
     return tables[:, 1].sum(axis=1), tables[:, :, 1].sum(axis=1)
 
 
-def _largest_change(
-    tables: Float[Array, "l 2 2 a"], rows: Float[Array, "l a"], there: Bool[Array, "l a"]
+def _bound_change(
+    tables: Float[Array, "l 2 2 a"], rows: Float[Array, "l a"], large: Bool[Array, "l a"]
 ) -> float:
-    """Return how much the two classifiers' signed gaps differ at most, by their bands."""
-    n, block = rows[there], np.nonzero(there)[0]
-    gained, lost = tables[:, 1, 0][there], tables[:, 0, 1][there]
+    """Return the largest difference of the two classifiers' signed gaps that the bands allow."""
+    n, block = rows[large], np.nonzero(large)[0]
+    gained, lost = tables[:, 1, 0][large], tables[:, 0, 1][large]
     changes = (gained - lost) / n
     bands = parity_bands(parity_contrasts(n, block), changes, change_variance(gained, lost, n))
     se = np.sqrt(bands.se**2 + mix_variance(changes, n, block))
@@ -120,35 +124,37 @@ def change_variance(
     return variance
 
 
-def comparison(
-    joint: Float[Array, "2 2 2 a"], shown: Published, names: Sequence[str], minimum: int
-) -> Record:
-    """Return what differs between the classifier and its baseline, on what is published."""
-    split, whole = np.where(shown.split, joint, 0.0), np.where(shown.whole, joint, 0.0)
+def compare_with_baseline(
+    joint: Float[Array, "2 2 2 a"], published: Published, names: Sequence[str], minimum: int
+) -> Comparison:
+    """Return what differs between the classifier and its baseline, on published groups.
+
+    Args:
+        joint: rows by label, decision, the baseline's decision and group.
+        published: what may be shown of the rows.
+        names: names of the groups.
+        minimum: fewest rows of a group that is compared.
+
+    """
+    split, whole = np.where(published.split, joint, 0.0), np.where(published.whole, joint, 0.0)
     blocks = {
         "demographic_parity": whole.sum(axis=0)[None],
         "equal_opportunity": split[1:],
         "equalized_odds": split,
     }
-    return {
-        "accuracy": accuracy_difference(split.sum(axis=3)) if shown.split.any() else None,
-        "notions": {
-            notion: disparity_difference(tables, minimum) for notion, tables in blocks.items()
-        },
-        "changed": changed(whole, shown, names),
-    }
+    return Comparison(
+        accuracy=compare_accuracy(split.sum(axis=3)) if published.split.any() else None,
+        notions={notion: compare_disparity(tables, minimum) for notion, tables in blocks.items()},
+        changed=count_changes(whole, published, names),
+    )
 
 
-def changed(joint: Float[Array, "2 2 2 a"], shown: Published, names: Sequence[str]) -> list[Record]:
-    """Return which share of each group's decisions differs, by the side that it falls to."""
-    found = []
-    for group in np.flatnonzero(shown.whole).tolist():
-        table, n = joint[..., group].sum(axis=0), shown.rows[group]
-        found.append(
-            {
-                "group": names[group],
-                "to_favourable": float(table[1, 0] / n),
-                "to_unfavourable": float(table[0, 1] / n),
-            }
-        )
-    return found
+def count_changes(
+    joint: Float[Array, "2 2 2 a"], published: Published, names: Sequence[str]
+) -> tuple[Change, ...]:
+    """Return the shares of each published group that only one of the two classifiers favours."""
+    changes = []
+    for group in np.flatnonzero(published.whole).tolist():
+        table, n = joint[..., group].sum(axis=0), published.rows[group]
+        changes.append(Change(names[group], float(table[1, 0] / n), float(table[0, 1] / n)))
+    return tuple(changes)

@@ -3,9 +3,9 @@
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
 
 from fedfb.audit import text as words
+from fedfb.audit.result import Audit, Card
 from fedfb.experiments.run_folder import DEPENDENCIES
 from fedfb.experiments.shortfalls import first_sentences, other_notes
 from fedfb.report.figures import shown_name
@@ -14,11 +14,6 @@ from fedfb.report.ledger import exchanges_sentence as exchange_sentence
 from fedfb.report.ledger import sentence as ledger_sentence
 from fedfb.report.sections import explained_run
 from fedfb.report.text import NAMES
-
-Record = Mapping[str, Any]
-
-Card = dict[str, list[str]]
-"""Sentences by title."""
 
 NOT_STATED = (
     "Not stated. Whoever answers for the model should say here what it decides, about whom, and "
@@ -35,42 +30,52 @@ LIMITS = (
 )
 
 
-def make_card(record: Record, run: Run | None, intended_use: str | None) -> Card:
-    """Return the card of what was audited; of a scores file the method is not known."""
-    method = list(_method(run)) if run else ["Not known: decisions were read from a file."]
+def make_card(audit: Audit, run: Run | None, intended_use: str | None) -> Card:
+    """Return the model card of an audit.
+
+    Args:
+        audit: the audit.
+        run: the run that trained the model; None for a scores file, whose method is not known.
+        intended_use: what the model is for; None: not stated.
+
+    """
+    method = list(_describe_method(run)) if run else ["Not known: decisions were read from a file."]
     first = first_sentences([run.result]) if run else []
     return {
         "Intended use": [intended_use or NOT_STATED],
-        "Data": [*_data(record), *(_training_data(run) if run else ())],
+        "Data": [*_describe_data(audit), *(_describe_training_data(run) if run else ())],
         "Method": method,
-        "Fairness": [*first, words.headline(record), *_fairness(record)],
-        "What was exchanged": [*(_training_exchange(run) if run else ()), _exchange(record)],
-        "Limits": [*_limits(record), *LIMITS],
-        "Versions": [f"{name} {value}" for name, value in _versions(run).items()],
-        "Hashes (SHA-256)": [f"{name} {value}" for name, value in record["hashes"].items()],
+        "Fairness": [*first, words.headline(audit), *_describe_fairness(audit)],
+        "What was exchanged": [
+            *(_describe_training_exchange(run) if run else ()),
+            _describe_exchange(audit),
+        ],
+        "Limits": [*_describe_limits(audit), *LIMITS],
+        "Versions": [f"{name} {value}" for name, value in _list_versions(run).items()],
+        "Hashes (SHA-256)": [f"{name} {value}" for name, value in audit.hashes.items()],
     }
 
 
-def _data(record: Record) -> Iterator[str]:
-    rows = words.count(record["overall"]["n"], "no")
+def _describe_data(audit: Audit) -> Iterator[str]:
+    rows = words.count(audit.overall.n, "no")
     yield (
-        f"Audited on {record['rows']} ({record['data']}): {rows} rows in groups that are shown, in "
-        f"{len(record['silo_names'])} silo{'s' if len(record['silo_names']) != 1 else ''}."
+        f"Audited on {audit.rows} ({audit.data}): {rows} rows in groups that are shown, in "
+        f"{len(audit.client_names)} client{'s' if len(audit.client_names) != 1 else ''}."
     )
-    yield f"Favourable label: {record['label']} = {record['positive']}."
-    names = [group["name"] for group in record["groups"]]
-    yield f"Groups by {', '.join(record['attributes'])}: {', '.join(names)}."
+    yield f"Favourable label: {audit.label} = {audit.positive}."
+    names = [group.name for group in audit.groups]
+    yield f"Groups by {', '.join(audit.attributes)}: {', '.join(names)}."
 
 
-def _training_data(run: Run) -> Iterator[str]:
-    named = run.result.runs[0].clients or run.result.silos or ()
-    yield f"Trained on {run.result.data}, by {len(named) or 'several'} clients."
-    given = "is" if run.result.group_is_given else "is not"
-    yield f"The group {given} given to the model."
+def _describe_training_data(run: Run) -> Iterator[str]:
+    clients = run.result.runs[0].clients or run.result.silos or ()
+    yield f"Trained on {run.result.data}, by {len(clients) or 'several'} clients."
+    verb = "is" if run.result.group_is_given else "is not"
+    yield f"The group {verb} given to the model."
     yield from (f"{note[0].upper()}{note[1:]}." for note in other_notes(run.result))
 
 
-def _method(run: Run) -> Iterator[str]:
+def _describe_method(run: Run) -> Iterator[str]:
     explained = explained_run(run)
     size = f" of {explained.parameters} parameters" if explained else ""
     seeds = ", ".join(map(str, run.result.seeds))
@@ -81,16 +86,16 @@ def _method(run: Run) -> Iterator[str]:
     yield f"Experiment {run.result.experiment_hash} (hash of all settings)."
 
 
-def _fairness(record: Record) -> Iterator[str]:
-    for notion, found in record["notions"].items():
-        yield f"{NAMES[notion]}: {words.with_ends(found, 'not estimable')}."
-    yield words.four_fifths_sentence(record)
-    if record["overall"]["accuracy"]:
-        yield f"Accuracy: {words.with_ends(record['overall']['accuracy'])}."
+def _describe_fairness(audit: Audit) -> Iterator[str]:
+    for notion, disparity in audit.notions.by_name.items():
+        yield f"{NAMES[notion]}: {words.with_ends(disparity, 'not estimable')}."
+    yield words.four_fifths_sentence(audit)
+    if audit.overall.accuracy:
+        yield f"Accuracy: {words.with_ends(audit.overall.accuracy)}."
     yield "In brackets: 95% intervals."
 
 
-def _training_exchange(run: Run) -> Iterator[str]:
+def _describe_training_exchange(run: Run) -> Iterator[str]:
     explained = explained_run(run)
     if explained is not None:
         yield f"In training: {exchange_sentence(explained)}"
@@ -98,38 +103,39 @@ def _training_exchange(run: Run) -> Iterator[str]:
         yield f"By the run's ledger: {ledger_sentence(run.accounts)}"
 
 
-def _exchange(record: Record) -> str:
-    numbers = record["numbers_sent"]
-    seen = (
+def _describe_exchange(audit: Audit) -> str:
+    numbers = audit.numbers_sent
+    visibility = (
         "masked, so that only their sum is known"
-        if record["secure"]
-        else "unmasked, so that each silo's tables are known to whoever audits"
+        if audit.secure
+        else "unmasked, so that the auditor knows the tables of each client"
     )
     return (
-        f"For the audit every silo sent {numbers} numbers once, tables of counts, {seen}; no row."
+        f"For the audit every client sent {numbers} numbers once, tables of counts, {visibility}; "
+        "no row."
     )
 
 
-def _limits(record: Record) -> Iterator[str]:
-    yield from words.hidden_sentences(record)
-    yield from (f"{note[0].upper()}{note[1:]}." for note in record["notes"])
-    if record["mix"] == "given":
+def _describe_limits(audit: Audit) -> Iterator[str]:
+    yield from words.hidden_sentences(audit)
+    yield from (f"{note[0].upper()}{note[1:]}." for note in audit.notes)
+    if audit.mix == "given":
         yield (
             "Intervals take as given how many rows each group has; if that was drawn too, they "
             "are too short at large gaps (--mix drawn)."
         )
 
 
-def _versions(run: Run | None) -> dict[str, str]:
+def _list_versions(run: Run | None) -> dict[str, str]:
     audited_with = {name: version(name) for name in ("fedfb", *DEPENDENCIES)}
-    found = {**audited_with, "python": platform.python_version()}
-    trained = dict(run.versions) if run else {}
-    differing = {f"{k} (training)": v for k, v in trained.items() if found.get(k) != v}
-    return {**found, **differing}
+    versions = {**audited_with, "python": platform.python_version()}
+    in_training = dict(run.versions) if run else {}
+    differing = {f"{k} (training)": v for k, v in in_training.items() if versions.get(k) != v}
+    return {**versions, **differing}
 
 
 def as_markdown(title: str, card: Mapping[str, Sequence[str]]) -> str:
-    r"""Write a card as Markdown; whatever users have named is shown as it is, never as markup.
+    r"""Write a card as Markdown. Names that users chose are escaped, so they are never markup.
 
     >>> print(as_markdown("mine", {"Data": ["rows_of <b> *x*"]}).strip())
     # Model card: mine
@@ -138,14 +144,14 @@ def as_markdown(title: str, card: Mapping[str, Sequence[str]]) -> str:
     <BLANKLINE>
     - rows\_of \<b\> \*x\*
     """
-    parts = [f"# Model card: {_plain(title)}"]
+    parts = [f"# Model card: {_escape(title)}"]
     for heading, lines in card.items():
         parts.append(f"## {heading}")
-        parts.append("\n".join(f"- {_plain(line)}" for line in lines))
+        parts.append("\n".join(f"- {_escape(line)}" for line in lines))
     return "\n\n".join(parts) + "\n"
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     for mark in "\\`*_<>#[]|":
         text = text.replace(mark, "\\" + mark)
     return " ".join(text.split())

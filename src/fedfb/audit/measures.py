@@ -1,15 +1,27 @@
-"""Rates and disparities of what is published, with intervals: plain values, None where hidden.
+"""Figures of an audit, from published counts: rates, disparities, chance, contributions.
 
-What a classifier that does not see groups would show: the disparity of pure chance.
-
-What each silo adds to a disparity: the disparity with it, and without it.
+Every figure is a function of what ``fedfb.audit.suppress`` publishes. A figure is None where its
+rows are hidden. Chance is the disparity of a classifier that does not see groups. A client's
+contribution is the disparity with the client less the disparity without it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from fedfb.audit.result import (
+    AttributeRates,
+    Chance,
+    Compares,
+    Contribution,
+    Disparity,
+    GroupGap,
+    GroupRates,
+    Interval,
+    LeftOut,
+    Measure,
+    Notions,
+)
 from fedfb.audit.suppress import Published
 from fedfb.core import Key, generator
 from fedfb.data.groups import values_of
@@ -18,15 +30,13 @@ from fedfb.notions.intervals import half_widths, rate_ends
 from fedfb.notions.values import enough, largest_rate_gap
 from fedfb.shapes import Array, Bool, Float
 
-Record = dict[str, Any]  # nested JSON: its values have no common type
-
 Blocks = tuple[Float[Array, "b a"], Float[Array, "b a"]]
 """Positive decisions and rows that a notion compares, by block (label) and group."""
 
 BLOCKS: dict[str, Callable[[Published], Blocks]] = {
-    "demographic_parity": lambda shown: (shown.selected[None], shown.rows[None]),
-    "equal_opportunity": lambda shown: (shown.confusion[1:, 1], shown.by_label[1:]),
-    "equalized_odds": lambda shown: (shown.confusion[:, 1], shown.by_label),
+    "demographic_parity": lambda table: (table.selected[None], table.rows[None]),
+    "equal_opportunity": lambda table: (table.confusion[1:, 1], table.by_label[1:]),
+    "equalized_odds": lambda table: (table.confusion[:, 1], table.by_label),
 }
 LABELS: dict[str, tuple[int | None, ...]] = {
     "demographic_parity": (None,),
@@ -36,186 +46,214 @@ LABELS: dict[str, tuple[int | None, ...]] = {
 """The label of each block's rows."""
 
 
-ALL, SHOWN = "all", "shown"
-"""Which groups a disparity compares: all that are large enough, or those of them that are shown."""
-
-
-def rate(positives: float, rows: float) -> Record | None:
+def measure_rate(positives: float, rows: float) -> Measure | None:
     """Return a rate with its interval, None where there are no rows.
 
-    >>> rate(24.0, 96.0)["value"], rate(0.0, 0.0)
+    >>> measure_rate(24.0, 96.0).value, measure_rate(0.0, 0.0)
     (0.25, None)
     """
     if rows < 0.5:
         return None
     low, high = rate_ends(np.array([float(positives)]), np.array([float(rows)]))
-    return {"value": float(positives / rows), "interval": [float(low[0]), float(high[0])]}
+    return Measure(float(positives / rows), (float(low[0]), float(high[0])))
 
 
-def rates(name: str, shown: Published, groups: Array) -> Record:
-    """Describe some groups together, of those that are shown.
+def describe_rates(
+    name: str, table: Published, groups: Array, *, without_rows: bool = False
+) -> GroupRates:
+    """Return rows and rates of some groups together, as far as they are published.
 
-    What depends on labels comes from groups that are shown by label; ``n_by_label`` are the rows it
-    comes from.
+    Rates that depend on labels come from groups that are published by label. ``n_by_label`` are
+    the rows of these groups.
+
+    Args:
+        name: name of the groups together.
+        table: published counts.
+        groups: numbers of the groups.
+        without_rows: whether the groups have no rows at all, which is not the same as hidden.
+
     """
-    rows, table = shown.rows[groups].sum(), shown.confusion[:, :, groups].sum(axis=2)
-    by_label = table.sum(axis=1)
-    known = bool(by_label.sum() > 0)
-    return {
-        "name": name,
-        "n": round(float(rows)) if rows else None,
-        "n_by_label": [round(float(count)) for count in by_label] if known else None,
-        "selection_rate": rate(shown.selected[groups].sum(), rows),
-        "base_rate": rate(by_label[1], by_label.sum()),
-        "tpr": rate(table[1, 1], by_label[1]),
-        "fpr": rate(table[0, 1], by_label[0]),
-        "accuracy": rate(np.trace(table), table.sum()),
-    }
+    rows, confusion = table.rows[groups].sum(), table.confusion[:, :, groups].sum(axis=2)
+    negatives, positives = confusion.sum(axis=1)
+    counts = (round(float(negatives)), round(float(positives)))
+    return GroupRates(
+        name=name,
+        n=round(float(rows)) if rows else None,
+        n_by_label=counts if negatives + positives > 0 else None,
+        selection_rate=measure_rate(table.selected[groups].sum(), rows),
+        base_rate=measure_rate(positives, negatives + positives),
+        tpr=measure_rate(confusion[1, 1], positives),
+        fpr=measure_rate(confusion[0, 1], negatives),
+        accuracy=measure_rate(np.trace(confusion), confusion.sum()),
+        none=without_rows,
+    )
 
 
-def everyone(shown: Published) -> Record:
-    """Describe all groups that are shown together."""
-    return rates("all", shown, np.arange(len(shown.rows)))
+def describe_all(table: Published) -> GroupRates:
+    """Return rows and rates of all published groups together."""
+    return describe_rates("all", table, np.arange(len(table.rows)))
 
 
-def group_records(shown: Published, names: Sequence[str]) -> list[Record]:
-    """Describe every group; what is hidden is None."""
-    records = [rates(name, shown, np.array([place])) for place, name in enumerate(names)]
-    return [
-        {**record, "none": True} if none else record
-        for record, none in zip(records, shown.none.tolist(), strict=True)
-    ]
+def describe_groups(table: Published, names: Sequence[str]) -> tuple[GroupRates, ...]:
+    """Return rows and rates of every group."""
+    return tuple(
+        describe_rates(name, table, np.array([place]), without_rows=bool(table.none[place]))
+        for place, name in enumerate(names)
+    )
 
 
-def notions(
-    shown: Published,
+def measure_notions(
+    table: Published,
     names: Sequence[str],
     minimum: int,
     drawn_mix: bool,
     hidden: Bool[Array, " a"] | None = None,
-) -> dict[str, Record]:
-    """Return the disparities that tables of groups tell, by notion.
+) -> Notions:
+    """Return the disparities of groups, by notion.
 
-    A disparity compares all groups that have ``minimum`` rows of every kind it compares. Where one
-    of them may be among the ``hidden`` groups (default: those shown, but not by label), the value
-    is that of the groups shown: another figure, and ``compares`` says so.
+    A disparity compares all groups that have ``minimum`` rows of every kind it compares. One of
+    these groups may be hidden. Then the value is that of the published groups, which is another
+    figure, and ``compares`` says so.
+
+    Args:
+        table: published counts.
+        names: names of the groups.
+        minimum: fewest rows of a group that is compared.
+        drawn_mix: whether the sizes of the groups were drawn too, which makes intervals longer.
+        hidden: groups that are hidden and may be large enough; default: those that are published,
+            but not by label.
+
     """
-    of_labels = shown.whole & ~shown.split
-    partly = {
-        notion: bool((of_labels if hidden is None else hidden | of_labels).any())
-        if notion != "demographic_parity"
-        else hidden is not None and bool(hidden.any())
-        for notion in BLOCKS
-    }
-    return {
-        notion: {
-            **disparity(*blocks(shown), names, LABELS[notion], minimum, drawn_mix),
-            "compares": SHOWN if partly[notion] else ALL,
-        }
-        for notion, blocks in BLOCKS.items()
-    }
+    no_labels = table.whole & ~table.split
+    partly_labels = bool((no_labels if hidden is None else hidden | no_labels).any())
+    partly_whole = hidden is not None and bool(hidden.any())
+
+    def measure(notion: str, partly: bool) -> Disparity:
+        return measure_disparity(
+            *BLOCKS[notion](table), names, LABELS[notion], minimum, drawn_mix,
+            compares="shown" if partly else "all",
+        )  # fmt: skip
+
+    return Notions(
+        measure("demographic_parity", partly_whole),
+        measure("equal_opportunity", partly_labels),
+        measure("equalized_odds", partly_labels),
+    )
 
 
-def disparity(
+def measure_disparity(
     positives: Float[Array, "b a"],
     rows: Float[Array, "b a"],
     names: Sequence[str],
     labels: Sequence[int | None],
     minimum: int,
     drawn_mix: bool,
-) -> Record:
-    """Return a disparity, its interval, every signed gap with its own, and who is left out.
+    compares: Compares = "all",
+) -> Disparity:
+    """Return a disparity, its interval, and every signed gap with its own interval.
 
-    ``between_groups`` is the largest rate less the least, over blocks the larger one: what
-    fairlearn calls a difference.
+    Args:
+        positives: favourable decisions by block and group.
+        rows: rows by block and group.
+        names: names of the groups.
+        labels: label of each block's rows, None for both labels.
+        minimum: fewest rows of a group that is compared.
+        drawn_mix: whether the sizes of the groups were drawn too.
+        compares: whether all groups that are large enough are in the table.
+
     """
     estimate, bands = rate_estimate(positives, rows, minimum, drawn_mix)
-    record = estimate_record(estimate, [names[place] for place in estimate.not_estimable])
+    left_out = tuple(names[place] for place in estimate.not_estimable)
+    ends = read_interval(estimate)
     if bands is None:
-        return {**record, "between_groups": None, "gaps": []}
-    where = np.argwhere(enough(rows, minimum)).tolist()
+        return Disparity(estimate.value, ends, left_out, None, (), compares)
+    places = np.argwhere(enough(rows, minimum)).tolist()
     halves = half_widths(bands).tolist()
-    gaps = [
-        {
-            "group": names[group],
-            "label": labels[block],
-            "gap": gap,
-            "interval": [gap - half, gap + half],
-        }
-        for (block, group), gap, half in zip(where, bands.gap.tolist(), halves, strict=True)
-    ]
-    return {**record, "between_groups": between_groups(positives, rows, minimum), "gaps": gaps}
+    gaps = tuple(
+        GroupGap(names[group], labels[block], gap, (gap - half, gap + half))
+        for (block, group), gap, half in zip(places, bands.gap.tolist(), halves, strict=True)
+    )
+    spread = range_of_rates(positives, rows, minimum)
+    return Disparity(estimate.value, ends, left_out, spread, gaps, compares)
 
 
-def estimate_record(estimate: Estimate, left_out: Sequence[str]) -> Record:
-    """Return an estimate as plain values."""
-    known = estimate.value is not None
-    return {
-        "value": estimate.value,
-        "interval": [estimate.low, estimate.high] if known else None,
-        "left_out": list(left_out),
-    }
+def read_interval(estimate: Estimate) -> Interval | None:
+    """Return the interval of an estimate, None where it is not estimable."""
+    if estimate.low is None or estimate.high is None:
+        return None
+    return (estimate.low, estimate.high)
 
 
-def between_groups(
+def range_of_rates(
     positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
 ) -> float:
     """Return the range of the estimable rates, the largest over blocks."""
     spans = []
     for k, n in zip(positives, rows, strict=True):
-        there = enough(n, minimum)
-        spans.append(float(np.ptp(k[there] / n[there])))
+        large = enough(n, minimum)
+        spans.append(float(np.ptp(k[large] / n[large])))
     return max(spans)
 
 
-def four_fifths(shown: Published) -> Record | None:
-    """Return the least ratio of two groups' selection rates; None without two, or any selected."""
-    k, n = shown.selected[shown.whole], shown.rows[shown.whole]
+def measure_four_fifths(table: Published) -> Measure | None:
+    """Return the least ratio of two groups' selection rates.
+
+    Returns None where fewer than two groups are published, or no row is selected.
+    """
+    k, n = table.selected[table.whole], table.rows[table.whole]
     if len(n) < 2 or not k.any():
         return None
-    found = k / n
+    rates = k / n
     low, high = four_fifths_interval(k, n)
-    value = float(found.min() / found.max())
-    return {"value": value, "interval": [min(low, value), max(high, value)]}
+    value = float(rates.min() / rates.max())
+    return Measure(value, (min(low, value), max(high, value)))
 
 
-def by_attribute(
-    shown: Published,
+def describe_attributes(
+    table: Published,
     names: Sequence[str],
     attributes: Sequence[str],
     minimum: int,
     drawn_mix: bool,
-) -> list[Record]:
-    """Describe every value of each attribute alone, from the crossed groups that are shown.
+) -> tuple[AttributeRates, ...]:
+    """Return rates by every value of each attribute, from the crossed groups that are published.
 
-    Empty where groups are not crossed, or their names do not tell the values.
+    Empty where groups are not crossed, or where their names do not hold the values.
+
+    Args:
+        table: published counts of the crossed groups.
+        names: names of the crossed groups.
+        attributes: sensitive columns that form the groups.
+        minimum: fewest rows of a group that is compared.
+        drawn_mix: whether the sizes of the groups were drawn too.
+
     """
-    values = [known for name in names if (known := values_of(attributes, name)) is not None]
+    values = [parts for name in names if (parts := values_of(attributes, name)) is not None]
     if len(attributes) < 2 or len(values) < len(names):
-        return []
-    found = []
+        return ()
+    descriptions = []
     for place, attribute in enumerate(attributes):
-        own = np.array([value[place] for value in values])
-        levels = sorted(set(own.tolist()))
-        member = np.array([own == level for level in levels], dtype=np.float64)
-        table = Published(
-            rows=member @ shown.rows,
-            selected=member @ shown.selected,
-            confusion=shown.confusion @ member.T,
-            whole=member @ shown.whole > 0,
-            split=member @ shown.split > 0,
-            none=member @ ~shown.none == 0,
+        level_of_group = np.array([value[place] for value in values])
+        levels = sorted(set(level_of_group.tolist()))
+        member = np.array([level_of_group == level for level in levels], dtype=np.float64)
+        by_level = Published(
+            rows=member @ table.rows,
+            selected=member @ table.selected,
+            confusion=table.confusion @ member.T,
+            whole=member @ table.whole > 0,
+            split=member @ table.split > 0,
+            none=member @ ~table.none == 0,
         )
         if len(levels) > 1:
-            found.append(
-                {
-                    "attribute": attribute,
-                    "groups": group_records(table, levels),
-                    "notions": notions(table, levels, minimum, drawn_mix),
-                    "four_fifths": four_fifths(table),
-                }
+            descriptions.append(
+                AttributeRates(
+                    attribute=attribute,
+                    groups=describe_groups(by_level, levels),
+                    notions=measure_notions(by_level, levels, minimum, drawn_mix),
+                    four_fifths=measure_four_fifths(by_level),
+                )
             )
-    return found
+    return tuple(descriptions)
 
 
 DRAWS = 5_000
@@ -223,87 +261,115 @@ KEY: Key = (0, 9)
 """The draws are the same in every call: an audit is a function of its tables."""
 
 
-def blind_disparities(
+def draw_blind_disparities(
     positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
 ) -> Float[Array, " d"]:
     r"""Return disparities of a classifier that favours as many rows, whatever their group.
 
     .. math:: (K_1, \dots, K_A) \sim \mathrm{Hypergeometric}(n_1, \dots, n_A; \textstyle\sum_a k_a)
 
-    in every block: who is favoured is shuffled among its rows.
+    in every block: the favourable decisions are shuffled among its rows.
+
+    Args:
+        positives: favourable decisions by block and group.
+        rows: rows by block and group.
+        minimum: fewest rows of a group that is compared.
+
     """
     largest = np.zeros(DRAWS)
     for block, (k, n) in enumerate(zip(positives, rows, strict=True)):
-        there = enough(n, minimum)
-        sizes, total = np.rint(n[there]).astype(np.int64), round(float(k[there].sum()))
-        drawn = generator((*KEY, block)).multivariate_hypergeometric(
+        large = enough(n, minimum)
+        sizes, total = np.rint(n[large]).astype(np.int64), round(float(k[large].sum()))
+        draws = generator((*KEY, block)).multivariate_hypergeometric(
             sizes, total, size=DRAWS, method="marginals"
         )
-        gaps = np.abs(drawn / sizes - total / sizes.sum()).max(axis=1)
+        gaps = np.abs(draws / sizes - total / sizes.sum()).max(axis=1)
         largest = np.maximum(largest, gaps)
     return largest
 
 
-def chance(shown: Published, found: Mapping[str, Record], minimum: int) -> dict[str, Record | None]:
-    """Return mean and 95% quantile of chance's disparity, and how often it is as large as ours."""
+def expect_by_chance(
+    table: Published, notions: Mapping[str, Disparity], minimum: int
+) -> dict[str, Chance | None]:
+    """Return what chance shows for each notion; None where the disparity is not estimable."""
     return {
         notion: None
-        if found[notion]["value"] is None
-        else chance_record(blind_disparities(*blocks(shown), minimum), found[notion]["value"])
+        if (value := notions[notion].value) is None
+        else summarize_draws(draw_blind_disparities(*blocks(table), minimum), value)
         for notion, blocks in BLOCKS.items()
     }
 
 
-def chance_record(drawn: Float[Array, " d"], value: float) -> Record:
-    """Sum up disparities that chance has drawn, beside the one that was found."""
-    as_large = (np.sum(drawn >= value - 1e-12) + 1) / (len(drawn) + 1)
-    return {
-        "mean": float(drawn.mean()),
-        "quantile_95": float(np.quantile(drawn, 0.95)),
-        "share_as_large": float(as_large),
-    }
+def summarize_draws(draws: Float[Array, " d"], value: float) -> Chance:
+    """Return mean and quantile of drawn disparities, and the share as large as the measured one.
 
+    Args:
+        draws: disparities drawn by chance.
+        value: the measured disparity.
 
-def chance_of_losses(
-    rows: Float[Array, " i"], variance: Float[Array, " i"], value: float
-) -> Record:
-    """Return the range of mean losses that silos with one true mean would show.
-
-    Means are taken as normal; each silo keeps the variance of its losses.
     """
-    drawn = generator((*KEY, len(rows))).standard_normal((DRAWS, len(rows))) * np.sqrt(variance)
-    return chance_record(np.ptp(drawn, axis=1), value)
-
-
-def without(total: Published, silo: Published) -> Published:
-    """Take what is shown of a silo out of what is shown of all.
-
-    Only published numbers are used: of a silo whose cells are partly hidden, the rest stays in.
-    """
-    return total._replace(
-        rows=total.rows - silo.rows,
-        selected=total.selected - silo.selected,
-        confusion=total.confusion - silo.confusion,
+    # The measured disparity counts as one more draw, so that the share is never 0.
+    share = (np.sum(draws >= value - 1e-12) + 1) / (len(draws) + 1)
+    return Chance(
+        mean=float(draws.mean()),
+        quantile_95=float(np.quantile(draws, 0.95)),
+        share_as_large=float(share),
     )
 
 
-def contributions(total: Published, silos: Mapping[str, Published], minimum: int) -> list[Record]:
-    """Return for every silo the disparities without it, and how much of them is its doing.
+def expect_losses_by_chance(
+    rows: Float[Array, " i"], variance: Float[Array, " i"], value: float
+) -> Chance:
+    """Return the range of mean losses that clients with the same true mean would show.
 
-    ``partly`` marks a silo of which some cells are hidden. A positive ``change`` says that the
-    federation would be fairer without the silo.
+    Means are taken as normal. Each client keeps the variance of its mean loss.
+
+    Args:
+        rows: rows of each client.
+        variance: variance of each client's mean loss.
+        value: the measured range.
+
     """
-    found = []
-    for name, silo in silos.items():
-        rest, measured = without(total, silo), {}
+    draws = generator((*KEY, len(rows))).standard_normal((DRAWS, len(rows))) * np.sqrt(variance)
+    return summarize_draws(np.ptp(draws, axis=1), value)
+
+
+def leave_out(total: Published, client: Published) -> Published:
+    """Return the published total less what is published of a client.
+
+    Only published numbers are used: the hidden rows of a client stay in the total.
+    """
+    return total._replace(
+        rows=total.rows - client.rows,
+        selected=total.selected - client.selected,
+        confusion=total.confusion - client.confusion,
+    )
+
+
+def measure_contributions(
+    total: Published, clients: Mapping[str, Published], minimum: int
+) -> tuple[Contribution, ...]:
+    """Return for every client the disparities without it, and by how much it raises them.
+
+    A positive ``change`` says that the disparity is smaller without the client.
+
+    Args:
+        total: what is published of all clients together.
+        clients: what is published of each client, by name.
+        minimum: fewest rows of a group that is compared.
+
+    """
+    contributions = []
+    for name, client in clients.items():
+        rest = leave_out(total, client)
+        notions = {}
         for notion, blocks in BLOCKS.items():
             after = largest_rate_gap(*blocks(rest), minimum)
             before = largest_rate_gap(*blocks(total), minimum)
-            known = before is not None and after is not None and bool(silo.rows.any())
-            measured[notion] = {
-                "without": after if known else None,
-                "change": before - after if known else None,  # type: ignore[operator]
-            }
-        hidden = ~silo.none & ~(silo.whole & (silo.split | ~total.split))
-        found.append({"name": name, "partly": bool(hidden.any()), "notions": measured})
-    return found
+            if before is None or after is None or not client.rows.any():
+                notions[notion] = LeftOut(None, None)
+            else:
+                notions[notion] = LeftOut(after, before - after)
+        hidden = ~client.none & ~(client.whole & (client.split | ~total.split))
+        contributions.append(Contribution(name, bool(hidden.any()), notions))
+    return tuple(contributions)

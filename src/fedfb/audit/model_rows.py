@@ -1,4 +1,4 @@
-"""A model of ours, from the folder of its run, as the subject of an audit."""
+"""Let a trained model decide on rows: the subject of an audit, from the folder of a run."""
 
 import glob
 from pathlib import Path
@@ -6,17 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedfb.audit.result import About
 from fedfb.audit.rows import (
     SiloRows,
     Subject,
     as_text,
     deal,
     digest,
-    owner_of,
+    find_clients,
     refuse_absent,
-    under_each_other,
+    stack_columns,
 )
-from fedfb.audit.scores_file import decisions_in
+from fedfb.audit.scores_file import read_decisions
 from fedfb.core import Examples
 from fedfb.data import RawRows, encode_file, load
 from fedfb.data.check import labels
@@ -46,95 +47,110 @@ TRAINED_ON = "the files are those that the model was trained on: training rows a
 
 
 class Choice(NamedTuple):
-    """Which rows to audit, where not as the run has it; seed and setting of the model."""
+    """What to audit where it differs from the run: rows, columns; and seed and setting."""
 
     data: str | None = None
     label: str | None = None
     positive: str | None = None
     sensitive: tuple[str, ...] = ()
-    silo: str | None = None
+    client: str | None = None
     seed: int | None = None
     setting: int = 0
 
     @property
-    def own_columns(self) -> bool:
-        """Whether other columns than the run's are asked for."""
-        return any((self.label, self.positive, self.sensitive, self.silo))
+    def names_columns(self) -> bool:
+        """Whether the choice names columns, which may differ from the run's."""
+        return any((self.label, self.positive, self.sensitive, self.client))
 
 
 class Rows(NamedTuple):
-    """Rows as a model reads them, the silo of each, and the groups that are compared."""
+    """Rows as a model reads them, the client of each, and the groups that are compared."""
 
     examples: Examples
-    owner: Clients
+    clients: Clients
     group: Int[Array, " n"]
     groups: tuple[str, ...]
     attributes: tuple[str, ...]
-    said: str
+    description: str
     notes: tuple[str, ...] = ()
 
 
 def model_subject(folder: Path, choice: Choice, baseline: Path | None = None) -> Subject:
-    """Let a model decide; a baseline is another run's folder, of a model for the same rows."""
+    """Return the rows with a model's decisions.
+
+    Args:
+        folder: folder of the run that trained the model.
+        choice: which rows, and which of the run's models.
+        baseline: folder of another run on the same rows, or a file that ``fedfb predict`` wrote.
+
+    """
     model = load_model(folder, choice.seed, choice.setting)
     rows = read_model_rows(folder, model, choice)
     score, decision = decide(model, rows.examples)
-    other = None if baseline is None else _other_decisions(baseline, choice, rows)
-    silo_rows = SiloRows(rows.examples.y, rows.group, decision, score, other)
-    experiment = _experiment(folder)
-    about = {
-        "kind": "model",
-        "name": folder.name,
-        "notion": long_name(experiment.notion),
-        "data": choice.data or experiment.data,
-        "label": choice.label or model.encoder.label,
-        "positive": choice.positive or model.encoder.positive,
-        "rows": "; ".join((rows.said, *rows.notes)),
-        "decided_by": f"{experiment.algorithm}, {experiment.model}, seed {model.fitted.seed}",
-        "baseline": None if baseline is None else baseline.name,
-        "hashes": {name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
-    }
-    return Subject(deal(*rows.owner, silo_rows), rows.groups, rows.attributes, about)
+    other = None if baseline is None else _decide_otherwise(baseline, choice, rows)
+    client_rows = SiloRows(rows.examples.y, rows.group, decision, score, other)
+    experiment = _resolve_experiment(folder)
+    about = About(
+        kind="model",
+        name=folder.name,
+        notion=long_name(experiment.notion),
+        data=choice.data or experiment.data,
+        label=choice.label or model.encoder.label,
+        positive=choice.positive or model.encoder.positive,
+        rows="; ".join((rows.description, *rows.notes)),
+        decided_by=f"{experiment.algorithm}, {experiment.model}, seed {model.fitted.seed}",
+        baseline=None if baseline is None else baseline.name,
+        hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
+    )
+    return Subject(deal(*rows.clients, client_rows), rows.groups, rows.attributes, about)
 
 
-def _experiment(folder: Path) -> Experiment:
+def _resolve_experiment(folder: Path) -> Experiment:
     return resolve(read_experiment(folder))
 
 
 def decide(model: SavedModel, examples: Examples) -> tuple[Array, Array]:
-    """Return scores and decisions of the model's setting."""
+    """Return scores and decisions of a model on rows."""
     score, decision = model.fitted.predict(examples)
     return score[model.run].astype(np.float64), decision[model.run].astype(np.float64)
 
 
-def _other_decisions(folder: Path, choice: Choice, rows: Rows) -> Array:
+def _decide_otherwise(folder: Path, choice: Choice, rows: Rows) -> Array:
     if folder.is_file():
-        if rows.said == TEST_ROWS:
+        if rows.description == TEST_ROWS:
             raise ConfigError(
-                f"{folder} cannot tell which of its rows are the run's own test rows. Name the "
-                "rows that it is about, in its order, with --data."
+                f"{folder} does not say which of its rows are the run's own test rows. Name the "
+                "rows of this file, in its order, with --data."
             )
-        return decisions_in(folder, len(rows.examples.y))
+        return read_decisions(folder, len(rows.examples.y))
     model = load_model(folder, run=choice.setting)
     # The groups that are compared are those of the first model, whatever this one was trained with.
-    theirs = read_model_rows(folder, model, choice._replace(seed=None))
-    if not np.array_equal(rows.examples.y, theirs.examples.y):
+    baseline_rows = read_model_rows(folder, model, choice._replace(seed=None))
+    if not np.array_equal(rows.examples.y, baseline_rows.examples.y):
         raise DataError(
-            f"the baseline in {folder} is not about the same rows ({len(theirs.examples.y)} beside "
-            f"{len(rows.examples.y)}): its data, test rows or seed differ. Name rows with --data."
+            f"the baseline in {folder} is not about the same rows ({len(baseline_rows.examples.y)} "
+            f"beside {len(rows.examples.y)}): its data, test rows or seed differ. Name rows with "
+            "--data."
         )
-    return decide(model, theirs.examples)[1]
+    return decide(model, baseline_rows.examples)[1]
 
 
 def read_model_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
-    """Read the rows to audit: the run's own test rows, or all rows of other files."""
-    experiment = _experiment(folder)
-    same = choice.data is None or _is_same(choice.data, experiment.data)
-    if not same:
+    """Read the rows to audit: the run's own test rows, or all rows of other files.
+
+    Args:
+        folder: folder of the run.
+        model: model that reads the rows.
+        choice: names files and columns that differ from the run's.
+
+    """
+    experiment = _resolve_experiment(folder)
+    is_same = choice.data is None or _is_same(choice.data, experiment.data)
+    if not is_same:
         return read_files(model, choice, experiment, notes=())
-    if not choice.own_columns:
+    if not choice.names_columns:
         _refuse_rows_elsewhere(folder, experiment)
-        return own_test_rows(model, experiment)
+        return load_test_rows(model, experiment)
     if choice.data is None or experiment.data in BUILT_IN:
         raise ConfigError(
             "the run's own test rows are known by the columns it was trained with. To audit other "
@@ -146,7 +162,7 @@ def read_model_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
 def _refuse_rows_elsewhere(folder: Path, experiment: Experiment) -> None:
     if experiment.data not in BUILT_IN and not (experiment.label or experiment.schema):
         raise ConfigError(
-            f"the test rows of {folder} lie with the silos of a study, whose audit came with it "
+            f"the test rows of {folder} lie with the clients of a study, whose audit came with it "
             "(audit.json, audit.html). Name files of your own to audit on: --data FILE."
         )
 
@@ -154,52 +170,63 @@ def _refuse_rows_elsewhere(folder: Path, experiment: Experiment) -> None:
 def _is_same(data: str, trained_on: str) -> bool:
     if data == trained_on:
         return True
-    these, those = (
+    files, training_files = (
         {Path(path).resolve() for path in glob.glob(text, recursive=True)}
         for text in (data, trained_on)
     )
-    return bool(these) and these == those
+    return bool(files) and files == training_files
 
 
-def own_test_rows(model: SavedModel, experiment: Experiment) -> Rows:
-    """Return the rows that the run set aside, with their silos."""
+def load_test_rows(model: SavedModel, experiment: Experiment) -> Rows:
+    """Return the rows that the run set aside for its test, with their clients."""
     federation = load(experiment.request, experiment.split_of(model.fitted.seed))
     test = federation.test
-    owner, names = test.client, federation.client_names
-    if (owner < 0).any():
-        owner, names = np.where(owner < 0, len(names), owner), (*names, "of no silo")
+    clients, names = test.client, federation.client_names
+    # Some test rows may belong to no client.
+    if (clients < 0).any():
+        clients, names = np.where(clients < 0, len(names), clients), (*names, "of no client")
     groups, columns = federation.group_names, federation.encoder.groups.columns
-    return Rows(test, Clients(owner, names), test.group, groups, columns, TEST_ROWS)
+    return Rows(test, Clients(clients, names), test.group, groups, columns, TEST_ROWS)
 
 
 def read_files(
     model: SavedModel, choice: Choice, experiment: Experiment, notes: tuple[str, ...]
 ) -> Rows:
-    """Read files with label, groups and features; a silo is a file, or a value of a column."""
+    """Read files with label, groups and features. A client is a file, or a value of a column.
+
+    Args:
+        model: model that reads the rows.
+        choice: names the files, and columns that differ from the run's.
+        experiment: settings of the run.
+        notes: sentences that belong to the description of the rows.
+
+    """
     paths = paths_of(choice.data or "")
     tables = [as_text(read_rows(path)) for path in paths]
     label, positive = choice.label or model.encoder.label, choice.positive or model.encoder.positive
-    table = under_each_other(tables, (label, *choice.sensitive))
+    table = stack_columns(tables, (label, *choice.sensitive))
     if choice.label is None and choice.positive is None:
         rules = [rule for rule in model.encoder.derived if rule.target == label]
         table = derive(table, rules)
     y = labels(table, label, positive)
     refuse_absent(table, label, positive)
     usual = experiment.client_column
-    known = usual is not None and all(usual in one.columns for one in tables)
-    owner = owner_of(paths, tables, choice.silo or (usual if known else None))
+    usable = usual is not None and all(usual in file.columns for file in tables)
+    clients = find_clients(paths, tables, choice.client or (usual if usable else None))
     raw = [encode_file(model.encoder, path) for path in paths]
-    parts = [_group(part, model, choice, t) for part, t in zip(raw, tables, strict=True)]
+    parts = [_read_groups(part, model, choice, t) for part, t in zip(raw, tables, strict=True)]
     by_model = np.concatenate(parts)
     groups = groups_in(table, choice.sensitive) if choice.sensitive else model.encoder.groups
     group = groups.group_of(table) if choice.sensitive else by_model
     number = {name: place for place, name in enumerate(model.clients)}
-    ids = np.array([number.get(name, -1) for name in owner.names])[owner.client]
+    ids = np.array([number.get(name, -1) for name in clients.names])[clients.client]
     examples = Examples(np.concatenate([part.x for part in raw]), y, by_model, ids)
-    return Rows(examples, owner, group, groups.names, groups.columns, ALL_ROWS, notes)
+    return Rows(examples, clients, group, groups.names, groups.columns, ALL_ROWS, notes)
 
 
-def _group(part: RawRows, model: SavedModel, choice: Choice, table: Table) -> Int[Array, " n"]:
+def _read_groups(
+    part: RawRows, model: SavedModel, choice: Choice, table: Table
+) -> Int[Array, " n"]:
     """Return the groups that the model was trained with, as far as it or the audit needs them."""
     if part.group is not None:
         return part.group

@@ -1,181 +1,187 @@
-"""An audit as one page: headline, disparities, groups, silos, calibration, baseline, model card.
-
-The page's tables of groups, and its section on silos.
-"""
+"""An audit as one page: headline, disparities, groups, clients, calibration, baseline, card."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from fedfb.audit import text as words
 from fedfb.audit.pictures import calibration_picture, rates_picture
+from fedfb.audit.result import (
+    GROUP_NOTIONS,
+    Audit,
+    Calibration,
+    ClientRates,
+    Contribution,
+    Disparity,
+    GroupRates,
+    LeftOut,
+    Measure,
+    Rates,
+)
+from fedfb.audit.result import Figure as Value
 from fedfb.report.headline import MEANS
 from fedfb.report.html import Figure, Fold, Page, Section, Table
 from fedfb.report.numbers import number
 from fedfb.report.text import NAMES
 
-Record = Mapping[str, Any]
-
 ALONE = "Intervals are of 95%, each for its rate alone."
-OWN = "Rows are those of groups that are shown by label."
+BY_LABEL = "Rows are those of groups that are shown by label."
 LEFT_OUT = (
-    "A plus: the federation would be fairer without the silo. Only rows that are shown are left "
+    "A plus: the federation would be fairer without the client. Only rows that are shown are left "
     "out; *: some are hidden."
 )
 
 
-def group_table(caption: str, groups: Sequence[Record]) -> Table:
+def group_table(caption: str, groups: Sequence[GroupRates]) -> Table:
     """Return every group's rows and rates with their intervals."""
     rows = tuple(
         (
-            str(group["name"]),
+            group.name,
             words.rows_cell(group),
-            *(_rate(group, key) for key in words.RATE_COLUMNS),
+            *(_write_rate(group, key) for key in words.RATE_COLUMNS),
         )
         for group in groups
     )
     return Table(caption, ("group", "rows", *words.RATE_COLUMNS.values()), rows, ALONE)
 
 
-def _rate(group: Record, key: str) -> str:
-    """Write a rate; of the base rate, which is nobody's doing, without its interval."""
-    if key == "base_rate":
-        return number(group[key]["value"] if group[key] else None)
-    return words.with_ends(group[key], "-")
+def _write_rate(group: Rates, key: str) -> str:
+    """Write a rate with its interval. The base rate is no decision and goes without."""
+    rate = group.rate(key)
+    return words.rate_cell(rate) if key == "base_rate" else words.with_ends(rate, "-")
 
 
-def silo_section(record: Record) -> Iterator[Section]:
-    """Yield the section on silos, where their own tables are known."""
-    if not record["silos"]:
+def client_section(audit: Audit) -> Iterator[Section]:
+    """Yield the section on clients, where the tables of single clients are known."""
+    if not audit.clients:
         return
-    notions = [notion for notion in record["notions"] if notion != "client_parity"]
-    shown = [_own_rows(record["silos"], notions)]
-    if record["contributions"]:
-        shown.append(_without_each(record["contributions"], notions))
+    tables = [_tabulate_clients(audit.clients)]
+    if audit.contributions:
+        tables.append(_tabulate_contributions(audit.contributions))
     folds = tuple(
         Fold(
-            f"Groups of {silo['name']}",
-            (group_table(silo["name"], silo["groups"]), _client_disparities(silo)),
+            f"Groups of {client.name}",
+            (group_table(client.name, client.groups), _tabulate_disparities(client)),
         )
-        for silo in record["silos"]
+        for client in audit.clients
     )
-    yield Section("silos", "Silos", tables=tuple(shown), folds=folds)
+    yield Section("clients", "Clients", tables=tuple(tables), folds=folds)
 
 
-def _own_rows(silos: Sequence[Record], notions: Sequence[str]) -> Table:
+def _tabulate_clients(clients: Sequence[ClientRates]) -> Table:
     rows = tuple(
         (
-            silo["name"],
-            words.rows_cell(silo),
-            words.with_ends(silo["accuracy"], "-"),
-            number(silo["loss"]),
-            *(words.value(silo["notions"][notion]) for notion in notions),
+            client.name,
+            words.rows_cell(client),
+            words.with_ends(client.accuracy, "-"),
+            number(client.loss),
+            *(words.value(disparity) for disparity in client.notions.of_groups.values()),
         )
-        for silo in silos
+        for client in clients
     )
-    columns = ("silo", "rows", "accuracy", "loss", *(NAMES[notion] for notion in notions))
-    return Table("Each silo's own rows", columns, rows, OWN)
+    columns = ("client", "rows", "accuracy", "loss", *(NAMES[notion] for notion in GROUP_NOTIONS))
+    return Table("Rows of each client", columns, rows, BY_LABEL)
 
 
-def _without_each(contributions: Sequence[Record], notions: Sequence[str]) -> Table:
+def _tabulate_contributions(contributions: Sequence[Contribution]) -> Table:
     rows = tuple(
         (
-            one["name"] + (" *" if one["partly"] else ""),
-            *(_left_out(one["notions"][notion]) for notion in notions),
+            client.name + (" *" if client.partly else ""),
+            *(_write_change(client.notions[notion]) for notion in GROUP_NOTIONS),
         )
-        for one in contributions
+        for client in contributions
     )
-    columns = ("left out", *(NAMES[notion] for notion in notions))
-    caption = "The disparity of all without a silo, and what the silo adds to it"
+    columns = ("left out", *(NAMES[notion] for notion in GROUP_NOTIONS))
+    caption = "The disparity of all without a client, and what the client adds to it"
     return Table(caption, columns, rows, LEFT_OUT)
 
 
-def _left_out(found: Record) -> str:
-    if found["without"] is None:
+def _write_change(change: LeftOut) -> str:
+    if change.without is None:
         return "-"
-    return f"{number(found['without'])} ({words.signed(found['change'])})"
+    return f"{number(change.without)} ({words.signed(change.change)})"
 
 
-def _client_disparities(silo: Record) -> Table:
+def _tabulate_disparities(client: ClientRates) -> Table:
     rows = tuple(
-        (NAMES[notion], words.with_ends(found, "not estimable"))
-        for notion, found in silo["notions"].items()
+        (NAMES[notion], words.with_ends(disparity, "not estimable"))
+        for notion, disparity in client.notions.of_groups.items()
     )
-    return Table(f"Disparities of {silo['name']}", ("notion", "value"), rows)
+    return Table(f"Disparities of {client.name}", ("notion", "value"), rows)
 
 
 CHANCE = (
     "Chance: what a classifier that favours as many rows, but does not see groups, would show at "
-    "these sizes (for silos: if all had the same mean loss). As large: how often it would be as "
+    "these sizes (for clients: if all had the same mean loss). As large: how often it would be as "
     "large as what was found."
 )
 HIDING = (
-    "A cell is the rows that a rate is taken of: a group, a group's rows with one label, either of "
-    "them in a silo. One with fewer rows than the minimum is shown nowhere, neither its number of "
-    "rows nor its rate, and its rows are in no total that would tell of it. In the silos' tables "
-    "further cells are hidden where a small one could be worked out from totals."
+    "A cell is the rows of a rate: a group, a group's rows with one label, or either at a client. "
+    "A cell with fewer rows than the minimum is shown nowhere, neither its number of rows nor its "
+    "rate, and its rows are in no total that would reveal it. In the clients' tables further cells "
+    "are hidden where a small one would follow from totals."
 )
 
 
-def audit_page(record: Record) -> Page:
+def audit_page(audit: Audit) -> Page:
     """Return the page of an audit."""
     sections = [
-        _disparities(record),
-        _groups(record),
-        *silo_section(record),
-        *_calibration(record),
-        *_baseline(record),
-        _hidden(record),
-        _card(record),
+        _disparity_section(audit),
+        _group_section(audit),
+        *client_section(audit),
+        *_calibration_section(audit),
+        *_baseline_section(audit),
+        _hidden_section(audit),
+        _card_section(audit),
     ]
     return Page(
-        title=f"Audit of {record['name']}",
-        kind=f"{record['decided_by']}; {record['rows']}",
-        headline=words.headline(record),
-        figures=_figures(record),
+        title=f"Audit of {audit.name}",
+        kind=f"{audit.decided_by}; {audit.rows}",
+        headline=words.headline(audit),
+        figures=_list_figures(audit),
         sections=tuple(sections),
-        footer=f"Made by fedfb audit from tables of counts of {len(record['silo_names'])} silos.",
+        footer=f"Made by fedfb audit from tables of counts of {len(audit.client_names)} clients.",
     )
 
 
-def _figures(record: Record) -> tuple[Figure, ...]:
-    notion, overall = words.aim(record), record["overall"]
-    found, ratio = record["notions"][notion], record["four_fifths"]
-    figures = [Figure(NAMES[notion], *_value_and_ends(found))]
+def _list_figures(audit: Audit) -> tuple[Figure, ...]:
+    notion, overall = words.aim(audit), audit.overall
+    disparity, ratio = audit.notions.by_name[notion], audit.four_fifths
+    figures = [Figure(NAMES[notion], *_write_value(disparity))]
     if ratio:
-        figures.append(Figure("four-fifths ratio", *_value_and_ends(ratio)))
-    if overall["accuracy"]:
-        figures.append(Figure("accuracy", *_value_and_ends(overall["accuracy"])))
-    shown = len(record["groups"]) - len(record["hidden"]["groups"])
+        figures.append(Figure("four-fifths ratio", *_write_value(ratio)))
+    if overall.accuracy:
+        figures.append(Figure("accuracy", *_write_value(overall.accuracy)))
+    groups = len(audit.groups) - len(audit.hidden.groups)
     figures.append(
-        Figure("rows", words.count(overall["n"], "-"), f"{shown} groups, "
-               f"{len(record['silo_names'])} silos")
+        Figure("rows", words.count(overall.n, "-"), f"{groups} groups, "
+               f"{len(audit.client_names)} clients")
     )  # fmt: skip
     return tuple(figures)
 
 
-def _value_and_ends(found: Record) -> tuple[str, str]:
-    if found["value"] is None:
+def _write_value(value: Value) -> tuple[str, str]:
+    if value.interval is None:
         return "-", "not estimable"
-    low, high = found["interval"]
-    return words.value(found), f"95% interval {number(low)} to {number(high)}"
+    low, high = value.interval
+    cell = number(value.value) if isinstance(value, Measure) else words.value(value)
+    return cell, f"95% interval {number(low)} to {number(high)}"
 
 
-def _disparities(record: Record) -> Section:
+def _disparity_section(audit: Audit) -> Section:
     rows = []
-    for notion, found in record["notions"].items():
-        expected = record["chance"][notion]
-        if found["value"] is None:
+    for notion, disparity in audit.notions.by_name.items():
+        chance = audit.chance[notion]
+        if disparity.interval is None or chance is None:
             rows.append((NAMES[notion], "-", "not estimable", "-", "-", "-", "-"))
             continue
         rows.append(
             (
                 NAMES[notion],
-                words.value(found),
-                " to ".join(map(number, found["interval"])),
-                number(found.get("between_groups")),
-                number(expected["mean"]),
-                number(expected["quantile_95"]),
-                _share(expected["share_as_large"]),
+                words.value(disparity),
+                " to ".join(map(number, disparity.interval)),
+                number(disparity.between_groups if isinstance(disparity, Disparity) else None),
+                number(chance.mean),
+                number(chance.quantile_95),
+                _write_share(chance.share_as_large),
             )
         )
     columns = (
@@ -186,62 +192,60 @@ def _disparities(record: Record) -> Section:
     return Section(
         "disparities",
         "Disparities",
-        (words.four_fifths_sentence(record),),
+        (words.four_fifths_sentence(audit),),
         tables=(Table("Four notions", columns, tuple(rows), CHANCE),),
         folds=(
             Fold("What each notion measures", (Table("Notions", ("notion", "value"), means),)),
-            Fold("Every signed gap", tuple(_gap_tables(record["notions"]))),
+            Fold("Every signed gap", tuple(_tabulate_gaps(audit.notions.of_groups))),
         ),
     )
 
 
-def _share(share: float) -> str:
+def _write_share(share: float) -> str:
     return "< .001" if share < 0.001 else number(share)
 
 
-def _gap_tables(notions: Mapping[str, Record]) -> Iterator[Table]:
-    for notion, found in notions.items():
-        if notion == "client_parity" or not found["gaps"]:
+def _tabulate_gaps(notions: Mapping[str, Disparity]) -> Iterator[Table]:
+    for notion, disparity in notions.items():
+        if not disparity.gaps:
             continue
         rows = tuple(
             (
-                one["group"],
-                "all" if one["label"] is None else ("unfavourable", "favourable")[one["label"]],
-                words.signed(one["gap"]),
-                " to ".join(map(words.signed, one["interval"])),
+                gap.group,
+                "all" if gap.label is None else ("unfavourable", "favourable")[gap.label],
+                words.signed(gap.gap),
+                " to ".join(map(words.signed, gap.interval)),
             )
-            for one in found["gaps"]
+            for gap in disparity.gaps
         )
         columns = ("group", "rows with label", "its rate less that of all", "95% interval")
         yield Table(f"Gaps, {NAMES[notion]}", columns, rows, "Each interval is of its gap alone.")
 
 
-def _groups(record: Record) -> Section:
-    picture = rates_picture(record)
-    shown = [group_table("Groups", [*record["groups"], record["overall"]])]
-    shown += [
-        group_table(f"By {one['attribute']}", one["groups"]) for one in record["by_attribute"]
-    ]
-    told = [
-        f"By {one['attribute']} alone: {NAMES['demographic_parity']} "
-        f"{words.with_ends(one['notions']['demographic_parity'], 'not estimable')}."
-        for one in record["by_attribute"]
-    ]
+def _group_section(audit: Audit) -> Section:
+    picture = rates_picture(audit)
+    tables = [group_table("Groups", [*audit.groups, audit.overall])]
+    tables += [group_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute]
+    sentences = tuple(
+        f"By {part.attribute} alone: {NAMES['demographic_parity']} "
+        f"{words.with_ends(part.notions.demographic_parity, 'not estimable')}."
+        for part in audit.by_attribute
+    )
     pictures = (picture,) if picture else ()
-    return Section("groups", "Groups", tuple(told), pictures, tuple(shown))
+    return Section("groups", "Groups", sentences, pictures, tuple(tables))
 
 
-def _calibration(record: Record) -> Iterator[Section]:
-    groups = record["calibration"]
+def _calibration_section(audit: Audit) -> Iterator[Section]:
+    groups = audit.calibration
     if not groups:
         return
     rows = tuple(
         (
-            group["name"],
-            number(group["mean_score"]),
-            number(group["base_rate"]),
-            words.signed(group["mean_score"] - group["base_rate"]),
-            number(group["error"]),
+            group.name,
+            number(group.mean_score),
+            number(group.base_rate),
+            words.signed(group.mean_score - group.base_rate),
+            number(group.error),
         )
         for group in groups
     )
@@ -250,7 +254,7 @@ def _calibration(record: Record) -> Iterator[Section]:
         "The error is the mean distance, over rows, of a bin's mean score from its share of "
         "favourable labels."
     )
-    bins = tuple(_bin_table(group) for group in groups)
+    bins = tuple(_tabulate_bins(group) for group in groups)
     yield Section(
         "calibration",
         "Calibration",
@@ -260,66 +264,57 @@ def _calibration(record: Record) -> Iterator[Section]:
     )
 
 
-def _bin_table(group: Record) -> Table:
+def _tabulate_bins(group: Calibration) -> Table:
     rows = tuple(
         (
-            f"{number(one['from'], 1)} to {number(one['to'], 1)}",
-            f"{one['n']:,}",
-            number(one["score"]),
-            words.with_ends(one["observed"]),
+            f"{number(bin.low, 1)} to {number(bin.high, 1)}",
+            f"{bin.n:,}",
+            number(bin.score),
+            words.with_ends(bin.observed),
         )
-        for one in group["bins"]
+        for bin in group.bins
     )
     note = "Neighbouring bins are joined until each has enough rows."
-    return Table(group["name"], ("scores", "rows", "mean score", "favourable labels"), rows, note)
+    return Table(group.name, ("scores", "rows", "mean score", "favourable labels"), rows, note)
 
 
-def _baseline(record: Record) -> Iterator[Section]:
-    found = record["comparison"]
-    if not found:
+def _baseline_section(audit: Audit) -> Iterator[Section]:
+    if audit.comparison is None:
         return
-    compared = {"accuracy": found["accuracy"]}
-    compared |= {NAMES[notion]: one for notion, one in found["notions"].items()}
-    rows = tuple(
-        (name, "-", "not estimable")
-        if one is None
-        else (name, words.signed(one["value"]), " to ".join(map(words.signed, one["interval"])))
-        for name, one in compared.items()
-    )
-    changed = tuple(
-        (one["group"], number(one["to_favourable"]), number(one["to_unfavourable"]))
-        for one in found["changed"]
+    changes = tuple(
+        (change.group, number(change.to_favourable), number(change.to_unfavourable))
+        for change in audit.comparison.changed
     )
     yield Section(
         "baseline",
-        f"Beside {record['baseline']}",
+        f"Beside {audit.baseline}",
         tables=(
             Table(
-                f"Less {record['baseline']}, on the same rows",
+                f"Less {audit.baseline}, on the same rows",
                 ("", "difference", "95% interval"),
-                rows,
+                tuple(words.difference_rows(audit)),
                 "Intervals are paired: they come from the joint tables of both decisions.",
             ),
             Table(
                 "Whose decisions differ",
                 ("group", "favourable here only", "favourable there only"),
-                changed,
+                changes,
                 "Shares of the group's rows.",
             ),
         ),
     )
 
 
-def _hidden(record: Record) -> Section:
-    told = [f"Minimum: {record['minimum']} rows.", HIDING, *words.hidden_sentences(record)]
-    told += [f"{note[0].upper()}{note[1:]}." for note in record["notes"]]
-    return Section("hidden", "What is not shown", tuple(told))
+def _hidden_section(audit: Audit) -> Section:
+    sentences = [f"Minimum: {audit.minimum} rows.", HIDING, *words.hidden_sentences(audit)]
+    sentences += [f"{note[0].upper()}{note[1:]}." for note in audit.notes]
+    return Section("hidden", "What is not shown", tuple(sentences))
 
 
-def _card(record: Record) -> Section:
+def _card_section(audit: Audit) -> Section:
     rows = tuple(
         (title if place == 0 else "", line)
-        for title, lines in record["card"].items()
+        for title, lines in (audit.card or {}).items()
         for place, line in enumerate(lines)
     )
     table = Table("Also in model-card.md", ("topic", "statement"), rows)

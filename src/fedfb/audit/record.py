@@ -1,30 +1,39 @@
-"""An audit: from silos' rows to one record of plain values, through tables of counts alone."""
+"""Make an audit: from the rows of clients to typed figures, through tables of counts alone."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
-from fedfb.audit.baseline import comparison
-from fedfb.audit.calibration import calibration
+from fedfb.audit.baseline import compare_with_baseline
+from fedfb.audit.calibration import measure_calibration
 from fedfb.audit.measures import (
-    ALL,
-    SHOWN,
-    Record,
-    by_attribute,
-    chance,
-    chance_of_losses,
-    contributions,
-    estimate_record,
-    everyone,
-    four_fifths,
-    group_records,
-    notions,
-    rates,
+    describe_all,
+    describe_attributes,
+    describe_groups,
+    describe_rates,
+    expect_by_chance,
+    expect_losses_by_chance,
+    measure_contributions,
+    measure_four_fifths,
+    measure_notions,
+    read_interval,
+)
+from fedfb.audit.result import (
+    About,
+    Audit,
+    Chance,
+    ClientGap,
+    ClientParity,
+    ClientRates,
+    Compares,
+    Hidden,
+    Rates,
 )
 from fedfb.audit.rows import Subject, check_subject
-from fedfb.audit.suppress import Published, SiloShown, publish, publish_silos
-from fedfb.audit.tables import Tables, read_tables, silo_answers, summed
+from fedfb.audit.suppress import Published, PublishedClient, publish, publish_clients
+from fedfb.audit.tables import Tables, add_uploads, make_uploads, read_tables
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
 from fedfb.notions.disparity import client_parity
@@ -33,12 +42,12 @@ from fedfb.notions.values import MINIMUM_ROWS, enough
 from fedfb.shapes import Array, Float
 
 UNKNOWN_UNDER_MASKS = (
-    "under --secure only the sum of the silos' tables is known: no silo's own figures, no client "
-    "parity, and no leaving out of silos. These need each silo's consent to send its table: leave "
-    "out --secure"
+    "under --secure only the sum of the clients' tables is known: no figures of single clients, no "
+    "client parity, and no contributions of clients. These need the consent of each client to send "
+    "its table unmasked: leave out --secure"
 )
 NO_SCORES = "there are decisions but no scores: no calibration and no client parity (loss)"
-ONE_SILO = "there is one silo: no client parity, and no silo to leave out"
+ONE_CLIENT = "there is one client: no client parity, and no contributions of clients"
 
 
 def audit(
@@ -48,93 +57,119 @@ def audit(
     secure: bool = False,
     drawn_mix: bool = True,
     add: AddUp = add_in_clear,
-) -> Record:
-    """Audit decisions on rows that stay with their owners.
+) -> Audit:
+    """Audit decisions on rows that stay with their clients.
 
-    Every silo answers with tables of counts; ``add`` sums them up. With ``secure`` nothing but the
-    sum is looked at. Counts of fewer rows than ``minimum`` are hidden everywhere. Without
-    ``drawn_mix`` intervals take as given how many rows each group has.
+    Every client uploads tables of counts, and ``add`` sums them up.
+
+    Args:
+        subject: rows with decisions by client, and what they are.
+        minimum: fewest rows of a count that may be shown.
+        secure: use nothing but the sum of the uploads.
+        drawn_mix: whether the sizes of the groups were drawn too. If False, intervals take them as
+            fixed.
+        add: adds the uploads, masked or unmasked.
+
+    Raises:
+        DataError: there is one group only, or no row has the favourable label.
 
     >>> from fedfb.audit.rows import SiloRows
     >>> y, group = np.tile([0, 1], 40), np.repeat([0, 1], 40)
     >>> rows = SiloRows(y, group, np.where(group == 0, 1.0, y))
-    >>> record = audit(Subject({"north": rows}, ("F", "M"), ("sex",), {}))
-    >>> record["notions"]["demographic_parity"]["value"], record["four_fifths"]["value"]
+    >>> about = About(
+    ...     kind="scores", name="x", notion=None, data="x.csv", label="y", positive="1",
+    ...     rows="all rows", decided_by="column d", baseline=None, hashes={},
+    ... )
+    >>> result = audit(Subject({"north": rows}, ("F", "M"), ("sex",), about))
+    >>> result.notions.demographic_parity.value, result.four_fifths.value
     (0.25, 0.5)
     """
-    favourable = any(bool(rows.y.any()) for rows in subject.silos.values())
+    favourable = any(bool(rows.y.any()) for rows in subject.clients.values())
     check_subject(subject.groups, favourable, subject.about)
     _refuse_no_minimum(minimum)
-    answers = silo_answers(subject)
-    total, names = summed(answers, add), subject.groups
-    record = audit_of_sum(
-        total, names, subject.attributes, subject.about, list(subject.silos), minimum,
+    uploads = make_uploads(subject)
+    total, names = add_uploads(uploads, add), subject.groups
+    result = audit_of_sum(
+        total, names, subject.attributes, subject.about, list(subject.clients), minimum,
         secure=secure, drawn_mix=drawn_mix,
     )  # fmt: skip
     if secure:
-        return record
-    shown = publish(total, minimum)
-    tables = {name: read_tables(answer) for name, answer in answers.items()}
-    own = publish_silos(list(tables.values()), shown, minimum)
-    by_silo = dict(zip(tables, own, strict=True))
-    silos = silo_records(by_silo, tables, shown, names, minimum, drawn_mix)
-    parity, chance_of_parity = losses_compared(silos)
-    # A silo's rows, accuracy and loss count the groups that are shown by label.
-    every_row = bool((shown.split | shown.none).all())
-    parity["compares"] = ALL if every_row and not parity["left_out"] else SHOWN
-    for silo in silos:
-        silo["compares"] = ALL if every_row else SHOWN
-        silo.pop("losses")
-    if len(by_silo) > 1:
-        groups = {name: silo.groups for name, silo in by_silo.items()}
-        record["contributions"] = contributions(shown, groups, minimum)
-    return {
-        **record,
-        "silos": silos,
-        "notions": {**record["notions"], "client_parity": parity},
-        "chance": {**record["chance"], "client_parity": chance_of_parity},
+        return result
+    published = publish(total, minimum)
+    tables = {name: read_tables(upload) for name, upload in uploads.items()}
+    parts = publish_clients(list(tables.values()), published, minimum)
+    by_client = dict(zip(tables, parts, strict=True))
+    losses = {
+        name: sum_losses(tables[name], client.total, published)
+        for name, client in by_client.items()
     }
+    # A client's rows, accuracy and loss are those of groups that are published by label.
+    compares: Compares = "all" if (published.split | published.none).all() else "shown"
+    parity, chance = compare_losses(losses, compares)
+    return structs.replace(
+        result,
+        clients=describe_clients(by_client, losses, names, minimum, drawn_mix, compares),
+        contributions=None
+        if len(by_client) < 2
+        else measure_contributions(
+            published, {name: client.groups for name, client in by_client.items()}, minimum
+        ),
+        notions=structs.replace(result.notions, client_parity=parity),
+        chance={**result.chance, "client_parity": chance},
+    )
 
 
 def audit_of_sum(
     total: Tables,
     names: Sequence[str],
     attributes: Sequence[str],
-    about: Mapping[str, Any],
-    silos: Sequence[str],
+    about: About,
+    clients: Sequence[str],
     minimum: int = MINIMUM_ROWS,
     *,
     secure: bool = True,
     drawn_mix: bool = True,
-) -> Record:
-    """Return what the sum of all silos' tables tells: an audit without any silo's own figures."""
+) -> Audit:
+    """Return an audit of the sum of all clients' tables, without any client's own figures.
+
+    Args:
+        total: sum of the tables.
+        names: names of the groups.
+        attributes: sensitive columns that form the groups.
+        about: which decisions these are, on which rows.
+        clients: names of the clients.
+        minimum: fewest rows of a count that may be shown.
+        secure: whether the tables were masked.
+        drawn_mix: whether the sizes of the groups were drawn too.
+
+    """
     check_subject(names, bool(total.confusion[1].any()), about)
     _refuse_no_minimum(minimum)
-    shown = publish(total, minimum)
-    found = notions(shown, names, minimum, drawn_mix)
-    return {
-        **about,
-        "minimum": minimum,
-        "secure": secure,
-        "mix": "drawn" if drawn_mix else "given",
-        "attributes": list(attributes),
-        "silo_names": list(silos),
-        "numbers_sent": sum(part.size for part in total if part is not None),
-        "overall": everyone(shown),
-        "groups": group_records(shown, names),
-        "four_fifths": four_fifths(shown),
-        "by_attribute": by_attribute(shown, names, attributes, minimum, drawn_mix),
-        "calibration": calibration(total, shown, names, minimum),
-        "hidden": hidden_groups(shown, names),
-        "comparison": None
+    published = publish(total, minimum)
+    notions = measure_notions(published, names, minimum, drawn_mix)
+    return Audit(
+        **structs.asdict(about),
+        minimum=minimum,
+        secure=secure,
+        mix="drawn" if drawn_mix else "given",
+        attributes=tuple(attributes),
+        client_names=tuple(clients),
+        numbers_sent=sum(part.size for part in total if part is not None),
+        overall=describe_all(published),
+        groups=describe_groups(published, names),
+        four_fifths=measure_four_fifths(published),
+        by_attribute=describe_attributes(published, names, attributes, minimum, drawn_mix),
+        calibration=measure_calibration(total, published, names, minimum),
+        hidden=name_hidden(published, names),
+        comparison=None
         if total.joint is None
-        else comparison(total.joint, shown, names, minimum),
-        "silos": None,
-        "contributions": None,
-        "notes": _notes(total.bins is not None, len(silos), secure),
-        "notions": found,
-        "chance": chance(shown, found, minimum),
-    }
+        else compare_with_baseline(total.joint, published, names, minimum),
+        clients=None,
+        contributions=None,
+        notes=_list_notes(total.bins is not None, len(clients), secure),
+        notions=notions,
+        chance=expect_by_chance(published, notions.of_groups, minimum),
+    )
 
 
 def _refuse_no_minimum(minimum: int) -> None:
@@ -142,75 +177,108 @@ def _refuse_no_minimum(minimum: int) -> None:
         raise ConfigError(f"the least number of rows is {minimum}, expected at least 1.")
 
 
-def _notes(has_scores: bool, silos: int, secure: bool) -> list[str]:
+def _list_notes(has_scores: bool, clients: int, secure: bool) -> tuple[str, ...]:
     notes = [UNKNOWN_UNDER_MASKS] * secure
-    return notes + [NO_SCORES] * (not has_scores) + [ONE_SILO] * (silos == 1)
+    return (*notes, *[NO_SCORES] * (not has_scores), *[ONE_CLIENT] * (clients == 1))
 
 
-def hidden_groups(shown: Published, names: Sequence[str]) -> Record:
+def name_hidden(published: Published, names: Sequence[str]) -> Hidden:
     """Name the groups that are hidden, as a whole or by label."""
-    return {
-        "groups": [names[g] for g in np.flatnonzero(~shown.whole).tolist()],
-        "by_label": [names[g] for g in np.flatnonzero(shown.whole & ~shown.split).tolist()],
-    }
+    no_labels = published.whole & ~published.split
+    return Hidden(
+        groups=tuple(names[g] for g in np.flatnonzero(~published.whole).tolist()),
+        by_label=tuple(names[g] for g in np.flatnonzero(no_labels).tolist()),
+    )
 
 
-def silo_records(
-    silos: Mapping[str, SiloShown],
-    tables: Mapping[str, Tables],
-    everywhere: Published,
+def describe_clients(
+    clients: Mapping[str, PublishedClient],
+    losses: Mapping[str, Float[Array, " 3"] | None],
     names: Sequence[str],
     minimum: int,
     drawn_mix: bool,
-) -> list[Record]:
-    """Describe every silo by what is shown of it."""
-    found = []
-    for name, (shown, total) in silos.items():
-        losses = loss_sums(tables[name], total, everywhere)
-        hidden = shown._replace(whole=shown.whole | shown.none, split=shown.split | shown.none)
-        found.append(
-            {
-                **rates(name, total, np.array([0])),
-                "groups": group_records(shown, names),
-                "notions": notions(
-                    shown, names, minimum, drawn_mix, hidden=~(shown.whole | shown.none)
-                ),
-                "four_fifths": four_fifths(shown),
-                "hidden": hidden_groups(hidden, names),
-                "losses": losses,
-                "loss": mean_loss(losses),
-            }
+    compares: Compares,
+) -> tuple[ClientRates, ...]:
+    """Return the published figures of every client.
+
+    Args:
+        clients: what is published of each client, by name.
+        losses: rows, losses and squared losses of each client, None where hidden.
+        names: names of the groups.
+        minimum: fewest rows of a group that is compared.
+        drawn_mix: whether the sizes of the groups were drawn too.
+        compares: whether the clients' totals contain all groups.
+
+    """
+    descriptions = []
+    for name, (groups, total) in clients.items():
+        # A group without rows here is not a hidden one.
+        certain = groups._replace(
+            whole=groups.whole | groups.none, split=groups.split | groups.none
         )
-    return found
+        descriptions.append(
+            ClientRates(
+                **_rates_of(name, total),
+                groups=describe_groups(groups, names),
+                notions=measure_notions(groups, names, minimum, drawn_mix, hidden=~certain.whole),
+                four_fifths=measure_four_fifths(groups),
+                hidden=name_hidden(certain, names),
+                loss=mean_loss(losses[name]),
+                compares=compares,
+            )
+        )
+    return tuple(descriptions)
 
 
-def loss_sums(table: Tables, total: Published, everywhere: Published) -> Float[Array, " 3"] | None:
-    """Return rows, losses and squared losses of a silo; None without scores, or if it is hidden."""
+def _rates_of(name: str, total: Published) -> dict[str, Any]:
+    """Return the fields of the base class ``Rates``, as keyword arguments."""
+    rates = describe_rates(name, total, np.array([0]))
+    return {key: getattr(rates, key) for key in Rates.__struct_fields__}
+
+
+def sum_losses(table: Tables, total: Published, published: Published) -> Float[Array, " 3"] | None:
+    """Return a client's rows, losses and squared losses over groups that are published by label.
+
+    Args:
+        table: the client's table.
+        total: what is published of the client's groups together.
+        published: what is published of all clients together.
+
+    Returns None without scores, or where the client's total is hidden.
+    """
     if table.losses is None or not total.whole[0]:
         return None
-    return np.array([total.rows[0], *table.losses[:, everywhere.split].sum(axis=1)])
+    return np.array([total.rows[0], *table.losses[:, published.split].sum(axis=1)])
 
 
 def mean_loss(sums: Float[Array, " 3"] | None) -> float | None:
-    """Return a silo's mean loss."""
+    """Return a client's mean loss."""
     return None if sums is None or sums[0] < 1 else float(sums[1] / sums[0])
 
 
-def losses_compared(silos: Sequence[Record]) -> tuple[Record, Record | None]:
-    """Return client parity, the range of the silos' mean losses, and what chance would show."""
-    # Of one row a loss has no variance.
-    known = [s for s in silos if s["losses"] is not None and enough(s["losses"][:1], 2).all()]
-    names = [silo["name"] for silo in known]
-    left_out = [silo["name"] for silo in silos if silo["name"] not in names]
-    nothing = {"value": None, "interval": None, "left_out": left_out, "gaps": []}
-    if len(known) < 2:
+def compare_losses(
+    losses: Mapping[str, Float[Array, " 3"] | None], compares: Compares
+) -> tuple[ClientParity, Chance | None]:
+    """Return client parity, the range of the clients' mean losses, and what chance would show.
+
+    Args:
+        losses: rows, losses and squared losses of each client, None where hidden.
+        compares: whether the clients' totals contain all groups.
+
+    """
+    # A single loss has no variance, so a client needs two rows.
+    large = {name: s for name, s in losses.items() if s is not None and enough(s[:1], 2).all()}
+    left_out = tuple(name for name in losses if name not in large)
+    nothing = ClientParity(None, None, left_out, (), "shown" if left_out else compares)
+    if len(large) < 2:
         return nothing, None
-    sums = np.stack([silo["losses"] for silo in known], axis=1)
+    sums = np.stack(list(large.values()), axis=1)
     [estimate] = client_parity(sums[None], 2)
     if estimate.value is None:
         return nothing, None
-    gaps = [
-        {"silo": silo["name"], "gap": gap} for silo, gap in zip(known, estimate.gaps, strict=True)
-    ]
-    expected = chance_of_losses(sums[0], mean_variance(*sums), estimate.value)
-    return {**estimate_record(estimate, left_out), "gaps": gaps}, expected
+    gaps = tuple(ClientGap(name, gap) for name, gap in zip(large, estimate.gaps, strict=True))
+    chance = expect_losses_by_chance(sums[0], mean_variance(*sums), estimate.value)
+    parity = structs.replace(
+        nothing, value=estimate.value, interval=read_interval(estimate), gaps=gaps
+    )
+    return parity, chance

@@ -1,15 +1,13 @@
-"""What is audited: every silo's rows with their decisions, which stay where they are.
-
-The files of an audit: who owns which row, and what cannot be used.
-"""
+"""The rows that an audit is about: labels, groups and decisions by client, and their files."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from fedfb.audit.result import About
 from fedfb.data.partition import Clients, by_column
 from fedfb.data.read import Cells, names_of
 from fedfb.data.table import Table, concat
@@ -19,7 +17,7 @@ from fedfb.shapes import Array, Float, Int
 
 
 class SiloRows(NamedTuple):
-    """One silo's rows. A decision is the chance of a favourable one: 0 or 1 unless randomised.
+    """One client's rows. A decision is the chance of a favourable one: 0 or 1 unless randomised.
 
     ``score`` and ``baseline`` (another classifier's decisions) are None where there are none.
     """
@@ -32,67 +30,82 @@ class SiloRows(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What an audit is about: rows by silo, the groups' names, the attributes that form them.
+    """What an audit is about: rows by client, the groups' names, the attributes that form them.
 
-    ``about`` says in plain values what was decided by whom, on which rows.
+    ``about`` says which decisions these are, and on which rows.
     """
 
-    silos: Mapping[str, SiloRows]
+    clients: Mapping[str, SiloRows]
     groups: tuple[str, ...]
     attributes: tuple[str, ...]
-    about: Mapping[str, Any]
+    about: About
 
     @property
     def has_scores(self) -> bool:
-        """Whether every silo has scores."""
-        return all(rows.score is not None for rows in self.silos.values())
+        """Whether every client has scores."""
+        return all(rows.score is not None for rows in self.clients.values())
 
     @property
     def has_baseline(self) -> bool:
         """Whether there is another classifier to compare with."""
-        return all(rows.baseline is not None for rows in self.silos.values())
+        return all(rows.baseline is not None for rows in self.clients.values())
 
     @property
     def randomised(self) -> bool:
         """Whether some decision is neither 0 nor 1; a property of the classifier, thus public."""
         return any(
-            bool(((given != 0) & (given != 1)).any())
-            for rows in self.silos.values()
-            for given in (rows.decision, rows.baseline)
-            if given is not None
+            bool(((decision != 0) & (decision != 1)).any())
+            for rows in self.clients.values()
+            for decision in (rows.decision, rows.baseline)
+            if decision is not None
         )
 
 
-def check_subject(groups: Sequence[str], favourable: bool, about: Mapping[str, Any]) -> None:
-    """Refuse rows that nothing can be said of: one group only, or labels that are all negative."""
+def check_subject(groups: Sequence[str], favourable: bool, about: About) -> None:
+    """Refuse rows that an audit can say nothing about.
+
+    Args:
+        groups: names of the groups.
+        favourable: whether some row has the favourable label.
+        about: which rows these are.
+
+    Raises:
+        DataError: there is one group only, or no row has the favourable label.
+
+    """
     if len(groups) < 2:
         raise DataError(
-            f"all rows are of one group ({', '.join(groups) or 'none'}), so there is "
+            f"all rows belong to one group ({', '.join(groups) or 'none'}), so there is "
             "nobody to compare it with. Name other columns with --sensitive, or add rows."
         )
     if not favourable:
         raise DataError(
-            f"no row has the favourable label ({about.get('label')} = "
-            f"{about.get('positive')!r}). Check --label and --positive."
+            f"no row has the favourable label ({about.label} = {about.positive!r}"
+            "). Check --label and --positive."
         )
 
 
-def deal(owner: Int[Array, " n"], names: Sequence[str], rows: SiloRows) -> dict[str, SiloRows]:
-    """Give every silo its own rows; silos without any are left out.
+def deal(client: Int[Array, " n"], names: Sequence[str], rows: SiloRows) -> dict[str, SiloRows]:
+    """Return the rows of every client. Clients without rows are left out.
+
+    Args:
+        client: number of each row's client.
+        names: names of the clients.
+        rows: all rows together.
 
     >>> y = np.array([0, 1, 1])
-    >>> silos = deal(np.array([1, 0, 1]), ["a", "b", "c"], SiloRows(y, y * 0, y / 1.0))
-    >>> {name: silo.y.tolist() for name, silo in silos.items()}
+    >>> clients = deal(np.array([1, 0, 1]), ["a", "b", "c"], SiloRows(y, y * 0, y / 1.0))
+    >>> {name: part.y.tolist() for name, part in clients.items()}
     {'a': [1], 'b': [0, 1]}
     """
-    found = {}
+    clients = {}
     for number, name in enumerate(names):
-        own = np.flatnonzero(owner == number)
-        if len(own):
-            score, baseline = (None if p is None else p[own] for p in rows[3:])
-            y, group, decision = (part[own] for part in rows[:3])
-            found[name] = SiloRows(y, group, decision, score, baseline)
-    return found
+        places = np.flatnonzero(client == number)
+        if len(places):
+            score, baseline = (None if part is None else part[places] for part in rows[3:])
+            y, group, decision = (part[places] for part in rows[:3])
+            clients[name] = SiloRows(y, group, decision, score, baseline)
+    return clients
 
 
 def as_text(cells: Cells) -> Table:
@@ -101,17 +114,24 @@ def as_text(cells: Cells) -> Table:
     return Table(columns, cells.source)
 
 
-def under_each_other(tables: Sequence[Table], names: Sequence[str]) -> Table:
-    """Return some columns of all files as one table."""
+def stack_columns(tables: Sequence[Table], names: Sequence[str]) -> Table:
+    """Return some columns of all files as one table, file after file."""
     return concat([Table({name: t.column(name) for name in names}, t.source) for t in tables])
 
 
-def owner_of(paths: Sequence[Path], tables: Sequence[Table], column: str | None) -> Clients:
-    """Return the silo of every row: by a column, or else its file."""
+def find_clients(paths: Sequence[Path], tables: Sequence[Table], column: str | None) -> Clients:
+    """Return the client of every row.
+
+    Args:
+        paths: files of the rows.
+        tables: rows of each file.
+        column: column that names the client; None: every file is a client.
+
+    """
     if column is not None:
-        whose = under_each_other(tables, (column,))
-        refuse_missing(whose, column)
-        return by_column(whose.text(column))
+        clients = stack_columns(tables, (column,))
+        refuse_missing(clients, column)
+        return by_column(clients.text(column))
     sizes = [len(table) for table in tables]
     return Clients(np.repeat(np.arange(len(paths)), sizes), names_of(list(paths)))
 
@@ -120,19 +140,19 @@ def refuse_absent(table: Table, label: str, positive: str) -> None:
     """Refuse a favourable value that the label never has."""
     values = sorted(set(table.text(label).tolist()))
     if positive not in values:
-        shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
+        first = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
         raise DataError(
             f"{table.source}: the favourable value {positive!r} never occurs in the label column "
-            f"{label!r}, whose values are {shown}. Choose one of these with --positive."
+            f"{label!r}, whose values are {first}. Choose one of these with --positive."
         )
 
 
 def refuse_missing(table: Table, column: str) -> None:
-    """Refuse rows that do not say which silo they belong to."""
+    """Refuse rows that do not name their client."""
     missing = int((table.text(column) == "").sum())
     if missing:
         raise DataError(
-            f"{table.source}: column {column!r} names the silo and is missing in {missing} of "
+            f"{table.source}: column {column!r} names the client and is missing in {missing} of "
             f"{len(table)} rows. Fill it in or remove these rows."
         )
 

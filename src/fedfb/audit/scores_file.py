@@ -1,4 +1,4 @@
-"""A file of scores or decisions, by whatever classifier, as the subject of an audit."""
+"""Read files of scores or decisions, by any classifier, as the subject of an audit."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedfb.audit.result import About
 from fedfb.audit.rows import (
     SiloRows,
     Subject,
     as_text,
     deal,
     digest,
-    owner_of,
+    find_clients,
     refuse_absent,
-    under_each_other,
+    stack_columns,
 )
 from fedfb.data.check import labels
 from fedfb.data.groups import Groups, groups_in
@@ -28,7 +29,7 @@ DEFAULT_THRESHOLD = 0.5
 
 
 class Columns(NamedTuple):
-    """Which columns of a file say what; of ``score`` and ``decision`` one is needed at least."""
+    """What each column of a file holds; ``score`` or ``decision`` is needed, or both."""
 
     label: str
     positive: str
@@ -36,23 +37,30 @@ class Columns(NamedTuple):
     score: str | None = None
     decision: str | None = None
     threshold: float = DEFAULT_THRESHOLD
-    silo: str | None = None
+    client: str | None = None
 
 
 class Scored(NamedTuple):
-    """The rows of some files, one under the other, and what they say of them."""
+    """The rows of some files together: labels, groups, clients, scores and decisions."""
 
     source: str
     y: Int[Array, " n"]
     group: Int[Array, " n"]
     groups: Groups
-    owner: Clients
+    clients: Clients
     score: Float[Array, " n"] | None
     decision: Float[Array, " n"]
 
 
 def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) -> Subject:
-    """Read files of scores, one for each silo; a baseline has the same rows in the same order."""
+    """Read files of scores.
+
+    Args:
+        pattern: path of a file, or a pattern of several.
+        columns: what each column holds.
+        baseline: file of another classifier's scores, with the same rows in the same order.
+
+    """
     if baseline is not None and Path(baseline).is_dir():
         raise ConfigError(
             f"the baseline {baseline} is a folder, and a model needs features, which a scores file "
@@ -67,25 +75,25 @@ def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) 
         None if other is None else other.decision,
     )  # fmt: skip
     paths = paths_of(pattern)
-    about = {
-        "kind": "scores",
-        "name": Path(pattern).name if len(paths) == 1 else pattern,
-        "notion": None,
-        "data": pattern,
-        "label": columns.label,
-        "positive": columns.positive,
-        "rows": "all rows of the file" if len(paths) == 1 else "all rows of the files",
-        "decided_by": decided_by(columns),
-        "baseline": None if baseline is None else Path(baseline).name,
-        "hashes": {str(path): digest(path) for path in paths},
-    }
-    return Subject(deal(*scored.owner, rows), scored.groups.names, columns.sensitive, about)
+    about = About(
+        kind="scores",
+        name=Path(pattern).name if len(paths) == 1 else pattern,
+        notion=None,
+        data=pattern,
+        label=columns.label,
+        positive=columns.positive,
+        rows="all rows of the file" if len(paths) == 1 else "all rows of the files",
+        decided_by=describe_decision(columns),
+        baseline=None if baseline is None else Path(baseline).name,
+        hashes={str(path): digest(path) for path in paths},
+    )
+    return Subject(deal(*scored.clients, rows), scored.groups.names, columns.sensitive, about)
 
 
-def decided_by(columns: Columns) -> str:
-    """Say where decisions come from.
+def describe_decision(columns: Columns) -> str:
+    """Say which column holds the decisions.
 
-    >>> decided_by(Columns("y", "1", ("sex",), score="score"))
+    >>> describe_decision(Columns("y", "1", ("sex",), score="score"))
     'score of at least 0.5'
     """
     if columns.decision is not None:
@@ -94,7 +102,7 @@ def decided_by(columns: Columns) -> str:
 
 
 def read_scores(pattern: str, columns: Columns) -> Scored:
-    """Read scores or decisions; a silo is a file, or a value of a column."""
+    """Read scores or decisions. A client is a file, or a value of a column."""
     if columns.score is None and columns.decision is None:
         raise ConfigError(
             "a scores file needs the column of its scores (--score) or decisions (--decision)."
@@ -104,23 +112,31 @@ def read_scores(pattern: str, columns: Columns) -> Scored:
     paths = paths_of(pattern)
     files = [read_rows(path) for path in paths]
     tables = [as_text(file) for file in files]
-    table = under_each_other(tables, (columns.label, *columns.sensitive))
+    table = stack_columns(tables, (columns.label, *columns.sensitive))
     y = labels(table, columns.label, columns.positive)
     refuse_absent(table, columns.label, columns.positive)
     groups = groups_in(table, columns.sensitive)
     score, decision = (
-        None if name is None else np.concatenate([_numbers(file, name, valid) for file in files])
+        None
+        if name is None
+        else np.concatenate([_read_numbers(file, name, valid) for file in files])
         for name, valid in ((columns.score, _is_chance), (columns.decision, _is_decision))
     )
     if decision is None:
-        assert score is not None  # one of both was given
+        assert score is not None  # the first check refuses neither
         decision = (score >= columns.threshold).astype(np.float64)
-    owner = owner_of(paths, tables, columns.silo)
-    return Scored(table.source, y, groups.group_of(table), groups, owner, score, decision)
+    clients = find_clients(paths, tables, columns.client)
+    return Scored(table.source, y, groups.group_of(table), groups, clients, score, decision)
 
 
-def decisions_in(path: Path, rows: int) -> Float[Array, " n"]:
-    """Read decisions as ``fedfb predict`` prints them: a column decision, or a column score."""
+def read_decisions(path: Path, rows: int) -> Float[Array, " n"]:
+    """Read decisions as ``fedfb predict`` prints them: a column decision, or a column score.
+
+    Args:
+        path: the file.
+        rows: number of rows that the file must have.
+
+    """
     cells = read_rows(path)
     if len(cells.lines) != rows:
         raise DataError(
@@ -128,12 +144,12 @@ def decisions_in(path: Path, rows: int) -> Float[Array, " n"]:
             "same rows in the same order."
         )
     if "decision" in cells.columns:
-        return _numbers(cells, "decision", _is_chance)
-    return (_numbers(cells, "score", _is_chance) >= DEFAULT_THRESHOLD).astype(np.float64)
+        return _read_numbers(cells, "decision", _is_chance)
+    return (_read_numbers(cells, "score", _is_chance) >= DEFAULT_THRESHOLD).astype(np.float64)
 
 
 def refuse_other_rows(scored: Scored, other: Scored) -> None:
-    """Refuse a baseline that does not speak of the same rows in the same order."""
+    """Refuse a baseline whose rows are not the same, in the same order."""
     same_groups = scored.groups == other.groups and np.array_equal(scored.group, other.group)
     if not (same_groups and np.array_equal(scored.y, other.y)):
         raise DataError(
@@ -162,24 +178,25 @@ EXPECTED: dict[Valid, str] = {
 }
 
 
-def _numbers(file: Cells, column: str, valid: Valid) -> Float[Array, " n"]:
-    """Return a column of numbers that are all valid; the first that is not is told."""
-    given = as_text(file).column(column).tolist()
-    found = [parse_number(cell) if cell else None for cell in given]
-    values = np.array([np.nan if number is None else number for number in found])
+def _read_numbers(file: Cells, column: str, valid: Valid) -> Float[Array, " n"]:
+    """Return a column of numbers. The error names the first one that is not valid."""
+    cells = as_text(file).column(column).tolist()
+    numbers = [parse_number(cell) if cell else None for cell in cells]
+    # A comparison with nan is False, so an unreadable cell is never valid.
+    values = np.array([np.nan if number is None else number for number in numbers])
     wrong = np.flatnonzero(~valid(values))
     if len(wrong):
         row = int(wrong[0])
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise DataError(
-            f"{file.source}, line {file.lines[row]}{more}, column {column!r}: {given[row]!r} is "
+            f"{file.source}, line {file.lines[row]}{more}, column {column!r}: {cells[row]!r} is "
             f"not {EXPECTED[valid]}."
         )
     return values
 
 
-def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names of sensitive columns, refusing none and repetitions."""
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names of sensitive columns. No name, or a name twice, is refused."""
     if not names or len(set(names)) < len(names):
         raise ConfigError(
             "--sensitive takes different columns separated by commas, such as sex,race; got "

@@ -1,4 +1,4 @@
-"""The tables of counts that a silo answers an audit with, and their sum."""
+"""The tables of counts that a client uploads for an audit, and their sum."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,7 +16,7 @@ BINS = 10
 
 
 class Tables(NamedTuple):
-    """Counts of one silo, or of all together.
+    """Counts of one client, or of all clients together.
 
     ``confusion[label, decision, group]``; ``joint[label, decision, baseline, group]``;
     ``bins[label, group, bin]`` of scores and ``score_sums[group, bin]``; ``losses[0, group]`` sums
@@ -31,7 +31,12 @@ class Tables(NamedTuple):
 
 
 def silo_answer(rows: SiloRows, groups: int, randomised: bool) -> Arrays:
-    """Return what one silo says of its rows; counts are whole unless decisions are randomised.
+    """Return the upload of one client: tables of counts of its rows.
+
+    Args:
+        rows: rows of the client.
+        groups: number of groups.
+        randomised: whether some decisions are chances. Counts are whole numbers otherwise.
 
     >>> y = np.array([0, 1, 1])
     >>> silo_answer(SiloRows(y, y * 0, y / 1.0), 1, False)["confusion"][:, :, 0]
@@ -40,22 +45,22 @@ def silo_answer(rows: SiloRows, groups: int, randomised: bool) -> Arrays:
     """
     counts = np.float64 if randomised else np.int64
     cell = rows.y * groups + rows.group
-    answer: Arrays = {"confusion": _count(cell, groups, rows.decision).astype(counts)}
+    upload: Arrays = {"confusion": _count(cell, groups, rows.decision).astype(counts)}
     if rows.baseline is not None:
         other = (1 - rows.baseline, rows.baseline)
-        answer["joint"] = np.stack(
+        upload["joint"] = np.stack(
             [_count(cell, groups, rows.decision, weight) for weight in other], axis=2
         ).astype(counts)
     if rows.score is not None:
         place = np.minimum((rows.score * BINS).astype(np.int64), BINS - 1)
         of_bin = rows.group * BINS + place
-        answer["bins"] = np.bincount(
+        upload["bins"] = np.bincount(
             rows.y * groups * BINS + of_bin, minlength=2 * groups * BINS
         ).reshape(2, groups, BINS)
-        answer["score_sums"] = _sum(of_bin, rows.score, groups * BINS).reshape(groups, BINS)
+        upload["score_sums"] = _sum(of_bin, rows.score, groups * BINS).reshape(groups, BINS)
         loss = cross_entropy(rows.score, rows.y)
-        answer["losses"] = np.stack([_sum(rows.group, w, groups) for w in (loss, loss**2)])
-    return answer
+        upload["losses"] = np.stack([_sum(rows.group, w, groups) for w in (loss, loss**2)])
+    return upload
 
 
 def _count(
@@ -68,23 +73,29 @@ def _count(
 
 
 def _sum(place: Array, weight: Array, places: int) -> Float[Array, " k"]:
-    # Of no rows at all numpy's weighted count is a whole number.
+    # bincount of no rows returns integers even with weights.
     return np.bincount(place, weights=weight, minlength=places).astype(np.float64)
 
 
-def silo_answers(subject: Subject) -> dict[str, Arrays]:
-    """Return what every silo answers, each from its own rows alone."""
+def make_uploads(subject: Subject) -> dict[str, Arrays]:
+    """Return the upload of every client, each from the rows of this client alone."""
     return {
         name: silo_answer(rows, len(subject.groups), subject.randomised)
-        for name, rows in subject.silos.items()
+        for name, rows in subject.clients.items()
     }
 
 
-def read_tables(answer: Mapping[str, Array]) -> Tables:
-    """Read an answer, or a sum of answers."""
-    return Tables(**{name: value.astype(np.float64) for name, value in answer.items()})
+def read_tables(upload: Mapping[str, Array]) -> Tables:
+    """Read an upload, or a sum of uploads."""
+    return Tables(**{name: value.astype(np.float64) for name, value in upload.items()})
 
 
-def summed(answers: Mapping[str, Arrays], add: AddUp) -> Tables:
-    """Return the sum over all silos, masked or not as ``add`` has it."""
-    return read_tables(add("audit", {}, answers))
+def add_uploads(uploads: Mapping[str, Arrays], add: AddUp) -> Tables:
+    """Return the sum over all clients.
+
+    Args:
+        uploads: upload of each client, by name.
+        add: adds uploads, masked or unmasked.
+
+    """
+    return read_tables(add("audit", {}, uploads))

@@ -1,116 +1,131 @@
-"""An audit as tables that read well in a terminal of 80 columns.
+"""An audit in words: sentences and cells that all surfaces share, and tables for a terminal."""
 
-What an audit found, in words and cells that the terminal and the page share.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from fedfb.audit.result import (
+    Audit,
+    Calibration,
+    Chance,
+    ClientParity,
+    ClientRates,
+    Disparity,
+    Figure,
+    GroupRates,
+    Interval,
+    Measure,
+    Rates,
+)
 from fedfb.report.numbers import number
 from fedfb.report.text import NAMES, make_console, make_table
 
-Record = Mapping[str, Any]
+MOST_CLIENTS = 20
+"""The most clients that are printed; the page and JSON have all."""
 
 
-MOST_SILOS = 20
-"""Of more silos only so many are printed; the page and JSON have all."""
-
-
-def print_audit(record: Record) -> None:
-    """Print the headline, then disparities, groups, silos, calibration and baseline."""
+def print_audit(audit: Audit) -> None:
+    """Print the headline, then disparities, groups, clients, calibration and baseline."""
     console = make_console()
-    console.print(record["name"], style="bold", end="")
-    console.print(f": {record['decided_by']}; {record['rows']}")
-    console.print(headline(record) + "\n")
-    console.print(_disparities(record))
+    console.print(audit.name, style="bold", end="")
+    console.print(f": {audit.decided_by}; {audit.rows}")
+    console.print(headline(audit) + "\n")
+    console.print(_tabulate_disparities(audit))
     console.print("chance: mean and 95% quantile of a classifier that does not see groups\n")
-    console.print(_groups("Groups", record["groups"], record["overall"]))
-    console.print("\n" + four_fifths_sentence(record))
-    for one in record["by_attribute"]:
+    console.print(_tabulate_groups("Groups", [*audit.groups, audit.overall]))
+    console.print("\n" + four_fifths_sentence(audit))
+    for attribute in audit.by_attribute:
         console.print()
-        console.print(_groups(f"By {one['attribute']}", one["groups"]))
-    if record["silos"]:
+        console.print(_tabulate_groups(f"By {attribute.attribute}", attribute.groups))
+    if audit.clients:
         console.print()
-        console.print(_silos(record))
+        console.print(_tabulate_clients(audit, audit.clients))
         console.print(
-            "change: what the silo adds to the disparity of all (+: fairer without it)", style="dim"
+            "change: what the client adds to the disparity of all (+: fairer without it)",
+            style="dim",
         )
-    if record["calibration"]:
+    if audit.calibration:
         console.print()
-        console.print(_calibration(record["calibration"]))
-    if record["comparison"]:
+        console.print(_tabulate_calibration(audit.calibration))
+    if audit.comparison:
         console.print()
-        console.print(_comparison(record))
-    for line in hidden_sentences(record):
+        console.print(_tabulate_comparison(audit))
+    for line in hidden_sentences(audit):
         console.print(line)
-    for note in record["notes"]:
+    for note in audit.notes:
         console.print(f"note: {note}", style="dim")
 
 
-def _disparities(record: Record) -> Table:
+def _tabulate_disparities(audit: Audit) -> Table:
     table = make_table("Disparity", "", "value", "95% interval", "chance", "its 95%")
-    for notion, found in record["notions"].items():
-        expected = record["chance"][notion]
-        if found["value"] is None:
+    for notion, disparity in audit.notions.by_name.items():
+        chance = audit.chance[notion]
+        if disparity.interval is None or chance is None:
             table.add_row(NAMES[notion], "-", "not estimable", "", "")
             continue
-        ends = " to ".join(map(number, found["interval"]))
-        by_chance = [number(expected[key]) for key in ("mean", "quantile_95")]
-        table.add_row(NAMES[notion], value(found), ends, *by_chance)
+        ends = " to ".join(map(number, disparity.interval))
+        by_chance = (number(chance.mean), number(chance.quantile_95))
+        table.add_row(NAMES[notion], value(disparity), ends, *by_chance)
     return table
 
 
-def _groups(title: str, groups: Sequence[Record], overall: Record | None = None) -> Table:
+def _tabulate_groups(title: str, groups: Sequence[GroupRates]) -> Table:
     table = make_table(title, "", "rows", *RATE_COLUMNS.values())
-    for group in [*groups, *([overall] if overall else [])]:
-        cells = [number(group[key]["value"]) if group[key] else "-" for key in RATE_COLUMNS]
-        table.add_row(group["name"], rows_cell(group), *cells)
+    for group in groups:
+        cells = (rate_cell(group.rate(key)) for key in RATE_COLUMNS)
+        table.add_row(group.name, rows_cell(group), *cells)
     return table
 
 
-def _silos(record: Record) -> Table:
-    notion = aim(record)
+def _tabulate_clients(audit: Audit, clients: Sequence[ClientRates]) -> Table:
+    notion = aim(audit)
+    # A client has no client parity of its own.
     notion = notion if notion != "client_parity" else "demographic_parity"
-    table = make_table(f"Silos ({NAMES[notion]})", "", "rows", "accuracy", "loss", "own", "change")
-    changes = {one["name"]: one for one in record["contributions"] or []}
-    for silo in record["silos"][:MOST_SILOS]:
-        change = changes.get(silo["name"], {}).get("notions", {}).get(notion, {}).get("change")
+    table = make_table(
+        f"Clients ({NAMES[notion]})", "", "rows", "accuracy", "loss", "own", "change"
+    )
+    changes = {part.name: part.notions[notion].change for part in audit.contributions or ()}
+    for client in clients[:MOST_CLIENTS]:
         table.add_row(
-            silo["name"],
-            rows_cell(silo),
-            number(silo["accuracy"]["value"]) if silo["accuracy"] else "-",
-            number(silo["loss"]),
-            value(silo["notions"][notion]),
-            signed(change),
+            client.name,
+            rows_cell(client),
+            rate_cell(client.accuracy),
+            number(client.loss),
+            value(client.notions.of_groups[notion]),
+            signed(changes.get(client.name)),
         )
-    if len(record["silos"]) > MOST_SILOS:
-        table.add_row(f"... and {len(record['silos']) - MOST_SILOS} more")
+    if len(clients) > MOST_CLIENTS:
+        table.add_row(f"... and {len(clients) - MOST_CLIENTS} more")
     return table
 
 
-def _calibration(groups: Sequence[Record]) -> Table:
+def _tabulate_calibration(groups: Sequence[Calibration]) -> Table:
     table = make_table("Calibration", "", "mean score", "base rate", "error")
     for group in groups:
-        cells = (number(group[key]) for key in ("mean_score", "base_rate", "error"))
-        table.add_row(group["name"], *cells)
+        cells = map(number, (group.mean_score, group.base_rate, group.error))
+        table.add_row(group.name, *cells)
     return table
 
 
-def _comparison(record: Record) -> Table:
-    table = make_table(
-        f"Less the baseline {record['baseline']}", "", "difference", "95% interval (paired)"
-    )
-    found = record["comparison"]
-    rows = {"accuracy": found["accuracy"]}
-    rows |= {NAMES[notion]: one for notion, one in found["notions"].items()}
-    for name, one in rows.items():
-        if one is None:
-            table.add_row(name, "-", "not estimable")
-        else:
-            table.add_row(name, signed(one["value"]), " to ".join(map(signed, one["interval"])))
+def _tabulate_comparison(audit: Audit) -> Table:
+    title = f"Less the baseline {audit.baseline}"
+    table = make_table(title, "", "difference", "95% interval (paired)")
+    for row in difference_rows(audit):
+        table.add_row(*row)
     return table
+
+
+def difference_rows(audit: Audit) -> list[tuple[str, str, str]]:
+    """Return name, difference and interval of accuracy and every notion, less the baseline's."""
+    if audit.comparison is None:
+        return []
+    notions = {NAMES[notion]: part for notion, part in audit.comparison.notions.items()}
+    return [
+        (name, "-", "not estimable")
+        if difference is None
+        else (name, signed(difference.value), " to ".join(map(signed, difference.interval)))
+        for name, difference in {"accuracy": audit.comparison.accuracy, **notions}.items()
+    ]
 
 
 RATE_COLUMNS = {
@@ -129,33 +144,45 @@ AMONG = {
 }
 
 
-def value(found: Record) -> str:
-    """Write a disparity; with a star where it compares the groups shown only.
-
-    >>> value({"value": 0.25, "compares": "shown"}), value({"value": 0.25, "compares": "all"})
-    ('.250*', '.250')
-    """
-    return number(found["value"]) + STAR * is_partial(found)
-
-
-def is_partial(found: Record) -> bool:
-    """Return True if a figure leaves out groups that are hidden here and may be large enough."""
-    return found["value"] is not None and found.get("compares") == "shown"
-
-
 STAR = "*"
 
 
-def with_ends(found: Record | None, hidden: str = "hidden") -> str:
+def value(disparity: Disparity | ClientParity) -> str:
+    """Write a disparity, with a star where it compares the published groups only.
+
+    >>> value(Disparity(0.25, (0.2, 0.3), (), 0.3, (), "shown"))
+    '.250*'
+    """
+    return number(disparity.value) + STAR * is_partial(disparity)
+
+
+def is_partial(figure: Figure) -> bool:
+    """Return True if a figure leaves out groups that are hidden here and may be large enough."""
+    if isinstance(figure, Measure):
+        return False
+    return figure.value is not None and figure.compares == "shown"
+
+
+def rate_cell(rate: Measure | None) -> str:
+    """Write a rate without its interval, a dash where the rate is hidden."""
+    return number(None if rate is None else rate.value)
+
+
+def with_ends(figure: Figure | None, hidden: str = "hidden") -> str:
     """Write a figure with its interval.
 
-    >>> with_ends({"value": 0.25, "interval": [0.2, 0.3]}), with_ends(None)
+    Args:
+        figure: a rate, a ratio or a disparity.
+        hidden: text where there is no figure.
+
+    >>> with_ends(Measure(0.25, (0.2, 0.3))), with_ends(None)
     ('.250 [.200, .300]', 'hidden')
     """
-    if found is None or found["value"] is None:
+    if figure is None or figure.interval is None:
         return hidden
-    low, high = found["interval"]
-    return f"{value(found)} [{number(low)}, {number(high)}]"
+    low, high = figure.interval
+    star = STAR * is_partial(figure)
+    return f"{number(figure.value)}{star} [{number(low)}, {number(high)}]"
 
 
 def signed(value: float | None) -> str:
@@ -168,91 +195,95 @@ def signed(value: float | None) -> str:
     return f"+{text}" if value is not None and round(value, 3) > 0 else text
 
 
-def aim(record: Record) -> str:
-    """Return the notion that the headline is about: what was trained for, if it is known."""
-    wanted = record.get("notion") or "demographic_parity"
-    found = record["notions"].get(wanted)
-    return wanted if found and found["value"] is not None else "demographic_parity"
+def aim(audit: Audit) -> str:
+    """Return the notion of the headline: what was trained for, where it is estimable."""
+    notion = audit.notion or "demographic_parity"
+    disparity = audit.notions.by_name.get(notion)
+    return notion if disparity and disparity.value is not None else "demographic_parity"
 
 
-def headline(record: Record) -> str:
-    """Say the largest gap, whose it is, how sure that is, and what chance would show."""
-    notion = aim(record)
-    found, expected = record["notions"][notion], record["chance"][notion]
-    if found["value"] is None:
+def headline(audit: Audit) -> str:
+    """Say the largest gap, the group that has it, its interval, and what chance would show."""
+    notion = aim(audit)
+    disparity, chance = audit.notions.by_name[notion], audit.chance[notion]
+    if disparity.interval is None or chance is None:
         return (
-            f"Not estimable: fewer than two groups have {record['minimum']} rows or more of what "
+            f"Not estimable: fewer than two groups have {audit.minimum} rows or more of what "
             "is compared."
         )
-    low, high = found["interval"]
-    sure = f"95% interval {number(low)} to {number(high)}"
-    if notion == "client_parity":
-        what = f"The mean losses of silos differ by up to {value(found)} ({sure})"
+    low, high = disparity.interval
+    ends = f"95% interval {number(low)} to {number(high)}"
+    if isinstance(disparity, ClientParity):
+        gap = f"The mean losses of clients differ by up to {value(disparity)} ({ends})"
     else:
-        what = f"{_whose(found)} ({NAMES[notion]} {value(found)}, {sure})"
-    return f"{what}: {_verdict(found, expected)}. {_by_chance(notion, expected)}."
+        gap = f"{_name_worst(disparity)} ({NAMES[notion]} {value(disparity)}, {ends})"
+    return f"{gap}: {_judge(disparity.interval, chance)}. {_describe_chance(notion, chance)}."
 
 
-def _verdict(found: Record, expected: Record) -> str:
-    if found["interval"][0] == 0:
-        return "no more than chance may show"
-    if expected["share_as_large"] > 0.05:
-        return "a difference is there, but chance alone often shows one as large"
-    return "more than chance explains"
+def _judge(interval: Interval, chance: Chance) -> str:
+    if interval[0] == 0:
+        return "within chance"
+    if chance.share_as_large > 0.05:
+        return "groups differ, but chance alone often shows a difference as large"
+    return "beyond chance"
 
 
-def _by_chance(notion: str, expected: Record) -> str:
-    who = "Silos that are alike" if notion == "client_parity" else "A classifier blind to groups"
-    mean, most = number(expected["mean"]), number(expected["quantile_95"])
-    return f"{who} would show {mean} on average at these sizes, and 1 in 20 more than {most}"
+def _describe_chance(notion: str, chance: Chance) -> str:
+    source = (
+        "Clients with the same mean loss"
+        if notion == "client_parity"
+        else "A classifier blind to groups"
+    )
+    mean, quantile = number(chance.mean), number(chance.quantile_95)
+    return f"{source} would show {mean} on average at these sizes, and 1 in 20 more than {quantile}"
 
 
-def _whose(found: Record) -> str:
-    worst = max(found["gaps"], key=lambda one: abs(one["gap"]))
-    points = f"{100 * abs(worst['gap']):.1f} points"
-    side = "less" if worst["gap"] < 0 else "more"
+def _name_worst(disparity: Disparity) -> str:
+    worst = max(disparity.gaps, key=lambda gap: abs(gap.gap))
+    points = f"{100 * abs(worst.gap):.1f} points"
+    side = "less" if worst.gap < 0 else "more"
     return (
-        f"Group {worst['group']} gets favourable decisions {points} {side} often than all"
-        f"{AMONG[worst['label']]}"
+        f"Group {worst.group} gets favourable decisions {points} {side} often than all"
+        f"{AMONG[worst.label]}"
     )
 
 
-def four_fifths_sentence(record: Record) -> str:
+def four_fifths_sentence(audit: Audit) -> str:
     """Say the four-fifths ratio and on which side of .8 it is."""
-    found = record["four_fifths"]
-    if found is None:
+    ratio = audit.four_fifths
+    if ratio is None:
         return "The four-fifths ratio is not estimable: nobody is selected, or one group is shown."
-    low, high = found["interval"]
+    low, high = ratio.interval
     if low >= 0.8:
         side = "it meets .8"
     elif high < 0.8:
         side = "it is below .8"
     else:
-        side = f"it {'meets' if found['value'] >= 0.8 else 'is below'} .8, but not for certain"
-    return f"Four-fifths ratio (least to largest selection rate): {with_ends(found)}; {side}."
+        side = f"it {'meets' if ratio.value >= 0.8 else 'is below'} .8, but not for certain"
+    return f"Four-fifths ratio (least to largest selection rate): {with_ends(ratio)}; {side}."
 
 
-def hidden_sentences(record: Record) -> Iterator[str]:
+def hidden_sentences(audit: Audit) -> Iterator[str]:
     """Say what is hidden, and what the totals therefore leave out."""
-    hidden, least = record["hidden"], record["minimum"]
-    if hidden["groups"]:
+    hidden, least, clients = audit.hidden, audit.minimum, audit.clients or ()
+    if hidden.groups:
         yield (
-            f"Hidden, with fewer than {least} rows: {', '.join(hidden['groups'])}. Their rows are "
+            f"Hidden, with fewer than {least} rows: {', '.join(hidden.groups)}. Their rows are "
             "in no figure and no total."
         )
-    if hidden["by_label"]:
+    if hidden.by_label:
         yield (
             f"Shown without labels, with fewer than {least} rows of one label: "
-            f"{', '.join(hidden['by_label'])}. Their rows are in no figure that depends on labels."
+            f"{', '.join(hidden.by_label)}. Their rows are in no figure that depends on labels."
         )
-    parts = [record, *(record["silos"] or [])]
-    if any(is_partial(found) for part in parts for found in part["notions"].values()):
+    tables = (audit.notions, *(client.notions for client in clients))
+    if any(is_partial(disparity) for part in tables for disparity in part.by_name.values()):
         yield (
             f"* This compares the groups that are shown; fedfb run compares all that have {least} "
             "rows or more, and may give another value."
         )
-    if any(silo["compares"] == "shown" for silo in record["silos"] or []):
-        yield "Rows, accuracy and loss of a silo are those of the groups shown by label."
+    if any(client.compares == "shown" for client in clients):
+        yield "Rows, accuracy and loss of a client are those of the groups shown by label."
 
 
 def count(value: int | None, hidden: str) -> str:
@@ -264,12 +295,10 @@ def count(value: int | None, hidden: str) -> str:
     return hidden if value is None else f"{value:,}"
 
 
-def rows_cell(part: Record) -> str:
-    """Write how many rows a group or silo has: a number, 'none', or that it is hidden.
+def rows_cell(part: Rates) -> str:
+    """Write how many rows a group or client has: a number, 'none' or 'hidden'.
 
-    Whether a hidden cell is small, or hides another one, is not told.
-
-    >>> rows_cell({"n": None, "none": True}), rows_cell({"n": None}), rows_cell({"n": 12})
-    ('none', 'hidden', '12')
+    The cell does not say whether a hidden number is small, or hides another one.
     """
-    return count(part["n"], "none" if part.get("none") else "hidden")
+    empty = isinstance(part, GroupRates) and part.none
+    return count(part.n, "none" if empty else "hidden")

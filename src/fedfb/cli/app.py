@@ -1,5 +1,6 @@
 """The commands together, and the one place where errors become messages."""
 
+import errno
 import os
 import sys
 from typing import TextIO
@@ -48,7 +49,9 @@ for command in (study.serve, study.join, study.status, study.fetch):
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"fedfb {fedfb.__version__}")
+        from fedfb.engine.choose import describe_engine  # here: the help does not need numpy
+
+        typer.echo(f"fedfb {fedfb.__version__}\nengine: {describe_engine()}")
         raise typer.Exit
 
 
@@ -58,7 +61,11 @@ def everything(
         False, "--debug", help="Show where an error arose, with its traceback."
     ),
     version: bool = typer.Option(
-        False, "--version", callback=_tell_version, is_eager=True, help="Show the version."
+        False,
+        "--version",
+        callback=_tell_version,
+        is_eager=True,
+        help="Show the version and the engine.",
     ),
 ) -> None:
     """Train one accurate classifier that treats groups alike.
@@ -78,7 +85,7 @@ def main() -> None:
     except (FedFBError, OSError, MemoryError) as error:
         if "--debug" in sys.argv:
             raise
-        if not _is_writable(stdout):
+        if not _is_writable(stdout) or _has_no_room(error):
             _drop(stdout)
             if isinstance(error, BrokenPipeError):
                 sys.exit(READER_LEFT)
@@ -111,6 +118,12 @@ def _is_writable(stream: TextIO | None) -> bool:
     except OSError:
         return False
     return True
+
+
+def _has_no_room(error: BaseException) -> bool:
+    """Return True if a stream without a buffer (PYTHONUNBUFFERED) had no room: files have names."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return isinstance(error, OSError) and error.filename is None and error.errno in full
 
 
 def _drop(stream: TextIO | None) -> None:

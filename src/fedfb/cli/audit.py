@@ -1,6 +1,5 @@
 """``fedfb audit``: what a classifier does to groups, from tables of counts."""
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.settings import names
 
 if TYPE_CHECKING:
+    from fedfb.audit.result import Audit
     from fedfb.audit.rows import Subject
 
 AUDIT, PAGE, CARD, LEDGER = "audit.json", "audit.html", "model-card.md", "ledger.jsonl"
@@ -25,7 +25,7 @@ def audit(
     scores: Annotated[
         str | None,
         typer.Option(
-            help="In place of a model: a CSV of scores or decisions; 'scores/*.csv', one a silo.",
+            help="In place of a model: a CSV of scores or decisions; 'scores/*.csv', one a client.",
             rich_help_panel=SCORES,
         ),
     ] = None,
@@ -66,7 +66,7 @@ def audit(
     client_column: Annotated[
         str | None,
         typer.Option(
-            help="The column that names the silo (default: a silo is a file).",
+            help="The column that names the client (default: a client is a file).",
             rich_help_panel=ROWS,
         ),
     ] = None,
@@ -104,7 +104,7 @@ def audit(
         bool,
         typer.Option(
             "--secure",
-            help="Mask the silos' tables: only their sum is known. 3 silos or more.",
+            help="Mask the clients' tables: only their sum is known. 3 clients or more.",
             rich_help_panel=AUDITING,
         ),
     ] = False,
@@ -127,18 +127,21 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Audit a model, or a file of scores, by group and silo.
+    """Audit a model, or a file of scores, by group and client.
 
-    MODEL is the --out folder of a finished run. Silos answer with tables of counts; no row moves.
-    Rates by group and silo, four notions with intervals, calibration, what chance would show, what
-    each silo adds; with --out also a page and a model card.
+    MODEL is the --out folder of a finished run. Clients upload tables of counts; no row moves.
+    Rates by group and client, four notions with intervals, calibration, what chance would show,
+    what each client adds; with --out also a page and a model card.
 
     Example: fedfb audit runs/mine --out audits/mine
 
     Example: fedfb audit --scores scores.csv --score p --label y --positive 1 --sensitive sex
     """
+    from msgspec import structs
+
     from fedfb.audit.card import make_card
     from fedfb.audit.record import audit as make_audit
+    from fedfb.audit.result import encode_audit
     from fedfb.audit.text import print_audit
     from fedfb.data.statistics import add_in_clear
     from fedfb.experiments.run_folder import claim_empty
@@ -155,43 +158,43 @@ def audit(
         )
     if out is not None:
         check_tools()
-    columns = _given(label=label, positive=positive, silo=client_column)
+    columns = _drop_none(label=label, positive=positive, client=client_column)
     crossed = names(sensitive) if sensitive is not None else None
     if model is not None:
         _refuse("a model", score=score, decision=decision, threshold=threshold)
-        subject = _of_model(model, data, columns, crossed, seed, setting, baseline)
+        subject = _read_model(model, data, columns, crossed, seed, setting, baseline)
     else:
         _refuse("a scores file", data=data, seed=seed, setting=setting)
         if decision is not None:
             _refuse("a column of decisions", threshold=threshold)
-        more = _given(score=score, decision=decision, threshold=threshold)
-        subject = _of_scores(scores or "", {**columns, **more}, crossed, baseline)
+        more = _drop_none(score=score, decision=decision, threshold=threshold)
+        subject = _read_scores(scores or "", {**columns, **more}, crossed, baseline)
     with claim_empty(out, undo=True) if out else nullcontext():
         ledger = out / LEDGER if out else None
         add = make_audit_add(secure, ledger) if secure or ledger else add_in_clear
-        record = make_audit(subject, minimum, secure=secure, drawn_mix=mix == "drawn", add=add)
+        result = make_audit(subject, minimum, secure=secure, drawn_mix=mix == "drawn", add=add)
         run = read_folder(model).runs[0] if model is not None else None
-        record["card"] = make_card(record, run, intended_use)
+        result = structs.replace(result, card=make_card(result, run, intended_use))
         if out:
-            write_audit(record, out)
+            write_audit(result, out)
     if out:
         talk(f"The audit is in {out}: {AUDIT}, {PAGE}, {CARD}, and {LEDGER} of what was sent.")
     if as_json:
-        typer.echo(json.dumps(record, indent=1, allow_nan=False))
+        typer.echo(encode_audit(result))
     else:
-        print_audit(record)
+        print_audit(result)
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _drop_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _refuse(what: str, **values: Any) -> None:
-    for name in _given(**values):
+    for name in _drop_none(**values):
         raise ConfigError(f"--{name} does not apply to {what}. Leave it out.")
 
 
-def _of_model(
+def _read_model(
     folder: Path,
     data: str | None,
     columns: dict[str, Any],
@@ -201,32 +204,33 @@ def _of_model(
     baseline: str | None,
 ) -> "Subject":
     from fedfb.audit.model_rows import Choice, model_subject
-    from fedfb.audit.scores_file import checked_names
+    from fedfb.audit.scores_file import check_names
 
-    sensitive = () if crossed is None else checked_names(crossed)
+    sensitive = () if crossed is None else check_names(crossed)
     choice = Choice(data, **columns, sensitive=sensitive, seed=seed, setting=setting or 0)
     return model_subject(folder, choice, None if baseline is None else Path(baseline))
 
 
-def _of_scores(
+def _read_scores(
     scores: str, columns: dict[str, Any], crossed: tuple[str, ...] | None, baseline: str | None
 ) -> "Subject":
-    from fedfb.audit.scores_file import Columns, checked_names, scores_subject
+    from fedfb.audit.scores_file import Columns, check_names, scores_subject
 
     for name in ("label", "positive"):
         if name not in columns:
             raise ConfigError(f"a scores file needs --{name}: see fedfb audit --help.")
-    given = Columns(**columns, sensitive=checked_names(crossed or ()))
-    return scores_subject(scores, given, baseline)
+    named = Columns(**columns, sensitive=check_names(crossed or ()))
+    return scores_subject(scores, named, baseline)
 
 
-def write_audit(record: dict[str, Any], out: Path) -> None:
-    """Write an audit with its card into a folder: the record, the page and the card."""
+def write_audit(audit: "Audit", out: Path) -> None:
+    """Write an audit into a folder, as JSON, as a page and as a model card."""
     from fedfb.audit.card import as_markdown
     from fedfb.audit.page import audit_page
+    from fedfb.audit.result import to_json
     from fedfb.files import write_json, write_whole
     from fedfb.report.html import render
 
-    write_whole(out / CARD, as_markdown(record["name"], record["card"]))
-    write_whole(out / PAGE, render(audit_page(record)))
-    write_json(out / AUDIT, record)
+    write_whole(out / CARD, as_markdown(audit.name, audit.card or {}))
+    write_whole(out / PAGE, render(audit_page(audit)))
+    write_json(out / AUDIT, to_json(audit))

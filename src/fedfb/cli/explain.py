@@ -156,8 +156,8 @@ def check(
     Example: fedfb check mine.py
     """
     from fedfb.algorithms import METHODS, register
+    from fedfb.algorithms.registry import read_methods
     from fedfb.experiments.conformance import checks, failure_of
-    from fedfb.experiments.spec_file import read_methods
 
     known = METHODS.get(method)
     methods = (known,) if known else read_methods(Path(method))

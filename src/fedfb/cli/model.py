@@ -179,20 +179,12 @@ def report(
     Example: fedfb report runs/mine --out mine.html
     """
     from fedfb.files import write_whole
-    from fedfb.paper.page import holds_reproduction, read_targets, reproduction_page
-    from fedfb.report.folder import read_folder
+    from fedfb.paper.page import page_of_folder
     from fedfb.report.html import check_tools, render
-    from fedfb.report.sections import make_page
 
     check_tools()
     path = folder / PAGE if out is None else out
-    if holds_reproduction(folder):
-        targets = read_targets(folder)
-        refuse_taken(path, force)
-        page = reproduction_page(targets)
-    else:
-        results = read_folder(folder)
-        refuse_taken(path, force)
-        page = make_page(results)
+    page = page_of_folder(folder)
+    refuse_taken(path, force)
     write_whole(path, render(page))
     talk(f"The page is in {path}.")

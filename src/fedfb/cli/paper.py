@@ -144,7 +144,7 @@ def achievable(
     Example: fedfb achievable --setting fig2 --q .3,.7 --levels 0,.1,.2 --plot curves.png
     """
     from fedfb.report.figures import check_figure_path
-    from fedfb.theory.achievable import LEVELS, at_levels, picture_levels
+    from fedfb.theory.achievable import LEVELS, picture_levels, select_levels
     from fedfb.theory.achievable import achievable as solve
     from fedfb.theory.pictures import draw_gaps, print_achievable
 
@@ -170,8 +170,8 @@ def achievable(
     shown = picture_levels(found) if plot and setting not in (*SURFACES, "toy") else ()
     record = solve(found, sorted({*asked, *shown}), budgets)
     if plot:
-        draw(found, at_levels(record, shown), setting, bool(experiment.q), title, plot)
-    record = {**at_levels(record, asked), **told}
+        draw(found, select_levels(record, shown), setting, bool(experiment.q), title, plot)
+    record = {**select_levels(record, asked), **told}
     if as_json:
         typer.echo(json.dumps(record, indent=1))
     else:
@@ -195,10 +195,10 @@ def chosen_population(
 
 def population_of_data(experiment: Experiment) -> "tuple[Population, dict[str, Any]]":
     """Return the population of the scores on data, with intervals and what was revealed."""
-    from fedfb.theory.from_scores import count_scores, population_of, told_of
+    from fedfb.theory.from_scores import count_scores, describe_scores, population_of
 
     scored = count_scores(experiment)
-    return population_of(scored.counts), told_of(scored, experiment.seeds[0])
+    return population_of(scored.counts), describe_scores(scored, experiment.seeds[0])
 
 
 def draw(

@@ -296,9 +296,11 @@ def fetch(
 
 def _audit_page(folder: Path) -> list[str]:
     """Write page and card of the audit that lies in a folder; return their names."""
+    from msgspec import structs
+
     from fedfb.audit.card import make_card
+    from fedfb.audit.result import read_audit
     from fedfb.cli.audit import AUDIT, CARD, PAGE, write_audit
-    from fedfb.files import interpreting, read_json
     from fedfb.report.folder import read_folder
     from fedfb.report.html import check_tools
 
@@ -309,9 +311,6 @@ def _audit_page(folder: Path) -> list[str]:
     except ConfigError as error:
         talk(f"The audit is left as {AUDIT}: {error}")
         return []
-    expected = "the audit of a study as fedfb serve writes it"
-    record, run = read_json(folder / AUDIT, expected), read_folder(folder).runs[0]
-    with interpreting(folder / AUDIT, expected):
-        record["card"] = make_card(record, run, None)
-        write_audit(record, folder)
+    audit, run = read_audit(folder / AUDIT), read_folder(folder).runs[0]
+    write_audit(structs.replace(audit, card=make_card(audit, run, None)), folder)
     return [PAGE, CARD]

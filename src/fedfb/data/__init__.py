@@ -1,18 +1,17 @@
-"""Rows become clients: reading, encoding and dealing data. Names are imported when first used.
+"""Read rows, encode them and deal them to clients. Names are imported when first used.
 
 ``DataRequest`` and ``BUILT_IN`` need no numpy, so a command line can parse its options at once.
 """
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import imported_when_used
+from fedfb.lazy import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.data.datasets.fetch import path_of as path_of
     from fedfb.data.encode import Encoder as Encoder
     from fedfb.data.encode import RawRows as RawRows
     from fedfb.data.encode import encode_file as encode_file
-    from fedfb.data.encode import fit_encoder as fit_encoder
     from fedfb.data.federation import Federation as Federation
     from fedfb.data.federation import astype as astype
     from fedfb.data.federation import federate as federate
@@ -48,7 +47,6 @@ _HOME = {
     "encode_file": "encode",
     "federate": "federation",
     "federation_from_frames": "frames",
-    "fit_encoder": "encode",
     "groups_in": "groups",
     "hold_out": "federation",
     "load": "loading",
@@ -60,9 +58,4 @@ _HOME = {
     "read_csvs": "read",
 }
 
-__all__ = sorted(_HOME)
-__getattr__ = imported_when_used(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOME)
+__getattr__, __dir__, __all__ = export_lazily(__name__, _HOME)

@@ -1,4 +1,4 @@
-"""What is checked, once, where a table becomes a federation."""
+"""Checks of a table before it becomes a federation. Each is made once, here."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,21 @@ from fedfb.errors import DataError
 from fedfb.shapes import Array, Float, Int
 
 MOST_NUMBERS = 10**9
-"""So many numbers a table may become, 8 GB of them."""
+"""The most numbers that an encoded table may have: 8 GB."""
 
 
 def labels(table: Table, label: str, positive: str) -> Int[Array, " n"]:
-    """Return 1 where the label is the positive value, 0 elsewhere; a missing label is an error."""
+    """Return 1 where the label is the positive value, 0 elsewhere.
+
+    Args:
+        table: the rows.
+        label: column to predict.
+        positive: its favourable value.
+
+    Raises:
+        DataError: the label is missing in some row.
+
+    """
     values = table.text(label)
     missing = int((values == "").sum())
     if missing:
@@ -26,7 +36,15 @@ def labels(table: Table, label: str, positive: str) -> Int[Array, " n"]:
 
 
 def refuse_one_class(y: Int[Array, " t"], table: Table, label: str, positive: str) -> None:
-    """Refuse training rows whose labels are all the same."""
+    """Refuse training rows whose labels are all the same.
+
+    Args:
+        y: labels of the training rows, 0 or 1.
+        table: names the source of the rows in the message.
+        label: column to predict.
+        positive: its favourable value.
+
+    """
     if len(set(y.tolist())) < 2:
         share = "all" if y.any() else "none"
         raise DataError(
@@ -36,7 +54,13 @@ def refuse_one_class(y: Int[Array, " t"], table: Table, label: str, positive: st
 
 
 def refuse_empty_clients(client: Int[Array, " t"], names: tuple[str, ...]) -> None:
-    """Refuse clients without training rows."""
+    """Refuse clients without training rows.
+
+    Args:
+        client: number of each training row's client, -1 for none.
+        names: names of the clients.
+
+    """
     counts = np.bincount(client[client >= 0], minlength=len(names))
     for name, count in zip(names, counts.tolist(), strict=True):
         if not count:
@@ -47,19 +71,26 @@ def refuse_empty_clients(client: Int[Array, " t"], names: tuple[str, ...]) -> No
 
 
 def refuse_vast(table: Table, columns: Sequence[Column]) -> None:
-    """Refuse features that would not fit into memory, and name the column that makes most."""
-    made = {column.name: len(column.feature_names) for column in columns}
-    if sum(made.values()) * len(table) > MOST_NUMBERS:
-        most = max(made, key=lambda name: made[name])
+    """Refuse features that would not fit into memory, and name the column with the most of them."""
+    features = {column.name: len(column.feature_names) for column in columns}
+    if sum(features.values()) * len(table) > MOST_NUMBERS:
+        widest = max(features, key=lambda name: features[name])
         raise DataError(
-            f"{table.source}: {len(table)} rows of {sum(made.values())} features are more than "
-            f"{MOST_NUMBERS:g} numbers, the most that are held. Column {most!r} alone makes "
-            f"{made[most]} features: merge its values, or leave it out (--ignore)."
+            f"{table.source}: {len(table)} rows of {sum(features.values())} features are more than "
+            f"{MOST_NUMBERS:g} numbers, the limit. Column {widest!r} alone makes "
+            f"{features[widest]} features: merge its values, or leave it out (--ignore)."
         )
 
 
 def refuse_infinite(x: Float[Array, "n d"], names: tuple[str, ...], table: Table) -> None:
-    """Refuse features that are not finite, as numbers near the end of the float range become."""
+    """Refuse features that are not finite. Numbers near the end of the float range become so.
+
+    Args:
+        x: encoded rows.
+        names: names of the features.
+        table: names the source of the rows in the message.
+
+    """
     bad = np.argwhere(~np.isfinite(x))
     if len(bad):
         row, column = bad[0].tolist()

@@ -1,4 +1,4 @@
-"""How one feature column becomes numbers: a number is standardised, a category is one-hot."""
+"""Encode one feature column: numbers are standardised, categories are one-hot."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,20 @@ from fedfb.errors import DataError
 from fedfb.shapes import Array, Float
 
 MISSING_CATEGORY = "missing"
-"""What an empty cell is called among the categories of a column."""
+"""Name of the category of empty cells."""
 
 MAX_CATEGORIES = 2000
-"""More categories than this are taken for an identifier or free text, and refused."""
+"""The most categories of a column. More values look like an identifier or free text."""
 
 
 @dataclass(frozen=True)
 class NumberColumn:
     """A numeric column as (x - mean) / sd of the training rows.
 
-    A missing value becomes the mean; when training rows had any, a second column says where. A
-    column that is clipped is so before, to ``low`` and ``high``. Of a robust one ``mean`` is the
-    median and ``sd`` the distance of the quartiles / 1.349, which is the standard deviation of a
-    normal law. Quantiles are known to within ``error``.
+    A missing value becomes the mean. If training rows had missing values, a second column marks
+    them. A clipped column is cut to ``low`` and ``high`` first. In a robust column ``mean`` is the
+    median and ``sd`` is the distance of the quartiles divided by 1.349, which is the standard
+    deviation of a normal distribution. ``error`` bounds the error of the quantiles.
     """
 
     name: str
@@ -39,21 +39,21 @@ class NumberColumn:
         return (self.name, f"{self.name} is missing") if self.indicator else (self.name,)
 
     def encode(self, table: Table) -> Float[Array, "n k"]:
-        """Return one standardised column and, where training rows had gaps, the 0/1 indicator."""
+        """Return the standardised column and, if there is an indicator, the 0/1 column of gaps."""
         values = table.numbers(self.name)
         missing = np.isnan(values)
         if self.low is not None and self.high is not None:
             values = np.clip(values, self.low, self.high)
         with np.errstate(
             over="ignore", invalid="ignore"
-        ):  # what overflows is not finite, and refused by name later
+        ):  # an overflow is not finite, and refuse_infinite names the column later
             scaled = np.where(missing, 0.0, (values - self.mean) / self.sd)
         return np.stack([scaled, missing.astype(float)] if self.indicator else [scaled], axis=1)
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A text column, one-hot over the training rows' categories; unseen ones are all zeros."""
+    """A text column, one-hot over the categories of training. Other values are all zeros."""
 
     name: str
     categories: tuple[str, ...]
@@ -100,6 +100,6 @@ def _fit_numbers(name: str, values: Float[Array, " n"]) -> NumberColumn:
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             mean = float(present.mean())
-            # Numbers that differ by less than a square can tell have a standard deviation of 0.
+            # The squares of tiny differences may vanish, and the standard deviation is 0 then.
             sd = float(present.std()) or float(np.ptp(present))
     return NumberColumn(name, mean, sd, bool(missing.any()))

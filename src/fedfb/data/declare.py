@@ -1,4 +1,4 @@
-"""What a user says of columns in a line: which are left out, binned or merged."""
+"""Declarations about columns on the command line: ignored, binned and merged columns."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,11 +7,11 @@ from fedfb.data.table import parse_number
 from fedfb.errors import ConfigError
 
 Merges = tuple[tuple[str, tuple[str, ...]], ...]
-"""New names and the values that they stand for."""
+"""New names, each with the values that it replaces."""
 
 
 class Wanted(NamedTuple):
-    """What flags say of the columns; all that are not named are features."""
+    """Roles of columns, as flags declare them. A column without a role is a feature."""
 
     label: str
     positive: str
@@ -23,7 +23,7 @@ class Wanted(NamedTuple):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that are no features, but for those left out."""
+        """The columns that are neither features nor ignored."""
         return (
             self.label,
             *self.sensitive,
@@ -37,18 +37,20 @@ def parse_bins(declared: Iterable[str]) -> dict[str, tuple[float, ...]]:
     >>> parse_bins(["age: 25, 40"])
     {'age': (25.0, 40.0)}
     """
-    return {column: _numbers(column, rest) for column, rest in _by_column(declared, "bins")}
+    return {
+        column: _read_numbers(column, rest) for column, rest in _split_by_column(declared, "bins")
+    }
 
 
 def parse_merge(declared: Iterable[str]) -> dict[str, Merges]:
-    """Read which values become one, by column.
+    """Read the values to merge, by column.
 
     >>> parse_merge(["race: Asian+Other=rest, A+B=ab"])
     {'race': (('rest', ('Asian', 'Other')), ('ab', ('A', 'B')))}
     """
     return {
-        column: tuple(_merge(column, part) for part in rest.split(","))
-        for column, rest in _by_column(declared, "merge")
+        column: tuple(_read_merge(column, part) for part in rest.split(","))
+        for column, rest in _split_by_column(declared, "merge")
     }
 
 
@@ -59,22 +61,22 @@ _FORMS = {
 }
 
 
-def _by_column(declared: Iterable[str], kind: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+def _split_by_column(declared: Iterable[str], kind: str) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
     for text in declared:
         column, colon, rest = (part.strip() for part in text.partition(":"))
         if not (column and colon and rest):
             raise ConfigError(f"--{kind} {text!r}: expected {_FORMS[kind]}.")
-        if column in dict(found):
-            raise ConfigError(f"--{kind}: column {column!r} stands twice. Write it once.")
-        found.append((column, rest))
-    return found
+        if column in dict(pairs):
+            raise ConfigError(f"--{kind}: column {column!r} is declared twice. Declare it once.")
+        pairs.append((column, rest))
+    return pairs
 
 
-def _numbers(column: str, text: str) -> tuple[float, ...]:
-    found = [parse_number(part.strip()) for part in text.split(",")]
-    numbers = [number for number in found if number is not None and abs(number) < float("inf")]
-    if len(numbers) < len(found) or numbers != sorted(set(numbers)):
+def _read_numbers(column: str, text: str) -> tuple[float, ...]:
+    cells = [parse_number(part.strip()) for part in text.split(",")]
+    numbers = [number for number in cells if number is not None and abs(number) < float("inf")]
+    if len(numbers) < len(cells) or numbers != sorted(set(numbers)):
         raise ConfigError(
             f"--bins: the ends for {column!r} are {text!r}, expected numbers that rise: "
             f"{_FORMS['bins']}."
@@ -82,12 +84,12 @@ def _numbers(column: str, text: str) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _merge(column: str, text: str) -> tuple[str, tuple[str, ...]]:
+def _read_merge(column: str, text: str) -> tuple[str, tuple[str, ...]]:
     values, equals, new = (part.strip() for part in text.rpartition("="))
     merged = tuple(value.strip() for value in values.split("+"))
     if not (equals and new and all(merged)):
         raise ConfigError(
-            f"--merge: {text.strip()!r} for {column!r} is not understood, expected "
+            f"--merge: {text.strip()!r} for {column!r} cannot be read, expected "
             f"{_FORMS['merge']}. Values that hold one of + = , ; are merged in a schema file."
         )
     return new, merged

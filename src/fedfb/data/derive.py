@@ -1,4 +1,4 @@
-"""Columns made from others by a declared rule, so that raw rows can be prepared again later."""
+"""Columns derived from others by declared rules, which apply to later rows too."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from fedfb.data.table import Table
 
 @dataclass(frozen=True)
 class Bins:
-    """Name the range a number falls in: ``names[i]`` for values up to ``edges[i]``, the last above.
+    """Replace a number by the name of its range: ``names[i]`` up to ``edges[i]``, the last above.
 
     >>> age = Table({"age": np.array([32.0, 33.0, np.nan])})
     >>> Bins("age", "age group", (32.0,), ("young", "old")).apply(age).text("age group").tolist()
@@ -32,7 +32,7 @@ class Bins:
 
 @dataclass(frozen=True)
 class Keep:
-    """Keep the named values of a text column and call every other one ``other``.
+    """Keep some values of a text column and replace all others by ``other``.
 
     >>> colour = Table({"colour": np.array(["red", "blue", ""], object)})
     >>> Keep("colour", "colour", ("red",), "Other").apply(colour).text("colour").tolist()
@@ -46,14 +46,14 @@ class Keep:
 
     def apply(self, table: Table) -> Table:
         """Return the table with the column ``target``; a missing value stays missing."""
-        known = {"", *self.values}
-        cells = [cell if cell in known else self.other for cell in table.text(self.source)]
+        values = {"", *self.values}
+        cells = [cell if cell in values else self.other for cell in table.text(self.source)]
         return table.with_column(self.target, np.array(cells, object))
 
 
 @dataclass(frozen=True)
 class Merge:
-    """Call ``values[i]`` of a text column ``names[i]``; every other value stays as it is.
+    """Replace ``values[i]`` of a text column by ``names[i]``. Other values stay as they are.
 
     >>> race = Table({"race": np.array(["Asian", "Other", "Black", ""], object)})
     >>> merge = Merge("race", "race", ("Asian", "Other"), ("rest", "rest"))
@@ -68,13 +68,13 @@ class Merge:
 
     def apply(self, table: Table) -> Table:
         """Return the table with the column ``target``; a missing value stays missing."""
-        renamed = dict(zip(self.values, self.names, strict=True))
-        cells = [renamed.get(cell, cell) for cell in table.text(self.source)]
+        new_names = dict(zip(self.values, self.names, strict=True))
+        cells = [new_names.get(cell, cell) for cell in table.text(self.source)]
         return table.with_column(self.target, np.array(cells, object))
 
 
 Derived = Bins | Keep | Merge
-"""One rule; more kinds can be added here and to the table below."""
+"""A rule. A new kind is added here and to the table below."""
 
 _KINDS: dict[str, type[Bins] | type[Keep] | type[Merge]] = {
     "bins": Bins,

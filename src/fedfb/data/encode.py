@@ -1,8 +1,7 @@
-"""From raw rows to the numbers a model reads, learnt on training rows and kept as plain JSON.
+"""The encoder: from raw rows to the numbers that a model reads.
 
-What an encoder reads of raw rows: which columns, of what kind, and the rules in between.
-
-Raw rows of a file, encoded as in training.
+An encoder is learnt on training rows and stored as plain JSON. It lists the raw columns that it
+reads, and encodes later files as in training.
 """
 
 from collections.abc import Mapping
@@ -23,11 +22,11 @@ from fedfb.shapes import Array, Float, Int
 
 @dataclass(frozen=True)
 class Encoder:
-    """All that is needed to rebuild ``x`` and the group of raw rows.
+    """All that is needed to compute ``x`` and the group of raw rows.
 
-    ``columns`` say how each feature becomes numbers, ``groups`` who belongs to which group, and
-    ``derived`` which columns are made from others first. With ``sensitive_at_prediction`` the
-    model also reads the group, one 0/1 column each.
+    ``columns`` encode the features, ``groups`` number the groups, and ``derived`` are rules that
+    are applied first. With ``sensitive_at_prediction`` the model also reads the group, as one 0/1
+    column for each group.
     """
 
     columns: tuple[Column, ...]
@@ -46,11 +45,17 @@ class Encoder:
         return names + tuple(f"group={name}" for name in self.groups.names)
 
     def prepare(self, table: Table) -> Table:
-        """Make groups, and the label, of raw rows: by the rules whose columns the table has."""
+        """Derive the columns of groups and label, by the rules whose columns the table has."""
         return derive(table, [rule for rule in self.derived if rule.source in table.columns])
 
     def encode(self, table: Table, group: Int[Array, " n"] | None = None) -> Float[Array, "n d"]:
-        """Return ``x`` of the table's rows; ``group`` is needed when the model reads it."""
+        """Return ``x`` of the table's rows.
+
+        Args:
+            table: rows with derived columns.
+            group: group of each row, where the model reads it; None: computed from the table.
+
+        """
         parts = [column.encode(table) for column in self.columns]
         if self.sensitive_at_prediction:
             group = self.groups.group_of(table) if group is None else group
@@ -73,7 +78,7 @@ class Encoder:
         """Rebuild an encoder from :meth:`to_dict`, also after a round trip through JSON."""
         try:
             return cls(
-                columns=tuple(_column(column) for column in values["columns"]),
+                columns=tuple(_read_column(column) for column in values["columns"]),
                 groups=Groups(**{key: tuple(names) for key, names in values["groups"].items()}),
                 label=values["label"],
                 positive=values["positive"],
@@ -88,7 +93,7 @@ class Encoder:
 
 
 class RawRows(NamedTuple):
-    """Encoded rows of a file; ``group`` is None where it is absent or not wanted."""
+    """Encoded rows of a file; ``group`` is None where it is absent or not requested."""
 
     x: Float[Array, "n d"]
     group: Int[Array, " n"] | None
@@ -105,66 +110,88 @@ def fit_encoder(
     derived: tuple[Derived, ...] = (),
     columns: tuple[Column, ...] | None = None,
 ) -> Encoder:
-    """Learn means, categories and groups from a table that holds training rows only.
+    """Learn an encoder from training rows.
 
-    ``columns`` were learnt without the table being read, where its rows lie with several owners.
+    Args:
+        table: training rows only.
+        features: names of the features.
+        groups: groups of the rows.
+        label: column to predict.
+        positive: its favourable value.
+        sensitive_at_prediction: whether the model reads the group.
+        derived: rules that made columns of the table.
+        columns: encoding of the features, where it was learnt from sums over clients; None: learn
+            it from the table.
+
     """
     if columns is None:
         columns = tuple(fit_column(table, name) for name in features)
     return Encoder(columns, groups, label, positive, sensitive_at_prediction, derived)
 
 
-def _column(values: Mapping[str, Any]) -> Column:
+def _read_column(values: Mapping[str, Any]) -> Column:
     if "categories" in values:
         return CategoryColumn(values["name"], tuple(values["categories"]))
     return NumberColumn(**values)
 
 
 class Reading(NamedTuple):
-    """Raw columns, with whether each holds numbers, and the rules to be applied to them."""
+    """Raw columns (True: numbers, False: text), and the rules to be applied to them."""
 
     columns: dict[str, bool]
     rules: tuple[Derived, ...]
 
 
 def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> Reading:
-    """Return what features and groups, or one of both, need of raw rows."""
+    """Return the raw columns that an encoder needs.
+
+    Args:
+        encoder: the encoder.
+        features: include the columns of features.
+        group: include the columns of groups.
+
+    """
     columns = encoder.columns if features else ()
-    needed = {column.name: isinstance(column, NumberColumn) for column in columns}
+    kinds = {column.name: isinstance(column, NumberColumn) for column in columns}
     for name in encoder.groups.columns if group else ():
-        needed.setdefault(name, False)
+        kinds.setdefault(name, False)
     rules: list[Derived] = []
     for rule in reversed(encoder.derived):
-        if rule.target not in needed:
+        if rule.target not in kinds:
             continue
-        number, same = isinstance(rule, Bins), rule.source == rule.target
-        if not same and needed.get(rule.source, number) != number:
+        number, in_place = isinstance(rule, Bins), rule.source == rule.target
+        if not in_place and kinds.get(rule.source, number) != number:
             raise ConfigError(
-                f"column {rule.source!r} is read both as a number and as text, which a model that "
-                "is handed over cannot. Write it into two columns and train again."
+                f"column {rule.source!r} is read both as a number and as text, which an exported "
+                "model cannot do. Write it into two columns and train again."
             )
-        del needed[rule.target]
-        needed[rule.source] = number
+        del kinds[rule.target]
+        kinds[rule.source] = number
         rules.insert(0, rule)
-    return Reading(needed, tuple(rules))
+    return Reading(kinds, tuple(rules))
 
 
 def encode_file(
     encoder: Encoder, path: str | Path, separator: str | None = None, groups: bool = True
 ) -> RawRows:
-    """Encode a file of raw rows as in training; it needs no label, other columns are ignored.
+    """Encode a file of raw rows as in training. It needs no label. Other columns are ignored.
 
-    Unless ``groups`` are wanted they are read only for a model that is given them: to decide a row
-    of a group that nobody trained on is then no error.
+    Args:
+        encoder: the encoder.
+        path: a CSV or Parquet file.
+        separator: separator of a CSV file; None: detected.
+        groups: whether to read groups that the model does not read. If not, a row of an unknown
+            group is no error.
+
     """
     cells = read_rows(path, separator)
-    # Text throughout: which columns are numbers was decided in training, not by these few rows.
+    # All cells stay text: training decided which columns are numbers, not these few rows.
     columns = {name: np.array(column, object) for name, column in cells.columns.items()}
     table = Table(columns, cells.source)
-    needed = {rule.target: rule.source for rule in encoder.derived}
-    sensitive = {needed.get(name, name) for name in encoder.groups.columns}
-    wanted = groups and sensitive <= set(columns)
-    if not encoder.sensitive_at_prediction and not wanted:
+    sources = {rule.target: rule.source for rule in encoder.derived}
+    sensitive = {sources.get(name, name) for name in encoder.groups.columns}
+    reads_group = groups and sensitive <= set(columns)
+    if not encoder.sensitive_at_prediction and not reads_group:
         return RawRows(encoder.encode(table), None)
     table = encoder.prepare(table)
     group = encoder.groups.group_of(table)

@@ -1,4 +1,4 @@
-"""A federation: clients with their rows, the test rows, and how both were made from a table."""
+"""A federation: clients with their rows, the test rows, and the encoder of both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,14 +28,14 @@ if TYPE_CHECKING:  # numpy.typing takes longer to import than the rest of this f
 
 
 class Learnt(NamedTuple):
-    """How features become numbers, and the groups; None: they are those that rows have."""
+    """How features become numbers, and the groups; None: the groups of the rows."""
 
     columns: tuple[Column, ...]
     groups: Groups | None
 
 
-LearnFromSilos = Callable[[Table, Int[Array, " t"], tuple[str, ...]], Learnt]
-"""Learns from training rows that lie with clients: the rows, the client of each, their names."""
+LearnFromClients = Callable[[Table, Int[Array, " t"], tuple[str, ...]], Learnt]
+"""Learns an encoder from clients: training rows, the client of each, the clients' names."""
 
 ONE_GROUP = "only one group: group fairness is void, every fair method returns plain FedAvg"
 
@@ -44,8 +44,7 @@ ONE_GROUP = "only one group: group fairness is void, every fair method returns p
 class Federation:
     """All that training and evaluation read. Client ids are 0..I-1, the order of ``client_names``.
 
-    The clients' rows are read-only from then on.
-    ``notes`` tell, one plain sentence each, which declared behaviours applied to these data.
+    The clients' rows are read-only. ``notes`` are sentences about how these data were treated.
     """
 
     name: str
@@ -78,13 +77,28 @@ def federate(
     derived: tuple[Derived, ...] = (),
     group_order: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
-    learn: LearnFromSilos | None = None,
+    learn: LearnFromClients | None = None,
 ) -> Federation:
-    """Encode a table (the encoder learns from training rows only) and give every client its rows.
+    """Encode a table and deal its rows to clients. The encoder learns from training rows only.
 
-    ``train`` and ``test`` are row numbers; ``client`` is the client of every row, -1 for none. With
-    ``learn`` the encoder learns from rows that lie with the clients; without, the table is a
-    published one.
+    Args:
+        name: name of the federation.
+        table: all rows.
+        label: column to predict.
+        positive: its favourable value.
+        sensitive: columns whose crossed values form the groups.
+        features: columns that the model reads.
+        train: numbers of the training rows.
+        test: numbers of the test rows.
+        client: number of each row's client, -1 for none.
+        client_names: names of the clients.
+        sensitive_at_prediction: whether the model reads the group too.
+        derived: rules that made columns of the table, kept for later rows.
+        group_order: names of groups that come first.
+        notes: sentences about the data.
+        learn: learns the encoder from sums over clients; None: the table is public, and the
+            encoder learns from the rows themselves.
+
     """
     training = table.take(train)
     y = labels(table, label, positive)
@@ -106,14 +120,14 @@ def federate(
     refuse_vast(table, encoder.columns)
     x = encoder.encode(table, group)
     refuse_infinite(x, encoder.feature_names, table)
-    said = (
+    group_notes = (
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(groups.names) == 1 else ()),
     )
     rows = [train[client[train] == number] for number in range(len(client_names))]
     clients = [
-        ClientData(number, x[own], y[own], group[own], len(groups.names))
-        for number, own in enumerate(rows)
+        ClientData(number, x[places], y[places], group[places], len(groups.names))
+        for number, places in enumerate(rows)
     ]
     return Federation(
         name=name,
@@ -123,7 +137,7 @@ def federate(
         client_names=client_names,
         feature_names=encoder.feature_names,
         encoder=encoder,
-        notes=(*notes, *said, *encoding_notes(encoder.columns, table.take(test))),
+        notes=(*notes, *group_notes, *encoding_notes(encoder.columns, table.take(test))),
     )
 
 
@@ -133,9 +147,9 @@ def settle_small_groups(
     """Merge the groups with few training rows, or say that they are not compared.
 
     Args:
-        federation: clients with the groups that their rows have.
-        minimum: least training rows of a group, over all clients.
-        rest: name of the group that takes the smaller ones; None leaves them as they are.
+        federation: clients with the groups of their rows.
+        minimum: fewest training rows of a group, over all clients.
+        rest: name of the group that the small groups become part of; None: they stay.
     """
     names, rows = federation.group_names, group_rows(federation)
     groups = federation.encoder.groups
@@ -164,22 +178,22 @@ def training_cells(federation: Federation) -> Int[Array, "2 a"]:
 
 
 def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -> Federation:
-    """Return the federation with other groups; where the model reads the group, ``x`` follows."""
+    """Return the federation with other groups. ``x`` changes where the model reads the group."""
     before, encoder = federation.group_names, replace(federation.encoder, groups=groups)
     into = dict(zip(groups.merged, groups.into, strict=True))
     number = {name: place for place, name in enumerate(groups.names)}
     new = np.array([number[into.get(name, name)] for name in before])
-    read = encoder.sensitive_at_prediction
+    reads_group = encoder.sensitive_at_prediction
 
-    def encoded(x: Float[Array, "n d"], group: Int[Array, " n"]) -> Float[Array, "n e"]:
-        if not read:
+    def encode(x: Float[Array, "n d"], group: Int[Array, " n"]) -> Float[Array, "n e"]:
+        if not reads_group:
             return x
         ones = np.eye(len(groups.names), dtype=x.dtype)[group]
         return np.concatenate([x[:, : -len(before)], ones], axis=1)
 
     clients = [
         client._replace(
-            x=encoded(client.x, new[client.group]),
+            x=encode(client.x, new[client.group]),
             group=new[client.group],
             groups=len(groups.names),
         )
@@ -187,12 +201,14 @@ def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -
     ]
     test = federation.test
     group = new[test.group]
-    merged = ", ".join(name for name, few in zip(before, small.tolist(), strict=True) if few)
+    merged = ", ".join(
+        name for name, is_small in zip(before, small.tolist(), strict=True) if is_small
+    )
     note = f"small groups were merged into {groups.into[-1]!r} (--rest): {merged}"
     return replace(
         federation,
         clients=tuple(clients),
-        test=test._replace(x=encoded(test.x, group), group=group),
+        test=test._replace(x=encode(test.x, group), group=group),
         group_names=groups.names,
         feature_names=encoder.feature_names,
         encoder=encoder,
@@ -201,9 +217,9 @@ def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -
 
 
 def pooled(federation: Federation) -> Federation:
-    """Put all clients' rows into one client, in the order of ids: centralised training."""
+    """Return all clients' rows as one client, in the order of ids: centralised training."""
     clients = federation.clients
-    everyone = ClientData(
+    client = ClientData(
         0,
         np.concatenate([client.x for client in clients]),
         np.concatenate([client.y for client in clients]),
@@ -211,33 +227,41 @@ def pooled(federation: Federation) -> Federation:
         clients[0].groups,
     )
     test = federation.test._replace(client=np.minimum(federation.test.client, 0))
-    return replace(federation, clients=(everyone,), test=test, client_names=("pooled",))
+    return replace(federation, clients=(client,), test=test, client_names=("pooled",))
 
 
 def hold_out(federation: Federation, fraction: float, seed: int) -> tuple[Federation, Examples]:
-    """Set a fraction of every client's rows aside for validation; at least one stays.
+    """Set a fraction of every client's rows aside for validation. At least one row stays.
 
-    Which rows depends on the seed and the client's id only, never on the other clients.
+    The choice of rows depends on the seed and the client's id only, never on other clients.
+
+    Args:
+        federation: the clients.
+        fraction: at least 0 and below 1.
+        seed: seed of the choice.
+
     """
     if not 0 <= fraction < 1:
         raise ConfigError(
             f"the held-out fraction is {fraction}, expected at least 0 and below 1. "
             "0.1 sets a tenth of every client's rows aside."
         )
-    kept, held = zip(
+    training, validation_parts = zip(
         *(hold_out_of(client, fraction, seed) for client in federation.clients), strict=True
     )
-    validation = Examples(*(np.concatenate(parts) for parts in zip(*held, strict=True)))
-    return replace(federation, clients=kept), validation
+    validation = Examples(*(np.concatenate(parts) for parts in zip(*validation_parts, strict=True)))
+    return replace(federation, clients=training), validation
 
 
 def hold_out_of(client: ClientData, fraction: float, seed: int) -> tuple[ClientData, Examples]:
-    """Set a fraction of one client's rows aside."""
+    """Set a fraction of one client's rows aside; see :func:`hold_out`."""
     order = generator((seed, 10, client.id)).permutation(len(client.y))
     count = min(round(fraction * len(order)), len(order) - 1)
-    aside = np.sort(order[:count])
-    held = Examples(client.x[aside], client.y[aside], client.group[aside], aside * 0 + client.id)
-    return _rows(client, np.sort(order[count:])), held
+    places = np.sort(order[:count])
+    validation = Examples(
+        client.x[places], client.y[places], client.group[places], places * 0 + client.id
+    )
+    return _take_rows(client, np.sort(order[count:])), validation
 
 
 def astype(federation: Federation, dtype: "DTypeLike") -> Federation:
@@ -247,5 +271,5 @@ def astype(federation: Federation, dtype: "DTypeLike") -> Federation:
     return replace(federation, clients=clients, test=test)
 
 
-def _rows(client: ClientData, rows: Int[Array, " m"]) -> ClientData:
+def _take_rows(client: ClientData, rows: Int[Array, " m"]) -> ClientData:
     return client._replace(x=client.x[rows], y=client.y[rows], group=client.group[rows])

@@ -1,4 +1,4 @@
-"""A federation from frames of pandas or polars: the way of one's own files, without the files."""
+"""A federation from frames of pandas or polars, read as files are."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -39,20 +39,35 @@ def federation_from_frames(
 ) -> Federation:
     """Make a federation of one frame per client, or of one frame dealt to clients.
 
-    The clients are those of the mapping, sorted by name as files are, or of ``client_column``, or
-    of ``partition``. Values are written down as a CSV file would hold them and take the same way
-    from there on: the result is that of the files, to the bit. What the columns are is said as for
-    files (``bins=["age: 25,40"]``), or by a ``schema``, read or by its path. Without ``test`` every
-    client's rows are split 7:3; with ``split=False`` all of them train and there are no test rows.
-    Groups with fewer training rows than ``minimum_group`` become the group ``rest``, if named.
+    Values become the cells of a CSV file, so the result is that of the same files, to the bit.
+
+    Args:
+        frames: frames by client name, or one frame.
+        label: column to predict.
+        positive: its favourable value.
+        sensitive: columns whose crossed values form the groups.
+        client_column: column that names the client of a row.
+        ignore: columns to leave out.
+        bins: ranges of sensitive numbers, as ``"age: 25,40"``.
+        merge: values to merge, as ``"race: Asian+Other=rest"``.
+        schema: declares the columns in place of the arguments above: a schema, or its path.
+        partition: how rows are dealt to clients, as text; 'paper': every frame is a client.
+        split_seed: seed of all random choices about the data.
+        test: test rows; None: every client's rows are split 7:3.
+        split: whether to split. If False, and without ``test``, all rows are training rows.
+        sensitive_at_prediction: whether the model reads the group.
+        minimum_group: fewest training rows of a group that is compared.
+        rest: name of the group that smaller groups become part of; None: they stay.
+        name: name of the federation.
+        add: adds the clients' uploads about their columns.
 
     >>> rows = {"age": [31, 52, 40, 28], "sex": ["F", "M", "F", "M"], "paid": [1, 0, 0, 1]}
-    >>> found = federation_from_frames(rows, "paid", 1, "sex", split=False)
-    >>> found.feature_names, found.clients[0].y.tolist()
+    >>> federation = federation_from_frames(rows, "paid", 1, "sex", split=False)
+    >>> federation.feature_names, federation.clients[0].y.tolist()
     (('age',), [1, 0, 0, 1])
     """
-    by_client = _by_client(frames, name)
-    silos = {client: columns_of(client, by_client[client]) for client in sorted(by_client)}
+    by_client = _split_by_client(frames, name)
+    cells = {client: columns_of(client, by_client[client]) for client in sorted(by_client)}
     wanted = Wanted(
         label,
         as_text(positive) or "",
@@ -64,8 +79,8 @@ def federation_from_frames(
     )
     federation = federate_cells(
         name,
-        silos,
-        agreed_schema([*silos.values()], wanted, schema),
+        cells,
+        agreed_schema([*cells.values()], wanted, schema),
         partition=partition,
         split_seed=split_seed,
         test=None if test is None else columns_of("the test rows", test),
@@ -76,8 +91,8 @@ def federation_from_frames(
     return settle_small_groups(federation, minimum_group, rest)
 
 
-def _by_client(frames: Any, name: str) -> dict[str, Frame]:
-    """Tell frames by client from one frame, whose columns have no columns of their own."""
+def _split_by_client(frames: Any, name: str) -> dict[str, Frame]:
+    """Return frames by client. The columns of a single frame have no columns themselves."""
     if not isinstance(frames, Mapping):
         return {name: frames}
     if not frames:

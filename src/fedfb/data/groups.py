@@ -1,4 +1,4 @@
-"""Who belongs to which group: the sensitive columns, crossed."""
+"""Groups of rows: the crossed values of the sensitive columns."""
 
 import re
 from collections import Counter
@@ -14,9 +14,10 @@ from fedfb.shapes import Array, Int
 
 @dataclass(frozen=True)
 class Groups:
-    """The sensitive columns and the groups their crossed values form, in the order of numbers.
+    """The sensitive columns, and the names of the groups that their crossed values form.
 
-    The group ``merged[i]`` of the crossed values is part of the group ``into[i]``.
+    The number of a group is its place in ``names``. The group ``merged[i]`` of the crossed values
+    is part of the group ``into[i]``.
 
     >>> sex, race = np.array(["F", "M", "F"], object), np.array(["B", "B", "W"], object)
     >>> table = Table({"sex": sex, "race": race})
@@ -31,18 +32,18 @@ class Groups:
     into: tuple[str, ...] = ()
 
     def group_of(self, table: Table) -> Int[Array, " n"]:
-        """Return each row's group number; a group that is not among ``names`` is an error."""
+        """Return each row's group number. A group that is not among ``names`` is an error."""
         index = {name: number for number, name in enumerate(self.names)}
         index |= {name: index[rest] for name, rest in zip(self.merged, self.into, strict=True)}
-        crossed = _crossed(table, self.columns)
+        crossed = _cross(table, self.columns)
         unknown = Counter(name for name in crossed if name not in index)
         if unknown:
             name, rows = unknown.most_common(1)[0]
             raise DataError(
                 f"{table.source}: group {name!r} ({rows} rows) does not occur in training rows, "
-                f"whose groups are {', '.join(self.names)}. A model cannot be judged on a group it "
-                "never saw: remove these rows, train with some of them, or merge the group into "
-                "another by declaration, e.g. --merge 'race: Asian+Other=rest'."
+                f"whose groups are {', '.join(self.names)}. A model cannot be judged on a group "
+                "that training did not have: remove these rows, train with some of them, or merge "
+                "the group into another by declaration, e.g. --merge 'race: Asian+Other=rest'."
             )
         return np.fromiter((index[name] for name in crossed), np.int64, len(crossed))
 
@@ -51,10 +52,10 @@ def merge_small(groups: Groups, rows: Int[Array, " a"], minimum: int, rest: str)
     """Merge the groups with fewer rows than a minimum into one group.
 
     Args:
-        groups: the groups as the rows have them.
+        groups: groups of the rows.
         rows: training rows of each group, over all clients.
-        minimum: least number of rows of a group that stays a group.
-        rest: name of the group that takes the small ones; it may be one that exists.
+        minimum: fewest rows of a group that is not merged.
+        rest: name of the group that the small ones become part of; it may exist already.
 
     >>> merge_small(Groups(("race",), ("A", "B", "C")), np.array([50, 3, 4]), 10, "rest")
     Groups(columns=('race',), names=('A', 'rest'), merged=('B', 'C'), into=('rest', 'rest'))
@@ -63,23 +64,30 @@ def merge_small(groups: Groups, rows: Int[Array, " a"], minimum: int, rest: str)
     small = tuple(name for name, count in names if count < minimum and name != rest)
     if not small:
         return groups
-    kept = tuple(name for name in groups.names if name not in small)
+    large = tuple(name for name in groups.names if name not in small)
     return Groups(
         groups.columns,
-        kept if rest in kept else (*kept, rest),
+        large if rest in large else (*large, rest),
         (*groups.merged, *small),
         (*groups.into, *(rest for _ in small)),
     )
 
 
 def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = ()) -> Groups:
-    """Find the groups of a table, sorted by name; names in ``order`` come first, in that order."""
-    present = set(_crossed(table, columns))
+    """Find the groups of a table.
+
+    Args:
+        table: the rows.
+        columns: the sensitive columns.
+        order: names that come first, in this order. All others follow, sorted.
+
+    """
+    present = set(_cross(table, columns))
     declared = [name for name in order if name in present]
     return Groups(columns, (*declared, *sorted(present.difference(declared))))
 
 
-def _crossed(table: Table, columns: tuple[str, ...]) -> list[str]:
+def _cross(table: Table, columns: tuple[str, ...]) -> list[str]:
     values = [table.text(name) for name in columns]
     for name, cells in zip(columns, values, strict=True):
         missing = int((cells == "").sum())
@@ -89,12 +97,12 @@ def _crossed(table: Table, columns: tuple[str, ...]) -> list[str]:
                 f"{len(table)} rows. Fill it in (a value such as 'unknown' makes them a group of "
                 "their own) or remove these rows."
             )
-    named = {cells: group_name(columns, cells) for cells in set(zip(*values, strict=True))}
-    return [named[cells] for cells in zip(*values, strict=True)]
+    names = {cells: group_name(columns, cells) for cells in set(zip(*values, strict=True))}
+    return [names[cells] for cells in zip(*values, strict=True)]
 
 
 def group_name(columns: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """Name the group of some values: of one column by the value alone.
+    """Return the name of the group with these values; of a single column, the value.
 
     >>> group_name(("sex",), ("F",)), group_name(("sex", "race"), ("F", "Black"))
     ('F', 'sex=F, race=Black')
@@ -105,7 +113,7 @@ def group_name(columns: tuple[str, ...], values: tuple[str, ...]) -> str:
 
 
 def values_of(columns: Sequence[str], name: str) -> tuple[str, ...] | None:
-    """Return the values of which a group's name was made; None where it does not tell.
+    """Return the values that a group's name holds, None where it holds none.
 
     >>> values_of(("sex", "race"), "sex=F, race=Black"), values_of(("sex", "race"), "others")
     (('F', 'Black'), None)
@@ -113,5 +121,5 @@ def values_of(columns: Sequence[str], name: str) -> tuple[str, ...] | None:
     if len(columns) == 1:
         return (name,)
     pattern = ", ".join(f"{re.escape(column)}=(.*)" for column in columns)
-    found = re.fullmatch(pattern, name, re.DOTALL)
-    return None if found is None else found.groups()
+    match = re.fullmatch(pattern, name, re.DOTALL)
+    return None if match is None else match.groups()

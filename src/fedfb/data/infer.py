@@ -1,9 +1,8 @@
-r"""A schema read off the files: what each column holds, and what about it is doubtful.
+r"""Infer a schema from files: the role and type of each column, and doubts about it.
 
-Columns that are no features, whatever they hold: identifiers, dates, free text, mixtures.
-
-A rule speaks only where chance is out of the question, so that an income in whole dollars that
-never repeats stays a feature.
+Identifiers, dates, free text and mixtures of numbers and text are doubtful as features. A rule
+applies only where chance cannot explain the values: an income in whole dollars that never repeats
+stays a feature.
 """
 
 import re
@@ -21,11 +20,11 @@ from fedfb.data.table import all_numbers, check_same_columns, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
 
 MAX_GROUP_VALUES = 20
-"""A sensitive column with more values than this has to be binned, merged or declared."""
+"""The most values of a sensitive column without bins, merging or declaration."""
 
 
 class Doubt(NamedTuple):
-    """A column that nobody should use without a word, and what to do about it."""
+    """A column that should not be used undeclared: the reason, and what to do."""
 
     column: str
     what: str
@@ -36,14 +35,20 @@ class Doubt(NamedTuple):
 
 
 class Inferred(NamedTuple):
-    """A schema, in which doubtful features are left out, and the doubts."""
+    """A schema, in which doubtful features are ignored, and the doubts."""
 
     schema: Schema
     doubts: tuple[Doubt, ...]
 
 
 def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
-    """Read the schema of files off their cells; every column that is not named is a feature."""
+    """Infer the schema of files from their cells.
+
+    Args:
+        files: files with the same columns.
+        wanted: declared roles of columns. A column without a role is a feature.
+
+    """
     refuse_clashes(wanted)
     for file in files:
         for name in wanted.named:
@@ -55,28 +60,30 @@ def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
     _refuse_misplaced(
         merge, (*wanted.sensitive, wanted.label), "merged and is neither sensitive nor the label"
     )
-    kept = [without(file, wanted.ignore) for file in files]
-    check_same_columns([(file.source, list(file.columns)) for file in kept])
-    found = [_column(kept, name, wanted, bins, merge) for name in kept[0].columns]
+    parts = [without(file, wanted.ignore) for file in files]
+    check_same_columns([(file.source, list(file.columns)) for file in parts])
+    columns_and_doubts = [
+        _infer_column(parts, name, wanted, bins, merge) for name in parts[0].columns
+    ]
     ignored = [
         ColumnSchema(name, "ignored", "category", why="as declared") for name in wanted.ignore
     ]
-    columns = (*(column for column, _ in found), *ignored)
+    columns = (*(column for column, _ in columns_and_doubts), *ignored)
     schema = Schema(columns, wanted.sensitive, wanted.client_column, files[0].source)
-    doubts = tuple(doubt for _, doubt in found if doubt is not None)
+    doubts = tuple(doubt for _, doubt in columns_and_doubts if doubt is not None)
     if not any(doubt.column in wanted.named for doubt in doubts):
         check_declarations(schema)
     return Inferred(schema, doubts)
 
 
 def refuse_clashes(wanted: Wanted) -> None:
-    """Refuse columns that are given two roles that exclude each other."""
+    """Refuse columns with two roles that exclude each other."""
     label, sensitive, client = wanted.label, wanted.sensitive, wanted.client_column
     if label in (*sensitive, client) or len(set(sensitive)) < len(sensitive):
         raise ConfigError(
             f"the label {label!r}, the sensitive columns {list(sensitive)} and the client column "
             f"{client!r}: the label must not be one of the others, and no sensitive column "
-            "can stand twice."
+            "can be named twice."
         )
     for name in wanted.ignore:
         if name in wanted.named:
@@ -84,44 +91,44 @@ def refuse_clashes(wanted: Wanted) -> None:
 
 
 def without(file: Cells, names: Sequence[str]) -> Cells:
-    """Return a file without some columns, which it may or may not have."""
+    """Return a file without some columns. Absent ones are ignored."""
     return file._replace(columns={k: v for k, v in file.columns.items() if k not in names})
 
 
-def _column(
+def _infer_column(
     files: Sequence[Cells],
     name: str,
     wanted: Wanted,
     bins: Mapping[str, tuple[float, ...]],
     merge: Mapping[str, Merges],
 ) -> tuple[ColumnSchema, Doubt | None]:
-    silos = [file.columns[name] for file in files]
-    values = sorted(set().union(*silos) - {""})
+    files_cells = [file.columns[name] for file in files]
+    values = sorted(set().union(*files_cells) - {""})
     if name == wanted.label:
         column = ColumnSchema(
             name,
             "label",
-            _kind(values),
+            _choose_kind(values),
             tuple(values),
             merge=merge.get(name, ()),
             positive=wanted.positive,
         )
-        return column, _alike(name, column.group_values)
+        return column, _find_alike(name, column.group_values)
     if name in wanted.sensitive:
-        return _sensitive(name, values, bins.get(name, ()), merge.get(name, ()))
+        return _infer_sensitive(name, values, bins.get(name, ()), merge.get(name, ()))
     if name == wanted.client_column:
         return ColumnSchema(name, "client", "category"), None
-    return _feature(name, silos, values)
+    return _infer_feature(name, files_cells, values)
 
 
-def _kind(values: Sequence[str]) -> Kind:
+def _choose_kind(values: Sequence[str]) -> Kind:
     return "yes-no" if len(values) == 2 else "category"
 
 
-def _feature(
-    name: str, silos: Sequence[Sequence[str]], values: Sequence[str]
+def _infer_feature(
+    name: str, cells: Sequence[Sequence[str]], values: Sequence[str]
 ) -> tuple[ColumnSchema, Doubt | None]:
-    why = suspicion(name, silos)
+    why = suspicion(name, cells)
     numeric = bool(values) and all_numbers(values)
     if why is None and not numeric and len(values) > MAX_CATEGORIES:
         why = (
@@ -133,25 +140,25 @@ def _feature(
         return ColumnSchema(name, "ignored", "category", why=why), Doubt(name, why, remedy)
     if numeric:
         return ColumnSchema(name, "feature", "number", missing="mean"), None
-    column = ColumnSchema(name, "feature", _kind(values), tuple(values), missing="category")
+    column = ColumnSchema(name, "feature", _choose_kind(values), tuple(values), missing="category")
     return column, None
 
 
-def _sensitive(
+def _infer_sensitive(
     name: str, values: Sequence[str], bins: tuple[float, ...], merge: Merges
 ) -> tuple[ColumnSchema, Doubt | None]:
     if bins:
-        strange = [value for value in values if parse_number(value) is None]
-        if strange:
+        words = [value for value in values if parse_number(value) is None]
+        if words:
             raise DataError(
-                f"column {name!r} is to be binned and holds {strange[0]!r}, which is no number. "
-                "Mend the cell, or merge the values instead (--merge)."
+                f"column {name!r} is to be binned and holds {words[0]!r}, which is no number. "
+                "Correct the cell, or merge the values instead (--merge)."
             )
         return ColumnSchema(name, "sensitive", "number", bins=bins, merge=merge), None
-    column = ColumnSchema(name, "sensitive", _kind(values), tuple(values), merge=merge)
+    column = ColumnSchema(name, "sensitive", _choose_kind(values), tuple(values), merge=merge)
     groups = column.group_values
     if len(groups) > MAX_GROUP_VALUES:
-        what = (
+        reason = (
             f"is sensitive and has {len(groups)} different values, too many for groups (at most "
             f"{MAX_GROUP_VALUES})"
         )
@@ -160,13 +167,13 @@ def _sensitive(
             if all_numbers(values)
             else f"Merge values, e.g. --merge '{name}: {'+'.join(groups[:2])}=other'."
         )
-        return column, Doubt(name, what, remedy)
-    return column, _alike(name, groups)
+        return column, Doubt(name, reason, remedy)
+    return column, _find_alike(name, groups)
 
 
-def _alike(name: str, values: Sequence[str]) -> Doubt | None:
-    """Doubt values that differ by case, spaces or a decimal point only: they count as different."""
-    seen: dict[str, str] = {}
+def _find_alike(name: str, values: Sequence[str]) -> Doubt | None:
+    """Doubt values that differ in case, spaces or a decimal point only: they make two groups."""
+    spellings: dict[str, str] = {}
     for value in values:
         number = parse_number(value)
         bare = (
@@ -174,13 +181,15 @@ def _alike(name: str, values: Sequence[str]) -> Doubt | None:
             if number is None
             else repr(number)
         )
-        if bare in seen:
-            what = f"has the values {seen[bare]!r} and {value!r}, which are probably the same"
+        if bare in spellings:
+            reason = (
+                f"has the values {spellings[bare]!r} and {value!r}, which are probably the same"
+            )
             remedy = (
                 "Write them alike, or declare them: --merge of a sensitive column, or a schema."
             )
-            return Doubt(name, what, remedy)
-        seen[bare] = value
+            return Doubt(name, reason, remedy)
+        spellings[bare] = value
     return None
 
 
@@ -189,17 +198,17 @@ def _refuse_absent(source: str, name: str, columns: Collection[str]) -> None:
         raise DataError(f"{source}: {unknown_name('column', name, columns)}")
 
 
-def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], what: str) -> None:
+def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], use: str) -> None:
     for name in declared:
         if name not in allowed:
-            raise ConfigError(f"column {name!r} is to be {what}. Name one of {', '.join(allowed)}.")
+            raise ConfigError(f"column {name!r} is to be {use}. Name one of {', '.join(allowed)}.")
 
 
 FEWEST = 20
-"""Rows below which nothing is said of a column."""
+"""Fewest rows for a doubt about a column."""
 
 COINCIDENCES = 50
-"""So many repetitions chance would have brought: without any, numbers were given, not measured."""
+"""Numbers without a repetition are identifiers where chance would give this many."""
 
 _ID_NAME = re.compile(
     r"(^|[\W_])(id|ids|uid|uuid|guid|ssn|iban|nr|no|key|pk|index|rowid|rownum)([\W_]|$)"
@@ -212,93 +221,97 @@ _DECORATION = re.compile(r"[\s'\u2019_,%€$£]")
 _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$")
 
 
-def suspicion(name: str, silos: Sequence[Sequence[str]]) -> str | None:
-    """Say what a column looks like that should be no feature, or None.
+def suspicion(name: str, files: Sequence[Sequence[str]]) -> str | None:
+    """Return why a column should be no feature, None if there is no reason.
 
-    ``silos`` are its cells in each file, '' where missing.
+    Args:
+        name: name of the column.
+        files: cells of the column in each file, '' where missing.
 
     >>> suspicion("customer", [[f"K{i}" for i in range(30)]])
     'looks like an identifier: its 30 values are all different'
     >>> suspicion("income", [["31000", "52000", "31000"] * 10]) is None
     True
     """
-    present = [[cell for cell in cells if cell] for cells in silos]
-    counts = Counter(cell for silo in present for cell in silo)
+    present = [[cell for cell in cells if cell] for cells in files]
+    counts = Counter(cell for cells in present for cell in cells)
     if counts.total() < FEWEST:
         return None
     if all_numbers(counts):
-        return _of_numbers(name, present, counts)
-    return _of_text(present, counts)
+        return _suspect_numbers(name, present, counts)
+    return _suspect_text(present, counts)
 
 
-def _of_numbers(name: str, present: Sequence[Sequence[str]], counts: Counter[str]) -> str | None:
+def _suspect_numbers(
+    name: str, present: Sequence[Sequence[str]], counts: Counter[str]
+) -> str | None:
     if all(_is_compact_date(cell) for cell in counts):
         return f"looks like a date: {next(iter(counts))!r}"
-    for silo in present:
-        if len(silo) < FEWEST or len(set(silo)) < len(silo):
+    for cells in present:
+        if len(cells) < FEWEST or len(set(cells)) < len(cells):
             continue
-        numbers = set(map(float, silo))
-        if len(numbers) < len(silo):
+        numbers = set(map(float, cells))
+        if len(numbers) < len(cells):
             continue
         if not all(number.is_integer() for number in numbers):
             return None
         if _ID_NAME.search(name) or _ID_NAME.search(name.lower()):
-            return f"looks like an identifier: its name, and {len(silo)} different whole numbers"
-        if len(silo) * (len(silo) - 1) / 2 > COINCIDENCES * (max(numbers) - min(numbers) + 1):
+            return f"looks like an identifier: its name, and {len(cells)} different whole numbers"
+        if len(cells) * (len(cells) - 1) / 2 > COINCIDENCES * (max(numbers) - min(numbers) + 1):
             return (
-                f"looks like an identifier: {len(silo)} whole numbers between {min(numbers):g} and "
-                f"{max(numbers):g} without a repetition"
+                f"looks like an identifier: {len(cells)} whole numbers between {min(numbers):g} "
+                f"and {max(numbers):g} without a repetition"
             )
     return None
 
 
-def _of_text(present: Sequence[Sequence[str]], counts: Counter[str]) -> str | None:
+def _suspect_text(present: Sequence[Sequence[str]], counts: Counter[str]) -> str | None:
     first, rows = next(iter(counts)), counts.total()
     if all(_is_date(cell) for cell in counts):
         return f"looks like a date: {first!r}"
     if all(map(_DECIMAL_COMMA.match, counts)):
-        shown = next(cell for cell in counts if parse_number(cell) is None)
-        return f"looks like numbers with a comma ({shown!r}), which are read with a point only"
+        example = next(cell for cell in counts if parse_number(cell) is None)
+        return f"looks like numbers with a comma ({example!r}), which are read with a point only"
     if len(counts) > FEWEST and all(_is_decorated(cell) for cell in counts):
-        shown = next(cell for cell in counts if parse_number(cell) is None)
-        return f"looks like numbers with signs in them ({shown!r}), which are read bare only"
-    strange = [cell for cell in counts if parse_number(cell) is None]
-    numbers = rows - sum(counts[cell] for cell in strange)
-    if 2 * numbers > rows and len(counts) - len(strange) > FEWEST:
+        example = next(cell for cell in counts if parse_number(cell) is None)
+        return f"looks like numbers with signs in them ({example!r}), which are read bare only"
+    words_only = [cell for cell in counts if parse_number(cell) is None]
+    numbers = rows - sum(counts[cell] for cell in words_only)
+    if 2 * numbers > rows and len(counts) - len(words_only) > FEWEST:
         return (
             f"holds {numbers} numbers and {rows - numbers} cells that are none, such as "
-            f"{strange[0]!r}"
+            f"{words_only[0]!r}"
         )
     words = sum(len(cell.split()) * count for cell, count in counts.items())
     if 2 * len(counts) > rows and words >= 5 * rows:
-        return f"looks like free text: {_shortened(first)!r}"
-    large = [silo for silo in present if len(silo) >= FEWEST]
-    if large and all(len(set(silo)) == len(silo) for silo in large):
+        return f"looks like free text: {_shorten(first)!r}"
+    large = [cells for cells in present if len(cells) >= FEWEST]
+    if large and all(len(set(cells)) == len(cells) for cells in large):
         return f"looks like an identifier: its {len(large[0])} values are all different"
     return None
 
 
 def _is_decorated(cell: str) -> bool:
-    """Return whether a cell is a number but for thousands marks, a currency or a percent sign."""
+    """Return whether a cell is a number with thousands marks, a currency or a percent sign."""
     return parse_number(_DECORATION.sub("", cell)) is not None
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 30 else text[:27] + "..."
 
 
 def _is_date(cell: str) -> bool:
-    if found := _ISO.match(cell):
-        return _exists(found[1], found[2], found[3])
-    if found := _DAY_FIRST.match(cell):
-        year = found[3] if len(found[3]) == 4 else f"20{found[3]}"
-        return _exists(year, found[2], found[1]) or _exists(year, found[1], found[2])
+    if match := _ISO.match(cell):
+        return _exists(match[1], match[2], match[3])
+    if match := _DAY_FIRST.match(cell):
+        year = match[3] if len(match[3]) == 4 else f"20{match[3]}"
+        return _exists(year, match[2], match[1]) or _exists(year, match[1], match[2])
     return False
 
 
 def _is_compact_date(cell: str) -> bool:
-    found = _COMPACT.match(cell)
-    return found is not None and _exists(found[1], found[2], found[3])
+    match = _COMPACT.match(cell)
+    return match is not None and _exists(match[1], match[2], match[3])
 
 
 def _exists(year: str, month: str, day: str) -> bool:

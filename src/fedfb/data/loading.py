@@ -1,6 +1,6 @@
-"""From a request to a federation: the one place that knows all loaders.
+"""Load a federation: a built-in data set by name, or the user's files.
 
-One's own files: one file per client, or one file whose rows are dealt to clients.
+Of the user's files each is a client, or the rows of a file are dealt to clients.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from fedfb.data.conform import agreed_schema, tables_of, type_notes
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
 from fedfb.data.federation import Federation, federate, settle_small_groups
-from fedfb.data.fit_encoder import by_sums
+from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
 from fedfb.data.read import Cells, names_of, paths_of, read_rows
@@ -29,12 +29,13 @@ PUBLISHED = ("adult", "bank", "compas")
 
 
 def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Federation:
-    """Load what a request asks for; every random choice about the data follows the split seed.
+    """Load the data of a request. Small groups are merged if the request names a group for them.
 
-    Small groups are merged where the request names a group for them.
-
-    ``add`` adds up what the owners of one's own files say of their columns; built-in data are
-    prepared as one table, before they are dealt to clients.
+    Args:
+        request: which data, and how to read them.
+        split_seed: seed of all random choices about the data.
+        add: adds the clients' uploads about the columns of the user's files. Built-in data need
+            no sums: they are encoded as one public table.
 
     >>> federation = load(DataRequest("synthetic", rows=100, test_rows=50), split_seed=0)
     >>> len(federation.clients), sum(len(client.y) for client in federation.clients)
@@ -43,22 +44,22 @@ def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Fe
     check_request(request)
     federation = _load(request, split_seed, add)
     if request.data not in BUILT_IN:
-        return federation  # settled where files and frames are read
+        return federation  # load_own has merged small groups already
     return settle_small_groups(federation, request.minimum_group, request.rest)
 
 
 def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
-    # Loaders are imported where they are used: a run needs one of them.
+    # A run needs one loader only, so each is imported where it is used.
     if request.data in PUBLISHED:
         module = import_module(f"fedfb.data.datasets.{request.data}")
         load_rows = getattr(module, f"load_{request.data}")
         if request.sensitive:
-            load_rows = partial(load_rows, sensitive=_attributes(request, module.ATTRIBUTES))
-        found: Federation = load_rows(
+            load_rows = partial(load_rows, sensitive=_choose_attributes(request, module.ATTRIBUTES))
+        federation: Federation = load_rows(
             partition, split_seed, sensitive_at_prediction, request.resplit
         )
-        return found
+        return federation
     if request.data in POPULATIONS:
         from fedfb.data.datasets.gaussians import load_gaussians
 
@@ -106,14 +107,15 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
     )
 
 
-def _attributes(request: DataRequest, known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the attributes that form the groups, in the order in which they are known."""
-    for attributes in known:
+def _choose_attributes(request: DataRequest, choices: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the attributes that form the groups, in the order of the data set."""
+    for attributes in choices:
         if sorted(attributes) == sorted(request.sensitive):
             return attributes
     raise ConfigError(
         f"the groups of {request.data} can be formed by "
-        f"{' or '.join(','.join(one) for one in known)}, not by {','.join(request.sensitive)!r}."
+        f"{' or '.join(','.join(columns) for columns in choices)}, "
+        f"not by {','.join(request.sensitive)!r}."
     )
 
 
@@ -138,20 +140,33 @@ def load_own(
 ) -> Federation:
     """Load CSV and Parquet files. Every column that is not named is a feature.
 
-    What the columns are is said by the arguments, or by the file ``schema``. The clients are those
-    of ``client_column``, or of ``partition`` unless it is 'paper', or else the files. Test rows are
-    those of the file ``test``; without one, every client's rows are split 7:3 at random, by the
-    split seed and the client's number only. What numbers are scaled by comes from sums over the
-    clients, added up by ``add``. Groups with fewer training rows than ``minimum_group`` become the
-    group ``rest``, if named.
+    Args:
+        pattern: path of a file, or a pattern of several.
+        label: column to predict.
+        positive: its favourable value.
+        sensitive: columns whose crossed values form the groups.
+        client_column: column that names the client of a row.
+        ignore: columns to leave out.
+        bins: ranges of sensitive numbers, as ``"age: 25,40"``.
+        merge: values to merge, as ``"race: Asian+Other=rest"``.
+        schema: file that declares the columns, in place of the arguments above.
+        partition: how rows are dealt to clients, as text; 'paper': every file is a client.
+        split_seed: seed of all random choices about the data.
+        test: file of test rows; None: every client's rows are split 7:3, by the seed and the
+            client's number only.
+        sensitive_at_prediction: whether the model reads the group.
+        minimum_group: fewest training rows of a group that is compared.
+        rest: name of the group that smaller groups become part of; None: they stay.
+        add: adds the clients' uploads, from which numbers are scaled.
+
     """
     paths = paths_of(pattern, test)
-    silos = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
+    files = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
     wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
     federation = federate_cells(
         pattern,
-        silos,
-        agreed_schema([*silos.values()], wanted, schema),
+        files,
+        agreed_schema([*files.values()], wanted, schema),
         partition=partition,
         split_seed=split_seed,
         test=None if test is None else read_rows(test),
@@ -163,7 +178,7 @@ def load_own(
 
 def federate_cells(
     name: str,
-    silos: Mapping[str, Cells],
+    files: Mapping[str, Cells],
     schema: Schema,
     *,
     partition: str = "paper",
@@ -173,25 +188,35 @@ def federate_cells(
     sensitive_at_prediction: bool = False,
     add: AddUp = add_in_clear,
 ) -> Federation:
-    """Make a federation of tables by client name, in this order; see :func:`load_own`.
+    """Make a federation of files by client name, in this order.
 
-    With ``split=False``, and without test rows, all rows are to train on.
+    Args:
+        name: name of the federation.
+        files: training files.
+        schema: declarations about the columns.
+        partition: see :func:`load_own`.
+        split_seed: see :func:`load_own`.
+        test: test rows; None: split the training files.
+        split: whether to split. If False, and without ``test``, all rows are training rows.
+        sensitive_at_prediction: see :func:`load_own`.
+        add: see :func:`load_own`.
+
     """
     _refuse_two_partitions(schema.client, partition)
-    tables = tables_of([*silos.values()], _with_clients(test, schema.client), schema)
+    tables = tables_of([*files.values()], _add_client_column(test, schema.client), schema)
     raw = concat(tables)
-    given = np.arange(sum(len(part) for part in tables[: len(silos)]))
+    rows = np.arange(sum(len(part) for part in tables[: len(files)]))
     label, positive = schema.label.name, schema.label.positive
     table = derive(raw, schema.derived)
-    _refuse_absent_positive(table.take(given), label, positive)
+    _refuse_absent_positive(table.take(rows), label, positive)
     order = schema.group_names
-    groups = groups_in(table.take(given), schema.crossed, order)
-    how = Partition("column", schema.client) if schema.client else parse_partition(partition)
-    client, names = _clients(raw, table, tables, tuple(silos), groups, how, split_seed)
-    _refuse_small_clients(client[given], names)
-    train, held = given, np.arange(len(given), len(table))
+    groups = groups_in(table.take(rows), schema.crossed, order)
+    rule = Partition("column", schema.client) if schema.client else parse_partition(partition)
+    client, names = _deal_clients(raw, table, tables, tuple(files), groups, rule, split_seed)
+    _refuse_small_clients(client[rows], names)
+    train, test_rows = rows, np.arange(len(rows), len(table))
     if test is None and split:
-        train, held = _split(client, groups.group_of(table), split_seed)
+        train, test_rows = _split(client, groups.group_of(table), split_seed)
     features = schema.of("feature")
     if not features:
         raise DataError(f"{table.source}: no columns are left as features. Add some.")
@@ -203,13 +228,13 @@ def federate_cells(
         sensitive=schema.crossed,
         features=tuple(column.name for column in features),
         train=train,
-        test=held,
+        test=test_rows,
         client=client,
         client_names=names,
         sensitive_at_prediction=sensitive_at_prediction,
         derived=schema.derived,
         group_order=order,
-        notes=(*type_notes(schema), *_label_note(table, label, positive)),
+        notes=(*type_notes(schema), *_note_labels(table, label, positive)),
         learn=by_sums(add, schema),
     )
 
@@ -222,30 +247,30 @@ def _refuse_two_partitions(client_column: str | None, partition: str) -> None:
         )
 
 
-def _with_clients(test: Cells | None, client_column: str | None) -> Cells | None:
-    """Test rows need not have the client column: then they are nobody's."""
+def _add_client_column(test: Cells | None, client_column: str | None) -> Cells | None:
+    """Add an empty client column where test rows have none: they belong to no client."""
     if test is None or client_column is None or client_column in test.columns:
         return test
     nobody = {client_column: [""] * len(test.lines)}
     return test._replace(columns={**test.columns, **nobody})
 
 
-def _clients(
+def _deal_clients(
     raw: Table,
     table: Table,
     tables: tuple[Table, ...],
-    silos: tuple[str, ...],
+    files: tuple[str, ...],
     groups: Groups,
-    how: Partition,
+    rule: Partition,
     seed: int,
 ) -> Clients:
-    """Give every row a client: by the rule, or else by its file (a test file: none)."""
+    """Return the client of every row: by the rule, or else by file. A test file has no client."""
     sizes = [len(part) for part in tables]
-    if how.kind != "paper":
-        # A client is named as it is written, also where the column is binned for the groups.
-        dealt = raw if how.kind == "column" else table
-        return assign(how, dealt, groups, np.arange(sum(sizes[: len(silos)])), (seed, 13))
-    return Clients(np.repeat([*range(len(silos)), -1][: len(sizes)], sizes), silos)
+    if rule.kind != "paper":
+        # A client has the name in the raw cell, even where bins of the column form the groups.
+        source = raw if rule.kind == "column" else table
+        return assign(rule, source, groups, np.arange(sum(sizes[: len(files)])), (seed, 13))
+    return Clients(np.repeat([*range(len(files)), -1][: len(sizes)], sizes), files)
 
 
 def _split(
@@ -255,19 +280,22 @@ def _split(
     train, test = [], []
     for number in range(int(client.max()) + 1):
         rows = np.flatnonzero(client == number)
-        kept, held = split_client(group[rows], number, split_seed)
-        train.append(rows[kept])
-        test.append(rows[held])
+        places, places_aside = split_client(group[rows], number, split_seed)
+        train.append(rows[places])
+        test.append(rows[places_aside])
     return np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
 
 
 def split_client(
     group: Int[Array, " n"], number: int, split_seed: int
 ) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
-    """Split one client's rows 7:3, in the order of rows.
+    """Split one client's rows 7:3, in a random order. Every group has at least one training row.
 
-    The order of rows is drawn by the seed and the client's number only. Every group of the client
-    has at least one training row.
+    Args:
+        group: group of each row.
+        number: number of the client.
+        split_seed: seed. The order depends on the seed and the client's number only.
+
     """
     order = generator((split_seed, 12, number)).permutation(len(group))
     return split_order(order, group)
@@ -286,16 +314,16 @@ def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> N
 def _refuse_absent_positive(table: Table, label: str, positive: str) -> None:
     values = sorted(set(table.text(label)) - {""})
     if positive not in values:
-        shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
+        first = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
         raise DataError(
             f"{table.source}: the positive value {positive!r} never occurs in the label column "
-            f"{label!r}, whose values are {shown}. Choose one of these."
+            f"{label!r}, whose values are {first}. Choose one of these."
         )
 
 
-def _label_note(table: Table, label: str, positive: str) -> tuple[str, ...]:
-    others = sorted(set(table.text(label)) - {positive, ""})
-    if len(others) < 2:
+def _note_labels(table: Table, label: str, positive: str) -> tuple[str, ...]:
+    negatives = sorted(set(table.text(label)) - {positive, ""})
+    if len(negatives) < 2:
         return ()
-    shown = ", ".join(others[:10]) + (", ..." if len(others) > 10 else "")
-    return (f"the label has more than two values: {positive} is set against the rest ({shown})",)
+    first = ", ".join(negatives[:10]) + (", ..." if len(negatives) > 10 else "")
+    return (f"the label has more than two values: {positive} is set against the rest ({first})",)

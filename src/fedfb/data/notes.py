@@ -1,4 +1,4 @@
-"""What a report says of the data: one plain sentence for each declared behaviour that applied."""
+"""Notes of a report about its data: one sentence for each treatment that applied."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from fedfb.data.table import Table
 from fedfb.shapes import Array, Int
 
 MOST_NAMED = 20
-"""So many small groups or clients are named in one sentence."""
+"""The most small groups or clients that one sentence names."""
 
 ON_TRAINING_ROWS = "figures are of the training rows"
-"""The note of a report that was made of no other rows."""
+"""The note of a report without test rows."""
 
 
 def sensitive_note(encoder: Encoder) -> str:
@@ -28,7 +28,7 @@ def sensitive_note(encoder: Encoder) -> str:
 def small_group_notes(
     names: tuple[str, ...], train: Int[Array, " a"], test: Int[Array, " a"], minimum: int
 ) -> tuple[str, ...]:
-    """Name the groups that are too small to be compared, and say what to do.
+    """Return sentences about groups that are too small to be compared.
 
     Args:
         names: the groups' names.
@@ -37,14 +37,14 @@ def small_group_notes(
         minimum: least training rows of a group that is compared.
     """
     rows = [*zip(names, train.tolist(), test.tolist(), strict=True)]
-    few = [f"{name} ({trained})" for name, trained, _ in rows if trained < minimum]
+    small = [f"{name} ({trained})" for name, trained, _ in rows if trained < minimum]
     untested = [
         f"{name} ({tested})"
         for name, trained, tested in rows
         if test.any() and trained >= minimum and tested < MINIMUM_ROWS
     ]
     return (
-        *small_note("groups", few, minimum, "Merge them into one group by --rest NAME."),
+        *small_note("groups", small, minimum, "Merge them into one group by --rest NAME."),
         *(
             f"groups with fewer than {MINIMUM_ROWS} test rows have no reported rate, so they are "
             f"not in the disparity: {', '.join(untested)}."
@@ -53,45 +53,66 @@ def small_group_notes(
     )
 
 
-def small_note(what: str, few: Sequence[str], minimum: int, way: str) -> tuple[str, ...]:
-    """Say that groups or clients with few training rows are not compared.
+def small_note(subject: str, small: Sequence[str], minimum: int, remedy: str) -> tuple[str, ...]:
+    """Return a sentence about groups or clients that have too few training rows to be compared.
+
+    Args:
+        subject: "groups" or "clients".
+        small: their names, with numbers of rows.
+        minimum: fewest training rows of those that are compared.
+        remedy: a sentence that says what to do.
 
     >>> small_note("groups", ["typo (1)"], 10, "Merge them.")  # doctest: +NORMALIZE_WHITESPACE
     ('groups with fewer than 10 training rows are not compared: their rows have weight 1, and they
     are not in the target or the disparity (--minimum-group): typo (1). Merge them.',)
     """
-    if not few:
+    if not small:
         return ()
-    named = ", ".join(few[:MOST_NAMED]) + (f", ... ({len(few)} in all)" * (len(few) > MOST_NAMED))
+    names = ", ".join(small[:MOST_NAMED]) + (
+        f", ... ({len(small)} in all)" * (len(small) > MOST_NAMED)
+    )
     return (
-        f"{what} with fewer than {minimum} training rows are not compared: their rows have weight "
-        f"1, and they are not in the target or the disparity (--minimum-group): {named}. {way}",
+        f"{subject} with fewer than {minimum} training rows are not compared: their rows have "
+        f"weight 1, and they are not in the target or the disparity (--minimum-group): {names}. "
+        f"{remedy}",
     )
 
 
 def encoding_notes(columns: tuple[Column, ...], test: Table) -> tuple[str, ...]:
-    """Say what was done with missing values, tails, and categories that only test rows have."""
+    """Return sentences about missing values, tails, and categories that only test rows have.
+
+    Args:
+        columns: encoding of the features.
+        test: test rows.
+
+    """
     numbers = [c.name for c in columns if isinstance(c, NumberColumn) and c.indicator]
     categories = [c for c in columns if isinstance(c, CategoryColumn)]
     gaps = [c.name for c in categories if MISSING_CATEGORY in c.categories]
-    unseen = [c.name for c in categories if _has_unseen(c, test)]
-    late = [c.name for c in columns if isinstance(c, NumberColumn) and _lacks_only_here(c, test)]
-    clipped = [_told_to(c) for c in columns if isinstance(c, NumberColumn) and c.low is not None]
-    robust = [
-        _told_to(c) for c in columns if isinstance(c, NumberColumn) and c.error and c.low is None
+    unknown = [c.name for c in categories if _has_unseen(c, test)]
+    gaps_in_test = [
+        c.name for c in columns if isinstance(c, NumberColumn) and _lacks_in_test_only(c, test)
+    ]
+    clips = [
+        _name_with_error(c) for c in columns if isinstance(c, NumberColumn) and c.low is not None
+    ]
+    quartiles = [
+        _name_with_error(c)
+        for c in columns
+        if isinstance(c, NumberColumn) and c.error and c.low is None
     ]
     sentences = (
-        (clipped, "numbers were clipped to their 1% and 99% quantiles"),
-        (robust, "numbers were scaled by median and quartiles"),
+        (clips, "numbers were clipped to their 1% and 99% quantiles"),
+        (quartiles, "numbers were scaled by median and quartiles"),
         (numbers, "missing numbers became the training mean, with an indicator column"),
-        (late, "numbers missing in test rows only became the training mean"),
+        (gaps_in_test, "numbers missing in test rows only became the training mean"),
         (gaps, "missing categories became a category of their own"),
-        (unseen, "categories that training rows do not have became zeros in test rows"),
+        (unknown, "categories that training rows do not have became zeros in test rows"),
     )
     return tuple(f"{text}: {', '.join(names)}" for names, text in sentences if names)
 
 
-def _lacks_only_here(column: NumberColumn, test: Table) -> bool:
+def _lacks_in_test_only(column: NumberColumn, test: Table) -> bool:
     return not column.indicator and bool(np.isnan(test.numbers(column.name)).any())
 
 
@@ -100,5 +121,5 @@ def _has_unseen(column: CategoryColumn, test: Table) -> bool:
     return not values <= set(column.categories)
 
 
-def _told_to(column: NumberColumn) -> str:
+def _name_with_error(column: NumberColumn) -> str:
     return f"{column.name} (known to {column.error:.2g})"

@@ -1,4 +1,4 @@
-"""Which client holds which row: by shares, given or drawn, by a column, or a client per group."""
+"""Deal rows to clients: by declared or drawn shares, by a column, or one client per group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,18 +15,19 @@ from fedfb.shapes import Array, Float, Int
 _FORMS = ("paper", "group", "column:NAME", "shares:0.5,0.5/0.2,0.8", "dirichlet:0.5,5")
 
 FEWEST = 10
-"""Shares are drawn anew until every client has this many rows to train on."""
+"""Fewest training rows of a client. Shares are drawn again until every client has them."""
 
 DRAWS = 1000
-"""How often they are drawn before that is given up."""
+"""The most draws of shares."""
 
 
 @dataclass(frozen=True)
 class Partition:
     """How rows are dealt to clients, as read from the command line.
 
-    ``shares`` has one row per group: the share of that group's rows each client receives; they are
-    given, or drawn for so many ``clients`` from a Dirichlet distribution with parameter ``alpha``.
+    ``shares`` has one row per group: the share of the group's rows that each client receives. For
+    the kind ``dirichlet`` the shares of ``clients`` clients are drawn from a Dirichlet distribution
+    with parameter ``alpha``.
     """
 
     kind: Literal["paper", "group", "column", "shares", "dirichlet"] = "paper"
@@ -72,6 +73,11 @@ def by_shares(
 
     Cuts fall at the rounded cumulative shares, so no client is off by more than one row per value.
 
+    Args:
+        values: value of each row.
+        shares: share of each client by value; every row of it sums to 1.
+        rng: source of randomness.
+
     >>> values, shares = np.array([0, 0, 1, 1]), np.array([[1.0, 0.0], [0.5, 0.5]])
     >>> np.bincount(by_shares(values, shares, np.random.default_rng(0))).tolist()
     [3, 1]
@@ -86,13 +92,13 @@ def by_shares(
 
 
 def by_column(values: Array) -> Clients:
-    """Make one client of every text value, sorted by name; rows with '' belong to none.
+    """Make one client of every text value, sorted by name. Rows with '' belong to no client.
 
     >>> by_column(np.array(["b", "a", ""], object))
     Clients(client=array([ 1,  0, -1]), names=('a', 'b'))
     """
     names = tuple(sorted(set(values.tolist()) - {""}))
-    return Clients(_numbers_of(values, names), names)
+    return Clients(_number_clients(values, names), names)
 
 
 def by_group(group: Int[Array, " n"], names: tuple[str, ...]) -> Clients:
@@ -103,31 +109,43 @@ def by_group(group: Int[Array, " n"], names: tuple[str, ...]) -> Clients:
 def split_order(
     order: Int[Array, " n"], group: Int[Array, " n"]
 ) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
-    """Split rows 7:3 in a drawn order; every group has at least one training row.
+    """Split rows 7:3 in a drawn order. Every group has at least one training row.
 
-    A group that would have test rows only gives its first one for a training row of a group that
-    has several. Where no group has several, the row moves without one in return.
+    A group that would have test rows only exchanges its first row for a training row of a group
+    that has several. Where no group has several, the row moves without exchange.
+
+    Args:
+        order: row numbers in the drawn order.
+        group: group of each row.
 
     >>> split_order(np.arange(10), np.array([0, 0, 0, 0, 0, 0, 0, 0, 0, 1]))
     (array([0, 1, 2, 3, 4, 5, 9]), array([6, 7, 8]))
     """
     cut = 7 * len(order) // 10
-    trained = np.zeros(len(order), dtype=bool)
-    trained[order[:cut]] = True
-    for number in np.setdiff1d(group, group[trained]):
-        trained[order[group[order] == number][0]] = True
-        rows = np.bincount(group[trained])
-        spare = order[:cut][trained[order[:cut]] & (rows[group[order[:cut]]] > 1)]
-        trained[spare[-1:]] = False
-    return np.flatnonzero(trained), np.flatnonzero(~trained)
+    is_training = np.zeros(len(order), dtype=bool)
+    is_training[order[:cut]] = True
+    for number in np.setdiff1d(group, group[is_training]):
+        is_training[order[group[order] == number][0]] = True
+        rows = np.bincount(group[is_training])
+        spare = order[:cut][is_training[order[:cut]] & (rows[group[order[:cut]]] > 1)]
+        is_training[spare[-1:]] = False
+    return np.flatnonzero(is_training), np.flatnonzero(~is_training)
 
 
 def assign(
     partition: Partition, table: Table, groups: Groups, train: Int[Array, " t"], key: Key
 ) -> Clients:
-    """Deal all rows of a table to clients of the training rows, by any rule but the paper's.
+    """Deal all rows of a table to clients, by any rule but the paper's.
 
     Training rows and all others are dealt apart, so that shares hold within both.
+
+    Args:
+        partition: the rule.
+        table: all rows.
+        groups: groups of the rows.
+        train: numbers of the training rows. Clients are those that the training rows have.
+        key: key of the random draws.
+
     """
     if partition.kind == "group":
         return by_group(groups.group_of(table), groups.names)
@@ -135,11 +153,11 @@ def assign(
         values = table.text(partition.column)
         _refuse_missing(table, partition.column, train)
         names = by_column(values[train]).names
-        return Clients(_numbers_of(values, names), names)
+        return Clients(_number_clients(values, names), names)
     if partition.kind == "dirichlet":
         group = groups.group_of(table)
-        drawn = _drawn_shares(partition, np.bincount(group[train]), (*key, 2))
-        return deal_by_shares(group, drawn, train, key)
+        shares_drawn = _draw_shares(partition, np.bincount(group[train]), (*key, 2))
+        return deal_by_shares(group, shares_drawn, train, key)
     shares = np.array(partition.shares)
     if len(shares) != len(groups.names):
         raise ConfigError(
@@ -153,7 +171,15 @@ def assign(
 def deal_by_shares(
     values: Int[Array, " n"], shares: Float[Array, "v i"], train: Int[Array, " t"], key: Key
 ) -> Clients:
-    """Deal training rows and all others apart, both by the same shares."""
+    """Deal training rows and all others apart, both by the same shares.
+
+    Args:
+        values: value of each row.
+        shares: share of each client by value.
+        train: numbers of the training rows.
+        key: key of the random draws.
+
+    """
     client = np.full(len(values), -1)
     other = np.ones(len(values), dtype=bool)
     other[train] = False
@@ -162,11 +188,11 @@ def deal_by_shares(
     return Clients(client, tuple(f"client {number}" for number in range(shares.shape[1])))
 
 
-def _drawn_shares(partition: Partition, rows: Int[Array, " a"], key: Key) -> Float[Array, "a i"]:
+def _draw_shares(partition: Partition, rows: Int[Array, " a"], key: Key) -> Float[Array, "a i"]:
     r"""Draw, for every group, its clients' shares from :math:`\mathrm{Dir}(\alpha,\dots,\alpha)`.
 
-    The smaller alpha, the more of a group lies with one client. Draws that leave a client almost
-    without rows are repeated.
+    The smaller alpha is, the larger is the part of a group at one client. Draws that leave a client
+    almost without rows are repeated.
     """
     rng, alphas = generator(key), np.full(partition.clients, partition.alpha)
     for _ in range(DRAWS):
@@ -181,7 +207,7 @@ def _drawn_shares(partition: Partition, rows: Int[Array, " a"], key: Key) -> Flo
 
 
 def _refuse_missing(table: Table, column: str, rows: Int[Array, " t"]) -> None:
-    """Refuse training rows that do not say which client they belong to."""
+    """Refuse training rows without a client."""
     missing = int((table.text(column)[rows] == "").sum())
     if missing:
         raise DataError(
@@ -190,7 +216,7 @@ def _refuse_missing(table: Table, column: str, rows: Int[Array, " t"]) -> None:
         )
 
 
-def _numbers_of(values: Array, names: Sequence[str]) -> Int[Array, " n"]:
+def _number_clients(values: Array, names: Sequence[str]) -> Int[Array, " n"]:
     index = {name: number for number, name in enumerate(names)}
     return np.array([index.get(value, -1) for value in values.tolist()], int)
 

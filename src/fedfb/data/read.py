@@ -1,13 +1,7 @@
-"""Reading CSV files: bytes become a table; what cannot be read is told with file and line.
+"""Read CSV files, Parquet files and frames as cells of text, and make tables of them.
 
-Which files a pattern names, and what reads them.
-
-Reading Parquet files, with pyarrow where it is installed.
-
-Values that are no text yet (a frame's, a Parquet file's) as the cells a CSV file would hold.
-
-Everything that is read goes one way from here on, so that the same values give the same bits
-whatever they were kept in.
+All sources become the cells that a CSV file would hold, so that the same values give the same bits
+from any source. Errors name file and line. Parquet needs pyarrow.
 """
 
 import csv
@@ -35,10 +29,10 @@ MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", 
 """Cells that count as missing."""
 
 MAX_COLUMNS = 5000
-"""A file with more columns than this is refused: every one would become a feature or several."""
+"""The most columns of a file: every column becomes one feature or several."""
 
 _INVISIBLE = " \t\xa0\ufeff\u200b\u200e\u200f\u2060"
-"""What programs leave at the ends of cells and nobody sees."""
+"""Invisible characters that programs leave at the ends of cells."""
 
 _SEPARATORS = (",", ";", "\t", "|")
 
@@ -52,16 +46,20 @@ class Cells(NamedTuple):
 
 
 def read_csv(path: str | Path, separator: str | None = None) -> Table:
-    """Read one CSV file; a column is numeric when every cell that is not missing is a number."""
+    """Read one CSV file. A column is numeric if every cell that is not missing is a number."""
     return read_csvs([path], separator)[0]
 
 
 def read_csvs(
     paths: Sequence[str | Path], separator: str | None = None, text: Collection[str] = ()
 ) -> tuple[Table, ...]:
-    """Read files with the same columns, one table each; types are inferred over all together.
+    """Read files with the same columns. Types are inferred over all files together.
 
-    Columns named in ``text`` stay as they are written, whatever they hold.
+    Args:
+        paths: the files.
+        separator: separator of cells; None: detected.
+        text: columns that stay text, even if they hold numbers.
+
     """
     return typed([read_cells(path, separator) for path in paths], text)
 
@@ -74,10 +72,15 @@ def read_cells(
     skip: int = 0,
     only: Sequence[str] | None = None,
 ) -> Cells:
-    """Read a file as text.
+    """Read a CSV file as text.
 
-    ``header`` names the columns of a file without a header line, ``skip`` lines come before the
-    first, and of ``only`` the first column of each name is kept (all others are never stored).
+    Args:
+        path: the file.
+        separator: separator of cells; None: detected.
+        header: names of the columns of a file without a header line.
+        skip: number of lines before the first.
+        only: columns to store, the first of each name; None: all.
+
     """
     source = str(path)
     lines = io.StringIO(_decode(Path(path)), newline="")
@@ -92,24 +95,24 @@ def read_cells(
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     try:
         names = list(header) if header else clean(next(reader, []), missing=())
-        kept = _kept_columns(source, names, only)
+        places = _choose_columns(source, names, only)
         numbered = ((skip + reader.line_num, row) for row in reader if row)
-        rows, ends = _rows(source, numbered, len(names), kept)
+        rows, ends = _read_rows(source, numbered, len(names), places)
     except csv.Error as error:
         line = skip + reader.line_num
-        raise DataError(f"{source}, line {line}: {error}. Mend the quotes there.") from None
+        raise DataError(f"{source}, line {line}: {error}. Correct the quotes there.") from None
     if not rows:
         raise DataError(f"{source} has a header but no rows. Expected one row per example.")
-    columns = zip([names[i] for i in kept], zip(*rows, strict=True), strict=True)
+    columns = zip([names[i] for i in places], zip(*rows, strict=True), strict=True)
     return Cells(source, {name: clean(column) for name, column in columns}, ends)
 
 
 def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ...]:
-    """Decide for every column, over all files together, if it is numeric, and make the tables."""
+    """Make a table of each file. A column is numeric if it is in all; ``text`` never is."""
     check_same_columns([(file.source, list(file.columns)) for file in files])
     columns: list[dict[str, Array]] = [{} for _ in files]
     for name in files[0].columns:
-        parts = None if name in text else _as_numbers(name, files)
+        parts = None if name in text else _read_numbers(name, files)
         if parts is None:
             parts = [np.array(file.columns[name], object) for file in files]
         for column, part in zip(columns, parts, strict=True):
@@ -143,7 +146,7 @@ def _sniff(line: str) -> str:
     return max(_SEPARATORS, key=lambda s: len(next(csv.reader([line], delimiter=s), [])))
 
 
-def _kept_columns(source: str, names: Sequence[str], only: Sequence[str] | None) -> list[int]:
+def _choose_columns(source: str, names: Sequence[str], only: Sequence[str] | None) -> list[int]:
     if only is not None:
         for name in only:
             if name not in names:
@@ -154,7 +157,7 @@ def _kept_columns(source: str, names: Sequence[str], only: Sequence[str] | None)
 
 
 def check_names(source: str, names: Sequence[str]) -> None:
-    """Refuse columns that have no name, or one that stands twice, or that are too many."""
+    """Refuse too many columns, columns without a name, and names that occur twice."""
     refuse_many_columns(source, len(names))
     first: dict[str, int] = {}
     for position, name in enumerate(names):
@@ -164,7 +167,7 @@ def check_names(source: str, names: Sequence[str]) -> None:
             )
         if name in first:
             raise DataError(
-                f"{source}: column name {name!r} stands twice in the header (columns "
+                f"{source}: column name {name!r} occurs twice in the header (columns "
                 f"{first[name] + 1} and {position + 1}). Rename or remove one of them."
             )
         first[name] = position
@@ -179,16 +182,16 @@ def refuse_many_columns(source: str, number: int) -> None:
         )
 
 
-def _rows(
-    source: str, numbered: Iterable[tuple[int, list[str]]], width: int, kept: Sequence[int]
+def _read_rows(
+    source: str, numbered: Iterable[tuple[int, list[str]]], width: int, places: Sequence[int]
 ) -> tuple[list[tuple[str, ...]], list[int]]:
-    pick = itemgetter(*kept) if len(kept) > 1 else lambda row: (row[kept[0]],)
+    pick = itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
     rows, ends = [], []
     for line, row in numbered:
         if len(row) != width:
             raise DataError(
-                f"{source}, line {line}: {len(row)} cells, expected {width} as in the header. Mend "
-                "the line (a separator inside a cell needs quotes) or name the separator."
+                f"{source}, line {line}: {len(row)} cells, expected {width} as in the header. "
+                "Correct the line (a separator inside a cell needs quotes) or name the separator."
             )
         rows.append(pick(row))
         ends.append(line)
@@ -196,7 +199,7 @@ def _rows(
 
 
 def clean(cells: Iterable[str], missing: Collection[str] = MISSING) -> list[str]:
-    """Strip cells of spaces, write letters in one way (NFC), and empty those that are missing.
+    """Strip spaces, normalize letters (NFC), and replace marks of missing cells by ''.
 
     >>> clean([" a", "e\u0301", "NA"])
     ['a', 'é', '']
@@ -208,8 +211,8 @@ def clean(cells: Iterable[str], missing: Collection[str] = MISSING) -> list[str]
     return ["" if cell in missing else cell for cell in stripped]
 
 
-def _as_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
-    """Return one float array per file, or None when some cell is no number or none is."""
+def _read_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
+    """Return one float array per file; None if some cell is no number, or all are missing."""
     parts, any_number = [], False
     for file in files:
         numbers = []
@@ -239,14 +242,14 @@ def _refuse_infinite(name: str, file: Cells, numbers: Array) -> None:
 
 
 def read_rows(path: str | Path, separator: str | None = None) -> Cells:
-    """Read a file as text: Parquet by its ending, everything else as CSV."""
+    """Read a file as text: Parquet by its suffix, everything else as CSV."""
     if Path(path).suffix.lower() in SUFFIXES:
         return read_parquet(path)
     return read_cells(path, separator)
 
 
 def paths_of(pattern: str, test: str | None = None) -> list[Path]:
-    """Find the files of a pattern, sorted by client name; the test file must not be among them."""
+    """Return the files of a path or pattern, sorted by name. ``test`` must not be among them."""
     if Path(pattern).is_dir():
         raise DataError(f"{pattern!r} is a folder. Write '{pattern.rstrip('/')}/*.csv'.")
     literal = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
@@ -264,7 +267,7 @@ def paths_of(pattern: str, test: str | None = None) -> list[Path]:
 
 
 def names_of(paths: list[Path]) -> tuple[str, ...]:
-    """Call files by their stems, or by their paths where two have the same stem."""
+    """Name files by their stems, or by their paths where two have the same stem."""
     stems = [path.stem for path in paths]
     return tuple(stems if len(set(stems)) == len(stems) else map(str, paths))
 
@@ -288,47 +291,49 @@ def read_parquet(path: str | Path) -> Cells:
         raise DataError(
             f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
         ) from None
-    # ArrowException is what pyarrow finds wrong itself; values that are no text, dates or numbers
-    # raise the others, and a length that nobody has a MemoryError.
+    # pyarrow raises ArrowException for damage that it detects. Values that are no text, dates or
+    # numbers raise the others, and an impossible length raises MemoryError.
     except (OSError, pyarrow.ArrowException, MemoryError, *CHANGED) as error:
-        said = str(error).partition("\n")[0].rstrip(".")
-        raise DataError(f"{path} cannot be read as Parquet: {said}. Write it anew.") from None
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise DataError(
+            f"{path} cannot be read as Parquet: {reason}. Write the file again."
+        ) from None
     return cells_of(str(path), names, columns)
 
 
 def cells_of(source: str, names: Sequence[Any], columns: Iterable[Sequence[Any]]) -> Cells:
-    """Return named columns of values as cells; the first row is on line 1.
+    """Return named columns of values as cells. The first row is on line 1.
 
     >>> cells_of("rows", ["age", "sex"], [[31, 52.5], ["F", None]]).columns
     {'age': ['31', '52.5'], 'sex': ['F', '']}
     """
     titles = clean_names(names)
     check_names(source, titles)
-    written = {
-        title: clean(_written(source, title, row, value) for row, value in enumerate(values))
+    cells_by_title = {
+        title: clean(_write_cell(source, title, row, value) for row, value in enumerate(values))
         for title, values in zip(titles, columns, strict=True)
     }
-    rows = len(next(iter(written.values()), ()))
+    rows = len(next(iter(cells_by_title.values()), ()))
     if not rows:
         raise DataError(f"{source} has columns but no rows. Expected one row per example.")
-    for title, cells in written.items():
+    for title, cells in cells_by_title.items():
         if len(cells) != rows:
             raise DataError(
                 f"{source}: column {title!r} has {len(cells)} cells and others have {rows}. "
                 "All columns need one cell per row."
             )
-    return Cells(source, written, list(range(1, rows + 1)))
+    return Cells(source, cells_by_title, list(range(1, rows + 1)))
 
 
 def clean_names(names: Iterable[Any]) -> list[str]:
-    """Return column names as text; what is no text yet (a number, say) is written down."""
+    """Return column names as text. Names of other types, such as numbers, are written as text."""
     return clean(map(str, names), missing=())
 
 
 def as_text(value: Any) -> str | None:
-    """Write one value as a cell; None where it is no single value.
+    """Write one value as a cell. Return None if it is no single value.
 
-    Whole numbers lose their decimal point, so that a label kept as 1.0 is the label 1.
+    Whole numbers lose their decimal point, so that the label 1.0 is the label 1.
 
     >>> [as_text(value) for value in (1.0, 0.1, True, None, float("nan"), date(2024, 1, 31), [1])]
     ['1', '0.1', 'True', '', '', '2024-01-31', None]
@@ -354,7 +359,7 @@ def as_text(value: Any) -> str | None:
 
 def columns_of(source: str, frame: Any) -> Cells:
     """Return a frame of pandas or polars, or a mapping of columns, as cells."""
-    if hasattr(frame, "collect"):  # what polars has not computed yet
+    if hasattr(frame, "collect"):  # a lazy frame of polars
         frame = frame.collect()
     if not is_frame(frame):
         raise ConfigError(
@@ -362,26 +367,26 @@ def columns_of(source: str, frame: Any) -> Cells:
             "mapping of column names to lists."
         )
     names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
-    check_names(source, clean_names(names))  # before a name that stands twice is looked up
-    return cells_of(source, names, (_listed(frame[name]) for name in names))
+    check_names(source, clean_names(names))  # first: a name that occurs twice cannot be looked up
+    return cells_of(source, names, (_list_values(frame[name]) for name in names))
 
 
 def is_frame(value: Any) -> bool:
-    """Return whether a value has named columns, or will have once polars computes it."""
+    """Return whether a value has named columns, or is a lazy frame."""
     return isinstance(value, Mapping) or hasattr(value, "collect") or hasattr(value, "columns")
 
 
-def _listed(column: Any) -> Sequence[Any]:
+def _list_values(column: Any) -> Sequence[Any]:
     for method in ("tolist", "to_list"):  # numpy and pandas; polars
         if hasattr(column, method):
-            found: Sequence[Any] = getattr(column, method)()
-            return found
+            values: Sequence[Any] = getattr(column, method)()
+            return values
     if isinstance(column, str) or not isinstance(column, Iterable):
         raise ConfigError(f"a column is a {type(column).__name__}. Expected a list or an array.")
     return list(column)
 
 
-def _written(source: str, name: str, row: int, value: Any) -> str:
+def _write_cell(source: str, name: str, row: int, value: Any) -> str:
     text = as_text(value)
     if text is None:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Rows that lie on both sides of the split: they make intervals too short, and figures too good."""
+"""Copies of training rows among test rows: they make intervals too short and figures too good."""
 
 from math import factorial
 
@@ -9,20 +9,20 @@ from fedfb.data.federation import Federation
 from fedfb.shapes import Array, Num
 
 LEAST_SHARE = 0.02
-"""Fewer test rows with a copy in training hardly move a figure."""
+"""A smaller share of copies hardly changes a figure."""
 
 HIGHEST = 8
-"""Rows that occur more often than so many times are left out of the test."""
+"""Rows that occur more often than this are left out of the test."""
 
 
 def copied_share(federation: Federation) -> float | None:
     """Return the share of test rows with a copy in training; None where chance may explain it.
 
     A copy has the same features, label and group. Tables of few categories have equal rows by
-    chance, and these are no fault: see :func:`beyond_chance`.
+    chance, which is no fault: see :func:`beyond_chance`.
     """
     train = np.concatenate([row_hashes(c.x, c.y, c.group) for c in federation.clients])
-    test = _hashes_of(federation.test)
+    test = _hash_rows(federation.test)
     if not len(test):
         return None
     share = float(np.isin(test, train).mean())
@@ -33,11 +33,11 @@ def copied_share(federation: Federation) -> float | None:
 
 
 def beyond_chance(rows_by_times: Num[Array, " m"]) -> bool:
-    r"""Tell whether rows repeat more often than rows that were drawn one by one ever do.
+    r"""Return True if rows repeat more often than independent draws can explain.
 
-    Let :math:`f_m` be the number of different rows that occur m times. If rows are drawn one by one
-    from any population, :math:`m!\,f_m\approx\sum_v\lambda_v^me^{-\lambda_v}` with the expected
-    number :math:`\lambda_v` of each row, so that by Cauchy and Schwarz
+    Let :math:`f_m` be the number of different rows that occur m times. If rows are drawn
+    independently from any population, :math:`m!\,f_m\approx\sum_v\lambda_v^me^{-\lambda_v}` with
+    the expected number :math:`\lambda_v` of each row, so that by Cauchy and Schwarz
 
     .. math:: (m!\,f_m)^2\le (m-1)!\,f_{m-1}\;(m+1)!\,f_{m+1}
 
@@ -57,7 +57,14 @@ def beyond_chance(rows_by_times: Num[Array, " m"]) -> bool:
 
 
 def row_hashes(x: Array, y: Num[Array, " n"], group: Num[Array, " n"]) -> Num[Array, " n"]:
-    """Return a number of 64 bits for every row: equal rows have equal ones, others hardly ever."""
+    """Return a hash of 64 bits for every row. Equal rows have equal hashes.
+
+    Args:
+        x: features.
+        y: label of each row.
+        group: group of each row.
+
+    """
     features = np.ascontiguousarray(x.T, dtype=np.float64) + 0.0  # -0.0 equals 0.0
     columns = [*features.view(np.uint64), y, group]
     factors = np.random.default_rng(0).integers(2**63, size=len(columns), dtype=np.uint64)
@@ -68,5 +75,5 @@ def row_hashes(x: Array, y: Num[Array, " n"], group: Num[Array, " n"]) -> Num[Ar
     return hashes
 
 
-def _hashes_of(examples: Examples) -> Num[Array, " n"]:
+def _hash_rows(examples: Examples) -> Num[Array, " n"]:
     return row_hashes(examples.x, examples.y, examples.group)

@@ -1,4 +1,4 @@
-"""Which data a run asks for. Imports no numpy, so that the command line starts fast."""
+"""The data that a run requests. Imports no numpy, so that the command line starts fast."""
 
 import os
 from dataclasses import dataclass, fields
@@ -10,13 +10,13 @@ POPULATIONS: tuple[str, ...] = ("example1", "fig1b", "fig1c", "fig2", "fig3")
 """The paper's populations of Section 3."""
 
 DRAWN: tuple[str, ...] = ("synthetic", *POPULATIONS)
-"""Data sets that are drawn on the spot."""
+"""Data sets that are drawn, not read."""
 
 BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank", *POPULATIONS)
-"""Data sets that are known by name."""
+"""Data sets with a name."""
 
 SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
-"""Published data sets whose groups may be formed by other attributes than the paper's."""
+"""Published data sets with a choice of attributes that form the groups."""
 
 _OWN_ONLY = ("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge")
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
@@ -25,15 +25,15 @@ _DRAWN_ONLY = ("rows", "test_rows")
 
 @dataclass(frozen=True)
 class DataRequest:
-    """A data set by name, or one's own files by path or pattern, and how to read them.
+    """A data set by name, or your own files by path or pattern, and how to read them.
 
-    ``label``, ``positive``, ``client_column`` and ``test`` describe one's own files, ``sensitive``
-    these and some published data sets; ``ignore``, ``bins`` and ``merge`` say what is done with
-    columns, or a ``schema`` all of it; groups of fewer training rows than ``minimum_group`` become
-    the group ``rest``, where it has a name;
-    ``clients``, ``groups`` and ``heterogeneity`` the synthetic data, ``q`` the populations of the
-    paper's figures, ``rows`` and ``test_rows`` both; ``resplit`` the published data sets. The
-    partition 'paper' means, for one's own files: as the files or the client column say.
+    ``label``, ``positive``, ``client_column`` and ``test`` belong to your own files. ``sensitive``
+    belongs to your own files and some published data sets. ``ignore``, ``bins`` and ``merge``
+    declare the treatment of columns; a ``schema`` declares all of it. Groups with fewer training
+    rows than ``minimum_group`` become the group ``rest``, if it has a name. ``clients``, ``groups``
+    and ``heterogeneity`` belong to the synthetic data, ``q`` to the populations of the paper's
+    figures, ``rows`` and ``test_rows`` to both. ``resplit`` belongs to the published data sets. For
+    your own files the partition 'paper' means: by files, or by the client column.
     """
 
     data: str
@@ -60,30 +60,30 @@ class DataRequest:
 
 
 def check_request(request: DataRequest) -> None:
-    """Refuse a request that names no data, misses an option or gives one that does not apply."""
-    own = request.data not in BUILT_IN
-    if own and not _is_path(request.data):
+    """Refuse a request without data, without a needed option, or with one that does not apply."""
+    is_own = request.data not in BUILT_IN
+    if is_own and not _is_path(request.data):
         raise ConfigError(
-            f"{unknown_name('data set', request.data, BUILT_IN)}. One's own files are given by "
+            f"{unknown_name('data set', request.data, BUILT_IN)}. Name your own files by "
             "their path, e.g. 'rows.csv' or 'silos/*.csv'."
         )
-    _refuse_given(request, () if own else _OWN_ONLY, "one's own files")
-    if not own and request.data not in SEVERAL_ATTRIBUTES:
-        _refuse_given(request, ("sensitive", "rest"), "one's own files, adult and compas")
+    _refuse_inapplicable(request, () if is_own else _OWN_ONLY, "your own files")
+    if not is_own and request.data not in SEVERAL_ATTRIBUTES:
+        _refuse_inapplicable(request, ("sensitive", "rest"), "your own files, adult and compas")
     if request.data != "synthetic":
-        _refuse_given(request, _SYNTHETIC_ONLY, "the synthetic data")
+        _refuse_inapplicable(request, _SYNTHETIC_ONLY, "the synthetic data")
     if request.data not in POPULATIONS:
-        _refuse_given(request, ("q",), f"the paper's populations ({', '.join(POPULATIONS)})")
+        _refuse_inapplicable(request, ("q",), f"the paper's populations ({', '.join(POPULATIONS)})")
     if request.data not in DRAWN:
-        _refuse_given(request, _DRAWN_ONLY, f"data drawn on the spot ({', '.join(DRAWN)})")
-    if own or request.data in DRAWN:
-        _refuse_given(request, ("resplit",), "the published data sets (adult, compas, bank)")
-    for name in ("label", "positive", "sensitive") if own and not request.schema else ():
+        _refuse_inapplicable(request, _DRAWN_ONLY, f"data that are drawn ({', '.join(DRAWN)})")
+    if is_own or request.data in DRAWN:
+        _refuse_inapplicable(request, ("resplit",), "the published data sets (adult, compas, bank)")
+    for name in ("label", "positive", "sensitive") if is_own and not request.schema else ():
         if not getattr(request, name):
             raise ConfigError(
-                f"one's own files need {name} (--{name}): label names the column to predict, "
+                f"your own files need {name} (--{name}): label names the column to predict, "
                 "positive its favourable value, sensitive the columns that form the groups. Or "
-                "give a schema (--schema), which says all of this."
+                "give a schema (--schema), which declares all of this."
             )
     for name in ("rows", "test_rows"):
         number = getattr(request, name)
@@ -91,12 +91,26 @@ def check_request(request: DataRequest) -> None:
             raise ConfigError(f"{name} is {number}, expected at least 1.")
 
 
+def draws_rows(request: DataRequest) -> bool:
+    """Return True if rows or clients are drawn, so that the split seed has an effect.
+
+    >>> draws_rows(DataRequest("compas")), draws_rows(DataRequest("compas", resplit=True))
+    (False, True)
+    """
+    if request.partition.startswith(("shares", "dirichlet")):
+        return True
+    if request.data == "adult" and request.partition == "paper":  # it deals work classes by shares
+        return True
+    published = request.data in ("adult", "compas") and not request.resplit
+    return not (published or request.test)
+
+
 def _is_path(data: str) -> bool:
     looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet"))
     return looks_like_one or os.path.exists(data) or bool(glob(data))
 
 
-def _refuse_given(request: DataRequest, names: tuple[str, ...], belongs_to: str) -> None:
+def _refuse_inapplicable(request: DataRequest, names: tuple[str, ...], belongs_to: str) -> None:
     defaults = {field.name: field.default for field in fields(DataRequest)}
     for name in names:
         if getattr(request, name) != defaults[name]:

@@ -1,4 +1,4 @@
-"""A schema: what each column of one's own files is to a model. Agreed by all owners, so public."""
+"""A schema: role, type and treatment of each column. It is public: all clients agree on it."""
 
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -17,13 +17,13 @@ Scale = Literal["standard", "robust", "clip"]
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """One column: its role, how it is read, and what is done with it.
+    """One column: its role, its type and its treatment.
 
     ``kind`` is the ``type`` of the schema file. ``categories`` are the values that may occur.
-    ``missing`` says what becomes of an empty cell. ``scale`` is of numeric features, and so is
-    ``range``: where it is declared, nothing is learnt from rows to scale by. ``bins`` (the
-    upper ends of ranges) are of sensitive columns, ``merge`` (a new name and the values it stands
-    for) of these and of the label. ``why`` tells why a column was left out.
+    ``missing`` is the treatment of an empty cell. ``scale`` and ``range`` belong to numeric
+    features; a declared range replaces what scaling would learn from rows. ``bins`` (the upper ends
+    of ranges) belong to sensitive columns. ``merge`` (a new name and the values that it replaces)
+    belongs to sensitive columns and the label. ``why`` is the reason why a column is ignored.
     """
 
     name: str
@@ -40,7 +40,7 @@ class ColumnSchema:
 
     @property
     def derived(self) -> tuple[Derived, ...]:
-        """The rules that make groups of the column's values: ranges first, then merging."""
+        """The rules that make groups of the column's values: bins first, then merging."""
         binned = Bins(self.name, self.name, self.bins, bin_names(self.bins))
         pairs = [(value, new) for new, values in self.merge for value in values]
         merged = Merge(self.name, self.name, *(tuple(part) for part in zip(*pairs, strict=True)))
@@ -48,18 +48,18 @@ class ColumnSchema:
 
     @property
     def group_values(self) -> tuple[str, ...]:
-        """The values after the rules: ranges from low to high, merged ones under their name."""
-        renamed = {value: new for new, values in self.merge for value in values}
+        """The values after the rules: ranges from low to high, new names of merged values."""
+        new_names = {value: new for new, values in self.merge for value in values}
         raw = bin_names(self.bins) if self.bins else self.categories
-        return tuple(dict.fromkeys(renamed.get(value, value) for value in raw))
+        return tuple(dict.fromkeys(new_names.get(value, value) for value in raw))
 
 
 @dataclass(frozen=True)
 class Schema:
     """All columns, in the order in which features reach the model.
 
-    ``crossed`` are the sensitive columns in the order in which group names have them, ``client`` is
-    the column that names the client (which may be a sensitive one too), ``source`` whom to blame.
+    ``crossed`` are the sensitive columns, in the order of group names. ``client`` is the column
+    that names the client; it may be a sensitive column too. ``source`` is the name in messages.
     """
 
     columns: tuple[ColumnSchema, ...]
@@ -73,7 +73,7 @@ class Schema:
 
     @property
     def used(self) -> tuple[ColumnSchema, ...]:
-        """All columns but those left out."""
+        """All columns but the ignored ones."""
         return tuple(column for column in self.columns if column.role != "ignored")
 
     @property
@@ -83,13 +83,13 @@ class Schema:
 
     @property
     def derived(self) -> tuple[Derived, ...]:
-        """The rules that make groups, and the label, of what files hold."""
+        """The rules that derive groups and label from the cells of files."""
         columns = (*self.of("sensitive"), *self.of("label"))
         return tuple(rule for column in columns for rule in column.derived)
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """All groups that may occur, in the order of declared values; none where one is open."""
+        """All groups that may occur, in declared order; empty if some are undeclared."""
         values = [self.named[name].group_values for name in self.crossed]
         return tuple(group_name(self.crossed, cells) for cells in product(*values))
 
@@ -100,7 +100,7 @@ class Schema:
 
 
 def bin_names(edges: tuple[float, ...]) -> tuple[str, ...]:
-    """Name the ranges that upper ends make.
+    """Return the names of the ranges with these upper ends.
 
     >>> bin_names((25.0, 40.0))
     ('up to 25', 'over 25 to 40', 'over 40')
@@ -113,7 +113,7 @@ def bin_names(edges: tuple[float, ...]) -> tuple[str, ...]:
 
 
 def check_declarations(schema: Schema) -> None:
-    """Refuse a schema whose parts do not fit each other."""
+    """Refuse a schema with parts that contradict each other."""
     roles: tuple[Role, ...] = ("label", "client")
     for role in roles:
         if len(schema.of(role)) > 1:
@@ -187,12 +187,12 @@ def _check_range(column: ColumnSchema) -> None:
 
 def _check_merge(column: ColumnSchema) -> None:
     merged = [value for _, values in column.merge for value in values]
-    known = bin_names(column.bins) or column.categories
+    values_in_use = bin_names(column.bins) or column.categories
     for value in merged:
         if merged.count(value) > 1:
             raise ConfigError(f"column {column.name!r}: {value!r} is merged twice.")
-        if known and value not in known:
+        if values_in_use and value not in values_in_use:
             raise ConfigError(
                 f"column {column.name!r}: {value!r} is to be merged and does not occur. The "
-                f"values are {', '.join(known)}."
+                f"values are {', '.join(values_in_use)}."
             )

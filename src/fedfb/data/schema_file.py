@@ -1,4 +1,4 @@
-"""A schema as TOML, to be read, edited and agreed on by all owners."""
+"""Schemas as TOML files, which all clients read, edit and agree on."""
 
 import json
 import re
@@ -12,14 +12,14 @@ from fedfb.errors import ConfigError, unknown_name
 from fedfb.files import read_toml
 
 HEAD = """\
-# What each column is to a model. Edit it, agree on it with all owners, and give it to fedfb run as
-# --schema; fedfb schema check tells which cells of a file do not fit.
+# What each column is to a model. Edit it, agree on it with all clients, and give it to fedfb run as
+# --schema; fedfb schema check lists the cells of a file that do not fit.
 #
-# role        label, sensitive, client (names the owner of a row), feature or ignored
+# role        label, sensitive, client (names the client of a row), feature or ignored
 # type        number, category, or yes-no (a category of two values)
 # categories  the values that may occur; in rows that are decided later others become zeros
-# missing     mean (and a second column that tells where, if training rows have gaps), category (of
-#             its own) or refuse
+# missing     mean (with a second column that marks missing cells, if training rows have some),
+#             category (of its own) or refuse
 # scale       of numbers: standard (mean and standard deviation), robust (median and quartiles) or
 #             clip (to the 1% and 99% quantiles, then standard)
 # range       of a number that is a feature: its two ends. It is scaled by them, and not by anything
@@ -47,25 +47,34 @@ def write_schema(schema: Schema) -> str:
 
 
 def schema_parts(schema: Schema, above: str = "") -> list[str]:
-    """Return what a schema says of all columns, then its tables; ``above`` precedes their names."""
+    """Return the lines about all columns, then a TOML table for each column.
+
+    Args:
+        schema: the schema.
+        above: precedes the names of the tables, where the schema is part of a larger file.
+
+    """
     top = []
     if len(schema.crossed) > 1:
-        top.append(f"crossed = {_toml(schema.crossed)}")
+        top.append(f"crossed = {_write_value(schema.crossed)}")
     if schema.client is not None and not schema.of("client"):
-        top.append(f"client = {_toml(schema.client)}")
-    tables = ["\n".join([f"[{above}columns.{_key(c.name)}]", *_lines(c)]) for c in schema.columns]
+        top.append(f"client = {_write_value(schema.client)}")
+    tables = [
+        "\n".join([f"[{above}columns.{_write_key(c.name)}]", *_write_column(c)])
+        for c in schema.columns
+    ]
     return ["\n".join(top), *tables]
 
 
-def _lines(column: ColumnSchema) -> list[str]:
+def _write_column(column: ColumnSchema) -> list[str]:
     lines = [f'role = "{column.role}"']
     if column.role == "ignored":
-        return [*lines, f"why = {_toml(column.why)}"]
+        return [*lines, f"why = {_write_value(column.why)}"]
     lines.append(f'type = "{column.kind}"')
     if column.positive:
-        lines.append(f"positive = {_toml(column.positive)}")
+        lines.append(f"positive = {_write_value(column.positive)}")
     if column.categories:
-        lines.append(f"categories = {_toml(column.categories)}")
+        lines.append(f"categories = {_write_value(column.categories)}")
     if column.role == "feature":
         lines.append(f'missing = "{column.missing}"')
         lines += [f'scale = "{column.scale}"'] if column.kind == "number" else []
@@ -74,22 +83,24 @@ def _lines(column: ColumnSchema) -> list[str]:
     if column.bins:
         lines.append(f"bins = [{', '.join(map(number_as_text, column.bins))}]")
     if column.merge:
-        pairs = ", ".join(f"{_key(new)} = {_toml(values)}" for new, values in column.merge)
+        pairs = ", ".join(
+            f"{_write_key(new)} = {_write_value(values)}" for new, values in column.merge
+        )
         lines.append(f"merge = {{ {pairs} }}")
     return lines
 
 
-def _toml(value: Any) -> str:
-    # JSON's spelling is TOML's too, but for characters that TOML wants escaped.
+def _write_value(value: Any) -> str:
+    # TOML writes text and lists as JSON does, except for one control character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+def _write_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _write_value(name)
 
 
 def read_schema(path: str | Path) -> Schema:
-    """Read a schema file; what is wrong in it is told with the column."""
+    """Read a schema file. An error names the column."""
     values = read_toml(Path(path), "a schema as fedfb schema infer writes it")
     try:
         return schema_from_values(values, str(path))
@@ -98,16 +109,22 @@ def read_schema(path: str | Path) -> Schema:
 
 
 def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:
-    """Return the schema of TOML's values."""
+    """Return the schema of TOML values.
+
+    Args:
+        values: contents of the file.
+        source: name of the file, for messages.
+
+    """
     for key in values:
         if key not in ("columns", "crossed", "client"):
             raise ConfigError(unknown_name("key", key, ("columns", "crossed", "client")))
     tables = values.get("columns")
     if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
         raise ConfigError("expected a table [columns.NAME] for each column.")
-    columns = tuple(_column(name, table) for name, table in tables.items())
+    columns = tuple(_name_errors(name, table) for name, table in tables.items())
     sensitive = [column.name for column in columns if column.role == "sensitive"]
-    crossed = _texts("crossed", values.get("crossed", sensitive))
+    crossed = _read_texts("crossed", values.get("crossed", sensitive))
     clients = [column.name for column in columns if column.role == "client"]
     client = values.get("client", clients[0] if clients else None)
     fits = [client] == clients if clients else client in sensitive
@@ -126,7 +143,7 @@ def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:
     return schema
 
 
-def _column(name: str, table: dict[str, Any]) -> ColumnSchema:
+def _name_errors(name: str, table: dict[str, Any]) -> ColumnSchema:
     try:
         return _read_column(name, table)
     except ConfigError as error:
@@ -151,24 +168,24 @@ def _read_column(name: str, table: dict[str, Any]) -> ColumnSchema:
         name=name,
         role=role,
         kind=kind,
-        categories=tuple(sorted(_texts("categories", table.get("categories", [])))),
+        categories=tuple(sorted(_read_texts("categories", table.get("categories", [])))),
         missing=table.get("missing", usual),
         scale=table.get("scale", "standard"),
-        range=_numbers("range", table.get("range", [])),
-        bins=_numbers("bins", table.get("bins", [])),
-        merge=tuple((new, _texts("merge", values)) for new, values in merge.items()),
-        positive=_text("positive", table.get("positive", "")),
-        why=_text("why", table.get("why", "")),
+        range=_read_numbers("range", table.get("range", [])),
+        bins=_read_numbers("bins", table.get("bins", [])),
+        merge=tuple((new, _read_texts("merge", values)) for new, values in merge.items()),
+        positive=_read_text("positive", table.get("positive", "")),
+        why=_read_text("why", table.get("why", "")),
     )
 
 
-def _text(key: str, value: Any) -> str:
+def _read_text(key: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{key} is {value!r}, expected text in quotes.")
     return value
 
 
-def _texts(key: str, values: Any) -> tuple[str, ...]:
+def _read_texts(key: str, values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ConfigError(f"{key} is {values!r}, expected a list of texts in quotes.")
     if len(set(values)) < len(values):
@@ -176,7 +193,7 @@ def _texts(key: str, values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _numbers(key: str, values: Any) -> tuple[float, ...]:
+def _read_numbers(key: str, values: Any) -> tuple[float, ...]:
     wrong = not isinstance(values, list) or any(
         isinstance(value, bool) or not isinstance(value, int | float) for value in values
     )

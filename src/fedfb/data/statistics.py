@@ -1,9 +1,8 @@
-"""Means and spreads of numeric columns from sums over clients: no row leaves its owner.
+"""Means, spreads and quantiles of numeric columns, from sums over clients. No row leaves a client.
 
-Who adds up is handed in, so that the same three questions can be put masked or not. What
-is not a number (names of columns, categories, groups) is a public schema, known to all beforehand.
-
-Quantiles of numeric columns from summed counts: no silo's least or largest number leaves it.
+The caller supplies the function that adds uploads, so that the same tasks run masked or unmasked.
+Names of columns, categories and groups are a public schema, known to all clients beforehand.
+Quantiles come from summed counts, so no client reveals its smallest or largest number.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,26 +15,31 @@ from fedfb.errors import DataError
 from fedfb.shapes import Array, Float, Int
 
 AddUp = Callable[[str, Arrays, Mapping[str, Arrays]], Arrays]
-"""Add up what clients, by their names, answer to a question: its name, and what they were told."""
+"""Adds the clients' uploads: name of the task, the broadcast, and the upload of each client."""
 
 NEGLIGIBLE = 1e-6
-"""A variance that is smaller than this part of the squared error of the mean is that error's."""
+"""A variance below this part of the mean square is rounding error of the mean."""
 
 
-def add_in_clear(question: str, told: Arrays, answers: Mapping[str, Arrays]) -> Arrays:
-    """Add up what is sent as it is.
+def add_in_clear(task: str, broadcast: Arrays, uploads: Mapping[str, Arrays]) -> Arrays:
+    """Add unmasked uploads.
+
+    Args:
+        task: name of the task.
+        broadcast: arrays that the clients received.
+        uploads: arrays of each client, by name.
 
     >>> add_in_clear("sums", {}, {"north": {"n": np.array([1])}, "south": {"n": np.array([2])}})
     {'n': array([3])}
     """
-    first = next(iter(answers.values()))
-    return {name: np.sum([said[name] for said in answers.values()], axis=0) for name in first}
+    first = next(iter(uploads.values()))
+    return {name: np.sum([upload[name] for upload in uploads.values()], axis=0) for name in first}
 
 
 class Spread(NamedTuple):
     """Mean and standard deviation of some columns, and how many cells are missing.
 
-    A column whose numbers are all the same has the deviation 1, one without any the mean 0.
+    A column of equal numbers has the deviation 1. A column without numbers has the mean 0.
     """
 
     mean: Float[Array, " k"]
@@ -43,80 +47,94 @@ class Spread(NamedTuple):
     missing: Int[Array, " k"]
 
 
-Answers = Callable[[str, Arrays], Arrays]
-"""The sum of what all silos answer to a question: its name, and what they are told."""
+Ask = Callable[[str, Arrays], Arrays]
+"""Returns the sum of all clients' uploads: name of the task, and the broadcast."""
 
 
-def answer(question: str, told: Arrays, x: Float[Array, "n k"]) -> Arrays:
-    """Return what one silo says of its columns."""
+def compute_upload(task: str, broadcast: Arrays, x: Float[Array, "n k"]) -> Arrays:
+    """Return the upload of one client about its columns.
+
+    Args:
+        task: a name in ``TASKS``.
+        broadcast: arguments of the task.
+        x: the client's numbers, nan where missing.
+
+    """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return ANSWERS[question](x, **told)
+        return TASKS[task](x, **broadcast)
 
 
-def spread_by(columns: Sequence[str], answers: Answers) -> Spread:
-    r"""Return the spread of numeric columns over all silos, from sums.
+def spread_by(columns: Sequence[str], ask: Ask) -> Spread:
+    r"""Return the spread of numeric columns over all clients, from sums.
 
     .. math:: m_0=\frac1n\sum_jx_j,\quad s_0=\frac1n\sum_j|x_j-m_0|,\quad
               z_j=\frac{x_j-m_0}{s_0},\quad m=m_0+\frac{s_0}n\sum_jz_j,\quad
               \sigma=s_0\sqrt{\frac1n\sum_jz_j^2-\Big(\frac1n\sum_jz_j\Big)^2}
 
-    Three questions, since sums of squares of numbers as they are would lose small spreads around
-    large means, all the more in fixed point: :math:`z_j` is of the order of 1 in every column, and
-    an error of :math:`m_0` is mended by the last sum.
+    This takes three exchanges. Sums of squares of the raw numbers would lose small spreads around
+    large means, most of all in fixed point. :math:`z_j` is of the order of 1 in every column, and
+    the last sum corrects an error of :math:`m_0`.
+
+    Args:
+        columns: names of the columns, for messages.
+        ask: returns the sum of the clients' uploads to a task.
+
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        first = answers("column sums", {})
+        first = ask("column sums", {})
         n = np.maximum(first["present"], 1)
-        told: Arrays = {"mean": first["sums"] / n}
-        total = answers("column distances", told)["distances"]
+        broadcast: Arrays = {"mean": first["sums"] / n}
+        total = ask("column distances", broadcast)["distances"]
         _refuse_lost(columns, total, first["varies"])
-        # A mean distance of numbers near the end of the float range may vanish, their sum does not.
+        # Of numbers near the end of the float range the mean distance may vanish, the sum does not.
         scale = np.where(total / n > 0, total / n, np.where(total > 0, total, 1.0))
-        told = {**told, "scale": scale}
-        last = answers("column squares", told)
+        broadcast = {**broadcast, "scale": scale}
+        last = ask("column squares", broadcast)
         offset, squares = last["offsets"] / n, last["squares"] / n
         variance = np.maximum(squares - offset**2, 0.0)
         constant = (first["varies"] == 0) & ~(variance > NEGLIGIBLE * squares)
         sd = np.where(constant, 1.0, scale * np.sqrt(variance))
-        return Spread(told["mean"] + scale * offset, sd, first["missing"])
+        return Spread(broadcast["mean"] + scale * offset, sd, first["missing"])
 
 
-def _sums(x: Float[Array, "n k"]) -> Arrays:
+def _sum_cells(x: Float[Array, "n k"]) -> Arrays:
     """Return numbers of cells, their sums, and whether this client's numbers differ."""
-    there = ~np.isnan(x)
-    least = np.where(there, x, np.inf).min(axis=0, initial=np.inf)
-    most = np.where(there, x, -np.inf).max(axis=0, initial=-np.inf)
+    present = ~np.isnan(x)
+    least = np.where(present, x, np.inf).min(axis=0, initial=np.inf)
+    largest = np.where(present, x, -np.inf).max(axis=0, initial=-np.inf)
     return {
-        "present": there.sum(axis=0),
-        "missing": (~there).sum(axis=0),
+        "present": present.sum(axis=0),
+        "missing": (~present).sum(axis=0),
         "sums": np.nansum(x, axis=0),
-        "varies": (least < most).astype(np.int64),
+        "varies": (least < largest).astype(np.int64),
     }
 
 
-def _distances(x: Float[Array, "n k"], mean: Float[Array, " k"]) -> Arrays:
+def _sum_distances(x: Float[Array, "n k"], mean: Float[Array, " k"]) -> Arrays:
     return {"distances": np.nansum(np.abs(x - mean), axis=0)}
 
 
-def _squares(x: Float[Array, "n k"], mean: Float[Array, " k"], scale: Float[Array, " k"]) -> Arrays:
+def _sum_squares(
+    x: Float[Array, "n k"], mean: Float[Array, " k"], scale: Float[Array, " k"]
+) -> Arrays:
     z = (x - mean) / scale
     return {"offsets": np.nansum(z, axis=0), "squares": np.nansum(z**2, axis=0)}
 
 
-ANSWERS: Mapping[str, Callable[..., Arrays]] = {
-    "column sums": _sums,
-    "column distances": _distances,
-    "column squares": _squares,
+TASKS: Mapping[str, Callable[..., Arrays]] = {
+    "column sums": _sum_cells,
+    "column distances": _sum_distances,
+    "column squares": _sum_squares,
 }
-"""What a silo says of its columns, by question: its rows, and what it was told."""
+"""The function of each task: from a client's numbers and the broadcast to its upload."""
 
 
 def _refuse_lost(
     columns: Sequence[str], distances: Float[Array, " k"], varies: Int[Array, " k"]
 ) -> None:
-    """Refuse a column whose numbers differ by less than what carries the sums can tell."""
-    for name, total, silos in zip(columns, distances.tolist(), varies.tolist(), strict=True):
-        if silos and total == 0:
+    """Refuse a column whose numbers differ by less than the precision of the sums."""
+    for name, total, clients in zip(columns, distances.tolist(), varies.tolist(), strict=True):
+        if clients and total == 0:
             raise DataError(
                 f"the numbers of column {name!r} differ by so little that their distances are lost "
                 "in the fixed point of secure sums. Express the column in a smaller unit."
@@ -127,29 +145,34 @@ BINS = 64
 """Bins of a histogram."""
 
 HISTOGRAMS = 2
-"""The second one divides the bin of the first in which a quantile lies."""
+"""Number of histograms. The second divides the bin of the first that holds the quantile."""
 
 
 class Quantiles(NamedTuple):
-    """The upper end of the bin in which each quantile lies, and how wide that bin is."""
+    """The upper end of the bin that holds each quantile, and the width of the bin."""
 
     values: Float[Array, "k q"]
     width: Float[Array, "k q"]
 
 
-def quantiles_by(
-    question: str, shares: Sequence[float], spread: Spread, answers: Answers
-) -> Quantiles:
-    r"""Return quantiles of columns over all silos, each to the width of a bin, from counts.
+def quantiles_by(task: str, shares: Sequence[float], spread: Spread, ask: Ask) -> Quantiles:
+    r"""Return quantiles of columns over all clients, each to the width of a bin, from counts.
 
-    The quantile :math:`Q_p` is the least number that :math:`np` of all numbers do not exceed. Where
-    to look for it follows from mean and standard deviation, by Cantelli's inequality:
+    The quantile :math:`Q_p` is the least number that :math:`np` of all numbers do not exceed. Mean
+    and standard deviation bound it, by Cantelli's inequality:
 
     .. math:: m-\sigma\sqrt{(1-p)/p}\;\le\;Q_p\;\le\;m+\sigma\sqrt{p/(1-p)}
 
-    so nobody says how far its numbers reach. Two histograms of 64 bins leave a bin of
-    :math:`\sigma\,(\sqrt{(1-p)/p}+\sqrt{p/(1-p)})/64^2`: of the quartiles .0006, of the 1% quantile
-    .0025 standard deviations. What a silo answers to the question: :func:`counts_below`.
+    so no client reveals the range of its numbers. Two histograms of 64 bins leave a bin of
+    :math:`\sigma\,(\sqrt{(1-p)/p}+\sqrt{p/(1-p)})/64^2`: .0006 standard deviations for the
+    quartiles, .0025 for the 1% quantile.
+
+    Args:
+        task: name of the task. Clients upload :func:`counts_below`.
+        shares: the shares p.
+        spread: mean and standard deviation of the columns.
+        ask: returns the sum of the clients' uploads to a task.
+
     """
     p = np.asarray(shares, float)
     mean, sd = spread.mean[:, None], spread.sd[:, None]
@@ -158,9 +181,9 @@ def quantiles_by(
     low, high = low - slack, high + slack
     for _ in range(HISTOGRAMS):
         edges = low[..., None] + (high - low)[..., None] * np.arange(1, BINS + 1) / BINS
-        total = answers(question, {"edges": edges})
-        needed = np.ceil(p * total["present"][:, None] - 1e-9)
-        bin_ = np.minimum((total["below"] < needed[..., None]).sum(axis=-1), BINS - 1)
+        total = ask(task, {"edges": edges})
+        rank = np.ceil(p * total["present"][:, None] - 1e-9)
+        bin_ = np.minimum((total["below"] < rank[..., None]).sum(axis=-1), BINS - 1)
         width = (high - low) / BINS
         high = np.take_along_axis(edges, bin_[..., None], axis=-1)[..., 0]
         low = high - width
@@ -168,7 +191,13 @@ def quantiles_by(
 
 
 def counts_below(columns: Sequence[Float[Array, " n"]], edges: Float[Array, "k q b"]) -> Arrays:
-    """Return how many numbers there are, and how many are not above each edge."""
+    """Return the number of cells, and the number of cells up to each edge.
+
+    Args:
+        columns: a client's numbers of each column, nan where missing.
+        edges: edges by column, quantile and bin.
+
+    """
     present = [np.sort(x[~np.isnan(x)]) for x in columns]
     below = [np.searchsorted(x, e, side="right") for x, e in zip(present, edges, strict=True)]
     return {

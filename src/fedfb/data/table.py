@@ -1,4 +1,4 @@
-"""A table: named columns of equal length, numbers or text, and where they came from."""
+"""A table: named columns of equal length, of numbers or text, and their source."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Table:
         return len(next(iter(self.columns.values()), ()))
 
     def take(self, rows: Int[Array, " n"]) -> "Table":
-        """Return the given rows, in the given order."""
+        """Return some rows by number, in this order."""
         return Table({name: values[rows] for name, values in self.columns.items()}, self.source)
 
     def with_column(self, name: str, values: Array) -> "Table":
@@ -35,13 +35,13 @@ class Table:
         return Table({**self.columns, name: values}, self.source)
 
     def column(self, name: str) -> Array:
-        """Return one column; a name that does not exist is an error that offers the nearest one."""
+        """Return one column. The error about an unknown name suggests the nearest one."""
         if name not in self.columns:
             raise DataError(f"{self.source}: {unknown_name('column', name, self.columns)}")
         return self.columns[name]
 
     def text(self, name: str) -> Array:
-        """Return one column as text; whole numbers lose their decimal point.
+        """Return one column as text. Whole numbers lose their decimal point.
 
         >>> Table({"code": np.array([1.0, 2.5, np.nan])}).text("code").tolist()
         ['1', '2.5', '']
@@ -52,24 +52,24 @@ class Table:
         return np.array([number_as_text(value) for value in values.tolist()], object)
 
     def numbers(self, name: str) -> Float[Array, " n"]:
-        """Return one column as numbers, NaN where missing; text that is no number is an error."""
+        """Return one column as numbers, NaN where missing. Other text is an error."""
         values = self.column(name)
         if values.dtype.kind == "f":
             return values
-        return np.array([self._number(name, i, cell) for i, cell in enumerate(values)], float)
+        return np.array([self._read_number(name, i, cell) for i, cell in enumerate(values)], float)
 
-    def _number(self, name: str, row: int, cell: str) -> float:
+    def _read_number(self, name: str, row: int, cell: str) -> float:
         number = parse_number(cell) if cell else np.nan
         if number is None or np.isinf(number):
             raise DataError(
                 f"{self.source}, row {row + 1}, column {name!r}: {cell!r} is not a finite number, "
-                "and the column held numbers in training. Mend the cell or leave it empty."
+                "and the column held numbers in training. Correct the cell or leave it empty."
             )
         return number
 
 
 def parse_number(cell: str) -> float | None:
-    """Read a cell as a number; None where it is not one.
+    """Read a cell as a number; None where it is not a number.
 
     >>> parse_number("1e3"), parse_number("1_000"), parse_number("red")
     (1000.0, None, None)
@@ -82,7 +82,7 @@ def parse_number(cell: str) -> float | None:
 
 
 def all_numbers(cells: Collection[str]) -> bool:
-    """Return whether every cell is a number, as :func:`parse_number` has it."""
+    """Return whether :func:`parse_number` reads every cell."""
     try:
         list(map(float, cells))
     except ValueError:
@@ -91,7 +91,7 @@ def all_numbers(cells: Collection[str]) -> bool:
 
 
 def concat(tables: Sequence[Table]) -> Table:
-    """Stack tables with the same columns; the order of the first one's columns is kept."""
+    """Stack tables with the same columns, in the column order of the first."""
     first = tables[0]
     check_same_columns([(table.source, list(table.columns)) for table in tables])
     for table in tables[1:]:
@@ -106,7 +106,12 @@ def concat(tables: Sequence[Table]) -> Table:
 
 
 def check_same_columns(headers: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Refuse files, given as (source, column names), whose columns differ; their order may."""
+    """Refuse files whose columns differ. Their order may differ.
+
+    Args:
+        headers: source and column names of each file.
+
+    """
     first_source, first = headers[0]
     for source, names in headers[1:]:
         for absent, present, extra in (
@@ -121,7 +126,7 @@ def check_same_columns(headers: Sequence[tuple[str, Sequence[str]]]) -> None:
 
 
 def number_as_text(value: float) -> str:
-    """Write a number so that reading it gives the same; whole ones without a decimal point."""
+    """Write a number so that reading returns the same number; whole ones without a point."""
     if np.isnan(value):
         return ""
     return str(int(value)) if value.is_integer() else repr(value)

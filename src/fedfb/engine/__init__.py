@@ -1,14 +1,15 @@
-"""One client's arithmetic, for all runs of a grid at once. Names are imported when first used."""
+"""One client's arithmetic, for all runs of a grid at once. Names are imported at first use."""
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import imported_when_used
+from fedfb.lazy import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.engine.base import Engine as Engine
     from fedfb.engine.base import Rebalance as Rebalance
     from fedfb.engine.choose import ENGINES as ENGINES
     from fedfb.engine.choose import choose_engine as choose_engine
+    from fedfb.engine.choose import explain_engine as explain_engine
     from fedfb.engine.choose import is_native as is_native
     from fedfb.engine.losses import RowLoss as RowLoss
     from fedfb.engine.losses import decide as decide
@@ -28,14 +29,10 @@ _HOME = {
     "cell_counts": "rows",
     "choose_engine": "choose",
     "decide": "losses",
+    "explain_engine": "choose",
     "is_native": "choose",
     "minibatches": "rows",
     "sigmoid": "losses",
 }
 
-__all__ = sorted(_HOME)
-__getattr__ = imported_when_used(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOME)
+__getattr__, __dir__, __all__ = export_lazily(__name__, _HOME)

@@ -1,4 +1,4 @@
-"""What an engine offers: one client's arithmetic, all runs of a grid at once."""
+"""The protocol of an engine: one client's arithmetic, for all runs of a grid at once."""
 
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -10,7 +10,17 @@ from fedfb.shapes import Array, Float, Num
 
 
 class Rebalance(NamedTuple):
-    """How lambda moves inside a client's local training, on that client's own counts."""
+    """How lambda moves inside a client's local training.
+
+    Args:
+        notion: the fairness notion.
+        counts: the client's counts.
+        alpha: step size, one value per run.
+        surrogate: loss of the signal.
+        normalise: whether the signal is scaled to length 1.
+        decay: how the step size falls with the number of moves.
+        updates: number of moves before this training.
+    """
 
     notion: Notion
     counts: Num[Array, "*c"]
@@ -25,7 +35,17 @@ class Rebalance(NamedTuple):
 class Engine(Protocol):
     """One client's arithmetic.
 
-    Every method is a pure function; parameters go in and come out in float64.
+    Every method is a pure function. Parameters are float64 in arguments and in results. Arguments
+    that several methods share:
+
+    Args:
+        params: parameters, one vector per run.
+        data: the client's rows.
+        cell_weights: weights of the rows by run, label and group.
+        solver: local training.
+        key: draws the order of the rows.
+        surrogate: the loss.
+        row_weights: weights of single rows by run; None: every row has weight 1.
     """
 
     @property
@@ -33,11 +53,11 @@ class Engine(Protocol):
 
     @property
     def instructions(self) -> str:
-        """What does the arithmetic; under the same name a run has the same bits."""
+        """Name of the arithmetic. With the same name a run has the same bits."""
 
     @property
     def releases_gil(self) -> bool:
-        """Whether clients on threads of their own gain anything."""
+        """Whether several clients on several threads are faster than on one thread."""
 
     def train(
         self,
@@ -50,7 +70,7 @@ class Engine(Protocol):
     ) -> Float[Array, "r p"]:
         """Return the parameters after all local epochs on the weighted cross-entropy.
 
-        The solver's pull goes towards ``anchor``, by default where training starts.
+        The solver's proximal term pulls towards ``anchor``; None: towards the start of training.
         """
 
     def train_rebalancing(
@@ -82,7 +102,7 @@ class Engine(Protocol):
     ) -> Float[Array, "r p"]:
         """Return the gradient of the weighted loss summed over all rows.
 
-        A row weighs its cell's weight, times its own where ``row_weights`` are given.
+        The weight of a row is that of its cell, times its row weight.
         """
 
     def cell_gradients(

@@ -8,7 +8,7 @@ from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Float, Num
 
 RowLoss = Literal["zero_one", "prob", "ce", "logit", "steep", "mistake"]
-"""What can be summed over rows: the surrogates of a signal, and statistics of the logit."""
+"""The losses that are summed over rows: the surrogates of a signal, and statistics of the logit."""
 
 STEEPNESS = 10.0
 
@@ -30,39 +30,42 @@ def decide(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
 def loss(z: Float[Array, "*s"], y: Num[Array, "*#s"], kind: RowLoss) -> Float[Array, "*s"]:
     r"""Return the loss of each row.
 
-    ``ce`` cross-entropy, ``prob`` :math:`|y-p|`, ``zero_one`` :math:`1[\hat y\ne y]`; and three
-    statistics of a logit that fair methods sum: ``logit`` z itself, ``steep`` :math:`\sigma(10z)`
-    (nearly the decision), ``mistake`` :math:`\min(0,(2y-1)z)`.
+    Args:
+        z: logits.
+        y: labels.
+        kind: ``ce`` cross-entropy, ``prob`` :math:`|y-p|`, ``zero_one`` :math:`1[\hat y\ne y]`; or
+            a statistic of the logit: ``logit`` z, ``steep`` :math:`\sigma(10z)` (nearly the
+            decision), ``mistake`` :math:`\min(0,(2y-1)z)`.
 
     >>> loss(np.array([0.0, 2.0]), np.array([1, 0]), "zero_one")
     array([0., 1.])
     """
-    found: Float[Array, "*s"]
+    losses: Float[Array, "*s"]
     match kind:
         case "zero_one":
-            found = np.abs(decide(z) - y)
+            losses = np.abs(decide(z) - y)
         case "prob":
-            found = np.abs(y - sigmoid(z))
+            losses = np.abs(y - sigmoid(z))
         case "logit":
-            found = z
+            losses = z
         case "steep":
-            found = sigmoid(STEEPNESS * z)
+            losses = sigmoid(STEEPNESS * z)
         case "mistake":
-            found = np.minimum(0.0, (2 * y - 1) * z)
+            losses = np.minimum(0.0, (2 * y - 1) * z)
         case _:
             # numpy's own logaddexp takes four times as long.
-            found = np.maximum(z, 0.0) + _log_of_one_and(np.exp(-np.abs(z))) - y * z
-    return found
+            losses = np.maximum(z, 0.0) + _log_of_one_and(np.exp(-np.abs(z))) - y * z
+    return losses
 
 
 def _log_of_one_and(e: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """Return log(1 + e); in single precision to 6e-8, in a third of the time of ``log1p``."""
+    """Return log(1 + e). In single precision the error is 6e-8, in a third of log1p's time."""
     return np.log(1 + e) if e.dtype == np.float32 else np.log1p(e)
 
 
 def slope(z: Float[Array, "*s"], y: Num[Array, "*#s"], kind: RowLoss) -> Float[Array, "*s"]:
     """Return the derivative of the loss with respect to the logit."""
-    found: Float[Array, "*s"]
+    slopes: Float[Array, "*s"]
     match kind:
         case "zero_one":
             raise ConfigError(
@@ -71,15 +74,15 @@ def slope(z: Float[Array, "*s"], y: Num[Array, "*#s"], kind: RowLoss) -> Float[A
             )
         case "prob":
             p = sigmoid(z)
-            found = (1 - 2 * y) * p * (1 - p)
+            slopes = (1 - 2 * y) * p * (1 - p)
         case "logit":
-            found = np.ones_like(z)
+            slopes = np.ones_like(z)
         case "steep":
             p = sigmoid(STEEPNESS * z)
-            found = STEEPNESS * p * (1 - p)
+            slopes = STEEPNESS * p * (1 - p)
         case "mistake":
             sign = 2 * y - 1
-            found = np.where(sign * z < 0, sign * np.ones_like(z), 0.0).astype(z.dtype)
+            slopes = np.where(sign * z < 0, sign * np.ones_like(z), 0.0).astype(z.dtype)
         case _:
-            found = sigmoid(z) - y
-    return found
+            slopes = sigmoid(z) - y
+    return slopes

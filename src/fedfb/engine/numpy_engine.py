@@ -1,7 +1,7 @@
-"""The numpy engine: the specification that faster engines are tested against.
+"""The numpy engine: the specification of faster engines, and the fallback without them.
 
-It is also the fallback without them. The runs of a grid share every pass over the rows: the first
-layer of all of them is one matrix product ``X[b, d] @ W[d, r*h]``.
+The runs of a grid share every pass over the rows: the first layer of all runs is one matrix product
+``X[b, d] @ W[d, r*h]``.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
 from fedfb.engine.base import Rebalance
 from fedfb.engine.losses import RowLoss, slope
-from fedfb.engine.optimise import Step, local_weights, make_optimiser, moved
+from fedfb.engine.optimise import Step, local_weights, make_optimiser, move_lambda
 from fedfb.engine.packed import Packed, backward, forward, pack, unpack
 from fedfb.engine.private import PrivateEpoch, clip_factors, private_epochs
 from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
@@ -42,8 +42,8 @@ class NumpyEngine:
     ) -> Float[Array, "r p"]:
         r"""Minimise :math:`\frac1n\sum_j\omega_j\ell_j` in E passes over minibatches of B rows.
 
-        A minibatch's objective is :math:`\frac1{|b|}\sum_{j\in b}\omega_j\ell_j`, unbiased for the
-        whole one: it is not divided by the batch's own sum of weights.
+        The objective of a minibatch is :math:`\frac1{|b|}\sum_{j\in b}\omega_j\ell_j`. It is
+        unbiased, because it is not divided by the sum of the batch's weights.
         """
         theta = self._pack(params)
         step = make_optimiser(
@@ -95,7 +95,7 @@ class NumpyEngine:
             local = by_cell(local_weights(rule, lam, data, counts))
             _one_epoch(theta, rows, local.astype(self.dtype), epoch, step)
             losses = self.loss_sums(self._unpack(theta), data, rule.surrogate)
-            lam = moved(losses, data, lam, rule, number)
+            lam = move_lambda(losses, data, lam, rule, number)
         return self._unpack(theta), lam
 
     def loss_sums(

@@ -1,6 +1,7 @@
-"""A step of the local solver on flat vectors: SGD or Adam, weight decay, proximal term.
+"""The steps of local training: of the parameters, and of lambda in FairBatch on one client.
 
-FairBatch inside one client's training: the weights of an epoch, and lambda after it.
+Parameters move on flat vectors by SGD or Adam, with weight decay and proximal term. Lambda gives
+the weights of an epoch, and moves after it.
 """
 
 from collections.abc import Callable
@@ -11,21 +12,28 @@ from fedfb.core import ClientData, LocalSolver
 from fedfb.engine.base import Rebalance
 from fedfb.engine.packed import Packed, pack
 from fedfb.models import Network
-from fedfb.notions.base import decay, normalised, ratio
+from fedfb.notions.base import decay, normalise, ratio
 from fedfb.shapes import Array, Float, Int
 
 Step = Callable[[Packed, Packed], None]
-"""Move the parameters in place, given the gradient (which may be overwritten)."""
+"""Move packed parameters in place by a gradient. The gradient may be overwritten."""
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 Move = Callable[[Array, Array], None]
-"""The same on flat vectors."""
+"""Move a flat vector in place by a gradient. The gradient may be overwritten."""
 
 
 def make_optimiser(theta: Packed, solver: LocalSolver, model: Network, anchor: Packed) -> Step:
-    """Return the step of a solver on packed parameters; its state is new every round."""
+    """Return the step of a solver on packed parameters. Its moments start at 0.
+
+    Args:
+        theta: the parameters, for their type.
+        solver: learning rate, optimiser, weight decay and proximal weight.
+        model: gives the layout.
+        anchor: centre of the proximal term; copied.
+    """
     dtype = theta.flat.dtype
     move = make_move(solver, lambda by_run: _per_parameter(by_run, model, dtype), anchor.flat)
     return lambda theta, gradient: move(theta.flat, gradient.flat)
@@ -36,11 +44,15 @@ def make_move(
     per_parameter: Callable[[Float[Array, " r"]], Float[Array, " q"]],
     anchor: Float[Array, " q"],
 ) -> Move:
-    r"""Return the step of a solver on flat vectors; its state is new every round.
+    r"""Return the step of a solver on flat vectors. Its moments start at 0.
 
-    The gradient is that of the objective plus, with the anchor :math:`w^t`,
-    :math:`\frac{wd}2\lVert w\rVert^2+\frac{prox}2\lVert w-w^t\rVert^2`. ``per_parameter`` repeats
-    what every run has of its own as the vectors are laid out.
+    The step adds to the objective, with the anchor :math:`w^t`,
+    :math:`\frac{wd}2\lVert w\rVert^2+\frac{prox}2\lVert w-w^t\rVert^2`.
+
+    Args:
+        solver: learning rate, optimiser, weight decay and proximal weight.
+        per_parameter: one value per run -> one value per parameter, in the layout of the vectors.
+        anchor: centre of the proximal term; copied.
     """
     rate = per_parameter(solver.learning_rate)
     move = _sgd(rate) if solver.optimiser == "sgd" else _adam(rate)
@@ -73,7 +85,7 @@ def _sgd(rate: Float[Array, " q"]) -> Move:
 
 
 def _adam(rate: Float[Array, " q"]) -> Move:
-    r"""Return Adam's step with the constants taken out of the moments.
+    r"""Return Adam's step with the constants moved out of the moments.
 
     This saves two passes over the moments. With
     :math:`m\leftarrow\beta_1 m+g,\ v\leftarrow\beta_2 v+g^2` and
@@ -107,24 +119,38 @@ def _adam(rate: Float[Array, " q"]) -> Move:
 def local_weights(
     rule: Rebalance, lam: Float[Array, "r *l"], data: ClientData, counts: Int[Array, "2 a"]
 ) -> Float[Array, "r 2 a"]:
-    r"""Return the weights of an epoch's rows, so that their mean over the client's rows is 1.
+    r"""Return the weights of an epoch by cell, scaled to mean 1 over the client's rows.
 
-    The objective is :math:`\frac1W\sum_j\omega_j(\lambda)\ell_j`, W the sum of the weights.
+    The objective is :math:`\frac1W\sum_j\omega_j(\lambda)\ell_j`, with W the sum of the weights.
+
+    Args:
+        rule: notion and pooled counts of lambda.
+        lam: lambda of the epoch.
+        data: the client's rows.
+        counts: the client's counts.
     """
     omega = rule.notion.cell_weights(rule.notion.weights(lam, rule.counts), data.id, data.groups)
     mean = np.sum(omega * counts, axis=(1, 2)) / len(data.y)
     return omega * ratio(np.ones_like(mean), mean, empty=0.0)[:, None, None]
 
 
-def moved(
+def move_lambda(
     losses: Float[Array, "r 2 a"],
     data: ClientData,
     lam: Float[Array, "r *l"],
     rule: Rebalance,
     number: int,
 ) -> Float[Array, "r *l"]:
-    """Return lambda after its number-th move, along the signal of these sums of losses."""
+    """Return lambda after a move along the signal.
+
+    Args:
+        losses: loss sums of the client after the epoch.
+        data: the client's rows.
+        lam: lambda before the move.
+        rule: notion, counts and step size.
+        number: number of the move: 1, 2, ...
+    """
     notion, counts = rule.notion, rule.counts
     signal = notion.signal(notion.share(losses, counts, data.id), counts)
     step_size = rule.alpha * decay(number, rule.decay)
-    return notion.step(lam, normalised(signal, rule.normalise), counts, step_size)
+    return notion.step(lam, normalise(signal, rule.normalise), counts, step_size)

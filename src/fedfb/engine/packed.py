@@ -1,8 +1,8 @@
-"""All runs' parameters in the layout the arithmetic wants; the forward and backward pass.
+"""The parameters of all runs in one buffer, and the forward and the backward pass.
 
-The first layer is stored as ``W[d, r, h]``, so that all runs are one product with the rows; later
-layers as ``W[r, h, k]``. One flat buffer holds everything, so that an optimiser's step is a few
-passes over one vector.
+The first layer is stored as ``W[d, r, h]``, so that one product with the rows serves all runs.
+Later layers are stored as ``W[r, h, k]``. One flat buffer holds all layers, so that a step of an
+optimiser is a few passes over one vector.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Packed(NamedTuple):
 
 
 def empty(model: Network, runs: int, dtype: np.dtype) -> Packed:
-    """Return a buffer for all runs, its values not yet set."""
+    """Return a buffer for all runs with undefined values."""
     flat = np.empty(model.size * runs, dtype)
     weights, biases, start = [], [], 0
     for number, (fan_in, fan_out) in enumerate(model.layers):
@@ -66,7 +66,13 @@ def forward(theta: Packed, x: Float[Array, "b d"]) -> list[Array]:
 
 
 def backward(theta: Packed, active: list[Array], error: Float[Array, "b r"]) -> Packed:
-    """Return the gradient, given the derivative of the objective with respect to each logit."""
+    """Return the gradient of the objective.
+
+    Args:
+        theta: the parameters.
+        active: the result of :func:`forward`.
+        error: derivative of the objective with respect to each logit.
+    """
     runs = error.shape[1]
     gradient = _like(theta)
     delta = error[:, :, None]

@@ -1,12 +1,12 @@
 r"""Training that hides single rows: Poisson batches, clipped gradients, Gaussian noise.
 
-DP-SGD (Abadi et al. 2016). In every step every row is drawn by itself with probability
+DP-SGD (Abadi et al. 2016). Every step draws every row independently with probability
 :math:`q=B/n`; with :math:`g_j` the gradient of the weighted loss of row j the step follows
 
 .. math:: \frac1{qn}\Bigl(\sum_{j\in b}g_j\min\bigl(1,\tfrac C{\lVert g_j\rVert}\bigr)
           +\mathcal N(0,\sigma^2C^2)\Bigr)
 
-It is divided by the expected number of rows: the drawn one depends on who is there.
+The divisor is the expected number of rows: the drawn number depends on which rows are present.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Float, Int
 
 SAMPLING, NOISE = 40, 41
-"""Mark the keys that draw the rows of a step and the noise on their gradient."""
+"""Parts of the keys that draw the rows of a step and the noise on their gradient."""
 
 
 class PrivateEpoch(NamedTuple):
@@ -32,7 +32,11 @@ class PrivateEpoch(NamedTuple):
 
 
 def steps_of_an_epoch(rows: int, batch: int) -> int:
-    """Return how many steps an epoch has: as many as minibatches without sampling.
+    """Return the number of steps of an epoch: that of its minibatches without sampling.
+
+    Args:
+        rows: the client's rows.
+        batch: rows of a minibatch.
 
     >>> steps_of_an_epoch(1000, 128)
     8
@@ -52,9 +56,15 @@ def sampling_rate(rows: int, batch: int) -> float:
 def private_epochs(
     data: ClientData, shape: tuple[int, ...], solver: LocalSolver, key: Key
 ) -> Iterator[PrivateEpoch]:
-    """Draw the rows and the noise of every step, for parameters of a shape (runs, parameters).
+    """Yield every epoch with the rows and the noise of its steps.
 
-    Runs of a grid share the rows, and each has noise of its own.
+    The runs of a grid share the rows. Each run has its own noise.
+
+    Args:
+        data: the client's rows.
+        shape: (runs, parameters).
+        solver: a private solver.
+        key: draws rows and noise, with the solver's secret.
     """
     private = solver.private
     if private is None:
@@ -64,7 +74,7 @@ def private_epochs(
     noise = generator((*key, NOISE, *private.secret))
     steps, rate = steps_of_an_epoch(rows, solver.batch), sampling_rate(rows, solver.batch)
     for _ in range(solver.epochs):
-        # Given their number, the rows of a Poisson sample are any of that many alike.
+        # Given their number, the rows of a Poisson sample are a uniform sample of this size.
         sizes = sampling.binomial(rows, rate, steps)
         batches = [sampling.choice(rows, size, replace=False, shuffle=False) for size in sizes]
         yield PrivateEpoch(
@@ -78,8 +88,14 @@ def clip_factors(
     r"""Return :math:`\min(1, C/\lVert g_j\rVert)` of every row and run, without any :math:`g_j`.
 
     With :math:`\delta_l` the error of layer l and :math:`h_{l-1}` what enters it,
-    :math:`\lVert g\rVert^2=\sum_l\lVert\delta_l\rVert^2(\lVert h_{l-1}\rVert^2+1)`. Errors of
-    earlier layers are linear in that of the logit, so to scale this one scales all of the gradient.
+    :math:`\lVert g\rVert^2=\sum_l\lVert\delta_l\rVert^2(\lVert h_{l-1}\rVert^2+1)`. The errors of
+    all layers are linear in the error of the logit, so scaling this error scales the gradient.
+
+    Args:
+        theta: the parameters.
+        active: the result of :func:`fedfb.engine.packed.forward`.
+        error: derivative of each row's loss with respect to its logit.
+        clip: C, the largest length of a gradient.
     """
     delta = error[:, :, None]
     squared = np.zeros_like(error)

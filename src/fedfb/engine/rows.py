@@ -1,10 +1,7 @@
-"""Rows of one client: their order in training, their cells, and passes over them in chunks.
+"""The rows of one client: their order in training, their cells, and sums by cell.
 
-The cells (label, group) of a client's rows.
-
-Sums over rows by (label, group), from logits that come chunk by chunk.
-
-What is made of arrays that nobody can write into, kept for as long as they live.
+A cell is a pair (label, group). Sums over rows come from logits in chunks, so that memory does not
+grow with the data. Results that depend on read-only arrays are cached while the arrays exist.
 """
 
 import weakref
@@ -22,53 +19,62 @@ from fedfb.shapes import Array, Float, Int
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
-    """What was made, by the arrays it was made of and a name.
+class ArrayCache(Generic[T]):
+    """A cache of values by the arrays that they were computed from, and a name.
 
     >>> import numpy as np
-    >>> kept, rows = Kept(), np.arange(3)
+    >>> cache, rows = ArrayCache(), np.arange(3)
     >>> rows.flags.writeable = False
-    >>> kept.of((rows,), "sum", lambda: [rows.sum()]) is kept.of((rows,), "sum", list)
+    >>> cache.of((rows,), "sum", lambda: [rows.sum()]) is cache.of((rows,), "sum", list)
     True
     >>> del rows
-    >>> len(kept)
+    >>> len(cache)
     0
     """
 
     def __init__(self) -> None:
-        self._found: dict[Hashable, tuple[tuple[weakref.ref[Array], ...], T]] = {}
+        self._values: dict[Hashable, tuple[tuple[weakref.ref[Array], ...], T]] = {}
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._values)
 
     def of(self, arrays: tuple[Array, ...], name: Hashable, make: Callable[[], T]) -> T:
-        """Return what is made of read-only arrays; of others it is made anew each time."""
+        """Return a value computed from arrays; it is cached if all arrays are read-only.
+
+        Args:
+            arrays: the arrays that the value depends on.
+            name: tells apart several values of the same arrays.
+            make: computes the value.
+        """
         if any(array.flags.writeable for array in arrays):
             return make()
+        # Another array may get the id of a deleted one: the weak references tell them apart.
         key = (*map(id, arrays), name)
-        refs, made = self._found.get(key, ((), None))
-        if made is None or any(ref() is not array for ref, array in zip(refs, arrays, strict=True)):
-            made = make()
+        refs, value = self._values.get(key, ((), None))
+        if value is None or any(
+            ref() is not array for ref, array in zip(refs, arrays, strict=True)
+        ):
+            value = make()
             refs = tuple(
-                weakref.ref(array, lambda _: self._found.pop(key, None)) for array in arrays
+                weakref.ref(array, lambda _: self._values.pop(key, None)) for array in arrays
             )
-            self._found[key] = refs, made
-        return made
+            self._values[key] = refs, value
+        return value
 
     def clear(self) -> None:
-        """Forget all."""
-        self._found.clear()
+        """Remove all values."""
+        self._values.clear()
 
 
 CHUNK_ROWS = 4096
-"""Rows that an evaluation holds at once, so that memory does not grow with the data."""
+"""Rows that an evaluation holds in memory at once."""
 
 
 def orders(rows: int, solver: LocalSolver, key: Key) -> Iterator[Int[Array, " n"]]:
     """Yield for each epoch the order in which it visits the rows.
 
-    The order belongs to the key alone: every run of a grid sees the same, so one pass over x serves
-    them all.
+    The order depends on the key alone. All runs of a grid have the same order, so one pass over x
+    trains all of them.
     """
     rng = generator(key)
     for _ in range(solver.epochs):
@@ -88,14 +94,20 @@ def minibatches(rows: int, solver: LocalSolver, key: Key) -> Iterator[Int[Array,
 
 
 def by_cell(cell_weights: Float[Array, "r 2 a"]) -> Float[Array, "c r"]:
-    """Return a table of weights with one row per cell, to be looked up by cell numbers."""
+    """Return weights as a table with one row per cell number."""
     return np.ascontiguousarray(cell_weights.reshape(len(cell_weights), -1).T)
 
 
 def add_by_cell(
     total: Float[Array, "c r"], cell: Int[Array, " n"], values: Float[Array, "n r"]
 ) -> None:
-    """Add the values of rows to the totals of their cells, in place."""
+    """Add the values of rows to the totals of their cells, in place.
+
+    Args:
+        total: totals by cell and run; changed.
+        cell: cell number of each row.
+        values: by row and run.
+    """
     for number in np.unique(cell):
         total[number] += values[cell == number].sum(axis=0)
 
@@ -105,13 +117,13 @@ def chunks(rows: int) -> Iterator[slice]:
     return (slice(start, start + CHUNK_ROWS) for start in range(0, rows, CHUNK_ROWS))
 
 
-KEPT_ROWS = 2**18
-"""Cells of up to so many rows are kept: for more, memory counts and passes take long anyway."""
+CACHED_ROWS = 2**18
+"""The largest number of rows whose cells are cached. For more rows, memory matters more."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """``data.cell`` in four bytes a row, and what follows from it."""
+    """``data.cell`` in four bytes a row, with counts and rows by cell."""
 
     number: Int[Array, " n"]
     groups: int
@@ -128,14 +140,14 @@ class Cells:
         return [np.flatnonzero(self.number == cell) for cell in range(2 * self.groups)]
 
 
-_KEPT: Kept[Cells] = Kept()
+_CACHE: ArrayCache[Cells] = ArrayCache()
 
 
 def cells_of(data: ClientData) -> Cells:
-    """Return the cells of a client's rows; kept where the rows are read-only."""
-    if len(data.y) > KEPT_ROWS:
-        return _made(data)
-    return _KEPT.of((data.y, data.group), data.groups, lambda: _made(data))
+    """Return the cells of a client's rows; cached if the rows are read-only."""
+    if len(data.y) > CACHED_ROWS:
+        return _make_cells(data)
+    return _CACHE.of((data.y, data.group), data.groups, lambda: _make_cells(data))
 
 
 def cell_counts(data: ClientData) -> Int[Array, "2 a"]:
@@ -143,21 +155,28 @@ def cell_counts(data: ClientData) -> Int[Array, "2 a"]:
     return cells_of(data).counts.copy()
 
 
-def _made(data: ClientData) -> Cells:
-    """Return the cells' numbers, made without more memory than they take."""
+def _make_cells(data: ClientData) -> Cells:
+    """Return the cells, computed in place so that no second array is needed."""
     cell = np.empty(len(data.y), np.int32)
     np.multiply(data.y, data.groups, out=cell, casting="unsafe")
     return Cells(np.add(cell, data.group, out=cell, casting="unsafe"), data.groups)
 
 
 Chunks = Iterable[tuple[slice, Float[Array, "n r"]]]
-"""Which rows, and the logits of all runs at them."""
+"""Slices of rows, with the logits of all runs at these rows."""
 
 
 def loss_sums(
     logits: Chunks, runs: int, data: ClientData, surrogate: RowLoss
 ) -> Float[Array, "r 2 a"]:
-    """Return the sum of a loss over the rows of each cell."""
+    """Return the sum of a loss over the rows of each cell.
+
+    Args:
+        logits: logits in chunks of rows.
+        runs: number of runs.
+        data: the client's rows.
+        surrogate: the loss.
+    """
     total = np.zeros((2 * data.groups, runs))
     for rows, z in logits:
         add_by_cell(total, data.cell[rows], loss(z, data.y[rows, None], surrogate))

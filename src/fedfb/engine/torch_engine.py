@@ -1,9 +1,8 @@
-"""The torch engine: any module's logits and their gradients, by torch; all else is shared.
+"""The torch engine: torch computes logits and gradients, the numpy engine's code does the rest.
 
-Torch is asked for two things only, logits and the gradient of a weighted sum of them. Losses,
-weights, cells, signals, the order of rows and the solver's step are those of the numpy engine.
-
-A torch module's passes over rows: logits, and the gradient of a weighted sum of them.
+Torch computes two things: the logits of a module, and the gradient of a weighted sum of logits
+(:class:`Passes`). Losses, weights, cells, signals, the order of rows and the solver's step are
+those of the numpy engine.
 """
 
 import warnings
@@ -18,7 +17,7 @@ from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
 from fedfb.engine.base import Rebalance
 from fedfb.engine.losses import RowLoss, slope
-from fedfb.engine.optimise import Move, local_weights, make_move, moved
+from fedfb.engine.optimise import Move, local_weights, make_move, move_lambda
 from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
 from fedfb.errors import ConfigError
 from fedfb.models import TorchModel
@@ -27,7 +26,7 @@ from fedfb.shapes import Array, Float
 
 
 class Passes(NamedTuple):
-    """A module's passes over rows, for all runs at once where it can be batched over them."""
+    """A module's passes over rows; for all runs at once if the module can be batched over runs."""
 
     module: Any
     parts: tuple[tuple[str, tuple[int, ...]], ...]
@@ -40,28 +39,28 @@ class Passes(NamedTuple):
         return sum(int(np.prod(shape)) for _, shape in self.parts)
 
     def forward(self, theta: Float[Array, "r p"], x: Float[Array, "b d"]) -> tuple[Any, Any]:
-        """Return the parameters as torch sees them (the same memory) and the logits (r, b)."""
+        """Return the parameters as a torch tensor (the same memory) and the logits (r, b)."""
         torch = find_torch()
         at, rows = torch.from_numpy(theta).requires_grad_(), torch.from_numpy(x)
         if self.batched and len(theta) > 1:
-            one = torch.func.vmap(self._one_run, in_dims=(0, None), randomness="same")
-            return at, one(at, rows)
-        drawn, logits = torch.get_rng_state(), []
+            forward_runs = torch.func.vmap(self._one_run, in_dims=(0, None), randomness="same")
+            return at, forward_runs(at, rows)
+        random_state, logits = torch.get_rng_state(), []
         for run in at:
-            torch.set_rng_state(drawn)
+            torch.set_rng_state(random_state)
             logits.append(self._one_run(run, rows))
         return at, torch.stack(logits)
 
     def run_by_run(self) -> "Passes":
-        """Return passes that take one run after the other, whose bits no grid changes."""
+        """Return passes that compute one run after the other, with the same bits in any grid."""
         return self._replace(batched=False)
 
     def backward(self, at: Any, z: Any, error: Float[Array, "b r"]) -> Float[Array, "r p"]:
-        """Return the gradient, given the derivative of the objective to each logit."""
+        """Return the gradient from the derivative ``error`` of the objective to each logit."""
         torch = find_torch()
         by_run = torch.from_numpy(np.ascontiguousarray(error.T)).to(z.dtype)
-        [found] = torch.autograd.grad(z, at, by_run, retain_graph=True)
-        return np.ascontiguousarray(found.numpy())
+        [gradient] = torch.autograd.grad(z, at, by_run, retain_graph=True)
+        return np.ascontiguousarray(gradient.numpy())
 
     def _one_run(self, flat: Any, rows: Any) -> Any:
         values, start = {}, 0
@@ -73,16 +72,17 @@ class Passes(NamedTuple):
 
 
 DROPPED = 15
-"""The tag of a key from which a module's own randomness is drawn while it trains."""
+"""The part of a key that draws a module's own random numbers in training."""
 
 
 @dataclass(frozen=True)
 class TorchEngine:
     """One client's arithmetic for a torch model, in single or double precision.
 
-    Training is in train mode: what a module draws (dropout) belongs to the key, so every run of a
-    grid drops the same units, and a run alone is the run in a grid up to rounding. Everything else,
-    gradients of sums too, is in eval mode; logits of a model have the same bits in any grid.
+    Training is in train mode. The random numbers of a module (dropout) follow from the key, so
+    every run of a grid drops the same units, and a run alone equals the run in a grid up to
+    rounding. Everything else, also gradients of sums, is in eval mode. Logits have the same bits in
+    any grid.
     """
 
     model: TorchModel
@@ -103,8 +103,8 @@ class TorchEngine:
         key: Key,
         anchor: Float[Array, "r p"] | None = None,
     ) -> Float[Array, "r p"]:
-        theta = self._taken(params)
-        move = self._move(solver, theta if anchor is None else self._taken(anchor))
+        theta = self._cast(params)
+        move = self._move(solver, theta if anchor is None else self._cast(anchor))
         with alone((*key, DROPPED)):
             for epoch in epochs(len(data.y), solver, key):
                 self._one_epoch(theta, data, cell_weights, epoch, move)
@@ -119,7 +119,7 @@ class TorchEngine:
         solver: LocalSolver,
         key: Key,
     ) -> tuple[Float[Array, "r p"], Float[Array, "r *l"]]:
-        theta, counts = self._taken(params), cell_counts(data)
+        theta, counts = self._cast(params), cell_counts(data)
         move = self._move(solver, theta)
         with alone((*key, DROPPED)):
             for number, epoch in enumerate(
@@ -127,7 +127,7 @@ class TorchEngine:
             ):
                 self._one_epoch(theta, data, local_weights(rule, lam, data, counts), epoch, move)
                 losses = self.loss_sums(theta.astype(np.float64), data, rule.surrogate)
-                lam = moved(losses, data, lam, rule, number)
+                lam = move_lambda(losses, data, lam, rule, number)
         return theta.astype(np.float64), lam
 
     def loss_sums(
@@ -146,8 +146,8 @@ class TorchEngine:
         surrogate: RowLoss = "ce",
         row_weights: Float[Array, "r n"] | None = None,
     ) -> Float[Array, "r p"]:
-        [found] = self._gradients(params, data, [by_cell(cell_weights)], surrogate, row_weights)
-        return found
+        [gradient] = self._gradients(params, data, [by_cell(cell_weights)], surrogate, row_weights)
+        return gradient
 
     def cell_gradients(
         self,
@@ -157,21 +157,21 @@ class TorchEngine:
         row_weights: Float[Array, "r n"] | None = None,
     ) -> Float[Array, "r 2 a p"]:
         cells = np.eye(2 * data.groups)[:, :, None]
-        found = self._gradients(params, data, cells, surrogate, row_weights)
-        return np.stack(found, axis=1).reshape(len(params), 2, data.groups, -1)
+        gradients = self._gradients(params, data, cells, surrogate, row_weights)
+        return np.stack(gradients, axis=1).reshape(len(params), 2, data.groups, -1)
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
-        found = np.zeros((len(params), len(x)))
+        logits = np.zeros((len(params), len(x)))
         for rows, z in self._logits_by_chunk(params, x):
-            found[:, rows] = z.T
-        return found
+            logits[:, rows] = z.T
+        return logits
 
     @cached_property
     def _passes(self) -> Passes:
         with alone():
             return make_passes(self.model, self.dtype)
 
-    def _taken(self, params: Float[Array, "r p"]) -> Float[Array, "r p"]:
+    def _cast(self, params: Float[Array, "r p"]) -> Float[Array, "r p"]:
         """Return parameters in the engine's precision; refuse those of another module."""
         size = self._passes.size
         if params.shape[1] != size:
@@ -214,13 +214,13 @@ class TorchEngine:
     def _logits_by_chunk(
         self, params: Float[Array, "r p"], x: Float[Array, "n d"]
     ) -> Iterator[tuple[slice, Float[Array, "n r"]]]:
-        theta, passes = self._taken(params), self._passes.run_by_run()
+        theta, passes = self._cast(params), self._passes.run_by_run()
         for rows in chunks(len(x)):
             with alone(), find_torch().no_grad():
                 passes.module.eval()
                 _, z = passes.forward(theta, x[rows].astype(self.dtype))
-                found = by_row(z).astype(np.float64)
-            yield rows, found
+                logits = by_row(z).astype(np.float64)
+            yield rows, logits
 
     def _gradients(
         self,
@@ -231,7 +231,7 @@ class TorchEngine:
         row_weights: Float[Array, "r n"] | None,
     ) -> list[Float[Array, "r p"]]:
         """Return one gradient for each table of weights by cell: one pass forward, many back."""
-        theta, passes, cell = self._taken(params), self._passes, data.cell
+        theta, passes, cell = self._cast(params), self._passes, data.cell
         total = [np.zeros(params.shape) for _ in tables]
         with alone():
             passes.module.eval()

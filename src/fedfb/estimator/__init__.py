@@ -1,8 +1,8 @@
 """fedfb's methods as scikit-learn classifiers.
 
-Rows, their groups (``sensitive_features``) and their owners (``client``) are handed to ``fit``.
-There is one class for every method that ends in a model for all clients; Ditto, whose clients have
-models of their own, belongs to the command line.
+``fit`` takes rows, the group of each row (``sensitive_features``) and its client (``client``).
+Every method that ends in one model for all clients has a class. Ditto trains a model for each
+client and is available on the command line only.
 """
 
 from fedfb.estimator.classifier import FederatedClassifier
@@ -75,6 +75,6 @@ class TERMClassifier(FederatedClassifier, method="term"): ...
 
 
 CLASSIFIERS = tuple(FederatedClassifier.__subclasses__())
-"""All of them, the one of the paper first."""
+"""All classifiers. The first is the paper's method."""
 
-__all__ = ["CLASSIFIERS", "FederatedClassifier", *(one.__name__ for one in CLASSIFIERS)]
+__all__ = ["CLASSIFIERS", "FederatedClassifier", *(cls.__name__ for cls in CLASSIFIERS)]

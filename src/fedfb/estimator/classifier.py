@@ -1,8 +1,8 @@
-"""A federated method as a scikit-learn classifier: the same engine as the command line.
+"""A federated method as a scikit-learn classifier, with the engine of the command line.
 
-What may be predicted: two labels of any type. The messages are those scikit-learn looks for.
-
-The report of an estimator: that of ``fedfb run``, for any rows, as values or as a page.
+A classifier predicts two labels of any type. Messages about labels have the words that
+scikit-learn's own checks look for. ``report`` gives the report of ``fedfb run`` for any rows, as
+values or as a page.
 """
 
 import warnings
@@ -54,21 +54,22 @@ PLAIN = (
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """One model for all clients, trained by one of fedfb's methods.
 
-    Parameters are the settings of ``fedfb run`` with the same meaning; ``settings`` takes those
-    that are not listed, ``knobs`` the method's own, by name. Three differ:
+    Parameters are the settings of ``fedfb run`` with the same meaning. ``settings`` takes those
+    that are not listed, by name. ``knobs`` takes the parameters of the method, by name. Three
+    differ:
 
-    - ``notion`` is by default the first one that the method knows, mostly demographic parity;
+    - ``notion`` is by default the first notion of the method, mostly demographic parity;
     - ``positive`` is the favourable label, by default the second of ``classes_``;
     - ``random_state`` is the seed.
 
-    Fitted, it has ``classes_``, ``history_`` (one record a round), ``groups_``, ``clients_``, and
-    as plain values all that decides: ``encoder_`` and ``rule_``.
+    A fitted classifier has ``classes_``, ``history_`` (one record a round), ``groups_`` and
+    ``clients_``. ``encoder_`` and ``rule_`` hold, as plain values, all that its decisions need.
     """
 
     algorithm: ClassVar[str]
     by_group: ClassVar[bool] = False
 
-    # Where scikit-learn hands groups and owners through (metadata routing), they are wanted.
+    # Metadata routing of scikit-learn passes groups and clients on only where they are requested.
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "client": True}
     __metadata_request__predict: ClassVar = {"sensitive_features": True}
     __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
@@ -76,7 +77,13 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__score: ClassVar = {"sensitive_features": True}
 
     def __init_subclass__(cls, method: str | None = None, by_group: bool = False) -> None:
-        """Name the method of a class, and whether groups have thresholds of their own in it."""
+        """Register the method of a class.
+
+        Args:
+            method: name of the method; None for a class that is no method.
+            by_group: whether decisions depend on the group.
+
+        """
         super().__init_subclass__()
         if method is None:
             return
@@ -120,16 +127,21 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, client: Any = None
     ) -> "FederatedClassifier":
-        """Train on rows of which ``client`` names the owner and ``sensitive_features`` the group.
+        """Train a model.
 
-        Without clients all rows belong to one; without sensitive features there is nothing to be
-        fair about, and training is plain.
+        Args:
+            X: features, an array or a frame of pandas or polars.
+            y: labels, two different values.
+            sensitive_features: columns whose crossed values form the groups. None: there are no
+                groups to compare, and training is plain.
+            client: name of each row's client. None: all rows belong to one client.
+
         """
-        table = self._table(X, reset=True)
-        label = checked_labels(y, type(self).__name__)
+        table = self._read_table(X, reset=True)
+        label = check_labels(y, type(self).__name__)
         check_consistent_length(X, label, sensitive_features, client)
         self.classes_ = np.unique(label)
-        self.positive_ = favourable_label(self.classes_, self.positive)
+        self.positive_ = choose_favourable(self.classes_, self.positive)
         if sensitive_features is None and self._compares_groups:
             warnings.warn(PLAIN.format(name=type(self).__name__), stacklevel=2)
         experiment = make_experiment(self, groups_given=sensitive_features is not None)
@@ -149,29 +161,34 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
-        """Return the label of every row; where decisions are randomised, a coin is thrown.
+        """Return the label of every row. Randomised decisions are drawn.
 
-        The coin follows ``random_state`` and the place of the row, so that asking twice gives the
-        same answer.
+        A draw depends on ``random_state`` and the place of the row only, so a second call returns
+        the same labels.
+
+        Args:
+            X: features, with the columns of training.
+            sensitive_features: as in ``fit``; needed where decisions depend on the group.
+
         """
         chance = self.decide(X, sensitive_features=sensitive_features)
         coin = np.random.default_rng(self.random_state).random(len(chance))
         favourable = coin < chance
-        return np.where(favourable, self.positive_, self._other)
+        return np.where(favourable, self.positive_, self._unfavourable)
 
     def decide(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
-        """Return the chance that a row is decided favourably, 0 or 1 unless decisions are mixed."""
-        return self._prediction(X, sensitive_features).decision[0]
+        """Return the chance of a favourable decision: 0 or 1, unless decisions are randomised."""
+        return self._decide(X, sensitive_features).decision[0]
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, "n 2"]:
-        """Return the probability of each of ``classes_``; decisions may have other thresholds."""
-        favourable = self._prediction(X, sensitive_features).score[0]
+        """Return the probability of each of ``classes_``. Decisions may use thresholds."""
+        favourable = self._decide(X, sensitive_features).score[0]
         columns = (1 - favourable, favourable)
         return np.stack(columns if self._positive_is_last else columns[::-1], axis=1)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
         """Return the log odds of the second of ``classes_``."""
-        x, group = self._encoded(X, sensitive_features)
+        x, group = self._encode(X, sensitive_features)
         if len(self.rule_.members) == 1:
             odds = self.rule_.logits(x)[0]
         else:
@@ -182,7 +199,15 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
     ) -> float:
-        """Return the accuracy, of randomised decisions the expected one."""
+        """Return the accuracy; for randomised decisions, the expected accuracy.
+
+        Args:
+            X: features, with the columns of training.
+            y: labels.
+            sample_weight: weight of each row; None: all are equal.
+            sensitive_features: as in ``fit``; needed where decisions depend on the group.
+
+        """
         chance = self.decide(X, sensitive_features=sensitive_features)
         favourable = np.asarray(y) == self.positive_
         right = np.where(favourable, chance, 1 - chance)
@@ -197,16 +222,22 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         client: Any = None,
         to: str | Path | None = None,
     ) -> Result | Path:
-        """Return what :func:`fedfb.run` does, for these rows; without any, for training rows.
+        """Return the result, as :func:`fedfb.run` does.
 
-        With ``to`` it is written as a page to look at, and the path is returned.
+        Args:
+            X: rows to evaluate on; None: the training rows.
+            y: labels of the rows.
+            sensitive_features: groups of the rows, as in ``fit``.
+            client: clients of the rows, as in ``fit``; None: the rows belong to no client.
+            to: path of a new file. The report is then written as a page, and the path returned.
+
         """
         check_is_fitted(self)
-        found = self.result_
+        result = self.result_
         if X is not None:
-            rows = self._examples(X, y, sensitive_features, client)
-            found = judge(found, rows, self.groups_, self.clients_)
-        return found if to is None else write_page(found, self.encoder_, Path(to))
+            rows = self._make_examples(X, y, sensitive_features, client)
+            result = judge(result, rows, self.groups_, self.clients_)
+        return result if to is None else write_page(result, self.encoder_, Path(to))
 
     @property
     def result_(self) -> Result:
@@ -230,65 +261,74 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return bool(self.positive_ == self.classes_[1])
 
     @property
-    def _other(self) -> Any:
+    def _unfavourable(self) -> Any:
         return self.classes_[0] if self._positive_is_last else self.classes_[1]
 
-    def _table(self, X: Any, reset: bool) -> Table:
-        """Return features as a table, with the checks that scikit-learn asks for."""
+    def _read_table(self, X: Any, reset: bool) -> Table:
+        """Return features as a table, with the checks that scikit-learn requires."""
         if is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if not len(X):
                 raise ValueError("Found array with 0 sample(s), while a minimum of 1 is required.")
             return feature_table(X, training=reset)
-        checked = validate_data(
-            self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan"
-        )
-        return feature_table(checked, training=reset)
+        array = validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan")
+        return feature_table(array, training=reset)
 
-    def _encoded(self, X: Any, sensitive: Any) -> tuple[Float[Array, "n d"], Int[Array, " n"]]:
+    def _encode(self, X: Any, sensitive: Any) -> tuple[Float[Array, "n d"], Int[Array, " n"]]:
         check_is_fitted(self)
-        table = self._table(X, reset=False)
-        needed = self.encoder_.sensitive_at_prediction or self.rule_.needs_group
+        table = self._read_table(X, reset=False)
+        reads_group = self.encoder_.sensitive_at_prediction or self.rule_.needs_group
         group = np.zeros(len(table), np.int64)
-        if needed:
-            group = self._group_numbers(sensitive, len(table))
+        if reads_group:
+            group = self._number_groups(sensitive, len(table))
         table = derive(table, reading(self.encoder_, group=False).rules)
         x = self.encoder_.encode(table, group)
         refuse_infinite(x, self.encoder_.feature_names, table)
         return x, group
 
-    def _group_numbers(self, sensitive: Any, rows: int) -> Int[Array, " n"]:
+    def _number_groups(self, sensitive: Any, rows: int) -> Int[Array, " n"]:
         if len(self.groups_) == 1:
             return np.zeros(rows, np.int64)
         if sensitive is None:
             raise ValueError(
-                f"{type(self).__name__} needs to know the group of every row here: give "
+                f"{type(self).__name__} needs the group of every row here: give "
                 "sensitive_features as in fit."
             )
-        needed = reading(self.encoder_, features=False)
-        columns = same_columns(sensitive, tuple(needed.columns))
+        raw = reading(self.encoder_, features=False)
+        columns = same_columns(sensitive, tuple(raw.columns))
         check_consistent_length(np.empty(rows), *columns.values())
-        return self.encoder_.groups.group_of(derive(Table(columns, SOURCE), needed.rules))
+        return self.encoder_.groups.group_of(derive(Table(columns, SOURCE), raw.rules))
 
-    def _prediction(self, X: Any, sensitive: Any) -> Prediction:
-        x, group = self._encoded(X, sensitive)
+    def _decide(self, X: Any, sensitive: Any) -> Prediction:
+        x, group = self._encode(X, sensitive)
         return self.rule_.decide(x, group)
 
-    def _examples(self, X: Any, y: Any, sensitive: Any, client: Any) -> tuple[Prediction, Examples]:
-        """Return rows to judge the classifier on, with its decisions."""
-        x, _ = self._encoded(X, sensitive)
-        group = self._group_numbers(sensitive, len(x))
+    def _make_examples(
+        self, X: Any, y: Any, sensitive: Any, client: Any
+    ) -> tuple[Prediction, Examples]:
+        """Return the decisions on rows, and the rows."""
+        x, _ = self._encode(X, sensitive)
+        group = self._number_groups(sensitive, len(x))
         label = (np.asarray(y) == self.positive_).astype(np.int64)
         check_consistent_length(x, label, client)
-        owner = np.full(len(x), NOBODY)
+        numbers = np.full(len(x), NOBODY)
         if client is not None:
             number = {name: i for i, name in enumerate(self.clients_)}
-            owner = np.array([number.get(name, NOBODY) for name in client_names(client)])
-        return self.rule_.decide(x, group), Examples(x, label, group, owner)
+            numbers = np.array([number.get(name, NOBODY) for name in client_names(client)])
+        return self.rule_.decide(x, group), Examples(x, label, group, numbers)
 
 
-def checked_labels(y: Any, name: str) -> Array:
-    """Return labels as an array; refuse what is not two classes, for the classifier of a name."""
+def check_labels(y: Any, name: str) -> Array:
+    """Return labels as an array.
+
+    Args:
+        y: labels, as the user gave them.
+        name: name of the classifier, for messages.
+
+    Raises:
+        ValueError: the labels are not of two classes.
+
+    """
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
     label: Array = column_or_1d(y, warn=True)
@@ -306,24 +346,38 @@ def checked_labels(y: Any, name: str) -> Array:
     return label
 
 
-def favourable_label(classes: Array, named: Any) -> Any:
-    """Return the favourable one of two labels: the one that is named, else the second."""
-    if named is None:
+def choose_favourable(classes: Array, positive: Any) -> Any:
+    """Return the favourable one of two labels.
+
+    Args:
+        classes: the two labels.
+        positive: the favourable one, as the user named it; None: the second.
+
+    """
+    if positive is None:
         return classes[1]
-    if named not in classes:
+    if positive not in classes:
         raise ConfigError(
-            f"positive={named!r} is not one of the labels, which are {classes.tolist()}. Name the "
-            "favourable one of them."
+            f"positive={positive!r} is not one of the labels, which are {classes.tolist()}. Name "
+            "the favourable one of them."
         )
-    return named
+    return positive
 
 
 def judge(
-    result: Result, found: tuple[Prediction, Examples], groups: list[str], clients: list[str]
+    result: Result, outcome: tuple[Prediction, Examples], groups: list[str], clients: list[str]
 ) -> Result:
-    """Return the result with its figures taken on other rows than those of training."""
-    [evaluation] = evaluate(*found, groups, clients)
-    prediction, examples = found
+    """Return a result with the figures of other rows than the training rows.
+
+    Args:
+        result: result of the training.
+        outcome: decisions on the rows, and the rows.
+        groups: names of the groups.
+        clients: names of the clients.
+
+    """
+    [evaluation] = evaluate(*outcome, groups, clients)
+    prediction, examples = outcome
     losses = measure_loss(prediction.score[0], examples, None)._asdict()
     run = structs.replace(result.runs[0], **structs.asdict(evaluation), **losses)
     figures = summarise_seeds([run], shared=1.0)
@@ -339,14 +393,21 @@ def judge(
 
 
 def write_page(result: Result, encoder: Encoder, path: Path) -> Path:
-    """Write the report as a page, as ``fedfb report`` does; a file that is there is kept."""
+    """Write a result as the page of ``fedfb report``.
+
+    Args:
+        result: the result.
+        encoder: the encoder of the model.
+        path: a file that does not exist yet.
+
+    """
     from fedfb.report.folder import Found, Run
     from fedfb.report.html import check_tools, render
     from fedfb.report.sections import make_page
 
     check_tools()
     if path.exists():
-        raise ConfigError(f"{path} is there already. Give the name of a new file.")
+        raise ConfigError(f"{path} exists already. Give the name of a new file.")
     page = make_page(Found((Run(result, {}, len(encoder.feature_names), ()),)))
     write_whole(path, render(page))
     return path

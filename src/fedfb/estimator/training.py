@@ -1,6 +1,6 @@
-"""What an estimator trains: its parameters as an experiment, the rows given as a federation.
+"""The training of an estimator: parameters become an experiment, rows become a federation.
 
-From what users hand to an estimator (arrays, pandas or polars frames) to tables.
+Rows may be arrays, or frames of pandas or polars.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfb.algorithms import find_method
 from fedfb.data.federation import Federation, federate, settle_small_groups
-from fedfb.data.fit_encoder import by_sums
+from fedfb.data.fit_columns import by_sums
 from fedfb.data.infer import suspicion
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.partition import by_column
@@ -23,11 +23,17 @@ from fedfb.experiments.spec import Experiment
 from fedfb.shapes import Array
 
 EVERYBODY = "all"
-"""The only group, and the only client, where none are given."""
+"""Name of the only group, or the only client, where the user names none."""
 
 
 def make_experiment(estimator: Any, groups_given: bool) -> Experiment:
-    """Return the experiment that an estimator's parameters stand for."""
+    """Return the experiment of an estimator's parameters.
+
+    Args:
+        estimator: a ``FederatedClassifier``.
+        groups_given: whether the user gave sensitive features.
+
+    """
     method = find_method(estimator.algorithm)
     if estimator.target is not None and "target" not in method.knobs:
         raise ConfigError(
@@ -56,10 +62,10 @@ def make_experiment(estimator: Any, groups_given: bool) -> Experiment:
 
 
 def parameters_of(experiment: Experiment) -> dict[str, Any]:
-    """Return the parameters of an estimator that stands for an experiment of one setting."""
-    same = ("notion", "model", "hidden", "variant", "rounds", "local_epochs", "batch")
+    """Return the parameters of the estimator for an experiment of one setting."""
+    names = ("notion", "model", "hidden", "variant", "rounds", "local_epochs", "batch")
     return {
-        **{name: getattr(experiment, name) for name in same},
+        **{name: getattr(experiment, name) for name in names},
         "sensitive_at_prediction": experiment.sensitive_at_prediction,
         "random_state": experiment.seeds[0],
     }
@@ -73,18 +79,31 @@ def make_federation(
     client: Any,
     experiment: Experiment,
 ) -> Federation:
-    """Give every client its rows; the report is on the same ones, for want of others."""
+    """Make a federation of the rows. The test rows are the training rows, as there are no others.
+
+    Args:
+        table: features.
+        label: label of each row.
+        positive: the favourable label.
+        sensitive: sensitive features; None: all rows are one group.
+        client: client of each row; None: there is one client.
+        experiment: settings of the training.
+
+    """
     features, rows = tuple(table.columns), np.arange(len(table))
-    groups = {_free("group", features): np.full(len(rows), EVERYBODY, object)}
+    groups = {_choose_free_name("group", features): np.full(len(rows), EVERYBODY, object)}
     if sensitive is not None:
         groups = sensitive_columns(sensitive, features)
-    name = _free("label", (*features, *groups))
+    name = _choose_free_name("label", (*features, *groups))
     words = np.array([as_text(value) for value in label.tolist()], object)
-    owner = np.full(len(rows), EVERYBODY, object) if client is None else client_names(client)
-    owners = by_column(owner)
+    names = np.full(len(rows), EVERYBODY, object) if client is None else client_names(client)
+    clients = by_column(names)
     schema = Schema(
         (
-            *(ColumnSchema(own, "feature", _kind(cells)) for own, cells in table.columns.items()),
+            *(
+                ColumnSchema(column, "feature", _read_kind(cells))
+                for column, cells in table.columns.items()
+            ),
             *(ColumnSchema(column, "sensitive", "category") for column in groups),
             ColumnSchema(name, "label", "category", positive=as_text(positive) or ""),
         ),
@@ -100,8 +119,8 @@ def make_federation(
         features=features,
         train=rows,
         test=rows,
-        client=owners.client,
-        client_names=owners.names,
+        client=clients.client,
+        client_names=clients.names,
         sensitive_at_prediction=experiment.sensitive_at_prediction,
         notes=(ON_TRAINING_ROWS,),
         learn=by_sums(make_add(experiment, None, experiment.seeds[0]), schema),
@@ -109,41 +128,48 @@ def make_federation(
     return settle_small_groups(federation, experiment.minimum_group, experiment.rest)
 
 
-def _kind(cells: Array) -> Kind:
+def _read_kind(cells: Array) -> Kind:
     return "number" if cells.dtype.kind == "f" else "category"
 
 
-def _free(name: str, taken: tuple[str, ...]) -> str:
-    """Return the name, longer where a column already has it."""
-    return name if name not in taken else _free(f"{name}_", taken)
+def _choose_free_name(name: str, names: tuple[str, ...]) -> str:
+    """Return the name, with underscores added where a column has the name already."""
+    return name if name not in names else _choose_free_name(f"{name}_", names)
 
 
 SOURCE = "the rows given"
-"""What error messages call the table."""
+"""Name of the table in error messages."""
 
 
 def is_frame(data: Any) -> bool:
-    """Tell whether data are a pandas or polars frame: columns with names."""
+    """Return whether data are a frame of pandas or polars: columns with names."""
     return hasattr(data, "columns") and hasattr(data, "__getitem__")
 
 
 def feature_table(X: Any, training: bool) -> Table:
-    """Return features as a table; the columns of an array are called x0, x1, ...
+    """Return features as a table. The columns of an array are called x0, x1, ...
 
-    Columns of text take the way of files: in training all their cells together decide whether they
-    hold numbers, later the encoder knows.
+    Columns of text are read as files are.
+
+    Args:
+        X: an array of numbers, or a frame.
+        training: whether these are training rows. Their cells decide whether a column of text holds
+            numbers; later the encoder knows.
+
     """
     if not is_frame(X):
         columns = {f"x{number}": column for number, column in enumerate(X.T)}
         return Table({name: column.astype(np.float64) for name, column in columns.items()}, SOURCE)
     names = clean_names(X.columns)
     check_names(SOURCE, names)
-    found = {name: _numbers(X[given]) for name, given in zip(names, X.columns, strict=True)}
-    text = {n: X[given] for n, given in zip(names, X.columns, strict=True) if found[n] is None}
+    columns = {
+        name: _read_numbers(X[column]) for name, column in zip(names, X.columns, strict=True)
+    }
+    text = {n: X[column] for n, column in zip(names, X.columns, strict=True) if columns[n] is None}
     if text:
         cells = columns_of(SOURCE, text)
-        found |= typed([cells])[0].columns if training else _as_text(cells.columns)
-    table = Table({name: cells for name, cells in found.items() if cells is not None}, SOURCE)
+        columns |= typed([cells])[0].columns if training else _make_text(cells.columns)
+    table = Table({name: cells for name, cells in columns.items() if cells is not None}, SOURCE)
     if training:
         _refuse_suspects(table)
     return table
@@ -153,61 +179,73 @@ def _refuse_suspects(table: Table) -> None:
     """Refuse columns that are no features, as for files: identifiers, dates, free text."""
     for name, cells in table.columns.items():
         measured = cells.dtype.kind == "f" and bool(np.any(cells % 1 > 0))
-        found = None if measured else suspicion(name, [table.text(name).tolist()])
-        if found:
-            raise DataError(f"{SOURCE}: column {name!r} {found}. Leave it out of X.")
+        reason = None if measured else suspicion(name, [table.text(name).tolist()])
+        if reason:
+            raise DataError(f"{SOURCE}: column {name!r} {reason}. Leave it out of X.")
 
 
-def _numbers(column: Any) -> Array | None:
-    """Return a column of numbers as tables hold it; None for any other: no text is needed here."""
+def _read_numbers(column: Any) -> Array | None:
+    """Return a column of numbers as float64; None for a column of anything else."""
     values = np.asarray(column)
     return values.astype(np.float64) if values.dtype.kind in "fiu" else None
 
 
-def _as_text(columns: dict[str, list[str]]) -> dict[str, Array]:
+def _make_text(columns: dict[str, list[str]]) -> dict[str, Array]:
     return {name: np.array(cells, object) for name, cells in columns.items()}
 
 
-def sensitive_columns(given: Any, taken: Sequence[str] = ()) -> dict[str, Array]:
-    """Return sensitive features by name, as text; names that features have get a word in front.
+def sensitive_columns(sensitive: Any, features: Sequence[str] = ()) -> dict[str, Array]:
+    """Return sensitive features by name, as text.
+
+    Args:
+        sensitive: a frame, an array or a list.
+        features: names of features. A sensitive column of the same name is called "sensitive NAME".
 
     >>> {name: cells.tolist() for name, cells in sensitive_columns([0, 1]).items()}
     {'sensitive_feature': ['0', '1']}
     """
-    found = _as_text(columns_of(SOURCE, given if is_frame(given) else _named(given)).columns)
-    return {f"sensitive {n}" if n in taken else n: cells for n, cells in found.items()}
+    columns = _make_text(
+        columns_of(SOURCE, sensitive if is_frame(sensitive) else _name_columns(sensitive)).columns
+    )
+    return {f"sensitive {n}" if n in features else n: cells for n, cells in columns.items()}
 
 
-def _named(given: Any) -> dict[str, Any]:
-    values = np.asarray(given)
+def _name_columns(sensitive: Any) -> dict[str, Any]:
+    values = np.asarray(sensitive)
     if values.ndim == 1:
-        return {getattr(given, "name", None) or "sensitive_feature": given}
+        return {getattr(sensitive, "name", None) or "sensitive_feature": sensitive}
     if values.shape[1] == 1:
         return {"sensitive_feature": values[:, 0]}
     return {f"sensitive_feature_{i}": column for i, column in enumerate(values.T)}
 
 
-def same_columns(given: Any, names: Sequence[str]) -> dict[str, Array]:
-    """Return sensitive features under the names they had in training, by name or else by place."""
-    found = sensitive_columns(given)
-    called = {name.removeprefix("sensitive "): name for name in names}
-    if set(found) == set(called):
-        return {called[name]: cells for name, cells in found.items()}
-    if len(found) != len(names):
+def same_columns(sensitive: Any, names: Sequence[str]) -> dict[str, Array]:
+    """Return sensitive features under their names of training.
+
+    Args:
+        sensitive: a frame, an array or a list.
+        names: names of training. Columns are matched by name, or else by position.
+
+    """
+    columns = sensitive_columns(sensitive)
+    by_plain_name = {name.removeprefix("sensitive "): name for name in names}
+    if set(columns) == set(by_plain_name):
+        return {by_plain_name[name]: cells for name, cells in columns.items()}
+    if len(columns) != len(names):
         raise DataError(
-            f"{SOURCE}: sensitive_features has {len(found)} columns ({', '.join(found)}), in "
-            f"training there were {len(names)}: {', '.join(called)}. Give the same ones."
+            f"{SOURCE}: sensitive_features has {len(columns)} columns ({', '.join(columns)}), in "
+            f"training there were {len(names)}: {', '.join(by_plain_name)}. Give the same ones."
         )
-    return dict(zip(names, found.values(), strict=True))
+    return dict(zip(names, columns.values(), strict=True))
 
 
-def client_names(given: Any) -> Array:
-    """Return the client of every row as text; every row needs one."""
-    names = _as_text(columns_of(SOURCE, {"client": given}).columns)["client"]
+def client_names(client: Any) -> Array:
+    """Return the name of every row's client as text. Every row needs a client."""
+    names = _make_text(columns_of(SOURCE, {"client": client}).columns)["client"]
     missing = int((names == "").sum())
     if missing:
         raise DataError(
-            f"{SOURCE}: the client is missing in {missing} of {len(names)} rows. Say whose these "
-            "rows are, or leave them out."
+            f"{SOURCE}: the client is missing in {missing} of {len(names)} rows. Name the "
+            "client of these rows, or leave them out."
         )
     return names

@@ -20,7 +20,7 @@ from fedfb.experiments.run_folder import COMPARISON, LEDGER, claim, claim_empty,
 from fedfb.experiments.seeds import accuracy_difference, disparity_difference
 from fedfb.experiments.shortfalls import first_sentences
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.train import check_runnable, refuse_too_many
+from fedfb.experiments.train import check_runnable
 from fedfb.files import write_json
 from fedfb.runtime import Progress
 
@@ -34,11 +34,11 @@ def compare(
     """Run the same experiment with each of several methods."""
     experiments = for_methods(experiment, algorithms)
     rows = load_federations(experiments[0])
-    refuse_many_groups(algorithms, rows[experiment.seeds[0]])
+    check_on_rows(experiments, rows[experiment.seeds[0]])
     results = [train(one, on_round=on_round, federations=rows).result for one in experiments]
     shortfalls = [shortfall for result in results for shortfall in result.shortfalls]
     if shortfalls:
-        from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
+        from fedfb.experiments.shortfall_warnings import warn_of
 
         warn_of(shortfalls, stacklevel=2)
     return make_comparison(results)
@@ -65,10 +65,10 @@ def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Exper
     return experiments
 
 
-def refuse_many_groups(algorithms: Sequence[str], rows: Federation) -> None:
+def check_on_rows(experiments: Sequence[Experiment], rows: Federation) -> None:
     """Refuse methods that cannot compare as many groups as the rows have."""
-    for name in algorithms:
-        refuse_too_many(find_method(name), len(rows.group_names))
+    for one in experiments:
+        check_runnable(one, len(rows.group_names))
 
 
 def differences(results: Sequence[Result]) -> list[Difference]:
@@ -102,7 +102,7 @@ def results_of(
     """Return the result of every method, training what the store does not have."""
     experiments = for_methods(experiment, algorithms)
     rows = load_rows(experiments[0])
-    refuse_many_groups(algorithms, rows.federations[experiment.seeds[0]])
+    check_on_rows(experiments, rows.federations[experiment.seeds[0]])
     return [result_of(one, store, rows, on_round=on_round) for one in experiments]
 
 
@@ -115,8 +115,8 @@ def compare_into(
     """Train every method, keep each run in a folder of its own name, and return their results."""
     results = []
     experiments = for_methods(experiment, algorithms)
-    if any(find_method(name).most_groups for name in algorithms):
-        refuse_many_groups(algorithms, load_federations(experiments[0])[experiment.seeds[0]])
+    if experiment.bits or any(find_method(name).most_groups for name in algorithms):
+        check_on_rows(experiments, load_federations(experiments[0])[experiment.seeds[0]])
     with claim_empty(folder):
         for one in experiments:
             own = folder / one.algorithm

@@ -5,6 +5,7 @@ from dataclasses import Field, fields, replace
 from typing import Any
 
 from fedfb.algorithms import METHODS, Method, find_method
+from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.settings import flag_of, setting_of
 from fedfb.experiments.spec import Experiment
@@ -69,16 +70,22 @@ def share_settings(experiment: Experiment, algorithms: Sequence[str]) -> list[Ex
         # What a method reads in another form of it helps more than that others do not read it.
         able = (forms_that_read(find_method(one.algorithm), name) is not None for one in each)
         raise ConfigError(max(zip(able, idle, strict=True), key=lambda pair: pair[0])[1][name])
-    usual: dict[str, Any] = {declared.name: declared.default for declared in fields(Experiment)}
     knobs = [{name for name in _knob_names(one) if is_read(one, name)} for one in each]
     return [
-        replace(
-            one,
-            **{name: usual[name] for name in unread if name != "knobs"},
-            knobs=_assignments(one, own, set().union(*knobs)),
-        )
-        for one, unread, own in zip(each, idle, knobs, strict=True)
+        _drop_idle(replace(one, knobs=_assignments(one, own, set().union(*knobs))))
+        for one, own in zip(each, knobs, strict=True)
     ]
+
+
+def _drop_idle(experiment: Experiment) -> Experiment:
+    """Return the experiment without settings that have no effect.
+
+    Without --bits, --bits-mode has no effect either: settings are dropped until all have one.
+    """
+    usual: dict[str, Any] = {declared.name: declared.default for declared in fields(Experiment)}
+    while idle := without_effect(experiment).keys() - {"knobs"}:
+        experiment = replace(experiment, **{name: usual[name] for name in idle})
+    return experiment
 
 
 def is_read(experiment: Experiment, name: str) -> bool:
@@ -109,6 +116,11 @@ def _why_not(experiment: Experiment, declared: Field[Any]) -> str:
             wanted = other if values == (True,) else f"{other} {' or '.join(map(str, values))}"
             with_what = "without " + other if values == (True,) else f"with {other} {value}"
             return f"{flag} has no effect {with_what}. Leave it out, or give {wanted}."
+    if declared.name == "split_seed" and not draws_rows(experiment.request):
+        return (
+            f"{flag} has no effect: test rows and clients are those of the files, and nothing is "
+            "drawn. Leave it out."
+        )
     if declared.name == "knobs":
         reasons = (_unread(experiment, knob, f"--set {knob}") for knob in _knob_names(experiment))
         return next(filter(None, reasons), "")

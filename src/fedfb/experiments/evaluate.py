@@ -18,7 +18,7 @@ from fedfb.experiments.result import (
     Statistic,
 )
 from fedfb.notions.disparity import Estimate, disparities, four_fifths, loss_variances
-from fedfb.notions.values import MINIMUM_ROWS, disparity_values, known
+from fedfb.notions.values import MINIMUM_ROWS, disparity_values, nan_to_none
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 SMALLEST_PROBABILITY = 1e-12
@@ -181,10 +181,10 @@ def client_rates(
     tables = [confusion_table(own, crossed, clients * groups) for own in decision[:, owned]]
     by_client = np.stack(tables).reshape(-1, 2, 2, clients, groups).transpose(0, 3, 1, 2, 4)
     compared = np.where(few.groups, 0.0, by_client)
-    disparity = {n: known(found) for n, found in disparity_values(compared, minimum).items()}
+    disparity = {n: nan_to_none(found) for n, found in disparity_values(compared, minimum).items()}
     counted = by_client.sum(axis=4)
     right = (counted[:, :, 0, 0] + counted[:, :, 1, 1]).tolist()
-    variance = known(loss_variances(losses, minimum))
+    variance = nan_to_none(loss_variances(losses, minimum))
     return [
         tuple(
             ClientRates(

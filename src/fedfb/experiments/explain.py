@@ -26,7 +26,7 @@ from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import Fitted, fit, make_engine, training_names
 from fedfb.runtime import Ledger, Saving
-from fedfb.runtime.ledger import NEEDS_SUM, RECEIVED_SUM, Account, Entry, Seen, read_ledger
+from fedfb.runtime.ledger import NEEDS_SUM, RECEIVED_SUM, Account, Entry, Visibility, read_ledger
 
 if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
     from pathlib import Path
@@ -61,7 +61,7 @@ class Exchange(NamedTuple):
     phase: str
     when: str
     question: str
-    seen: Seen
+    seen: Visibility
     parts: Shapes
     bytes: int
     times: tuple[int, int]
@@ -211,7 +211,7 @@ def _growing(parts: Shapes, other: Mapping[str, tuple[int, ...]]) -> frozenset[s
 
 def exchanges_of(account: Account, rounds: int) -> Iterator[Exchange]:
     """Yield what left the clients in one phase of a run, alike exchanges together."""
-    asked: dict[tuple[bool, str, Seen, Shapes, int], dict[int, set[int]]] = {}
+    asked: dict[tuple[bool, str, Visibility, Shapes, int], dict[int, set[int]]] = {}
     for entry in account.entries:
         if entry.way == "up":
             of = asked.setdefault(_kind(entry), defaultdict(set))
@@ -223,7 +223,7 @@ def exchanges_of(account: Account, rounds: int) -> Iterator[Exchange]:
         yield Exchange(account.phase, when, question, seen, parts, size, times)
 
 
-def _kind(entry: Entry) -> tuple[bool, str, Seen, Shapes, int]:
+def _kind(entry: Entry) -> tuple[bool, str, Visibility, Shapes, int]:
     parts = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
     return entry.round == 0, entry.task, entry.seen, parts, entry.bytes
 

@@ -120,7 +120,7 @@ def plan(
         reason = _unfit(method, long_name(experiment.notion), groups, asked=names is not None)
         try:
             if reason is None:
-                check_runnable(replace(own, target=own.target[:1]))
+                check_runnable(replace(own, target=own.target[:1]), groups)
                 curves.extend(_curves(method, own, quick))
                 continue
         except FedFBError as error:

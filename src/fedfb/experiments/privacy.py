@@ -13,7 +13,7 @@ from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.result import Privacy, SiloPrivacy
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import QUIET, build, make_engine, training_notion
-from fedfb.privacy import Budget, Protection, Silo, Spent, calibrate, protected
+from fedfb.privacy import Budget, Protection, Spent, Workload, calibrate, protect
 from fedfb.privacy.accounting import refuse_without_accounting
 from fedfb.privacy.noise import known_sensitivity
 from fedfb.runtime import Guard, make_ask, number_taking_part
@@ -98,7 +98,7 @@ class PrivateRun(NamedTuple):
                     f"the question {task.name!r} was not planned for: to answer it would cost more "
                     "than the epsilon asked for."
                 )
-            return protected(task, protection)
+            return protect(task, protection)
 
         return guard
 
@@ -117,7 +117,7 @@ class PrivateRun(NamedTuple):
                     client=names[client],
                     rows=self.rows[client],
                     epsilon=spent.epsilon,
-                    **spent.silo._asdict(),
+                    **spent.workload._asdict(),
                     training_noise=spent.training,
                     answering_noise=spent.answering,
                 )
@@ -175,9 +175,9 @@ def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
             f"{MANY_SILOS} the noise drowns what they have in common.\n"
         )
     silos = {
-        client: Silo(1.0, asked.trainings, asked.answers)
+        client: Workload(1.0, asked.trainings, asked.answers)
         if level == "silo"
-        else Silo(
+        else Workload(
             sampling_rate(size, experiment.batch),
             asked.epochs * steps_of_an_epoch(size, experiment.batch),
             asked.answers,

@@ -12,6 +12,7 @@ from fedfb.core import Examples, Prediction
 from fedfb.data import Federation
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.repeats import copied_share
+from fedfb.engine import explain_engine
 from fedfb.experiments.attained import measure_training
 from fedfb.experiments.evaluate import (
     cross_entropy,
@@ -24,6 +25,7 @@ from fedfb.experiments.result import (
     SCHEMA,
     DivergedSeeds,
     Divergence,
+    EngineChoice,
     Evaluation,
     Figures,
     MethodAccount,
@@ -254,6 +256,7 @@ def make_result(
         algorithm=experiment.algorithm,
         notion=long_name(experiment.notion),
         settings=plain(asdict(experiment)),
+        engine=EngineChoice(**explain_engine(experiment.engine, experiment.model)._asdict()),
         runs=tuple(run for of_seed in results for run in of_seed[:number]),
         summary=figures_of(summaries[0]) if number == 1 else None,
         summaries=tuple(summaries),

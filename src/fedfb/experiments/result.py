@@ -326,6 +326,13 @@ class Shortfall(Value, frozen=True, kw_only=True):
     values: Mapping[str, Any]
 
 
+class EngineChoice(Value, frozen=True, kw_only=True):
+    """What trained, and why not another engine."""
+
+    name: str
+    reason: str
+
+
 class Result(Value, frozen=True, kw_only=True):
     """What an experiment ends in.
 
@@ -333,6 +340,7 @@ class Result(Value, frozen=True, kw_only=True):
         schema: the version of this JSON.
         notion: the long name of what is to be equal.
         settings: every setting of the experiment, as JSON values.
+        engine: what trained.
         runs: one entry for each seed and setting; all settings of a seed stand together.
         summary: means over seeds, None where the grid has several settings.
         summaries: means over seeds, one entry a setting.
@@ -353,6 +361,7 @@ class Result(Value, frozen=True, kw_only=True):
     algorithm: str
     notion: str
     settings: Mapping[str, Any]
+    engine: EngineChoice
     runs: tuple[SeedResult, ...]
     summary: Figures | None
     summaries: tuple[Summary, ...]

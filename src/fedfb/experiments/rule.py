@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfb.algorithms.baselines.lft import VARIANTS, Mixing, mixed
-from fedfb.algorithms.fedfb.threshold_rules import bin_of
+from fedfb.algorithms.baselines.lft import VARIANTS, Mixing, mix
+from fedfb.algorithms.fedfb.threshold_rules import find_bins
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.engine import choose_engine
 from fedfb.errors import ConfigError
@@ -48,10 +48,10 @@ class Rule:
     def decide(self, x: Float[Array, "n d"], group: Int[Array, " n"]) -> Prediction:
         """Score and decide rows; the group matters only where thresholds differ by it."""
         with np.errstate(all="ignore"):
-            found = mixed(self.logits(x)[:, None], self.weights, self.mixing)
+            found = mix(self.logits(x)[:, None], self.weights, self.mixing)
         if self.chance is None:
             return found
-        return Prediction(found.score, self.chance[group, bin_of(found.score, self.bins)])
+        return Prediction(found.score, self.chance[group, find_bins(found.score, self.bins)])
 
     @property
     def bins(self) -> int:

@@ -244,7 +244,7 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
         wanted = first if seed is None else seed
         notion = training_notion(experiment, len(encoder.groups.names), len(clients))
         # A model decides with any engine, also where the one that trained it is not there.
-        engine = make_engine(replace(experiment, engine="auto"), shape["inputs"])
+        engine = make_engine(replace(experiment, engine="auto"), len(encoder.feature_names))
         diverged = shape.get("diverged", {}).get(str(wanted), [])
         places = [p for p in range(len(shape["settings"])) if p not in diverged]
         settings = tuple(shape["settings"][place] for place in places)
@@ -262,6 +262,11 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
             f"that have one: {', '.join(str(place) for place in places if place < asked)}."
         )
     fitted = Fitted(wanted, settings, algorithm, trained[wanted])
+    with interpreting(f"the model in {folder}", WRITTEN):
+        # Columns and parameters that do not belong together show when a row is scored.
+        _, *_ = encoder.feature_names
+        one = np.zeros(1, np.int64)
+        fitted.predict(Examples(np.zeros((1, len(encoder.feature_names))), one, one, one - 1))
     return SavedModel(fitted, places.index(run), encoder, clients)
 
 

@@ -12,8 +12,8 @@ from fedfb.data.statistics import AddUp
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import refuse_without
-from fedfb.runtime import Carry, Ledger, in_clear
-from fedfb.runtime.boundary import Question
+from fedfb.runtime import Carry, Ledger, carry_unmasked
+from fedfb.runtime.boundary import Exchange
 from fedfb.runtime.ledger import NOTHING_DONE
 from fedfb.runtime.loop import SETUP
 
@@ -50,11 +50,11 @@ def make_carry(experiment: Experiment, clients: Sequence[str], ledger: Ledger | 
     """
     record = ledger.write if ledger else None
     if not experiment.secure:
-        return in_clear(record)
-    from fedfb.runtime.secure import in_masks, refuse_too_few  # here: it needs cryptography
+        return carry_unmasked(record)
+    from fedfb.runtime.secure import carry_masked, refuse_too_few  # here: it needs cryptography
 
     refuse_too_few(len(clients), experiment.participation, experiment.dropout)
-    return in_masks(clients, experiment.dropout, record)
+    return carry_masked(clients, experiment.dropout, record)
 
 
 def make_add(experiment: Experiment, path: "Path | None", split: int) -> AddUp:
@@ -72,7 +72,7 @@ def make_add(experiment: Experiment, path: "Path | None", split: int) -> AddUp:
     def add(question: str, told: Arrays, answers: Mapping[str, Arrays]) -> Arrays:
         uploads = dict(enumerate(answers.values()))
         asked_for = column_question(question, uploads[0])
-        place = Question(SETUP, next(numbers), asked_for, told, tuple(uploads), {})
+        place = Exchange(SETUP, next(numbers), asked_for, told, tuple(uploads), {})
         return carrier(tuple(answers))(place, uploads)
 
     return add

@@ -34,7 +34,7 @@ from fedfb.notions.over_seeds import (
     mean_range,
     mean_rate,
 )
-from fedfb.notions.values import disparity_value, known
+from fedfb.notions.values import disparity_value, nan_to_none
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
@@ -244,7 +244,9 @@ def _rows(number: int, record: RoundRecord, runs: int, notion: str, minimum: int
         disparity = nothing if signal is None else _ranges_with_reference(signal).tolist()
     else:
         disparity = (
-            nothing if confusion is None else known(disparity_value(notion, confusion, minimum))
+            nothing
+            if confusion is None
+            else nan_to_none(disparity_value(notion, confusion, minimum))
         )
     signals = nothing if signal is None else signal.tolist()
     weights = nothing if lam is None else lam.tolist()

@@ -9,6 +9,9 @@ from fedfb.experiments.result import Frontier, Result, SeedResult, Setting, Shor
 ALIKE = 0.99
 """From this share of equal decisions on a model is said to decide all rows alike."""
 
+RARER = 0.1
+"""So is a model whose rarer decision is this much rarer than the rarer label."""
+
 SURE = 1.96
 """Standard errors beyond which a difference is more than chance."""
 
@@ -150,7 +153,7 @@ def _alike(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Exte
     shares = [max(rate, 1 - rate) for rate in rates]
     share = float(np.mean(shares))
     # Labels that are nearly all alike call for decisions that are.
-    if share < ALIKE or labels < 2 * (1 - ALIKE):
+    if share < min(ALIKE, 1 - RARER * labels) or labels < 2 * (1 - ALIKE):
         return None
     which = "positively" if np.mean(rates) > 0.5 else "negatively"
     sentence = (

@@ -52,7 +52,7 @@ class Fitted:
 
     def tell(self) -> list[dict[str, Any]]:
         """Return what the method has to say of every run's end."""
-        told = self.algorithm.tell
+        told = self.algorithm.describe
         return [{} for _ in self.settings] if told is None else told(self.trained.state)
 
     def predict(self, examples: Examples) -> Prediction:
@@ -247,12 +247,21 @@ def training_names(experiment: Experiment, federation: Federation) -> tuple[str,
     return ("all rows pooled",) if pooled else federation.client_names
 
 
-def check_runnable(experiment: Experiment) -> None:
-    """Refuse what cannot be run, before rows are read or anything is trained."""
-    # The model and the number of groups and clients change nothing about what is refused.
+def check_runnable(experiment: Experiment, groups: int | None = None) -> None:
+    """Refuse what cannot be run, before anything is trained.
+
+    Args:
+        experiment: what is to be run.
+        groups: number of groups, None before rows are read. Rows with more groups than two may
+            need more bits.
+
+    """
+    # The model and the number of clients change nothing about what is refused.
     experiment = replace(resolve(experiment), model="logistic")
     method, engine = find_method(experiment.algorithm), make_engine(experiment, inputs=1)
-    notion = training_notion(experiment, 2, 3)
+    groups = groups or experiment.groups
+    refuse_too_many(method, groups)
+    notion = training_notion(experiment, groups, 3)
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
     if experiment.secure:
         refuse_disclosure(method, experiment.variant or method.variants[0], algorithm)

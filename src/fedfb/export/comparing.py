@@ -1,4 +1,4 @@
-"""Raw rows to compare an exported model with ours on: made up, since no rows are kept."""
+"""Compare an exported model with ours, on drawn rows: a run's folder holds no rows."""
 
 import re
 
@@ -16,28 +16,29 @@ from fedfb.export.handover import HandOver
 from fedfb.shapes import Array, Bool, Int
 
 TOLERANCE = 1e-6
-"""How far scores may be from ours: our engine adds up in float32."""
+"""Largest difference of scores from ours: our engine adds up in float32."""
 
 ROWS, DRAWS = 200, 2000
 UNSEEN = "a value nobody has seen"
 
 
 def made_up_rows(hand: HandOver) -> Table:
-    """Draw raw rows: numbers around their mean, every category, unseen ones, and missing cells.
+    """Draw raw rows: numbers around their mean, every category, unknown ones, and missing cells.
 
-    Where groups matter, rows that belong to none are left out: ours refuses them.
+    Where decisions depend on groups, rows of unknown groups are left out, as our model refuses
+    them.
     """
     rng = np.random.default_rng(0)
     columns = hand.reading.columns
-    cells = {name: _cells(hand, name, number, rng) for name, number in columns.items()}
+    cells = {name: _draw_cells(hand, name, number, rng) for name, number in columns.items()}
     table = Table(cells, "rows made up to compare")
-    kept = _in_groups(hand.encoder, table) if hand.needs_group else np.arange(DRAWS)
-    return table.take(kept[:ROWS])
+    rows = _find_rows_in_groups(hand.encoder, table) if hand.needs_group else np.arange(DRAWS)
+    return table.take(rows[:ROWS])
 
 
-def _cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) -> Array:
+def _draw_cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) -> Array:
     if not number:
-        return rng.choice(np.array([*_words(hand, name), "", UNSEEN], object), DRAWS)
+        return rng.choice(np.array([*_list_words(hand, name), "", UNSEEN], object), DRAWS)
     for column in hand.encoder.columns:
         if isinstance(column, NumberColumn) and column.name == name:
             values = rng.normal(column.mean, 2 * column.sd, DRAWS)
@@ -47,25 +48,25 @@ def _cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) ->
     return np.round(rng.uniform(edges[0] - wide, edges[-1] + wide, DRAWS))
 
 
-def _words(hand: HandOver, name: str) -> list[str]:
-    """Return all text that is known to occur in a raw column, or in what rules make of it."""
+def _list_words(hand: HandOver, name: str) -> list[str]:
+    """Return all values that the model knows of a raw column, or of columns derived from it."""
     makes = {rule.target for rule in hand.reading.rules if rule.source == name} | {name}
-    found: set[str] = set()
+    words: set[str] = set()
     for column in hand.encoder.columns:
         if column.name in makes and not isinstance(column, NumberColumn):
-            found.update(column.categories)
+            words.update(column.categories)
     for rule in hand.reading.rules:
         if rule.source == name and not isinstance(rule, Bins):
-            found.update(rule.values)
+            words.update(rule.values)
     groups = hand.encoder.groups
     for place, column_name in enumerate(groups.columns):
         if hand.needs_group and column_name in makes:
-            found.update(cells[place] for cells in cells_of_groups(groups))
-    return sorted(found)
+            words.update(cells[place] for cells in cells_of_groups(groups))
+    return sorted(words)
 
 
 def between_values(columns: tuple[str, ...]) -> list[str]:
-    """Return what stands before, between and after the values of columns in a group's name."""
+    """Return the text before, between and after the values of columns in a group's name."""
     marks = [f"\0{place}\0" for place in range(len(columns))]
     table = Table({n: np.array([m], object) for n, m in zip(columns, marks, strict=True)})
     [name] = groups_in(table, columns).names
@@ -73,26 +74,26 @@ def between_values(columns: tuple[str, ...]) -> list[str]:
 
 
 def cells_of_groups(groups: Groups) -> list[tuple[str, ...]]:
-    """Return the values of the sensitive columns that make each group, read off its name."""
+    """Return the values of the sensitive columns of each group, from its name."""
     pattern = "(.*)".join(map(re.escape, between_values(groups.columns)))
     matches = [re.fullmatch(pattern, name, re.DOTALL) for name in groups.names]
     return [match.groups() for match in matches if match]
 
 
-def _in_groups(encoder: Encoder, table: Table) -> Int[Array, " m"]:
-    """Return the rows that belong to a group; whoever has the same cells does so alike."""
-    needed = reading(encoder, features=False)
-    cells = list(zip(*(table.text(name) for name in needed.columns), strict=True))
+def _find_rows_in_groups(encoder: Encoder, table: Table) -> Int[Array, " m"]:
+    """Return the rows whose group the model knows. Equal cells are looked up once."""
+    raw = reading(encoder, features=False)
+    cells = list(zip(*(table.text(name) for name in raw.columns), strict=True))
     belongs: dict[tuple[str, ...], bool] = {}
     for row, key in enumerate(cells):
         if key not in belongs:
-            belongs[key] = _is_known(
-                encoder.groups, derive(table.take(np.array([row])), needed.rules)
+            belongs[key] = _has_group(
+                encoder.groups, derive(table.take(np.array([row])), raw.rules)
             )
     return np.flatnonzero([belongs[key] for key in cells])
 
 
-def _is_known(groups: Groups, row: Table) -> bool:
+def _has_group(groups: Groups, row: Table) -> bool:
     try:
         groups.group_of(row)
     except DataError:
@@ -100,24 +101,31 @@ def _is_known(groups: Groups, row: Table) -> bool:
     return True
 
 
-def refuse_difference(hand: HandOver, table: Table, found: Prediction, what: str) -> None:
-    """Refuse an exported model that scores or decides rows otherwise than ours.
+def refuse_difference(hand: HandOver, table: Table, prediction: Prediction, form: str) -> None:
+    """Refuse an exported model whose scores or decisions differ from ours.
 
-    Where rounding decides, a decision may differ.
+    Decisions may differ where rounding decides.
+
+    Args:
+        hand: our model.
+        table: raw rows.
+        prediction: scores and decisions of the exported model on these rows.
+        form: name of the exported form, for the message.
+
     """
-    ours = hand.decide(table)
-    far = float(np.max(np.abs(ours.score - found.score), initial=0.0))
-    differ = np.abs(ours.decision - found.decision)[0] > TOLERANCE
+    expected = hand.decide(table)
+    far = float(np.max(np.abs(expected.score - prediction.score), initial=0.0))
+    differ = np.abs(expected.decision - prediction.decision)[0] > TOLERANCE
     wrong = int((differ & ~on_an_edge(hand, table)).sum())
     if not far <= TOLERANCE or wrong:
         raise ConfigError(
-            f"the {what} does not decide as the model does: scores are off by up to {far:g}, and "
+            f"the {form} does not decide as the model does: scores are off by up to {far:g}, and "
             f"{wrong} of {len(table)} decisions differ. Nothing was written; please report this."
         )
 
 
 def on_an_edge(hand: HandOver, table: Table) -> Bool[Array, " n"]:
-    """Tell which rows lie so near to where decisions change that rounding decides."""
+    """Return the rows so near to a threshold that rounding decides."""
     bins = hand.rule.bins or 2
     place = bins * sigmoid(hand.rule.logits(hand.encode(table).x))
     place = np.vstack([place, bins * hand.decide(table).score])

@@ -1,8 +1,7 @@
-"""Logistic regression as coefficients in JSON, to be read by people and by any language.
+"""Forms of an exported model: coefficients in JSON, scikit-learn classifiers, skops files.
 
-Models and scikit-learn classifiers: one as the other, and in skops files.
-
-A skops file is read without running code.
+People and programs in any language can read the coefficients of a logistic regression. A skops file
+holds a scikit-learn classifier and is read without running code.
 """
 
 from collections.abc import Iterator
@@ -45,12 +44,12 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
     if len(hand.rule.members) > 1 or network.hidden:
         raise ConfigError(
             f"coefficients are those of one logistic regression, and this model is "
-            f"{_in_words(hand, network)}. Export it --to onnx or --to skops."
+            f"{_describe_network(hand, network)}. Export it --to onnx or --to skops."
         )
     [(weight, bias)] = network.split(hand.rule.members)
     values = iter(weight[0, :, 0].tolist())
     encoder = hand.encoder
-    features = [_feature(column, values) for column in encoder.columns]
+    features = [_describe_feature(column, values) for column in encoder.columns]
     rules = reading(encoder, features=False).rules if hand.needs_group else ()
     return {
         "format": FORMAT,
@@ -59,15 +58,15 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
         "features": features,
         "sensitive": list(encoder.groups.columns) if hand.needs_group else [],
         "rules": [rule_to_dict(rule) for rule in rules],
-        "groups": _groups(hand, values) if hand.needs_group else [EVERYBODY],
+        "groups": _describe_groups(hand, values) if hand.needs_group else [EVERYBODY],
     }
 
 
-def _groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
+def _describe_groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
     """Describe every group: the sensitive columns' values, its coefficient and its thresholds.
 
-    From ``score`` on, a ``share`` of rows is decided positively; the shares of all thresholds that
-    a row reaches add up to its chance.
+    A row that reaches the ``score`` of a threshold gains its ``share``. The chance of a favourable
+    decision is the sum of these shares.
     """
     groups, chance = hand.encoder.groups, hand.rule.chance
     return [
@@ -75,7 +74,7 @@ def _groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
             "name": name,
             "values": list(cells),
             "coefficient": next(values) if hand.encoder.sensitive_at_prediction else 0.0,
-            "thresholds": HALF if chance is None else _reachable(thresholds(chance[number])),
+            "thresholds": HALF if chance is None else _drop_unreachable(thresholds(chance[number])),
         }
         for number, (name, cells) in enumerate(
             zip(groups.names, cells_of_groups(groups), strict=True)
@@ -83,13 +82,19 @@ def _groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
     ]
 
 
-def _reachable(found: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Leave out the threshold that nobody reaches: it stands for rows that are never let in."""
-    return [threshold for threshold in found if threshold["score"] < 1]
+def _drop_unreachable(steps: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Leave out the threshold that no score reaches: it stands for rows that are never favoured."""
+    return [threshold for threshold in steps if threshold["score"] < 1]
 
 
-def _feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
-    """Describe a feature by its coefficients, which come in the order of the encoder."""
+def _describe_feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
+    """Describe a feature by its coefficients.
+
+    Args:
+        column: column of the encoder.
+        values: all coefficients, in the order of the encoder; those of the column are taken.
+
+    """
     if isinstance(column, NumberColumn):
         return {
             "column": column.name,
@@ -104,21 +109,21 @@ def _feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
     return {"column": column.name, "kind": "category", "coefficients": categories}
 
 
-def _in_words(hand: HandOver, network: Network) -> str:
+def _describe_network(hand: HandOver, network: Network) -> str:
     if len(hand.rule.members) > 1:
         return f"a mixture of {len(hand.rule.members)}"
     return f"a network with hidden layers of {', '.join(map(str, network.hidden))}"
 
 
 def classifier(hand: HandOver) -> FederatedClassifier:
-    """Return a fitted classifier of labels 0 and 1, 1 the favourable one."""
-    made = [one for one in CLASSIFIERS if one.algorithm == hand.experiment.algorithm]
-    if not made:
+    """Return a fitted classifier with the labels 0 and 1, of which 1 is favourable."""
+    classes = [cls for cls in CLASSIFIERS if cls.algorithm == hand.experiment.algorithm]
+    if not classes:
         raise ConfigError(
             f"{hand.experiment.algorithm} has no classifier that could be written as skops. Export "
             "it --to onnx."
         )
-    model: FederatedClassifier = made[0](**parameters_of(hand.experiment))
+    model: FederatedClassifier = classes[0](**parameters_of(hand.experiment))
     names = list(reading(hand.encoder, group=False).columns)
     model.feature_names_in_, model.n_features_in_ = np.array(names, object), len(names)
     model.classes_, model.positive_ = np.array([0, 1]), 1
@@ -131,7 +136,7 @@ def classifier(hand: HandOver) -> FederatedClassifier:
 
 
 def of_classifier(model: FederatedClassifier) -> HandOver:
-    """Return what a fitted classifier hands over: ``onnx_model(of_classifier(model))``."""
+    """Return a fitted classifier as exports take it: ``onnx_model(of_classifier(model))``."""
     settings = {k: v for k, v in model.result_.settings.items() if v is not None and v != []}
     experiment = from_values(settings)
     words = about(model.encoder_, experiment, experiment.seeds[0])
@@ -140,7 +145,7 @@ def of_classifier(model: FederatedClassifier) -> HandOver:
 
 
 def skops_file(hand: HandOver) -> tuple[bytes, list[str]]:
-    """Return the file's content and the types that a reader must trust, all of them ours."""
+    """Return the content of a skops file, and the types in it that a reader must trust."""
     from skops import io
 
     content = io.dumps(classifier(hand))
@@ -152,7 +157,15 @@ def skops_file(hand: HandOver) -> tuple[bytes, list[str]]:
 
 
 def run_skops(content: bytes, types: list[str], hand: HandOver, table: Table) -> Prediction:
-    """Score and decide raw rows with what a skops file holds."""
+    """Score and decide raw rows with the model in a skops file.
+
+    Args:
+        content: the file.
+        types: types that are trusted.
+        hand: our model, for all that the file does not hold.
+        table: raw rows.
+
+    """
     from skops import io
 
     model = io.loads(content, trusted=types)

@@ -1,4 +1,4 @@
-"""What is handed over: how raw rows become numbers, how these are decided, and where it is from."""
+"""A model outside the folder of its run: encoder, rule of decision, and origin."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -22,10 +22,10 @@ from fedfb.notions import long_name
 
 
 class HandOver(NamedTuple):
-    """A model apart from the folder of its run.
+    """A model outside the folder of its run.
 
-    ``about`` is told to whoever receives it, ``result`` is the run's, of this model alone (of none,
-    if it is the one that fairness is compared with).
+    ``about`` describes the model to its receivers. ``result`` is the run's result, reduced to this
+    model. Its list of runs is empty for the model that a fair one is compared with.
     """
 
     encoder: Encoder
@@ -37,16 +37,16 @@ class HandOver(NamedTuple):
 
     @property
     def needs_group(self) -> bool:
-        """Tell whether deciding a row takes its group."""
+        """Whether a decision needs the group."""
         return self.encoder.sensitive_at_prediction or self.rule.needs_group
 
     @property
     def reading(self) -> Reading:
-        """What deciding reads of raw rows."""
+        """The raw columns that a decision needs, and the rules applied to them."""
         return reading(self.encoder, group=self.needs_group)
 
     def encode(self, table: Table) -> RawRows:
-        """Return raw rows as numbers; the group of all is 0 where it does not matter."""
+        """Return raw rows as numbers. Where no decision needs the group, the group is 0."""
         table = derive(table, self.reading.rules)
         group = np.zeros(len(table), np.int64)
         if self.needs_group:
@@ -62,10 +62,18 @@ class HandOver(NamedTuple):
 def take_over(
     folder: Path, seed: int | None = None, setting: int = 0, client: str | None = None
 ) -> HandOver:
-    """Take a model out of a run's folder; where every client has its own, that of one."""
+    """Read a model from a run's folder.
+
+    Args:
+        folder: folder of the run.
+        seed: seed of the model; None: the run's first.
+        setting: number of the setting in a grid.
+        client: whose model, where every client has a model of its own.
+
+    """
     saved = load_model(folder, seed, setting)
     experiment = resolve(read_experiment(folder))
-    number = _number_of(client, saved.clients, saved.is_personal)
+    number = _find_client(client, saved.clients, saved.is_personal)
     inputs = len(saved.encoder.feature_names)
     return HandOver(
         saved.encoder,
@@ -73,27 +81,27 @@ def take_over(
         experiment,
         saved.clients,
         about(saved.encoder, experiment, saved.fitted.seed, client),
-        _result(folder, saved),
+        _read_result(folder, saved),
     )
 
 
 def layers_of(rule: Rule) -> Network:
-    """Return the network whose layers can be written down; a torch module's cannot."""
+    """Return the network of a rule. A torch module is refused, as it has no list of layers."""
     if isinstance(rule.network, Network):
         return rule.network
     raise ConfigError(
-        f"the model is built by {rule.network.name}, and fedfb cannot write a torch module down "
-        "layer by layer. Export it --to skops, for readers who have that function, or take the "
+        f"the model is built by {rule.network.name}, and fedfb cannot export the layers of a torch "
+        "module. Export it --to skops, for readers who have that function, or take the "
         "trained module out and export it with torch (docs/torch.md)."
     )
 
 
-def _number_of(client: str | None, clients: tuple[str, ...], personal: bool) -> int:
-    """Return the number of the client whose model is meant; nobody's is that of all."""
+def _find_client(client: str | None, clients: tuple[str, ...], personal: bool) -> int:
+    """Return the number of the client whose model is exported; NOBODY for the model of all."""
     if client is None and personal:
         raise ConfigError(
-            "every client has a model of its own here, and one can be handed over. Say whose: "
-            f"--client, one of {', '.join(clients)}."
+            "every client has a model of its own here, and one model can be exported. Name its "
+            f"client: --client, one of {', '.join(clients)}."
         )
     if client is None:
         return NOBODY
@@ -109,7 +117,15 @@ def _number_of(client: str | None, clients: tuple[str, ...], personal: bool) -> 
 def about(
     encoder: Encoder, experiment: Experiment, seed: int, client: str | None = None
 ) -> dict[str, str]:
-    """Say what a model is, in words that travel with it."""
+    """Return the description that travels with a model.
+
+    Args:
+        encoder: encoder of the model.
+        experiment: settings of the training.
+        seed: seed of the training.
+        client: client whose own model it is, if any.
+
+    """
     return {
         "made by": f"fedfb {__version__}",
         "algorithm": experiment.algorithm,
@@ -125,7 +141,7 @@ def about(
     }
 
 
-def _result(folder: Path, saved: SavedModel) -> Result:
+def _read_result(folder: Path, saved: SavedModel) -> Result:
     expected = "the result as fedfb run --out wrote it: restore it from a copy, or train again"
     result = read_result(folder, expected)
     runs = tuple(run for run in result.runs if run.seed == saved.fitted.seed)

@@ -1,10 +1,8 @@
 r"""A model as ONNX, from raw columns to decisions: standardising, one-hot, network, thresholds.
 
-Numbers are float64 throughout but for the features, which our engine rounds to its own precision:
-so do we. A group that training rows did not have is looked up beyond the end of a table, which
-runtimes refuse.
-
-An ONNX graph as it grows: nodes, constants, inputs. Names of our own begin with 'fedfb/'.
+All numbers are float64. Features are rounded first to the precision of our engine, so that scores
+agree. A group that training did not have is looked up beyond the end of a table, which runtimes
+refuse. Names of nodes begin with 'fedfb/', so that they differ from the names of columns.
 """
 
 from collections.abc import Mapping
@@ -29,9 +27,9 @@ from fedfb.shapes import Array, Float
 
 @dataclass
 class Graph:
-    """Grows by every call; all methods return the name of a tensor.
+    """An ONNX graph under construction. Every method adds to it and returns a tensor's name.
 
-    Tensors have one axis, the rows, unless said otherwise.
+    Tensors have one axis, the rows, where no other shape is stated.
     """
 
     nodes: list[Any] = field(default_factory=list)
@@ -63,7 +61,14 @@ class Graph:
         return name
 
     def number_of(self, text: str, places: Mapping[str, int], default: int) -> str:
-        """Map words to numbers, every word that is not known to the default; int64."""
+        """Map words to int64 numbers.
+
+        Args:
+            text: tensor of words.
+            places: number of each word.
+            default: number of all other words.
+
+        """
         return self.node(
             *("LabelEncoder", text),
             domain=ML,
@@ -73,15 +78,21 @@ class Graph:
         )
 
     def cast(self, tensor: str, kind: int) -> str:
-        """Convert numbers; to int64 by leaving out what follows the point."""
+        """Convert numbers to another type. int64 drops the digits after the point."""
         return self.node("Cast", tensor, to=kind)
 
     def column(self, tensor: str) -> str:
-        """Make one axis two: a matrix of one column."""
+        """Return the tensor as a matrix of one column."""
         return self.node("Unsqueeze", tensor, self.constant(np.array([1])))
 
     def model(self, outputs: dict[str, str], about: dict[str, str]) -> Any:
-        """Return the whole model; ``outputs`` are tensors of float64 by the names to give them."""
+        """Return the complete model.
+
+        Args:
+            outputs: tensors of float64, by the names of the outputs.
+            about: description of the model.
+
+        """
         for name, tensor in outputs.items():
             self.nodes.append(helper.make_node("Identity", [tensor], [name]))
         results = [
@@ -104,69 +115,74 @@ def onnx_model(hand: HandOver) -> Any:
     """Return the ONNX model: raw columns in, ``score`` and ``decision`` out."""
     graph = Graph()
     raw = hand.reading.columns
-    cells = {name: _input(graph, name, number) for name, number in raw.items()}
+    cells = {name: _add_input(graph, name, number) for name, number in raw.items()}
     for rule in hand.reading.rules:
-        cells[rule.target] = _derived(graph, rule, cells[rule.source])
-    parts = [part for column in hand.encoder.columns for part in _encoded(graph, column, cells)]
-    group = _group(graph, hand, cells) if hand.needs_group else None
+        cells[rule.target] = _add_derived(graph, rule, cells[rule.source])
+    parts = [
+        part for column in hand.encoder.columns for part in _add_features(graph, column, cells)
+    ]
+    group = _add_group(graph, hand, cells) if hand.needs_group else None
     if hand.encoder.sensitive_at_prediction and group is not None:
         eye = graph.constant(np.eye(len(hand.encoder.groups.names)))
         parts.append(graph.node("Gather", eye, group))
     x = graph.node("Concat", *parts, axis=1)
     if hand.rule.precision == "float32":
         x = graph.cast(graph.cast(x, TensorProto.FLOAT), TensorProto.DOUBLE)
-    score, decision = _decided(graph, hand.rule, x)
+    score, decision = _add_decision(graph, hand.rule, x)
     if hand.rule.chance is not None and group is not None:
-        decision = _cut(graph, hand.rule, score, group)
-    taken = set(raw)
-    outputs = {_free("score", taken): score, _free("decision", taken): decision}
+        decision = _add_thresholds(graph, hand.rule, score, group)
+    names = set(raw)
+    outputs = {
+        _choose_free_name("score", names): score,
+        _choose_free_name("decision", names): decision,
+    }
     return graph.model(outputs, hand.about)
 
 
-def _input(graph: Graph, name: str, number: bool) -> str:
-    """Add a raw column; all ways to write that a value is missing become ''."""
-    given = graph.input(name, number)
+def _add_input(graph: Graph, name: str, number: bool) -> str:
+    """Add a raw column. Every mark of a missing value becomes ''."""
+    cells = graph.input(name, number)
     if number:
-        return given
-    missing = graph.cast(graph.number_of(given, dict.fromkeys(MISSING, 1), 0), TensorProto.BOOL)
-    return graph.node("Where", missing, graph.constant(""), given)
+        return cells
+    missing = graph.cast(graph.number_of(cells, dict.fromkeys(MISSING, 1), 0), TensorProto.BOOL)
+    return graph.node("Where", missing, graph.constant(""), cells)
 
 
-def _derived(graph: Graph, rule: Any, source: str) -> str:
-    """Add the column that a rule makes of another."""
+def _add_derived(graph: Graph, rule: Any, source: str) -> str:
+    """Add a derived column."""
     if isinstance(rule, Bins):
-        above = graph.node("Greater", graph.column(source), graph.constant([list(rule.edges)]))
-        counted = graph.cast(above, TensorProto.INT64)
-        place = graph.node("ReduceSum", counted, graph.constant(np.array([1])), keepdims=0)
-        named = graph.node("Gather", graph.constant(rule.names), place)
+        is_above = graph.node("Greater", graph.column(source), graph.constant([list(rule.edges)]))
+        steps = graph.cast(is_above, TensorProto.INT64)
+        place = graph.node("ReduceSum", steps, graph.constant(np.array([1])), keepdims=0)
+        name = graph.node("Gather", graph.constant(rule.names), place)
         missing = graph.node("IsNaN", source)
-        return graph.node("Where", missing, graph.constant(""), named)
+        return graph.node("Where", missing, graph.constant(""), name)
     if isinstance(rule, Keep):
-        kept = ["", *rule.values]
-        place = graph.number_of(source, {w: i for i, w in enumerate(kept)}, default=len(kept))
-        return graph.node("Gather", graph.constant([*kept, rule.other]), place)
+        words = ["", *rule.values]
+        place = graph.number_of(source, {w: i for i, w in enumerate(words)}, default=len(words))
+        return graph.node("Gather", graph.constant([*words, rule.other]), place)
     if isinstance(rule, Merge):
-        renamed = dict(zip(rule.values, range(len(rule.values)), strict=True))
-        place = graph.number_of(source, renamed, default=len(rule.values))
-        named = graph.node("Gather", graph.constant([*rule.names, ""]), place)
+        places = dict(zip(rule.values, range(len(rule.values)), strict=True))
+        place = graph.number_of(source, places, default=len(rule.values))
+        name = graph.node("Gather", graph.constant([*rule.names, ""]), place)
         other = graph.node("Equal", place, graph.constant(np.int64(len(rule.values))))
-        return graph.node("Where", other, source, named)
+        return graph.node("Where", other, source, name)
     raise ConfigError(
         f"column {rule.target!r} is made by a rule ({type(rule).__name__}) that has no counterpart "
         "in ONNX. Use fedfb predict, or export --to skops."
     )
 
 
-def _encoded(graph: Graph, column: Any, cells: dict[str, str]) -> list[str]:
-    """Add a feature's columns as the encoder has them, matrices of float64."""
-    given = cells[column.name]
+def _add_features(graph: Graph, column: Any, cells: dict[str, str]) -> list[str]:
+    """Add the encoded columns of a feature, as matrices of float64."""
+    values = cells[column.name]
     if isinstance(column, NumberColumn):
-        missing = graph.node("IsNaN", given)
+        missing = graph.node("IsNaN", values)
         if column.low is not None and column.high is not None:
             ends = [graph.constant(np.float64(end)) for end in (column.low, column.high)]
-            given = graph.node("Clip", given, *ends)
-        apart = graph.node("Sub", given, graph.constant(np.float64(column.mean)))
-        scaled = graph.node("Div", apart, graph.constant(np.float64(column.sd)))
+            values = graph.node("Clip", values, *ends)
+        distance = graph.node("Sub", values, graph.constant(np.float64(column.mean)))
+        scaled = graph.node("Div", distance, graph.constant(np.float64(column.sd)))
         filled = graph.node("Where", missing, graph.constant(ZERO), scaled)
         flags = [graph.cast(missing, TensorProto.DOUBLE)] if column.indicator else []
         return [graph.column(part) for part in (filled, *flags)]
@@ -174,7 +190,7 @@ def _encoded(graph: Graph, column: Any, cells: dict[str, str]) -> list[str]:
         places = {category: place for place, category in enumerate(column.categories)}
         if MISSING_CATEGORY in places:
             places[""] = places[MISSING_CATEGORY]
-        place = graph.column(graph.number_of(given, places, default=-1))
+        place = graph.column(graph.number_of(values, places, default=-1))
         hot = graph.node("Equal", place, graph.constant([range(len(column.categories))]))
         return [graph.cast(hot, TensorProto.DOUBLE)]
     raise ConfigError(
@@ -183,41 +199,41 @@ def _encoded(graph: Graph, column: Any, cells: dict[str, str]) -> list[str]:
     )
 
 
-def _group(graph: Graph, hand: HandOver, cells: dict[str, str]) -> str:
+def _add_group(graph: Graph, hand: HandOver, cells: dict[str, str]) -> str:
     """Add the number of each row's group."""
     groups = hand.encoder.groups
     before, *after = between_values(groups.columns)
-    joined = cells[groups.columns[0]]
+    name_of_group = cells[groups.columns[0]]
     if before:
-        joined = graph.node("StringConcat", graph.constant(before), joined)
+        name_of_group = graph.node("StringConcat", graph.constant(before), name_of_group)
     for name, words in zip(groups.columns[1:], after, strict=False):
-        joined = graph.node("StringConcat", joined, graph.constant(words))
-        joined = graph.node("StringConcat", joined, cells[name])
+        name_of_group = graph.node("StringConcat", name_of_group, graph.constant(words))
+        name_of_group = graph.node("StringConcat", name_of_group, cells[name])
     places = {name: place for place, name in enumerate(groups.names)}
-    return graph.number_of(joined, places, default=len(groups.names))
+    return graph.number_of(name_of_group, places, default=len(groups.names))
 
 
-def _decided(graph: Graph, rule: Rule, x: str) -> tuple[str, str]:
-    """Add score and decision of the networks: those of the one, or a mixture."""
+def _add_decision(graph: Graph, rule: Rule, x: str) -> tuple[str, str]:
+    """Add score and decision of the network, or of the mixture of several."""
     share = rule.weights / rule.weights.sum()
     scores, votes = [], []
     for member, weight in zip(rule.members, share, strict=True):
-        logit = _logit(graph, rule, member, x)
-        yes = graph.cast(
+        logit = _add_logit(graph, rule, member, x)
+        is_positive = graph.cast(
             graph.node("GreaterOrEqual", logit, graph.constant(ZERO)), TensorProto.DOUBLE
         )
-        weighed = graph.constant(np.float64(weight))
-        scores.append(graph.node("Mul", graph.node("Sigmoid", logit), weighed))
-        votes.append(graph.node("Mul", yes, weighed))
+        factor = graph.constant(np.float64(weight))
+        scores.append(graph.node("Mul", graph.node("Sigmoid", logit), factor))
+        votes.append(graph.node("Mul", is_positive, factor))
     score, vote = graph.node("Sum", *scores), graph.node("Sum", *votes)
     if rule.mixing == "randomised":
         return score, vote
-    most = score if rule.mixing == "soft" else vote
-    passed = graph.node("GreaterOrEqual", most, graph.constant(HALF))
-    return score, graph.cast(passed, TensorProto.DOUBLE)
+    share_in_favour = score if rule.mixing == "soft" else vote
+    is_favourable = graph.node("GreaterOrEqual", share_in_favour, graph.constant(HALF))
+    return score, graph.cast(is_favourable, TensorProto.DOUBLE)
 
 
-def _logit(graph: Graph, rule: Rule, member: Float[Array, " p"], x: str) -> str:
+def _add_logit(graph: Graph, rule: Rule, member: Float[Array, " p"], x: str) -> str:
     layers = layers_of(rule).split(member[None].astype(np.float64))
     for number, (weight, bias) in enumerate(layers, start=1):
         product = graph.node("MatMul", x, graph.constant(weight[0]))
@@ -226,8 +242,8 @@ def _logit(graph: Graph, rule: Rule, member: Float[Array, " p"], x: str) -> str:
     return graph.node("Squeeze", x, graph.constant(np.array([1])))
 
 
-def _cut(graph: Graph, rule: Rule, score: str, group: str) -> str:
-    """Add P(decide 1) by group and bin of the score, as a table that is looked up."""
+def _add_thresholds(graph: Graph, rule: Rule, score: str, group: str) -> str:
+    """Add the lookup of P(decide 1) in a table by group and bin of the score."""
     bins = rule.bins
     scaled = graph.node("Mul", score, graph.constant(np.float64(bins)))
     place = graph.node(
@@ -238,9 +254,9 @@ def _cut(graph: Graph, rule: Rule, score: str, group: str) -> str:
     return graph.node("Gather", table, graph.node("Add", first, place))
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """Return the name of an output, longer where a column has it."""
-    return name if name not in taken else _free(f"{name}_", taken)
+def _choose_free_name(name: str, names: set[str]) -> str:
+    """Return the name of an output, with underscores added where a column has the name."""
+    return name if name not in names else _choose_free_name(f"{name}_", names)
 
 
 def run_onnx(content: bytes, table: Table) -> Prediction:

@@ -1,8 +1,7 @@
-"""Logistic regression and multilayer perceptrons as one shape.
+"""The built-in models, and every model by its name in settings.
 
-The shape is a chain of layer sizes ending in one logit.
-
-Models by their names in settings: those built in, and a user's own.
+Logistic regression and multilayer perceptrons are one class: a chain of layer sizes that ends in
+one logit. A name with a colon is a user's own torch model.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 
 from fedfb.core import generator
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.models.own import EXPECTED, is_own
+from fedfb.models.own import is_own
 from fedfb.models.torch_model import TorchModel
 from fedfb.shapes import Array, Float
 
@@ -69,11 +68,16 @@ class Network:
 MODELS = ("logistic", "mlp")
 
 Model = Network | TorchModel
-"""What an engine trains: its number of inputs and parameters (``size``), and ``init`` by seed."""
+"""What an engine trains: it has ``inputs``, a number of parameters ``size``, and ``init``."""
 
 
 def make_model(name: str, inputs: int, hidden: tuple[int, ...] = (4,)) -> Model:
-    """Return the model of that name for a number of features; ``hidden`` matters for ``mlp`` only.
+    """Return the model with this name.
+
+    Args:
+        name: one of MODELS, or ``module:function`` for a torch model.
+        inputs: number of features.
+        hidden: sizes of the hidden layers; only for ``mlp``.
 
     >>> make_model("logistic", inputs=2)
     Network(inputs=2, hidden=())
@@ -90,6 +94,3 @@ def make_model(name: str, inputs: int, hidden: tuple[int, ...] = (4,)) -> Model:
             "Give sizes such as --hidden 16,8, or choose --model logistic."
         )
     return Network(inputs, hidden if name == "mlp" else ())
-
-
-EXPECTED += "nn.Module with one logit per row (docs/torch.md)."

@@ -1,4 +1,4 @@
-"""Models of a user's own: named in settings and files as ``module:function``, found by that name.
+"""A user's own model by its name ``module:function`` in settings and files.
 
 Nothing here imports torch.
 """
@@ -15,7 +15,7 @@ EXPECTED += "nn.Module with one logit per row (docs/torch.md)."
 
 
 def is_own(name: str) -> bool:
-    """Tell whether a model's name is that of a function of the user's.
+    """Return True if a model's name is that of a user's function.
 
     >>> is_own("nets:build"), is_own("mlp")
     (True, False)
@@ -24,7 +24,7 @@ def is_own(name: str) -> bool:
 
 
 def name_of(factory: Any) -> str:
-    """Return the name under which a function or class can be found again.
+    """Return the name ``module:function`` of a function or class.
 
     >>> name_of(is_own)
     'fedfb.models.own:is_own'
@@ -44,7 +44,7 @@ def name_of(factory: Any) -> str:
 
 
 def find_factory(name: str) -> Any:
-    """Import the function of a name, also from the working directory.
+    """Import the function of a name; modules in the working directory are found too.
 
     >>> find_factory("fedfb.models.own:is_own") is is_own
     True
@@ -52,21 +52,21 @@ def find_factory(name: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
         raise ConfigError(f"--model {name!r} is not the name of a function. {EXPECTED}")
-    found = getattr(_imported(module_name, name), attribute, None)
-    if not callable(found):
+    factory = getattr(_import_module(module_name, name), attribute, None)
+    if not callable(factory):
         raise ConfigError(f"--model {name}: {module_name} has no function {attribute}. {EXPECTED}")
-    return found
+    return factory
 
 
-def _imported(module: str, name: str) -> Any:
+def _import_module(module: str, name: str) -> Any:
     if module in sys.modules:
         return sys.modules[module]
-    here = getcwd()
-    sys.path.insert(0, here)
+    folder = getcwd()
+    sys.path.insert(0, folder)
     invalidate_caches()
     try:
         return import_module(module)
-    except Exception as error:  # anybody's code: whatever it raises is told
+    except Exception as error:  # a user's code may raise anything: the message shows it
         if isinstance(error, ModuleNotFoundError) and error.name in (module, module.split(".")[0]):
             raise ConfigError(
                 f"--model {name}: there is no module {module}, neither in the working directory "
@@ -75,4 +75,4 @@ def _imported(module: str, name: str) -> Any:
         kind = type(error).__name__
         raise ConfigError(f"--model {name}: {module} stops with {kind}: {error}") from error
     finally:
-        sys.path.remove(here)
+        sys.path.remove(folder)

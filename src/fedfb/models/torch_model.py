@@ -1,6 +1,6 @@
-"""A torch network of a user's own as a model: flat parameter vectors, initial values, checks.
+"""A user's torch network as a model: flat parameter vectors, initial values, checks.
 
-Torch is imported when such a model is used, and never else.
+Torch is imported only if such a model is used.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ from fedfb.models.own import EXPECTED, find_factory
 from fedfb.shapes import Array, Float
 
 CONSTANT = 0
-"""The seed under which what is not trained is drawn, to be the same wherever it is built."""
+"""The seed of values that are not trained: they are the same wherever the module is built."""
 
 PROBES = 8
-"""Rows of zeros and ones on which a module is tried."""
+"""Number of rows of zeros and ones on which a module is tested."""
 
 _ONE_AT_A_TIME = RLock()  # torch has one generator and one number of threads for a whole process
 
@@ -54,9 +54,9 @@ class TorchModel:
         return np.concatenate(parts)
 
     def build(self, seed: int) -> Any:
-        """Return the module as its function builds it, its random values drawn from a seed."""
+        """Return the module that the function builds, with random values of a seed."""
         torch, factory = find_torch(), find_factory(self.name)
-        with alone((seed, 0)), _told(self, "stops while it is built"):
+        with alone((seed, 0)), _name_errors(self, "stops while it is built"):
             module = factory(self.inputs)
         if not isinstance(module, torch.nn.Module):
             kind = type(module).__name__
@@ -72,12 +72,15 @@ class TorchModel:
         return module
 
     def checked(self, dtype: Any) -> Any:
-        """Return the module in a precision, after a look at how it answers."""
+        """Return the module in a precision, after tests of its output."""
         torch = find_torch()
         with alone((CONSTANT, 0)):
             module = self.build(CONSTANT).to(getattr(torch, np.dtype(dtype).name))
             rows = generator((CONSTANT, 0)).integers(0, 2, (PROBES, self.inputs)).astype(dtype)
-            with torch.no_grad(), _told(self, f"cannot be used on rows of {self.inputs} features"):
+            with (
+                torch.no_grad(),
+                _name_errors(self, f"cannot be used on rows of {self.inputs} features"),
+            ):
                 _refuse_other_answers(self, module, torch.from_numpy(rows))
                 _refuse_mixing_rows(self, module, torch.from_numpy(rows))
         return module
@@ -94,7 +97,7 @@ class TorchModel:
 
 
 def find_torch() -> Any:
-    """Return torch, or say how to install it."""
+    """Return torch, or raise an error with the command that installs it."""
     refuse_without(
         "torch",
         "a model of your own",
@@ -107,14 +110,16 @@ def find_torch() -> Any:
 
 @contextmanager
 def alone(key: Key | None = None) -> Iterator[None]:
-    """Use torch on one thread, with a generator of its own; leave both as they were.
+    """Use torch on one thread and with a seeded generator; restore both afterwards.
 
-    On one thread the bits of a run do not depend on how many cores a machine has. Without a key
-    random numbers are not expected, and the generator is left alone.
+    On one thread the bits of a run do not depend on the number of cores.
+
+    Args:
+        key: seeds the generator; None: no random numbers are expected.
     """
     torch = find_torch()
     with _ONE_AT_A_TIME:
-        threads, drawn = torch.get_num_threads(), torch.get_rng_state()
+        threads, random_state = torch.get_num_threads(), torch.get_rng_state()
         torch.set_num_threads(1)
         if key is not None:
             torch.default_generator.manual_seed(int(generator(key).integers(2**63)))
@@ -122,7 +127,7 @@ def alone(key: Key | None = None) -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(threads)
-            torch.set_rng_state(drawn)
+            torch.set_rng_state(random_state)
 
 
 def trained_parameters(module: Any) -> list[tuple[str, Any]]:
@@ -131,24 +136,24 @@ def trained_parameters(module: Any) -> list[tuple[str, Any]]:
 
 
 @contextmanager
-def _told(model: TorchModel, what: str) -> Iterator[None]:
-    """Turn whatever a user's module raises into a message that names it."""
+def _name_errors(model: TorchModel, what: str) -> Iterator[None]:
+    """Turn any exception of a user's module into an error that names the module."""
     try:
         yield
     except ConfigError:
         raise
-    except Exception as error:  # anybody's code: whatever it raises is told
+    except Exception as error:  # a user's code may raise anything: the message shows it
         kind = type(error).__name__
         raise ConfigError(f"--model {model.name} {what}: {kind}: {error}") from error
 
 
 def buffers_of(module: Any) -> dict[str, Any]:
-    """Return a module's buffers as they are now."""
+    """Return copies of a module's buffers."""
     return {name: value.clone() for name, value in module.named_buffers()}
 
 
 def refuse_moved(model: TorchModel, module: Any, before: dict[str, Any]) -> None:
-    """Refuse running statistics: they are no parameters, and their average means nothing here."""
+    """Refuse buffers that change in training: they are not parameters, and are not averaged."""
     for name, value in module.named_buffers():
         if not value.equal(before[name]):
             raise ConfigError(
@@ -159,7 +164,7 @@ def refuse_moved(model: TorchModel, module: Any, before: dict[str, Any]) -> None
 
 
 def _refuse_other_answers(model: TorchModel, module: Any, rows: Any) -> None:
-    """Refuse a module whose answer in train mode is of another shape, or moves a buffer."""
+    """Refuse a module whose output in train mode has another shape, or that changes a buffer."""
     before = buffers_of(module)
     module.train()
     shape = tuple(getattr(module(rows), "shape", ()))

@@ -1,11 +1,11 @@
-"""What is to be equal: one file per notion, and disparities with their intervals.
+"""Fairness notions for training, and disparities with their intervals for evaluation.
 
-Disparities serve evaluation only. Names are imported when first used: a run needs one notion.
+Names are imported at first use: a run needs one notion.
 """
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import imported_when_used
+from fedfb.lazy import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.notions.base import Notion as Notion
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from fedfb.notions.client_parity import ClientParity as ClientParity
     from fedfb.notions.client_parity import PooledClientParity as PooledClientParity
     from fedfb.notions.demographic_parity import DemographicParity as DemographicParity
-    from fedfb.notions.equal_opportunity import EqualOpportunity as EqualOpportunity
     from fedfb.notions.equalized_odds import EqualizedOdds as EqualizedOdds
+    from fedfb.notions.equalized_odds import EqualOpportunity as EqualOpportunity
     from fedfb.notions.registry import long_name as long_name
     from fedfb.notions.registry import make_notion as make_notion
     from fedfb.notions.registry import symmetric as symmetric
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ClientParity": "client_parity",
     "DemographicParity": "demographic_parity",
-    "EqualOpportunity": "equal_opportunity",
+    "EqualOpportunity": "equalized_odds",
     "EqualizedOdds": "equalized_odds",
     "Notion": "base",
     "PooledClientParity": "client_parity",
@@ -32,9 +32,4 @@ _HOME = {
     "symmetric": "registry",
 }
 
-__all__ = sorted(_HOME)
-__getattr__ = imported_when_used(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOME)
+__getattr__, __dir__, __all__ = export_lazily(__name__, _HOME)

@@ -1,4 +1,7 @@
-"""What every notion of fairness offers. A notion holds no data: counts and losses are handed in."""
+"""The protocol of a fairness notion, and small functions that all notions use.
+
+A notion holds no data. Counts and losses are arguments.
+"""
 
 from typing import Literal, Protocol, runtime_checkable
 
@@ -7,16 +10,22 @@ import numpy as np
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 Surrogate = Literal["zero_one", "prob", "ce"]
-"""The loss that stands in the unfairness signal: 0-1 loss, ``|y - p|``, or cross-entropy."""
+"""The loss that the unfairness signal is made of: 0-1 loss, ``|y - p|``, or cross-entropy."""
 
 
 @runtime_checkable
 class Notion(Protocol):
-    """What is to be equal, and how FairBatch's weights move towards it.
+    """A fairness notion, and how FairBatch's weights move towards it.
 
-    ``counts`` are pooled: rows by (label, group), or by client where ``reduce`` is ``gather``.
-    ``lam`` has a leading run axis. The order of calls in a round is weights -> (clients train) ->
-    share -> (sum) -> signal -> step.
+    The order of calls in a round is weights -> (clients train) -> share -> (sum over clients) ->
+    signal -> step. Arguments that several methods share:
+
+    Args:
+        counts: pooled rows by (label, group), or by client where ``reduce`` is ``gather``.
+        lam: the parameter of the weights, with a leading run axis.
+        loss_sums: losses of one client, summed by run, label and group.
+        client: id of the client.
+        step_size: one value per run.
     """
 
     @property
@@ -24,42 +33,42 @@ class Notion(Protocol):
 
     @property
     def reduce(self) -> Literal["sum", "gather"]:
-        """Whether the server needs only the sum of the clients' shares, or each of them."""
+        """``sum`` if the sum of the clients' shares suffices, ``gather`` if each is needed."""
 
     @property
     def minimum(self) -> int:
-        """The least number of training rows of a group (or client) that is compared."""
+        """The smallest number of training rows with which a group (or client) is compared."""
 
     def init(self, counts: Num[Array, "*c"]) -> Float[Array, "*l"]:
-        """Return the lambda at which every weight is 1, so that the first round is FedAvg."""
+        """Return the lambda at which every weight is 1. The first round is then FedAvg's."""
 
     def present(self, counts: Num[Array, "*c"]) -> Int[Array, " g"]:
         """Return the groups (or clients) that are compared; the first of them is the reference."""
 
     def omega(self, shift: Float[Array, "*s"]) -> Float[Array, "*s"]:
-        """Return the weight, as a multiple of lambda's start, that shifts a group's logits so."""
+        """Return the weight, as a multiple of the initial lambda, for a shift of the logits."""
 
     def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
-        """Return the shift of the logits that a weight amounts to; the inverse of omega."""
+        """Return the shift of the logits for a weight. The inverse of :meth:`omega`."""
 
-    def answer(self, counts: Num[Array, "*c"]) -> Float[Array, "*l"]:
-        """Guess from counts how fast a group's value falls as its logits are shifted."""
+    def guess_slope(self, counts: Num[Array, "*c"]) -> Float[Array, "*l"]:
+        """Guess from counts how fast a group's value falls when its logits are shifted."""
 
     def disparity(self, gaps: Float[Array, "r *l"]) -> Float[Array, " r"]:
-        """Return the one number that the gaps of all groups to their pooled value come to."""
+        """Return the disparity of each run from the gaps of all groups to the pooled value."""
 
     def weights(self, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]) -> Float[Array, "r *w"]:
-        """Return the weight omega of a row by its cell (label, group), or by its client."""
+        """Return the weight omega of a row by its cell (label, group), or by client."""
 
     def cell_weights(
         self, weights: Float[Array, "r *w"], client: int, groups: int
     ) -> Float[Array, "r 2 a"]:
-        """Return the weights that one client's rows have, by cell."""
+        """Return the weights of one client's rows, by cell."""
 
     def share(
         self, loss_sums: Float[Array, "r 2 a"], counts: Num[Array, "*c"], client: int
     ) -> Float[Array, "r s"]:
-        """Return what one client sends: linear in its loss sums and free of constants."""
+        """Return the upload of one client: linear in its loss sums, without constants."""
 
     def signal(
         self,
@@ -67,10 +76,13 @@ class Notion(Protocol):
         counts: Num[Array, "*c"],
         lacking: Bool[Array, " a"] | None = None,
     ) -> Float[Array, "r *l"]:
-        """Return the direction mu from the sum (or stack) of shares. Constants enter here, once.
+        """Return the signal mu from the sum (or stack) of shares. Constants are added here, once.
 
-        Groups (or clients) that are ``lacking`` in this round, because nobody who took part has
-        rows of them, stay out of mu.
+        Args:
+            total: the sum of the clients' shares, or their stack where ``reduce`` is ``gather``.
+            counts: pooled counts.
+            lacking: groups (or clients) of which no participant of the round has rows. The signal
+                leaves them out. None: every group has rows.
         """
 
     def step(
@@ -84,18 +96,23 @@ class Notion(Protocol):
 
     @property
     def values(self) -> int:
-        """How many numbers a client says of the signal when every group is there."""
+        """The number of values that a client sends for the signal if all groups are compared."""
 
     @property
     def reach(self) -> tuple[float, float]:
-        """The range of one client's share under a bounded loss, within which it is quantised."""
+        """The range of one client's share under a bounded loss: the range of the quantiser."""
 
     def feasible(self, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]) -> bool:
-        """Tell whether every run's lambda lies in the feasible set, up to rounding."""
+        """Return True if every run's lambda lies in the feasible set, up to rounding."""
 
 
 def ratio(numerator: Array, denominator: Array, empty: float) -> Float[Array, "..."]:
-    """Divide, giving ``empty`` where the denominator is 0.
+    """Divide; return ``empty`` where the denominator is 0.
+
+    Args:
+        numerator: any shape that fits the denominator.
+        denominator: any shape; zeros are allowed.
+        empty: the result where the denominator is 0.
 
     >>> ratio(np.array([1.0, 2.0]), np.array([2, 0]), empty=1.0)
     array([0.5, 1. ])
@@ -104,11 +121,14 @@ def ratio(numerator: Array, denominator: Array, empty: float) -> Float[Array, ".
     return np.where(denominator == 0, empty, numerator / safe)
 
 
-def normalised(signal: Float[Array, "r *l"], by: Literal["none", "l2"]) -> Float[Array, "r *l"]:
-    r"""Return mu itself or its direction.
+def normalise(signal: Float[Array, "r *l"], by: Literal["none", "l2"]) -> Float[Array, "r *l"]:
+    r"""Return the signal mu, or the signal scaled to length 1.
 
-    That is mu for ``none`` (the authors' code), :math:`\mu/\lVert\mu\rVert_2` for ``l2`` (the
-    paper). A signal of length at most 1e-12 gives no direction: it becomes 0 and lambda stays.
+    Args:
+        signal: mu, with a leading run axis. A signal of length at most 1e-12 has no direction:
+            it becomes 0, and lambda does not move.
+        by: ``none`` keeps mu (the authors' code), ``l2`` gives :math:`\mu/\lVert\mu\rVert_2`
+            (the paper).
     """
     length = np.sqrt(np.sum(signal**2, axis=tuple(range(1, signal.ndim)), keepdims=True))
     scale = 1.0 if by == "none" else 1.0 / np.where(length > 0, length, 1.0)
@@ -116,7 +136,11 @@ def normalised(signal: Float[Array, "r *l"], by: Literal["none", "l2"]) -> Float
 
 
 def decay(update: int, kind: Literal["const", "inv_sqrt", "inv"]) -> float:
-    """Return the factor on the step size at the update-th move of lambda (1, 2, ...).
+    """Return the factor on the step size.
+
+    Args:
+        update: number of the move of lambda: 1, 2, ...
+        kind: constant, 1 / sqrt(update), or 1 / update.
 
     >>> [decay(4, kind) for kind in ("const", "inv_sqrt", "inv")]
     [1.0, 0.5, 0.25]
@@ -126,10 +150,10 @@ def decay(update: int, kind: Literal["const", "inv_sqrt", "inv"]) -> float:
 
 
 def largest_size(gaps: Float[Array, "r *l"]) -> Float[Array, " r"]:
-    """Return the largest size among each run's gaps.
+    """Return the largest absolute gap of each run.
 
     >>> largest_size(np.array([[0.1, -0.3], [0.0, 0.2]]))
     array([0.3, 0.2])
     """
-    found: Float[Array, " r"] = np.abs(gaps).max(axis=tuple(range(1, gaps.ndim)))
-    return found
+    largest: Float[Array, " r"] = np.abs(gaps).max(axis=tuple(range(1, gaps.ndim)))
+    return largest

@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from fedfb.notions import shared_mass
 from fedfb.notions.base import ratio
+from fedfb.notions.projections import has_mass, make_signal, move_mass, subtract_reference
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
-LOSS_ANSWER = 0.05
-"""How fast a client's loss is guessed to fall as the logarithm of its weight grows."""
+LOSS_SLOPE = 0.05
+"""A guess: how much a client's loss falls when the logarithm of its weight grows by 1."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,13 @@ class ClientParity:
     .. math:: \mu^{(i)} = L^{(i)} - L^{(0)},\qquad \omega^{(i)}=\frac{n\lambda^{(i)}}{n^{(i)}},
               \qquad \sum_i\lambda^{(i)}=1
 
-    The counts are the clients' sizes :math:`n^{(i)}`. Lambda is individual, so the server needs
-    every client's loss; ``fedfb.algorithms.fedfb.search`` and :mod:`fedfb.algorithms.fedfb.sums`
-    leave lambda with the clients, and need only sums. A client with fewer rows than ``minimum``
-    stays out of the signal, and keeps weight 1: the mean loss of a few rows would steer all others.
+    The counts are the clients' sizes :math:`n^{(i)}`. Each client has its own lambda, so the server
+    needs every client's loss. ``fedfb.algorithms.fedfb.search`` and
+    :mod:`fedfb.algorithms.fedfb.sums` keep lambda at the clients, and need only sums. A client with
+    fewer rows than ``minimum`` is left out of the signal and keeps weight 1: the mean loss of a few
+    rows would decide the weights of all clients.
 
-    Departs from the paper: lambda weighs the average and not the loss as well (E13), and is
+    Departs from the paper: lambda weighs the average, not the loss as well (E13), and lambda is
     projected (E15).
     """
 
@@ -41,7 +42,7 @@ class ClientParity:
 
     @property
     def values(self) -> int:
-        """How many numbers a client says of the signal: its loss."""
+        """The number of values that a client sends for the signal: its loss."""
         return 1
 
     def present(self, counts: Num[Array, " i"]) -> Int[Array, " g"]:
@@ -58,8 +59,8 @@ class ClientParity:
     def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
         return np.log(omega)
 
-    def answer(self, counts: Num[Array, " i"]) -> Float[Array, " i"]:
-        return np.full(len(counts), LOSS_ANSWER)
+    def guess_slope(self, counts: Num[Array, " i"]) -> Float[Array, " i"]:
+        return np.full(len(counts), LOSS_SLOPE)
 
     def disparity(self, gaps: Float[Array, "r i"]) -> Float[Array, " r"]:
         return np.ptp(gaps, axis=1)
@@ -70,8 +71,8 @@ class ClientParity:
     def cell_weights(
         self, weights: Float[Array, "r i"], client: int, groups: int
     ) -> Float[Array, "r 2 a"]:
-        own = weights[:, client, None, None]
-        return np.broadcast_to(own, (len(weights), 2, groups)).copy()
+        weight = weights[:, client, None, None]
+        return np.broadcast_to(weight, (len(weights), 2, groups)).copy()
 
     def share(
         self, loss_sums: Float[Array, "r 2 a"], counts: Num[Array, " i"], client: int
@@ -84,9 +85,9 @@ class ClientParity:
         counts: Num[Array, " i"],
         lacking: Bool[Array, " i"] | None = None,
     ) -> Float[Array, "r i"]:
-        losses, here = total[:, :, 0].T, self.present(counts)
-        parts = shared_mass.differences(losses, here)
-        return shared_mass.direction(parts, here, len(counts), self.symmetric, lacking)
+        losses, compared = total[:, :, 0].T, self.present(counts)
+        parts = subtract_reference(losses, compared)
+        return make_signal(parts, compared, len(counts), self.symmetric, lacking)
 
     def step(
         self,
@@ -96,22 +97,23 @@ class ClientParity:
         step_size: Float[Array, " r"],
     ) -> Float[Array, "r i"]:
         step = step_size[:, None] * signal
-        here = self.present(counts)
-        return shared_mass.move(
-            lam, step, float(self.init(counts)[here].sum()), here, self.symmetric
+        compared = self.present(counts)
+        return move_mass(
+            lam, step, float(self.init(counts)[compared].sum()), compared, self.symmetric
         )
 
     def feasible(self, lam: Float[Array, "r i"], counts: Num[Array, " i"]) -> bool:
-        here = self.present(counts)
-        return shared_mass.within(lam, float(self.init(counts)[here].sum()), here)
+        compared = self.present(counts)
+        return has_mass(lam, float(self.init(counts)[compared].sum()), compared)
 
 
 @dataclass(frozen=True)
 class PooledClientParity:
-    r"""Client parity where all rows lie in one place (CFL).
+    r"""Client parity where one client holds the rows of all (CFL).
 
-    The group of a row is the client it came from. The same rule as :class:`ClientParity`, on counts
-    by (label, client) and in sums: :math:`\omega_{yi}=n\lambda^{(i)}/n^{(i)}` for both labels.
+    The group of a row is the client it came from. The rule is that of :class:`ClientParity`, with
+    counts by (label, client) and with sums: :math:`\omega_{yi}=n\lambda^{(i)}/n^{(i)}` for both
+    labels.
     """
 
     groups: int
@@ -123,7 +125,7 @@ class PooledClientParity:
 
     @property
     def values(self) -> int:
-        """How many numbers are said of the signal."""
+        """The number of values that are sent for the signal."""
         return self.groups - 1
 
     def present(self, counts: Num[Array, "2 i"]) -> Int[Array, " g"]:
@@ -140,8 +142,8 @@ class PooledClientParity:
     def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
         return np.log(omega)
 
-    def answer(self, counts: Num[Array, "2 i"]) -> Float[Array, " i"]:
-        return np.full(self.groups, LOSS_ANSWER)
+    def guess_slope(self, counts: Num[Array, "2 i"]) -> Float[Array, " i"]:
+        return np.full(self.groups, LOSS_SLOPE)
 
     def disparity(self, gaps: Float[Array, "r i"]) -> Float[Array, " r"]:
         return np.ptp(gaps, axis=1)
@@ -159,7 +161,7 @@ class PooledClientParity:
         self, loss_sums: Float[Array, "r 2 i"], counts: Num[Array, "2 i"], client: int
     ) -> Float[Array, "r s"]:
         means = ratio(loss_sums.sum(axis=1), counts.sum(axis=0), empty=0.0)
-        return shared_mass.differences(means, self.present(counts))
+        return subtract_reference(means, self.present(counts))
 
     def signal(
         self,
@@ -167,9 +169,7 @@ class PooledClientParity:
         counts: Num[Array, "2 i"],
         lacking: Bool[Array, " i"] | None = None,
     ) -> Float[Array, "r i"]:
-        return shared_mass.direction(
-            total, self.present(counts), self.groups, self.symmetric, lacking
-        )
+        return make_signal(total, self.present(counts), self.groups, self.symmetric, lacking)
 
     def step(
         self,
@@ -179,11 +179,11 @@ class PooledClientParity:
         step_size: Float[Array, " r"],
     ) -> Float[Array, "r i"]:
         step = step_size[:, None] * signal
-        here = self.present(counts)
-        return shared_mass.move(
-            lam, step, float(self.init(counts)[here].sum()), here, self.symmetric
+        compared = self.present(counts)
+        return move_mass(
+            lam, step, float(self.init(counts)[compared].sum()), compared, self.symmetric
         )
 
     def feasible(self, lam: Float[Array, "r i"], counts: Num[Array, "2 i"]) -> bool:
-        here = self.present(counts)
-        return shared_mass.within(lam, float(self.init(counts)[here].sum()), here)
+        compared = self.present(counts)
+        return has_mass(lam, float(self.init(counts)[compared].sum()), compared)

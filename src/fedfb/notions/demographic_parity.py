@@ -6,12 +6,12 @@ from typing import Literal
 import numpy as np
 
 from fedfb.notions.base import largest_size, ratio
-from fedfb.notions.projections import box
-from fedfb.notions.shared_mass import centred, gaps_to_reference
+from fedfb.notions.projections import box, centre, place_gaps
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 EXPLAINED = 0.4
+"""A guess: the part of the labels' variance that the scores of a usual model explain."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class DemographicParity:
     label 0 in group a weighs :math:`n\lambda_a/n_a`, one of label 1 weighs
     :math:`2-n\lambda_a/n_a`, and :math:`\Lambda=\prod_a[0, 2n_a/n]`.
 
-    Departs from the released code: the constant enters once, not once per client, and every group
-    has its own bound. ``symmetric`` measures each group against the mean of all instead of against
-    the first. A group with fewer rows than ``minimum`` stays out of the signal, and its rows keep
-    weight 1: the rate of a few rows would steer all others.
+    Departs from the released code: the constant is added once, not once per client, and every group
+    has its own bound. ``symmetric`` compares each group with the mean of all groups, not with the
+    first group. A group with fewer rows than ``minimum`` is left out of the signal, and its rows
+    keep weight 1: the rate of a few rows would decide the weights of all groups.
 
     >>> notion = DemographicParity(groups=2)
     >>> notion.rates(np.array([[[1., 0.], [2., 3.]]]), np.array([[4, 5], [6, 5]]))
@@ -47,7 +47,7 @@ class DemographicParity:
 
     @property
     def values(self) -> int:
-        """How many numbers a client says of the signal."""
+        """The number of values that a client sends for the signal."""
         return self.groups - 1
 
     def present(self, counts: Num[Array, "2 a"]) -> Int[Array, " g"]:
@@ -59,17 +59,17 @@ class DemographicParity:
         return shares
 
     def omega(self, shift: Float[Array, "*s"]) -> Float[Array, "*s"]:
-        """Return the weight of label 0; label 1 has what is left of 2."""
+        """Return the weight of label 0; the weight of label 1 is 2 minus it."""
         return 1.0 + np.tanh(0.5 * shift)
 
     def shift(self, omega: Float[Array, "*s"]) -> Float[Array, "*s"]:
         return np.log(omega / (2.0 - omega))
 
-    def answer(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
+    def guess_slope(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
         r"""Return :math:`(1-R^2)\,q_a(1-q_a)`, q the share of positive labels.
 
-        A rate falls by the mean of p(1-p); that is the variance q(1-q) of the label less the part
-        :math:`R^2` of it that a calibrated score explains, here taken as ``EXPLAINED``.
+        A rate falls by the mean of p(1-p). For a calibrated score this mean is the variance q(1-q)
+        of the label, less the part :math:`R^2` that the score explains (here ``EXPLAINED``).
         """
         q = ratio(counts[1], counts.sum(axis=0), empty=0.5)
         return (1.0 - EXPLAINED) * q * (1.0 - q)
@@ -101,8 +101,8 @@ class DemographicParity:
         .. math:: f_a=(L_{0a}-L_{1a})/n_a-(L_{00}-L_{10})/n_0
         """
         terms = ratio(loss_sums[:, 0] - loss_sums[:, 1], counts.sum(axis=0), empty=0.0)
-        here = self.present(counts)
-        return terms[:, here[1:]] - terms[:, here[:1]]
+        compared = self.present(counts)
+        return terms[:, compared[1:]] - terms[:, compared[:1]]
 
     def signal(
         self,
@@ -110,19 +110,19 @@ class DemographicParity:
         counts: Num[Array, "2 a"],
         lacking: Bool[Array, " a"] | None = None,
     ) -> Float[Array, "r a"]:
-        # The label shares are the same for every client: added once, after the sum, or they count
-        # once per client.
-        here = self.present(counts)
-        label_share = ratio(counts[1], counts.sum(axis=0), empty=0.0)[here]
+        # The label shares are the same for every client. They are added once, after the sum:
+        # otherwise they would count once per client.
+        compared = self.present(counts)
+        label_share = ratio(counts[1], counts.sum(axis=0), empty=0.0)[compared]
         difference = total + label_share[1:] - label_share[:1]
-        mu = gaps_to_reference(difference, here, self.groups, lacking)
+        mu = place_gaps(difference, compared, self.groups, lacking)
         if self.symmetric:
-            return centred(mu, here, lacking)
-        mu[:, here[:1]] = -mu.sum(axis=1, keepdims=True)
+            return centre(mu, compared, lacking)
+        mu[:, compared[:1]] = -mu.sum(axis=1, keepdims=True)
         return mu
 
     def upper(self, counts: Num[Array, "2 a"]) -> Float[Array, " a"]:
-        """Return the bound 2 n_a / n of each group's own lambda."""
+        """Return the upper bound 2 n_a / n of each group's lambda."""
         return 2.0 * self.init(counts)
 
     def step(

@@ -1,7 +1,8 @@
-"""How far a classifier is from a notion, read off tables of counts; for evaluation, not training.
+"""Disparities of a classifier with their intervals, from tables of counts; for evaluation only.
 
-A confusion table ``confusion[label, decision, group]`` holds numbers of rows, fractional where
-decisions are randomised. Tables add up, so they may come from a secure sum over clients.
+A confusion table ``confusion[label, decision, group]`` holds numbers of rows. The numbers are
+fractional where decisions are randomised. Tables can be added, so a table may be a secure sum over
+clients.
 """
 
 from collections.abc import Sequence
@@ -27,8 +28,8 @@ from fedfb.shapes import Array, Bool, Float
 class Estimate(NamedTuple):
     """A disparity with its 95 % interval; all three are None where it is not estimable.
 
-    ``gaps`` are signed, None where left out. ``not_estimable`` are the numbers of the groups (for
-    client parity: clients) of which some rate has too few rows.
+    ``gaps`` are signed; a gap that is left out is None. ``not_estimable`` holds the numbers of the
+    groups (for client parity: clients) that have a rate with too few rows.
     """
 
     value: float | None
@@ -39,7 +40,11 @@ class Estimate(NamedTuple):
 
 
 def not_estimable(gaps: int, left_out: tuple[int, ...] = ()) -> Estimate:
-    """Return the estimate that says nothing.
+    """Return the estimate of a disparity that cannot be estimated.
+
+    Args:
+        gaps: number of gaps, all None.
+        left_out: numbers of the groups with too few rows.
 
     >>> not_estimable(2, left_out=(1,))
     Estimate(value=None, low=None, high=None, gaps=(None, None), not_estimable=(1,))
@@ -47,13 +52,22 @@ def not_estimable(gaps: int, left_out: tuple[int, ...] = ()) -> Estimate:
     return Estimate(None, None, None, (None,) * gaps, left_out)
 
 
-def estimated(
+def make_estimates(
     bands: Bands, gaps: Sequence[tuple[float | None, ...]], left_out: tuple[int, ...]
 ) -> list[Estimate]:
-    """Return for every run the estimate of the largest size among the bands' gaps of rates."""
+    """Return for every run the estimate of the largest absolute gap of rates.
+
+    Args:
+        bands: gaps, standard errors and critical values, with an axis of runs.
+        gaps: for every run the signed gaps, None where left out.
+        left_out: numbers of the groups with too few rows.
+    """
     largest = np.abs(bands.gap).max(axis=1).tolist()
-    found = zip(largest, *intervals(bands), gaps, strict=True)
-    return [Estimate(value, low, min(high, 1.0), own, left_out) for value, low, high, own in found]
+    ends = zip(largest, *intervals(bands), gaps, strict=True)
+    return [
+        Estimate(value, low, min(high, 1.0), run_gaps, left_out)
+        for value, low, high, run_gaps in ends
+    ]
 
 
 def rate_disparity(
@@ -67,10 +81,16 @@ def rate_disparity(
     .. math:: \max_{b,a} \left| \frac{k_{ba}}{n_{ba}}
               - \frac{\sum_{a'} k_{ba'}}{\sum_{a'} n_{ba'}} \right|
 
-    A rate with too few rows is left out of the maximum and of the pooled rate, and its group is
-    named. At least two groups must be estimable in all blocks. A single group in the whole schema
-    has nothing to differ from: 0. The gaps are in the order of blocks, then groups. Without
-    ``drawn_mix`` the interval takes as given how many rows each group has.
+    A rate with too few rows is left out of the maximum and of the pooled rate, and the estimate
+    names its group. At least two groups must be estimable in all blocks. If the schema has a single
+    group, the disparity is 0. The gaps are ordered by block, then by group.
+
+    Args:
+        positives: positive decisions k by block and group.
+        rows: rows n by block and group.
+        minimum: a rate of fewer rows is not estimable.
+        drawn_mix: whether the number of rows of each group is random too. False: the interval
+            takes these numbers as fixed.
 
     >>> rate_disparity(np.array([[16.0, 48.0]]), np.array([[64.0, 64.0]]), minimum=10).gaps
     (-0.25, 0.25)
@@ -84,7 +104,7 @@ def rate_estimate(
     minimum: int,
     drawn_mix: bool = True,
 ) -> tuple[Estimate, Bands | None]:
-    """Return :func:`rate_disparity` and the bands of its estimable gaps, if there are any."""
+    """Return :func:`rate_disparity`, and the bands of its estimable gaps or None."""
     [estimate], bands = rate_estimates(positives[None], rows[None], minimum, drawn_mix)
     return estimate, bands and Bands(bands.gap[0], bands.se[0], float(np.ravel(bands.critical)[0]))
 
@@ -95,7 +115,10 @@ def rate_estimates(
     minimum: int,
     drawn_mix: bool = True,
 ) -> tuple[list[Estimate], Bands | None]:
-    """Return :func:`rate_estimate` for every run: decisions differ, the rows are the same."""
+    """Return :func:`rate_estimate` for every run.
+
+    The rows are the same in all runs: ``rows[0]`` says for all of them what is estimable.
+    """
     runs, blocks, groups = rows.shape
     if groups == 1:
         return [Estimate(0.0, 0.0, 0.0, (0.0,) * blocks, ())] * runs, None
@@ -105,7 +128,7 @@ def rate_estimates(
     if complete.sum() < 2:
         return [not_estimable(blocks * groups, left_out)] * runs, None
     bands = rate_bands(positives, rows, estimable, drawn_mix)
-    return estimated(bands, spread(bands.gap, estimable.ravel()), left_out), bands
+    return make_estimates(bands, place_values(bands.gap, estimable.ravel()), left_out), bands
 
 
 def rate_bands(
@@ -122,20 +145,29 @@ def rate_bands(
     return bands._replace(se=np.sqrt(bands.se**2 + mix_variance(k / n, n, block)))
 
 
-def spread(values: Float[Array, "r k"], where: Bool[Array, " n"]) -> list[tuple[float | None, ...]]:
-    """Put every run's values at the true places, None elsewhere.
+def place_values(
+    values: Float[Array, "r k"], where: Bool[Array, " n"]
+) -> list[tuple[float | None, ...]]:
+    """Return for every run a tuple with its values where ``where`` is True, and None elsewhere.
 
-    >>> spread(np.array([[0.5]]), np.array([False, True]))
+    Args:
+        values: by run, as many as ``where`` has True entries.
+        where: the places of the values.
+
+    >>> place_values(np.array([[0.5]]), np.array([False, True]))
     [(None, 0.5)]
     """
     places = np.where(where, np.cumsum(where) - 1, -1).tolist()
-    return [tuple(None if place < 0 else own[place] for place in places) for own in values.tolist()]
+    return [tuple(None if place < 0 else run[place] for place in places) for run in values.tolist()]
 
 
 def notion_blocks(
     name: str, confusion: Float[Array, "r 2 2 a"]
 ) -> tuple[Float[Array, "r b a"], Float[Array, "r b a"]]:
-    """Return positive decisions and rows that a notion compares, by block and group."""
+    """Return the positive decisions and the rows that a notion compares, by block and group.
+
+    Equalized odds has one block per label. Every other notion has one block.
+    """
     match name:
         case "equal_opportunity":
             return confusion[:, 1:, 1], confusion[:, 1:].sum(axis=2)
@@ -147,9 +179,15 @@ def notion_blocks(
 def notion_bands(
     name: str, confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS
 ) -> Bands | None:
-    """Return every run's bands of the gaps that are estimable in all runs; None if too few are.
+    """Return every run's bands of the gaps that are estimable in all runs.
 
-    Runs may have rows of their own.
+    Args:
+        name: long name of a notion, or ``spd``.
+        confusion: one table per run. Runs may have different rows.
+        minimum: a rate of fewer rows is not estimable.
+
+    Returns:
+        None if fewer than two groups are estimable in all runs.
     """
     k, n = notion_blocks(name, confusion)
     estimable = np.all(enough(n, minimum), axis=0)
@@ -174,8 +212,8 @@ def demographic_parity(
     .. math:: \max_a |P_a - P|, \qquad P_a = P(\hat y = 1 \mid a)
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> [found] = demographic_parity(confusion[None])
-    >>> round(found.value, 3)   # rates 40/80 and 70/100, overall 110/180
+    >>> [estimate] = demographic_parity(confusion[None])
+    >>> round(estimate.value, 3)   # rates 40/80 and 70/100, overall 110/180
     0.111
     """
     return rate_estimates(*notion_blocks("demographic_parity", confusion), minimum)[0]
@@ -190,8 +228,8 @@ def spd(confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS) -> list
     :math:`\max(\pi_0, \pi_1)` times this one.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> [found] = spd(confusion[None])
-    >>> round(found.value, 3)
+    >>> [estimate] = spd(confusion[None])
+    >>> round(estimate.value, 3)
     0.2
     """
     runs, groups = len(confusion), confusion.shape[3]
@@ -202,7 +240,7 @@ def spd(confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS) -> list
     if left_out:
         return [not_estimable(1, left_out)] * runs
     bands = spd_bands(k, n)
-    return estimated(bands, spread(bands.gap, np.array([True])), ())
+    return make_estimates(bands, place_values(bands.gap, np.array([True])), ())
 
 
 def equal_opportunity(
@@ -213,8 +251,8 @@ def equal_opportunity(
     .. math:: \max_a |P(\hat y = 1 \mid y = 1, a) - P(\hat y = 1 \mid y = 1)|
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> [found] = equal_opportunity(confusion[None])
-    >>> round(found.value, 3)   # rates 30/40 and 60/70, overall 90/110
+    >>> [estimate] = equal_opportunity(confusion[None])
+    >>> round(estimate.value, 3)   # rates 30/40 and 60/70, overall 90/110
     0.068
     """
     return rate_estimates(*notion_blocks("equal_opportunity", confusion), minimum)[0]
@@ -227,12 +265,13 @@ def equalized_odds(
 
     .. math:: \max_{y,a} |P(\hat y = 1 \mid y, a) - P(\hat y = 1 \mid y)|
 
-    The gaps are those of label 0, then of label 1. A group with too few rows of one label is named
-    and stays with the other, so this is never less than equal opportunity.
+    The gaps of label 0 come first, then those of label 1. A group with too few rows of one label is
+    named; its rate on the other label still counts, so the value is never below that of equal
+    opportunity.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> [found] = equalized_odds(confusion[None])
-    >>> round(found.value, 3)   # here label 1 differs more than label 0
+    >>> [estimate] = equalized_odds(confusion[None])
+    >>> round(estimate.value, 3)   # here label 1 differs more than label 0
     0.068
     """
     return rate_estimates(*notion_blocks("equalized_odds", confusion), minimum)[0]
@@ -243,16 +282,19 @@ def client_parity(loss: Float[Array, "r 3 i"], minimum: int = MINIMUM_ROWS) -> l
 
     .. math:: \max_i L_i - \min_i L_i, \qquad L_i = S_i / n_i
 
-    ``loss`` holds for each client the number of rows, the sum of the losses and the sum of their
-    squares; a client needs two rows at least, for its variance. The gaps are the distances from
-    the pooled mean loss of the estimable clients. The interval is that of
-    :func:`fedfb.notions.intervals.range_interval`, with :func:`steady variances
-    <fedfb.notions.intervals.steady_variance>`: it covers at least 93 % of skewed losses from 10
-    rows a client on (``tests/notions/test_coverage.py``).
+    The gaps are the differences to the pooled mean loss of the estimable clients. The interval is
+    that of :func:`fedfb.notions.intervals.range_interval` with
+    :func:`fedfb.notions.intervals.steady_variance`. From 10 rows per client on, it covers at least
+    93 % for skewed losses (``tests/notions/test_coverage.py``).
+
+    Args:
+        loss: for each run and client the number of rows, the sum of losses, the sum of their
+            squares.
+        minimum: a client with fewer rows is not estimable. A variance needs at least two rows.
 
     >>> loss = np.array([[50.0, 50.0], [10.0, 25.0], [4.0, 20.0]])
-    >>> [found] = client_parity(loss[None])
-    >>> round(found.value, 3)
+    >>> [estimate] = client_parity(loss[None])
+    >>> round(estimate.value, 3)
     0.3
     """
     estimable = enough(loss[0, 0], max(minimum, 2))
@@ -262,18 +304,18 @@ def client_parity(loss: Float[Array, "r 3 i"], minimum: int = MINIMUM_ROWS) -> l
     rows, total, squares = loss.swapaxes(0, 1)[:, :, estimable]
     means = total / rows
     pooled = total.sum(axis=1, keepdims=True) / rows.sum(axis=1, keepdims=True)
-    gaps = spread(means - pooled, estimable)
+    gaps = place_values(means - pooled, estimable)
     ranges = np.ptp(means, axis=1).tolist()
-    each = zip(means, steady_variance(rows, total, squares), strict=True)
-    ends = [range_interval(*one) for one in each]
+    cells = zip(means, steady_variance(rows, total, squares), strict=True)
+    ends = [range_interval(*cell) for cell in cells]
     return [
-        Estimate(value, *interval, own, left_out)
-        for value, interval, own in zip(ranges, ends, gaps, strict=True)
+        Estimate(value, *interval, run_gaps, left_out)
+        for value, interval, run_gaps in zip(ranges, ends, gaps, strict=True)
     ]
 
 
 def loss_variances(loss: Float[Array, "r 3 i"], minimum: int = MINIMUM_ROWS) -> Float[Array, "r i"]:
-    """Return the variance of every client's mean loss, NaN where client parity leaves it out.
+    """Return the variance of every client's mean loss; NaN where client parity leaves it out.
 
     >>> loss = np.array([[50.0, 50.0, 1.0], [10.0, 25.0, 1.0], [4.0, 20.0, 1.0]])
     >>> loss_variances(loss[None]).round(4)
@@ -292,13 +334,14 @@ def disparities(
     minimum: int = MINIMUM_ROWS,
     by_label: Float[Array, "r 2 2 a"] | None = None,
 ) -> list[dict[str, Estimate]]:
-    """Return for every run each disparity by its name; all runs decide on the same rows.
+    """Return for every run each disparity by its name. All runs decide on the same rows.
 
     Args:
         confusion: the tables of all runs.
         client_losses: rows, losses and squared losses of each client; None: no client parity.
         minimum: a rate of fewer rows is not estimable.
-        by_label: the tables for rates among rows of one label, where these have fewer groups.
+        by_label: the tables for equal opportunity and equalized odds, if these compare fewer
+            groups; None: ``confusion``.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
     >>> [estimates] = disparities(confusion[None], client_losses=None)
@@ -308,7 +351,7 @@ def disparities(
      'equalized_odds': True, 'client_parity': False}
     """
     by_label = confusion if by_label is None else by_label
-    found = {
+    estimates = {
         "demographic_parity": demographic_parity(confusion, minimum),
         "spd": spd(confusion, minimum),
         "equal_opportunity": equal_opportunity(by_label, minimum),
@@ -319,7 +362,7 @@ def disparities(
             else client_parity(client_losses, minimum)
         ),
     }
-    return [dict(zip(found, run, strict=True)) for run in zip(*found.values(), strict=True)]
+    return [dict(zip(estimates, run, strict=True)) for run in zip(*estimates.values(), strict=True)]
 
 
 def four_fifths(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> float | None:
@@ -327,8 +370,8 @@ def four_fifths(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -
 
     .. math:: \min_a P_a / \max_a P_a
 
-    Over the estimable groups; None where no group is ever decided positively, and where fewer than
-    two of several groups are estimable.
+    Only estimable groups count. The ratio is None if no group has a positive decision, or if fewer
+    than two of several groups are estimable.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
     >>> round(four_fifths(confusion), 3)
@@ -351,18 +394,20 @@ def four_fifths_interval(
               v = \max\Big(\frac{1}{k + .5} - \frac{1}{n + .5},\;
               \frac{1 - \tilde p}{n \tilde p}\Big), \qquad \tilde p = \frac{k + 2}{n + 4}
 
-    with the logarithms' variances after Walter (1975), which also hold where a rate is 0, and not
-    below those of rates moved towards one half, which also hold where a rate is 1. The critical
-    value is Tukey's, since the pair with the least ratio is chosen by looking.
+    The variances of the logarithms are those of Walter (1975), which also hold where a rate is 0.
+    They are at least those of rates moved towards one half, which also hold where a rate is 1. The
+    critical value is Tukey's: the pair with the smallest ratio is selected after all pairs were
+    compared.
 
     >>> low, high = four_fifths_interval(np.array([40.0, 70.0]), np.array([80.0, 100.0]))
     >>> round(low, 2), round(high, 2)
     (0.56, 0.93)
     """
+    # All pairs get the same critical value, so the smallest end over pairs is a valid end.
     logarithm = np.log((positives + 0.5) / (rows + 0.5))
-    moved = (positives + 2) / (rows + 4)
+    adjusted = (positives + 2) / (rows + 4)
     walter = 1 / (positives + 0.5) - 1 / (rows + 0.5)
-    variance = np.maximum(walter, (1 - moved) / (rows * moved))
+    variance = np.maximum(walter, (1 - adjusted) / (rows * adjusted))
     pair = ~np.eye(len(rows), dtype=bool)
     ratio = (logarithm[:, None] - logarithm[None, :])[pair]
     half = range_critical_value(len(rows)) * np.sqrt(variance[:, None] + variance[None, :])[pair]

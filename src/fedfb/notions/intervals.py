@@ -1,8 +1,9 @@
-r"""How sure a disparity is: 95 % bands for signed gaps, and the interval of their largest size.
+r"""95 % bands for signed gaps, and the interval of the largest absolute gap.
 
 A gap is a linear contrast of independent cell means, :math:`d = M m` with
 :math:`\mathrm{se}_g^2 = \sum_k M_{gk}^2 v_k`. The bands :math:`d_g \pm c\,\mathrm{se}_g` hold for
-all gaps at once, so what follows from them holds too, also where the true disparity is 0:
+all gaps at once. The following inequality is a consequence, and holds even if the true disparity
+is 0:
 
 .. math:: \max_g \max(0, |d_g| - c\,\mathrm{se}_g) \;\le\; \max_g |\delta_g|
           \;\le\; \max_g (|d_g| + c\,\mathrm{se}_g)
@@ -22,24 +23,25 @@ from fedfb.shapes import Array, Float, Int
 LEVEL = 0.95
 DRAWS = 20_000
 KEY: Key = (0,)
-"""The draws are the same in every call: an interval is a function of its table."""
+"""The key of the Monte Carlo draws. They are the same in every call, so an interval is a function
+of its table."""
 
 GRID_END, GRID_POINTS = 9.0, 721
-"""Where the normal density is summed up: it has ended there, and is smooth between the points."""
+"""The grid on which the normal density is summed: from -9 to 9, where the density is negligible."""
 
 POOLED_ROWS = 20
-"""How many rows the pooled variance counts for, beside a cell's own."""
+"""The number of rows that the pooled variance counts for, besides a cell's own rows."""
 
 PAIRS_AT_ONCE = 1_000_000
-"""How many pairs of means are held in memory at a time."""
+"""The number of pairs of means that are in memory at a time."""
 
 OBLIQUE = -1
-"""In place of a number of directions: gaps that are neither alike nor independent."""
+"""Stands for a number of directions if two gaps are neither parallel nor independent."""
 
 
 @cache
 def normal_quantile(level: float) -> float:
-    """Return how many standard deviations around the mean hold this share of a normal law.
+    """Return the number of standard deviations around the mean that cover a share of a normal law.
 
     >>> round(normal_quantile(0.95), 3)
     1.96
@@ -48,9 +50,9 @@ def normal_quantile(level: float) -> float:
 
 
 class Bands(NamedTuple):
-    """Signed gaps, their standard errors and the critical value for all bands to hold at once.
+    """Signed gaps, their standard errors, and the critical value with which all bands hold at once.
 
-    Of one run, or of many with an axis of runs in front.
+    Either of one run, or of many runs with a leading run axis.
     """
 
     gap: Float[Array, "*r g"]
@@ -63,8 +65,12 @@ def rate_variance(positives: Float[Array, "*k"], rows: Float[Array, "*k"]) -> Fl
 
     .. math:: v = \tilde p (1 - \tilde p) / n, \qquad \tilde p = (k + 2) / (n + 4)
 
-    A rate of 0 or 1 keeps a positive variance. For randomised decisions ``positives`` is a sum of
-    probabilities, which varies less than a binomial count: the variance is then an upper bound.
+    A rate of 0 or 1 has a positive variance.
+
+    Args:
+        positives: positive decisions k. For randomised decisions it is a sum of probabilities,
+            which varies less than a binomial count: the variance is then an upper bound.
+        rows: rows n, at least 1.
 
     >>> rate_variance(np.array([0.0, 48.0]), np.array([96.0, 96.0])).round(5)
     array([0.0002, 0.0026])
@@ -83,26 +89,31 @@ def rate_ends(
               {2 (n + z^2)}
 
     (Newcombe 1998, method 4). It covers at least 94.7 % at every rate and number of rows, and
-    never ends beyond [0, 1]. Without the correction it covers 84 % of rates near 0.2 / n.
+    stays within [0, 1]. Without the correction it covers 84 % at rates near 0.2 / n.
+
+    Args:
+        positives: positive decisions k, whole or fractional.
+        rows: rows n, at least 1.
+        level: share of intervals that cover the true rate.
 
     >>> [end.round(3).tolist() for end in rate_ends(np.array([0.0, 48.0]), np.array([96.0, 96.0]))]
     [[0.0, 0.397], [0.048, 0.603]]
     """
     k, z = np.clip(positives, 0.0, rows), normal_quantile(level)
-    rest = rows - k
+    misses = rows - k
 
     def end(side: int) -> Float[Array, "*k"]:
-        under = z**2 + 2 * side - 1 / rows + 4 * k * (rest - side) / rows
+        under = z**2 + 2 * side - 1 / rows + 4 * k * (misses - side) / rows
         ends: Float[Array, "*k"] = 2 * k + z**2 + side + side * z * np.sqrt(np.maximum(under, 0.0))
         return np.clip(ends / (2 * (rows + z**2)), 0.0, 1.0)
 
-    return np.where(k > 0, end(-1), 0.0), np.where(rest > 0, end(1), 1.0)
+    return np.where(k > 0, end(-1), 0.0), np.where(misses > 0, end(1), 1.0)
 
 
 def mean_variance(
     rows: Float[Array, "*k"], total: Float[Array, "*k"], squares: Float[Array, "*k"]
 ) -> Float[Array, "*k"]:
-    r"""Return the variance of each mean from sums; every cell needs at least two rows.
+    r"""Return the variance of each mean, from sums; every cell needs at least two rows.
 
     .. math:: v = \frac{1}{n} \cdot \frac{\sum x^2 - (\sum x)^2 / n}{n - 1}
 
@@ -118,23 +129,23 @@ def mean_variance(
 def steady_variance(
     rows: Float[Array, "*r k"], total: Float[Array, "*r k"], squares: Float[Array, "*r k"]
 ) -> Float[Array, "*r k"]:
-    r"""Return the variance of each mean, drawn upwards to the variance within all cells.
+    r"""Return the variance of each mean, raised towards the variance pooled over all cells.
 
     .. math:: v_k = \frac{1}{n_k} \max\Big(s_k^2,\;
               \frac{(n_k - 1) s_k^2 + m s^2}{n_k - 1 + m}\Big), \qquad m = 20
 
-    with the pooled variance :math:`s^2`. A few rows of skewed values often show too small a
-    variance, and of many cells the one with the most extreme mean: with 100 clients of 10 rows
-    each, intervals of the range from their own variances cover 60 %.
+    with the pooled variance :math:`s^2`. The variance of a few rows of skewed values is often too
+    small, and the range selects the most extreme mean: with 100 clients of 10 rows each, intervals
+    of the range from the clients' own variances cover 60 %.
 
     >>> steady_variance(np.array([2.0, 2.0]), np.array([4.0, 2.0]), np.array([10.0, 2.0])).round(3)
     array([1.   , 0.476])
     """
-    own = mean_variance(rows, total, squares) * rows
+    within = mean_variance(rows, total, squares) * rows
     freedom = rows - 1
-    pooled = (own * freedom).sum(axis=-1, keepdims=True) / freedom.sum(axis=-1, keepdims=True)
-    drawn = (freedom * own + POOLED_ROWS * pooled) / (freedom + POOLED_ROWS)
-    variance: Float[Array, "*r k"] = np.maximum(own, drawn) / rows
+    pooled = (within * freedom).sum(axis=-1, keepdims=True) / freedom.sum(axis=-1, keepdims=True)
+    shrunk = (freedom * within + POOLED_ROWS * pooled) / (freedom + POOLED_ROWS)
+    variance: Float[Array, "*r k"] = np.maximum(within, shrunk) / rows
     return variance
 
 
@@ -144,8 +155,8 @@ def parity_contrasts(rows: Float[Array, "*r k"], block: Int[Array, " k"]) -> Flo
     .. math:: M_{kl} = 1[k = l] - 1[b_k = b_l]\, \pi_l, \qquad
               \pi_l = n_l / \textstyle\sum_{j: b_j = b_l} n_j
 
-    Demographic parity has one block, equalized odds one for each label. The shares are taken as
-    fixed: for a mix of groups that was drawn see :func:`mix_variance`.
+    Demographic parity has one block, equalized odds has one for each label. The shares are taken
+    as fixed. If the mix of groups is random, add :func:`mix_variance`.
 
     >>> parity_contrasts(np.array([1.0, 3.0]), np.array([0, 0]))
     array([[ 0.75, -0.75],
@@ -160,14 +171,14 @@ def parity_contrasts(rows: Float[Array, "*r k"], block: Int[Array, " k"]) -> Flo
 def mix_variance(
     means: Float[Array, "*r k"], rows: Float[Array, "*r k"], block: Int[Array, " k"]
 ) -> Float[Array, "*r k"]:
-    r"""Return what is unsure of each gap where the rows' mix of groups was drawn too, not given.
+    r"""Return the variance that a random mix of groups adds to each gap.
 
     .. math:: \mathrm{Var}\big(\textstyle\sum_l (\hat\pi_l - \pi_l)\, m_l\big)
               = \frac{1}{n} \sum_l \pi_l (m_l - m)^2
 
-    over the block of the gap. It is an error of mean 0, the same for all gaps of a block, and is
-    added to the squared standard error. At parity it vanishes; at gaps of .4 it is larger than all
-    the rest.
+    over the block of the gap. The error has mean 0 and is the same for all gaps of a block. Add the
+    variance to the squared standard error. At parity it is 0; at gaps of .4 it is larger than all
+    other parts of the variance.
 
     >>> mix_variance(np.array([0.3, 0.5]), np.array([50.0, 50.0]), np.array([0, 0])).round(5)
     array([0.0001, 0.0001])
@@ -198,16 +209,16 @@ def critical_value(
     level: float = LEVEL,
     draws: int = DRAWS,
 ) -> float:
-    r"""Return how many standard errors cover all gaps at once.
+    r"""Return the number of standard errors that covers all gaps at once.
 
     .. math:: P\Big(\max_g |(M \sqrt{v} Z)_g| / \mathrm{se}_g \le c\Big) = 0.95, \qquad
               Z \sim N(0, I)
 
-    Where the gaps come in B independent directions, as those of two groups do (one for each
-    block), :math:`c=\Phi^{-1}\big((1+.95^{1/B})/2\big)`. Else it is a Monte Carlo with fixed draws.
-    Its error in coverage has standard deviation :math:`\sqrt{.95 \cdot .05 / 20000} = .0015`, in c
-    about .013 and less for many groups. Contrasts without variance are certain and take no part;
-    without any other, c is 0.
+    If the gaps point in B independent directions, as those of two groups do (one direction per
+    block), then :math:`c=\Phi^{-1}\big((1+.95^{1/B})/2\big)`. Otherwise c is a Monte Carlo value
+    with fixed draws. Its coverage has the standard error
+    :math:`\sqrt{.95 \cdot .05 / 20000} = .0015`, and c has about .013, less for many groups.
+    Contrasts without variance are certain and do not count. If all are certain, c is 0.
 
     >>> round(critical_value(np.array([[1.0, -1.0]]), np.array([0.2, 0.5])), 2)
     1.96
@@ -237,10 +248,10 @@ def critical_values(
 
 
 def independent_directions(standardised: Float[Array, "r g k"]) -> Int[Array, " r"]:
-    """Return for every run in how many directions its gaps point, up to sign.
+    """Return for every run the number of directions in which its gaps point, up to sign.
 
-    Rows are of length 1, or 0: then they point nowhere. OBLIQUE where any two are neither alike
-    nor independent.
+    Rows have length 1, or length 0 for a gap that is certain. The number is OBLIQUE if any two rows
+    are neither parallel nor orthogonal.
 
     >>> independent_directions(np.array([[[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]])).tolist()
     [2]
@@ -249,6 +260,7 @@ def independent_directions(standardised: Float[Array, "r g k"]) -> Int[Array, " 
     """
     cosine = np.abs(standardised @ standardised.swapaxes(1, 2))
     same = cosine > 1 - 1e-9
+    # k parallel rows count 1/k each, so every direction counts 1.
     alike = same.sum(axis=2)
     number = np.where(alike > 0, 1.0 / np.maximum(alike, 1), 0.0).sum(axis=1)
     clear = (same | (cosine < 1e-9)).all(axis=(1, 2))
@@ -257,7 +269,7 @@ def independent_directions(standardised: Float[Array, "r g k"]) -> Int[Array, " 
 
 @cache
 def _normals(draws: int, columns: int) -> Float[Array, "n k"]:
-    """Return the draws of a Monte Carlo: always the same, so they are drawn once."""
+    """Return the draws of the Monte Carlo. They are always the same, so they are drawn once."""
     return generator(KEY).standard_normal((draws, columns))
 
 
@@ -268,9 +280,9 @@ def range_critical_value(means: int, level: float = LEVEL) -> float:
     .. math:: c = q / \sqrt 2, \qquad P(\max_i Z_i - \min_i Z_i \le q)
               = n \int \varphi(z)\, [\Phi(z) - \Phi(z - q)]^{n-1}\, dz = 0.95
 
-    Exact where all variances are equal and conservative otherwise (Hayter 1984), so it needs no
-    variances and no list of pairs. The integral is a sum over a grid, which errs by less than
-    1e-9: the integrand is smooth and ends in zeros.
+    The value is exact if all variances are equal, and conservative otherwise (Hayter 1984), so it
+    needs neither variances nor a list of pairs. The integral is a sum over a grid. Its error is
+    below 1e-9, because the integrand is smooth and vanishes at both ends.
 
     >>> round(range_critical_value(2), 4), round(range_critical_value(10_000), 4)
     (1.96, 5.9931)
@@ -279,7 +291,7 @@ def range_critical_value(means: int, level: float = LEVEL) -> float:
     cdf = np.vectorize(NormalDist().cdf, otypes=[np.float64])
     weight, up_to_z = means * step * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), cdf(z)
     least, most = 0.0, 2 * GRID_END
-    while most - least > 1e-10:
+    while most - least > 1e-10:  # bisection: the probability grows with q
         middle = (least + most) / 2
         inside = weight @ (up_to_z - cdf(z - middle)) ** (means - 1)
         least, most = (middle, most) if inside < level else (least, middle)
@@ -287,10 +299,10 @@ def range_critical_value(means: int, level: float = LEVEL) -> float:
 
 
 def _quantile(values: Float[Array, " n"], level: float) -> float:
-    """Return what numpy's own gives, without its masked arrays: loading them takes longer."""
-    place, rest = divmod(level * (len(values) - 1), 1.0)
+    """Return the quantile as ``numpy.quantile`` does, without importing numpy's masked arrays."""
+    place, fraction = divmod(level * (len(values) - 1), 1.0)
     ordered = np.sort(values)[int(place) : int(place) + 2]
-    return float((1 - rest) * ordered[0] + rest * ordered[-1])
+    return float((1 - fraction) * ordered[0] + fraction * ordered[-1])
 
 
 def parity_bands(
@@ -301,6 +313,13 @@ def parity_bands(
     draws: int = DRAWS,
 ) -> Bands:
     """Return simultaneous bands for the contrasts of independent means.
+
+    Args:
+        contrasts: the matrix M, one row per gap; an axis of runs may lead.
+        means: cell means.
+        variance: variances of the cell means.
+        level: probability with which all bands hold.
+        draws: Monte Carlo draws, where the critical value needs them.
 
     >>> contrasts = parity_contrasts(np.array([50.0, 50.0]), np.array([0, 0]))
     >>> parity_bands(contrasts, np.array([0.3, 0.5]), np.array([0.0032, 0.0032])).gap
@@ -320,9 +339,8 @@ def range_interval(
     .. math:: \max_{i \ne j} \big(m_i - m_j \mp c \sqrt{v_i + v_j}\big), \qquad
               \text{the lower end at least } 0
 
-    Not all pairs are looked at: an end is never that of a mean which another mean beats both in
-    size and in variance (see ``_undominated``), so thousands of means take no longer than a
-    sort.
+    Most pairs need not be computed. If another mean is larger and has a larger variance, a mean
+    cannot give the end (see ``_undominated``). Thousands of means therefore take as long as a sort.
 
     >>> [round(end, 3) for end in range_interval(np.array([1.0, 3.0, 2.0]), np.full(3, 0.25))]
     [0.343, 3.657]
@@ -335,37 +353,39 @@ def range_interval(
 def _largest_over_pairs(
     means: Float[Array, " k"], variance: Float[Array, " k"], times: float
 ) -> float:
-    r"""Return :math:`\max_{i \ne j} m_i - m_j + t \sqrt{v_i + v_j}`, that of all pairs exactly."""
+    r"""Return :math:`\max_{i \ne j} m_i - m_j + t \sqrt{v_i + v_j}`, exact over all pairs."""
     firsts, seconds = (_undominated(sign * means, np.sign(times) * variance) for sign in (1, -1))
     largest = -np.inf
-    # Means and variances that grow together leave many candidates: a part at a time bounds memory.
-    for some in np.array_split(firsts, -(-len(firsts) * len(seconds) // PAIRS_AT_ONCE)):
-        pair = means[some, None] - means[seconds]
-        pair += times * np.sqrt(variance[some, None] + variance[seconds])
-        largest = max(largest, float(pair[some[:, None] != seconds].max(initial=-np.inf)))
+    # If variances grow with means, many candidates are left. Blocks of them bound the memory.
+    for block in np.array_split(firsts, -(-len(firsts) * len(seconds) // PAIRS_AT_ONCE)):
+        pair = means[block, None] - means[seconds]
+        pair += times * np.sqrt(variance[block, None] + variance[seconds])
+        largest = max(largest, float(pair[block[:, None] != seconds].max(initial=-np.inf)))
     return largest
 
 
-def _undominated(one: Float[Array, " k"], other: Float[Array, " k"]) -> Int[Array, " c"]:
-    """Return the places that at most one layer of places exceeds or equals on both scales.
+def _undominated(
+    first_scale: Float[Array, " k"], second_scale: Float[Array, " k"]
+) -> Int[Array, " c"]:
+    """Return the first two layers of places that no other place reaches on both scales.
 
-    Two layers, since the best partner of a mean may be a mean that only the first one exceeds.
+    Two layers are needed: the best partner of a mean may be dominated by that mean alone.
 
     >>> _undominated(np.array([3.0, 2.0, 1.0, 0.0]), np.array([3.0, 2.0, 1.0, 9.0])).tolist()
     [0, 1, 3]
     """
-    order = np.lexsort((-other, -one))
+    order = np.lexsort((-second_scale, -first_scale))
     layers = []
     for _ in range(2):
-        before = np.concatenate([[-np.inf], np.maximum.accumulate(other[order])[:-1]])
-        first = other[order] > before
+        before = np.concatenate([[-np.inf], np.maximum.accumulate(second_scale[order])[:-1]])
+        first = second_scale[order] > before
         layers.append(order[first])
         order = order[~first]
     return np.sort(np.concatenate(layers))
 
 
 def interval(bands: Bands) -> tuple[float, float]:
-    """Return the interval for the largest size of the gaps, see the head of this file.
+    """Return the interval of the largest absolute gap, see the docstring of this module.
 
     >>> interval(Bands(np.array([-0.5, 0.25]), np.array([0.125, 0.125]), 2.0))
     (0.25, 0.75)
@@ -382,7 +402,7 @@ def intervals(bands: Bands) -> tuple[list[float], list[float]]:
 
 
 def half_widths(bands: Bands, level: float = LEVEL) -> Float[Array, " g"]:
-    """Return the half-width of each band taken alone: each holds at the level, not all at once.
+    """Return the half-width of each band alone: each band holds at the level, not all at once.
 
     >>> half_widths(Bands(np.array([0.5]), np.array([0.125]), 2.0)).round(3)
     array([0.245])

@@ -1,27 +1,30 @@
-r"""How sure means over several runs are: bands for trainings and test rows together.
+r"""Intervals of means over several seeds, which include the variance of training and of test rows.
 
-Runs of the seeds :math:`s = 1 \dots K` have figures :math:`x_s`. Their test rows give each a
-variance :math:`w`, and :math:`\rho` is the share of test rows that two runs have in common: 0 where
-every seed draws its own, 1 where all seeds share one test file, the test's share of a file that is
-split anew for every seed. With the variance :math:`s^2` between runs,
+The seeds :math:`s = 1 \dots K` have the values :math:`x_s`. The test rows give each value a
+variance :math:`w`. The share of test rows that two runs have in common is :math:`\rho`. It is 0 if
+every seed draws its own test rows, and 1 if all seeds use one test file. If every seed splits one
+file again, :math:`\rho` is the test part of the file. With the variance :math:`s^2` between runs,
 
 .. math:: \mathrm{Var}(\bar x) = \frac{s^2}{K} + \rho\, w
 
-since :math:`s^2` holds what training and the rows of one's own do, and not what shared rows do to
-all runs alike (compare Nadeau and Bengio 2003). The half-width is
+because :math:`s^2` contains the effect of training and of rows that differ between runs, but not
+the effect of shared rows, which is the same in all runs (compare Nadeau and Bengio 2003). The
+half-width is
 
 .. math:: h^2 = \frac{\max\big(t_{K-1}^2 s^2,\; (1 - \rho)\, c^2 w\big)}{K} + \rho\, c^2 w
 
-with Student's t at the level of the normal critical value c: K runs tell :math:`s^2` roughly, and
-never less than their own rows allow. One run has :math:`h^2 = c^2 w`: it says nothing of trainings.
+with Student's t at the level of the normal critical value c. K runs estimate :math:`s^2` roughly;
+the estimate is at least the variance of the rows that differ. One run has :math:`h^2 = c^2 w`: it
+contains no information on the variance of training.
 
-A disparity is the largest of several sizes, so its mean over runs is too large where gaps are
-small. Its interval covers the mean, over trainings, of the models' true disparities
+A disparity is the largest of several absolute gaps, so its mean over runs is too large where gaps
+are small. The interval covers the mean, over trainings, of the models' true disparities
 
 .. math:: \mathrm{E}\, \max_g |\delta_g| \;\ge\; \max_g |\mathrm{E}\, \delta_g|
 
-The lower end comes from the bands of mean signed gaps, the right-hand side; the upper end from the
-mean of the measured disparities, which errs to the large side only. At parity it contains 0.
+The lower end comes from the bands of the mean signed gaps (the right-hand side). The upper end
+comes from the mean of the measured disparities, whose bias is upwards. At parity the interval
+contains 0.
 """
 
 from typing import NamedTuple
@@ -43,7 +46,7 @@ from fedfb.shapes import Array, Float
 class MeanDisparity(NamedTuple):
     """The mean of several runs' disparities, its 95 % interval, and the mean signed gaps.
 
-    Of one experiment, or of many with their axes in front.
+    Either of one experiment, or of many experiments with leading axes.
     """
 
     mean: Float[Array, "*e"]
@@ -56,12 +59,12 @@ Ends = tuple[Float[Array, "*e"], Float[Array, "*e"]]
 
 
 def student_quantile(critical: Float[Array, "*e"], freedom: float | int) -> Float[Array, "*e"]:
-    """Return Student's quantile with the tail that a normal critical value has.
+    """Return Student's quantile with the same tail probability as a normal critical value.
 
     >>> student_quantile(np.array(1.959964), 4).round(3)
     np.float64(2.776)
     """
-    from scipy.special import ndtr, stdtrit  # only here: importing scipy takes a while
+    from scipy.special import ndtr, stdtrit  # imported here: scipy takes long to import
 
     quantile: Float[Array, "*e"] = np.asarray(-stdtrit(freedom, ndtr(-critical)))
     return quantile
@@ -75,16 +78,15 @@ def half_widths(
     *,
     paired: bool = False,
 ) -> Float[Array, "*k"]:
-    """Return the half-width of every mean over runs, see the head of this file.
+    """Return the half-width of every mean over runs, see the docstring of this module.
 
     Args:
-        values: the figures of every run.
-        half_by_rows: half-width of one run's figure for its test rows alone, c times sqrt(w).
+        values: the values of every run.
+        half_by_rows: half-width of one run's value from its test rows alone, c times sqrt(w).
         critical: normal critical value c.
         shared: share of test rows that two runs have in common, rho.
-        paired: the values are differences on the same rows, so half_by_rows is only an upper
-            bound; what runs show of rows of their own is taken as it is.
-
+        paired: whether the values are differences on the same rows. Then half_by_rows is only an
+            upper bound, and the variance between runs has no lower limit.
     """
     runs = len(values)
     if runs == 1:
@@ -98,11 +100,16 @@ def half_widths(
 def mean_rate(rates: Float[Array, "s *e"], rows: Float[Array, "s *e"], shared: float) -> Ends:
     r"""Return the interval of a rate's mean over runs.
 
-    It is that of one rate (:func:`fedfb.notions.intervals.rate_ends`) from as many rows as have
-    the same half-width (Korn and Graubard 1998):
+    It is the interval of one rate (:func:`fedfb.notions.intervals.rate_ends`) with the number of
+    rows that gives the same half-width (Korn and Graubard 1998):
 
     .. math:: n' = n \Big/ \Big(\rho + \frac{1}{K}
               \max\big(1 - \rho,\; \frac{t_{K-1}^2 s^2}{z^2 w}\big)\Big)
+
+    Args:
+        rates: by seed, and by experiment.
+        rows: test rows of each rate.
+        shared: share of test rows that two runs have in common, rho.
 
     >>> [end.round(3).item() for end in mean_rate(np.array([0.5]), np.array([96.0]), 1.0)]
     [0.397, 0.603]
@@ -119,18 +126,27 @@ def mean_rate(rates: Float[Array, "s *e"], rows: Float[Array, "s *e"], shared: f
 
 def difference_of_rates(
     rates: Float[Array, "s *e"],
-    others: Float[Array, "s *e"],
+    other_rates: Float[Array, "s *e"],
     rows: Float[Array, "s *e"],
     shared: float,
 ) -> Ends:
-    """Return the interval of the mean difference, first less second, of two methods' rates.
+    """Return the interval of the mean difference of two methods' rates, first less second.
 
-    Both decide on the same rows. How often they decide alike is not known: where rows are shared
-    the variances of both are added, as if decisions were independent. Decisions that mostly agree
-    differ by less, so the interval is then longer than it need be.
+    Both methods decide on the same rows. How often their decisions agree is unknown. For shared
+    rows both variances are added, as if decisions were independent. If decisions mostly agree, the
+    interval is longer than necessary.
+
+    Args:
+        rates: rates of the first method by seed, and by experiment.
+        other_rates: rates of the second method.
+        rows: test rows of each rate.
+        shared: share of test rows that two runs have in common, rho.
     """
-    variance = sum(rate_variance(own * rows, rows).mean(axis=0) for own in (rates, others))
-    z, differences = np.array(normal_quantile(LEVEL)), rates - others
+    variance = sum(
+        rate_variance(method_rates * rows, rows).mean(axis=0)
+        for method_rates in (rates, other_rates)
+    )
+    z, differences = np.array(normal_quantile(LEVEL)), rates - other_rates
     half = half_widths(differences, z * np.sqrt(variance), z, shared, paired=True)
     mean = differences.mean(axis=0)
     return mean - half, mean + half
@@ -181,13 +197,14 @@ def mean_range(
 
     .. math:: \mathrm{Var}(\bar L_i) = \frac{\tau^2 + (1 - \rho) w_i}{K} + \rho\, w_i
 
-    where :math:`\tau^2` is what training does to a client apart from all, pooled over clients.
+    where :math:`\tau^2` is the variance of training for one client relative to the mean of all
+    clients, pooled over clients.
 
     Args:
         values: every run's range.
         highs: the upper ends of every run's own interval.
-        means: mean losses by run and client, of clients that all runs have.
-        variance: their variances for the client's test rows.
+        means: mean losses by run and client, of the clients that occur in all runs.
+        variance: variances of these means from the client's test rows.
         shared: share of test rows that two runs have in common.
 
     """
@@ -197,6 +214,7 @@ def mean_range(
     if clients < 2:
         return MeanDisparity(mean, np.zeros_like(mean), high, by_client)
     if runs > 1:
+        # What is left of a loss without the run's mean and without the client's mean is training.
         apart = means - means.mean(axis=1, keepdims=True) - (by_client - by_client.mean())
         freedom = (runs - 1) * (clients - 1)
         trained = max(float(np.sum(apart**2)) / freedom - (1 - shared) * float(rows.mean()), 0.0)
@@ -217,31 +235,38 @@ def _upper_end(
 
 
 def difference_of_disparities(
-    one: MeanDisparity, other: MeanDisparity, differences: Float[Array, "s *e"]
+    first: MeanDisparity, second: MeanDisparity, differences: Float[Array, "s *e"]
 ) -> Ends:
     r"""Return the interval of a mean disparity less another one, from both intervals.
 
     .. math:: \bar D - \bar D' - \sqrt{(\bar D - l)^2 + (u' - \bar D')^2} \;\text{ to }\;
               \bar D - \bar D' + \sqrt{(u - \bar D)^2 + (\bar D' - l')^2}
 
-    (Zou and Donner 2008), and never shorter than :math:`t_{K-1} s/\sqrt K` of the differences by
-    seed. Distances are added instead where their errors do not balance: where a disparity may
-    be 0, as it then errs to the large side only, and where the gaps point in opposite directions,
-    as the same rows then move both disparities apart.
+    (Zou and Donner 2008), and at least :math:`t_{K-1} s/\sqrt K` of the differences by seed. The
+    two distances are added, not squared, in two cases. If a disparity may be 0, its error is
+    upwards only. If the gaps of the two have opposite signs, the same rows move the disparities
+    apart. In both cases errors do not cancel.
+
+    Args:
+        first: mean disparity D with its interval.
+        second: mean disparity D' with its interval.
+        differences: D - D' for every seed.
     """
     mean = differences.mean(axis=0)
     z, nothing = np.array(normal_quantile(LEVEL)), np.zeros_like(mean)
     seeds = half_widths(differences, nothing, z, 0.0)
     opposite = np.zeros(mean.shape, dtype=bool)
-    if one.gaps.shape == other.gaps.shape:
-        opposite = np.sum(one.gaps * other.gaps, axis=-1) < 0
+    if first.gaps.shape == second.gaps.shape:
+        opposite = np.sum(first.gaps * second.gaps, axis=-1) < 0
 
-    def joined(
-        first: Float[Array, "*e"], second: Float[Array, "*e"], one_sided: Array
+    def join_distances(
+        of_first: Float[Array, "*e"], of_second: Float[Array, "*e"], one_sided: Array
     ) -> Float[Array, "*e"]:
-        added = np.where(one_sided | opposite, first + second, np.hypot(first, second))
-        return np.maximum(added, seeds)
+        distance = np.where(
+            one_sided | opposite, of_first + of_second, np.hypot(of_first, of_second)
+        )
+        return np.maximum(distance, seeds)
 
-    below = joined(one.mean - one.low, other.high - other.mean, one.low == 0)
-    above = joined(one.high - one.mean, other.mean - other.low, other.low == 0)
+    below = join_distances(first.mean - first.low, second.high - second.mean, first.low == 0)
+    above = join_distances(first.high - first.mean, second.mean - second.low, second.low == 0)
     return mean - below, mean + above

@@ -30,22 +30,22 @@ def make_notion(name: str, groups: int, symmetric: bool = False, minimum: int = 
     """Return the notion of that name for a number of groups.
 
     Args:
-        name: short or long.
-        groups: how many groups the data have.
-        symmetric: whether groups are compared with their mean, not with the first of them.
-        minimum: the least number of training rows of a group (or client) that is compared.
+        name: the short or the long name.
+        groups: number of groups in the data.
+        symmetric: whether groups are compared with their mean, not with the first group.
+        minimum: the smallest number of training rows with which a group (or client) is compared.
 
     >>> make_notion("dp", groups=3).name
     'demographic_parity'
     """
-    # Imported where they are used: a run needs one of them.
+    # Imported at use: a run needs one notion.
     match long_name(name):
         case "demographic_parity":
             from fedfb.notions.demographic_parity import DemographicParity
 
             return DemographicParity(groups, symmetric, minimum=minimum)
         case "equal_opportunity":
-            from fedfb.notions.equal_opportunity import EqualOpportunity
+            from fedfb.notions.equalized_odds import EqualOpportunity
 
             return EqualOpportunity(groups, symmetric, minimum=minimum)
         case "equalized_odds":
@@ -59,7 +59,7 @@ def make_notion(name: str, groups: int, symmetric: bool = False, minimum: int = 
 
 
 def symmetric(notion: Notion) -> Notion:
-    """Return the notion that compares its groups with their mean, not with the first of them."""
-    form: Any = notion  # a protocol does not say that its classes are dataclasses
-    found: Notion = replace(form, symmetric=True)
-    return found
+    """Return the notion in the form that compares groups with their mean, not with the first."""
+    form: Any = notion  # the protocol does not say that notions are dataclasses
+    centred: Notion = replace(form, symmetric=True)
+    return centred

@@ -1,4 +1,4 @@
-"""Disparities of many tables at once, without their intervals: quick, for rounds and clients.
+"""Disparities of many tables at once, without intervals: for every round and every client.
 
 A table ``confusion[label, decision, group]`` is that of :mod:`fedfb.notions.disparity`.
 """
@@ -12,9 +12,12 @@ from fedfb.shapes import Array, Bool, Float, Num
 
 
 def enough(rows: Num[Array, "*k"], minimum: int) -> Bool[Array, "*k"]:
-    """Say which counts reach the minimum; an empty one never does.
+    """Return True where a count reaches the minimum; a count of 0 never does.
 
-    Counts are whole but may arrive as 9.999999 from a sum of fractions or of fixed-point numbers.
+    Args:
+        rows: numbers of rows. They are whole, but a sum of fractions or of fixed-point numbers may
+            be 9.999999 instead of 10: half a row is tolerated.
+        minimum: the smallest count; less than 1 means 1.
 
     >>> enough(np.array([0.0, 9.0, 9.999999, 11.0]), 10)
     array([False, False,  True,  True])
@@ -25,11 +28,15 @@ def enough(rows: Num[Array, "*k"], minimum: int) -> Bool[Array, "*k"]:
 def disparity_values(
     confusion: Float[Array, "*k 2 2 a"], minimum: int = MINIMUM_ROWS
 ) -> dict[str, Float[Array, "*k"]]:
-    """Return the disparities of groups without their intervals: quick, for many tables at once.
+    """Return every disparity of groups by name, without intervals; NaN where not estimable.
+
+    Args:
+        confusion: numbers of rows by label, decision and group; leading axes are tables.
+        minimum: a rate of fewer rows is not estimable.
 
     >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
-    >>> found = disparity_values(confusion[None])
-    >>> {name: values.round(3).tolist() for name, values in found.items()}
+    >>> disparities = disparity_values(confusion[None])
+    >>> {name: values.round(3).tolist() for name, values in disparities.items()}
     ... # doctest: +NORMALIZE_WHITESPACE
     {'demographic_parity': [0.111], 'spd': [0.2],
      'equal_opportunity': [0.068], 'equalized_odds': [0.068]}
@@ -41,7 +48,13 @@ def disparity_values(
 def disparity_value(
     name: str, confusion: Float[Array, "*k 2 2 a"], minimum: int = MINIMUM_ROWS
 ) -> Float[Array, "*k"]:
-    """Return one disparity of groups for every table, NaN where it is not estimable."""
+    """Return one disparity of groups for every table; NaN where it is not estimable.
+
+    Args:
+        name: long name of a notion, or ``spd``.
+        confusion: numbers of rows by label, decision and group; leading axes are tables.
+        minimum: a rate of fewer rows is not estimable.
+    """
     positives, rows = confusion[..., 1, :], confusion.sum(axis=-2)
     match name:
         case "equal_opportunity":
@@ -62,7 +75,7 @@ def largest_rate_gaps(
 ) -> Float[Array, "*k"]:
     """Return the value of :func:`fedfb.notions.disparity.rate_disparity` for every table.
 
-    It is NaN where it is not estimable.
+    The value is NaN where it is not estimable. The arguments are those of ``rate_disparity``.
     """
     if rows.shape[-1] == 1:
         return np.zeros(rows.shape[:-2])
@@ -78,15 +91,15 @@ def largest_rate_gaps(
 def largest_rate_gap(
     positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
 ) -> float | None:
-    """Return that of one table; None where it is not estimable."""
-    [value] = known(largest_rate_gaps(positives[None], rows[None], minimum))
+    """Return :func:`largest_rate_gaps` of one table; None where it is not estimable."""
+    [value] = nan_to_none(largest_rate_gaps(positives[None], rows[None], minimum))
     return value
 
 
-def known(values: Float[Array, "*k"]) -> list[Any]:
-    """Return nested lists as JSON has them: None for NaN.
+def nan_to_none(values: Float[Array, "*k"]) -> list[Any]:
+    """Return an array as nested lists for JSON, with None in place of NaN.
 
-    >>> known(np.array([0.5, np.nan]))
+    >>> nan_to_none(np.array([0.5, np.nan]))
     [0.5, None]
     """
     plain = values.astype(object)

@@ -1,4 +1,4 @@
-"""The paper itself: its tables and figures, ours beside the printed ones, and the released code.
+"""The paper: its tables and figures, our numbers beside the printed ones, and the released code.
 
 Nothing in the core imports this package.
 """

@@ -1,6 +1,7 @@
-"""A reproduction as Markdown: ours beside what the paper printed, and the difference.
+"""A reproduction as Markdown and as pictures: our numbers, the printed ones, and the difference.
 
-The curves of a reproduction, one panel a data set; readable in grey.
+``as_markdown`` writes docs/reproduction.md, ``renew`` replaces one section of it. ``draw_target``
+draws the curves of a figure, one panel for each data set; the pictures read in grey.
 """
 
 import re
@@ -16,7 +17,7 @@ from fedfb.report.figures import MARKERS, save_figure
 from fedfb.report.numbers import number
 from fedfb.theory.pictures import curve_points
 
-Found = Mapping[str, Any]
+Values = Mapping[str, Any]
 
 
 CONSTANT = 0.004
@@ -57,13 +58,17 @@ of them show is trained once.
 """
 
 
-def as_markdown(found: Sequence[Found]) -> str:
+def as_markdown(targets: Sequence[Values]) -> str:
     """Return all targets as one page."""
-    return HEAD + "\n".join(line for one in found for line in _target(one))
+    return HEAD + "\n".join(line for target in targets for line in _section_of(target))
 
 
-def renew(page: str, one: Found) -> str:
-    r"""Return a page with the section of one target written anew; the others stay as they are.
+def renew(page: str, target: Values) -> str:
+    r"""Return a page with one section written anew; the other sections stay as they are.
+
+    Args:
+        page: a page that ``as_markdown`` wrote.
+        target: the result of the section, as ``reproduce`` returns it.
 
     >>> old = "# Head\n\n## T\n\n`fedfb reproduce t`: old.\n\n## U\n\n`fedfb reproduce u`: 1.\n"
     >>> found = {"title": "T", "label": None, "quick": False, "seeds": [0], "target": "t",
@@ -72,201 +77,208 @@ def renew(page: str, one: Found) -> str:
     ['`fedfb reproduce t`: 1 seed, 1 s of CPU time.', '`fedfb reproduce u`: 1.']
     """
     sections = re.split(r"(?m)^(?=## )", page)
-    places = [n for n, text in enumerate(sections) if f"`fedfb reproduce {one['target']}`" in text]
+    places = [
+        n for n, text in enumerate(sections) if f"`fedfb reproduce {target['target']}`" in text
+    ]
     if len(places) != 1:
         raise ConfigError(
-            f"the page has {len(places)} sections of {one['target']}, expected one to renew. "
+            f"the page has {len(places)} sections of {target['target']}, expected one to renew. "
             "Give a page that fedfb reproduce wrote."
         )
     [place] = places
     last = place == len(sections) - 1
-    sections[place] = "\n".join(_target(one)) + ("" if last else "\n")
+    sections[place] = "\n".join(_section_of(target)) + ("" if last else "\n")
     return HEAD + "".join(sections[1:])
 
 
-def _target(one: Found) -> Iterator[str]:
-    seeds = len(one["seeds"])
-    yield f"## {one['title']}\n"
-    label = f" (`{one['label']}`)" if one["label"] else ""
-    quick = " **A quick look: one seed, nothing tuned.**" if one["quick"] else ""
+def _section_of(target: Values) -> Iterator[str]:
+    seeds = len(target["seeds"])
+    yield f"## {target['title']}\n"
+    label = f" (`{target['label']}`)" if target["label"] else ""
+    quick = " **A quick look: one seed, nothing tuned.**" if target["quick"] else ""
     yield (
-        f"`fedfb reproduce {one['target']}`{label}: {seeds} seed{'s' if seeds > 1 else ''}, "
-        f"{one['cpu_seconds']:.0f} s of CPU time.{quick}\n"
+        f"`fedfb reproduce {target['target']}`{label}: {seeds} seed{'s' if seeds > 1 else ''}, "
+        f"{target['cpu_seconds']:.0f} s of CPU time.{quick}\n"
     )
-    yield from KINDS[one["kind"]](one)
+    yield from KINDS[target["kind"]](target)
 
 
-def _table(one: Found) -> Iterator[str]:
-    columns = list(dict.fromkeys(cell["column"] for cell in one["cells"]))
+def _table(target: Values) -> Iterator[str]:
+    columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
     head = " | ".join(f"{name}: ours | paper" for name in columns)
     yield f"| | private | fair | {head} |"
     yield "|---" * (2 * len(columns) + 3) + "|"
-    for row in dict.fromkeys(cell["row"] for cell in one["cells"]):
-        own = {cell["column"]: cell for cell in one["cells"] if cell["row"] == row}
-        cells = [text for name in columns for text in _cells(own.get(name))]
-        yield f"| {row} | {' | '.join((*properties(list(own.values())), *cells))} |"
+    for row in dict.fromkeys(cell["row"] for cell in target["cells"]):
+        cell_in = {cell["column"]: cell for cell in target["cells"] if cell["row"] == row}
+        cells = [text for name in columns for text in _cells(cell_in.get(name))]
+        yield f"| {row} | {' | '.join((*properties(list(cell_in.values())), *cells))} |"
     yield (
         "\nAccuracy / disparity, mean ± spread over seeds. **Bold**: better than what is printed "
         "on one axis and not worse on the other, at the printed digits. *differs*: by more than "
         "two standard errors and .005. Private: rows stay with their owners. Fair: the method aims "
         "at it.\n"
     )
-    yield from _constants(one)
-    yield from _exchanged(one)
-    yield from _explained(one)
+    yield from _constants(target)
+    yield from _exchanged(target)
+    yield from _explained(target)
 
 
-def properties(cells: Sequence[Found]) -> tuple[str, str]:
-    """Return the paper's columns Private and Fair, as the registry has them."""
-    known = [cell["reveals"] for cell in cells if cell.get("reveals")]
-    if not known:
+def properties(cells: Sequence[Values]) -> tuple[str, str]:
+    """Return the paper's columns Private and Fair, as the registry of methods has them."""
+    revealed = [cell["reveals"] for cell in cells if cell.get("reveals")]
+    if not revealed:
         return "-", "-"
-    return "no" if known[0]["pooled"] else "yes", "yes" if known[0]["fair"] else "no"
+    return "no" if revealed[0]["pooled"] else "yes", "yes" if revealed[0]["fair"] else "no"
 
 
-def _exchanged(one: Found) -> Iterator[str]:
-    """List what a run sends, where that is compared."""
-    if not one.get("exchanged"):
+def _exchanged(target: Values) -> Iterator[str]:
+    """List what a run sends, if the target compares that."""
+    if not target.get("exchanged"):
         return
     yield "| data | method | rounds | exchanges a run | bytes a client sends |"
     yield "|---|---|---|---|---|"
-    for cell in one["cells"]:
-        seen = cell.get("reveals")
-        if seen and "rounds" in seen:
-            exchanges, sent = (seen["rounds"] * seen[what] for what in ("exchanges", "bytes"))
+    for cell in target["cells"]:
+        exchange = cell.get("reveals")
+        if exchange and "rounds" in exchange:
+            exchanges, sent = (
+                exchange["rounds"] * exchange[quantity] for quantity in ("exchanges", "bytes")
+            )
             place = f"{cell['column']} | {cell['row']}"
-            yield f"| {place} | {seen['rounds']} | {exchanges:,} | {sent:,} |"
+            yield f"| {place} | {exchange['rounds']} | {exchanges:,} | {sent:,} |"
     yield ""
 
 
-def _explained(one: Found) -> Iterator[str]:
-    """List what differs, and which switch of one cause at a time leads there."""
-    if not one.get("explained"):
+def _explained(target: Values) -> Iterator[str]:
+    """List the cells that differ, and the causes that were switched one at a time."""
+    if not target.get("explained"):
         return
     yield "| differs | cause: before -> after | of the difference | left |\n|---|---|---|---|"
-    for why in one["explained"]:
-        steps = steps_in_words(why["steps"])
-        said = f"{why['verdict']} | {number(why['left'])}"
-        yield (f"| {why['row']}, {why['column']} | {steps} | {number(why['apart'])} {said} |")
+    for explanation in target["explained"]:
+        place = f"{explanation['row']}, {explanation['column']}"
+        apart = f"{number(explanation['apart'])} {explanation['verdict']}"
+        steps = steps_in_words(explanation["steps"])
+        yield f"| {place} | {steps} | {apart} | {number(explanation['left'])} |"
     yield ""
 
 
-def steps_in_words(steps: Sequence[Found]) -> str:
-    """Say which causes were switched, and what that did."""
-    said = (f"{one['cause']}: {_means(one['before'])} -> {_means(one['after'])}" for one in steps)
-    return "; ".join(said) or "-"
+def steps_in_words(steps: Sequence[Values]) -> str:
+    """Return the causes that were switched, with the figures before and after."""
+    sentences = (
+        f"{step['cause']}: {_means(step['before'])} -> {_means(step['after'])}" for step in steps
+    )
+    return "; ".join(sentences) or "-"
 
 
-def _means(figures: Found) -> str:
+def _means(figures: Values) -> str:
     return f"{number(figures['accuracy']['mean'])} / {number(figures['disparity']['mean'])}"
 
 
-def _cells(cell: Found | None) -> tuple[str, str]:
+def _cells(cell: Values | None) -> tuple[str, str]:
     if cell is None:
         return "", ""
-    beside = cell["published"]
-    paper = "-" if beside is None else _both(beside)
+    published = cell["published"]
+    paper = "-" if published is None else _accuracy_and_disparity(published)
     if not cell["points"]:
         return cell["failed"], paper
     [point] = cell["points"]
-    ours = _both(point)
-    if beside is None:
+    ours = _accuracy_and_disparity(point)
+    if published is None:
         return ours, paper
-    if better(point, beside):
+    if better(point, published):
         return f"**{ours}**", paper
-    return (f"{ours} *differs*" if differs(point, beside) else ours), paper
+    return (f"{ours} *differs*" if differs(point, published) else ours), paper
 
 
-def _both(figures: Found) -> str:
+def _accuracy_and_disparity(figures: Values) -> str:
     return f"{spread_of(figures['accuracy'])} / {spread_of(figures['disparity'])}"
 
 
-def _constants(one: Found) -> Iterator[str]:
-    """Name the printed figures that a constant classifier has, which treats all alike."""
-    for cell in one["cells"]:
-        beside, constant = cell["published"], cell.get("constant")
-        if beside is None or constant is None or cell["row"] != "FedFB, ours":
+def _constants(target: Values) -> Iterator[str]:
+    """Name the printed figures that a constant classifier has, which treats all groups alike."""
+    for cell in target["cells"]:
+        published, constant = cell["published"], cell.get("constant")
+        if published is None or constant is None or cell["row"] != "FedFB, ours":
             continue
         if (
-            abs(beside["accuracy"]["mean"] - constant) < CONSTANT
-            and beside["disparity"]["mean"] == 0
+            abs(published["accuracy"]["mean"] - constant) < CONSTANT
+            and published["disparity"]["mean"] == 0
         ):
             yield (
-                f"The paper's {number(beside['accuracy']['mean'])} / .000 for FedFB on "
+                f"The paper's {number(published['accuracy']['mean'])} / .000 for FedFB on "
                 f"{cell['column']} is the constant classifier, which decides all rows alike.\n"
             )
 
 
-def _curves(one: Found) -> Iterator[str]:
+def _curves(target: Values) -> Iterator[str]:
     yield "| data | method | setting | accuracy | disparity |\n|---|---|---|---|---|"
-    for cell in one["cells"]:
+    for cell in target["cells"]:
         if not cell["points"]:
             yield f"| {cell['column']} | {cell['row']} | failed: {cell['failed']} | | |"
         for point in cell["points"]:
             setting = ", ".join(f"{k} {v:g}" for k, v in point["settings"].items())
             values = f"{spread_of(point['accuracy'])} | {spread_of(point['disparity'])}"
             yield f"| {cell['column']} | {cell['row']} | {setting} | {values} |"
-    yield f"\n![{one['title']}](reproduction/{one['target']}.svg)\n"
-    yield from _claimed(one)
+    yield f"\n![{target['title']}](reproduction/{target['target']}.svg)\n"
+    yield from _claimed(target)
 
 
-def _claimed(one: Found) -> Iterator[str]:
-    """Hold what the paper says of its figure against each method's fairest useful setting."""
-    if not one.get("claim"):
+def _claimed(target: Values) -> Iterator[str]:
+    """Compare what the paper claims of its figure with each method's fairest useful setting."""
+    if not target.get("claim"):
         return
-    columns = list(dict.fromkeys(cell["column"] for cell in one["cells"]))
-    fairest = {(c["row"], c["column"]): _fairest(one, c) for c in one["cells"]}
+    columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
+    fairest = {(c["row"], c["column"]): _fairest(target, c) for c in target["cells"]}
     least = {
         column: min(_mean(p, "disparity") for (_, at), p in fairest.items() if p and at == column)
         for column in columns
     }
     yield (
-        f"The paper: {one['claim']}. Ours: the least disparity of each method among its settings "
-        f"whose accuracy is within {number(USEFUL, 2)} of the best of all methods, and that "
-        f"accuracy; **bold** within {number(ALIKE)} of the least of all methods.\n"
+        f"The paper: {target['claim']}. Ours: the least disparity of each method among its "
+        f"settings whose accuracy is within {number(USEFUL, 2)} of the best of all methods, and "
+        f"that accuracy; **bold** within {number(ALIKE)} of the least of all methods.\n"
     )
     yield f"| | {' | '.join(columns)} |"
     yield "|---" * (len(columns) + 1) + "|"
-    for row in dict.fromkeys(cell["row"] for cell in one["cells"]):
-        shown = [_fair_and_useful(fairest.get((row, c)), least[c]) for c in columns]
-        yield f"| {row} | {' | '.join(shown)} |"
+    for row in dict.fromkeys(cell["row"] for cell in target["cells"]):
+        texts = [_fair_and_useful(fairest.get((row, c)), least[c]) for c in columns]
+        yield f"| {row} | {' | '.join(texts)} |"
     yield ""
 
 
-def _fairest(one: Found, cell: Found) -> Found | None:
-    """Return a cell's fairest setting that is about as accurate as any in its column, or None."""
-    points = [p for c in one["cells"] if c["column"] == cell["column"] for p in c["points"]]
+def _fairest(target: Values, cell: Values) -> Values | None:
+    """Return a cell's fairest setting that is about as accurate as the best of its column."""
+    points = [p for c in target["cells"] if c["column"] == cell["column"] for p in c["points"]]
     floor = max(_mean(point, "accuracy") for point in points) - USEFUL
-    able = [point for point in cell["points"] if _mean(point, "accuracy") >= floor]
-    return min(able, key=lambda point: _mean(point, "disparity"), default=None)
+    candidates = [point for point in cell["points"] if _mean(point, "accuracy") >= floor]
+    return min(candidates, key=lambda point: _mean(point, "disparity"), default=None)
 
 
-def _fair_and_useful(point: Found | None, least: float) -> str:
+def _fair_and_useful(point: Values | None, least: float) -> str:
     if point is None:
         return "-"
     text = f"{spread_of(point['disparity'])} at {number(_mean(point, 'accuracy'))}"
     return f"**{text}**" if _mean(point, "disparity") <= least + ALIKE else text
 
 
-def _mean(point: Found, what: str) -> float:
-    return float(point[what]["mean"])
+def _mean(point: Values, quantity: str) -> float:
+    return float(point[quantity]["mean"])
 
 
-def _comparison(one: Found) -> Iterator[str]:
+def _comparison(target: Values) -> Iterator[str]:
     yield "| data | method | accuracy | disparity | server needs | exchanges a round | bytes |"
     yield "|---|---|---|---|---|---|---|"
-    for cell in one["cells"]:
+    for cell in target["cells"]:
         if not cell["points"]:
             yield f"| {cell['column']} | {cell['row']} | failed: {cell['failed']} | | | | |"
             continue
         [point], reveals = cell["points"], cell["reveals"]
-        seen = "all rows" if reveals["pooled"] else "sums" if reveals["sums_only"] else "single"
+        needs = "all rows" if reveals["pooled"] else "sums" if reveals["sums_only"] else "single"
         yield (
             f"| {cell['column']} | {cell['row']} | {spread_of(point['accuracy'])} | "
-            f"{spread_of(point['disparity'])} | {seen} | {reveals['exchanges']} | "
+            f"{spread_of(point['disparity'])} | {needs} | {reveals['exchanges']} | "
             f"{reveals['bytes']} |"
         )
-    yield f"\n![{one['title']}](reproduction/{one['target']}.svg)\n"
+    yield f"\n![{target['title']}](reproduction/{target['target']}.svg)\n"
 
 
 KINDS = {"table": _table, "curves": _curves, "comparison": _comparison}
@@ -278,23 +290,28 @@ APPROACHES = ("lft_ensemble", "lft_fedavg", "cfl")
 """The approaches whose best curve may be known; drawn in the colours of the first three rows."""
 
 
-def draw_target(found: Found, folder: Path) -> None:
-    """Draw accuracy against disparity, a curve for each row and a panel for each column."""
+def draw_target(target: Values, folder: Path) -> None:
+    """Draw accuracy against disparity: a curve for each row, a panel for each column.
+
+    Args:
+        target: the result, as ``reproduce`` returns it.
+        folder: the folder to write into.
+    """
     from matplotlib.figure import Figure
 
     make_folder(folder)
-    columns = list(dict.fromkeys(cell["column"] for cell in found["cells"]))
-    rows = list(dict.fromkeys(cell["row"] for cell in found["cells"]))
+    columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
+    rows = list(dict.fromkeys(cell["row"] for cell in target["cells"]))
     across = min(len(columns), 2)
     down = -(-len(columns) // across)
     figure = Figure(figsize=(WIDTH * across + 1.6, HEIGHT * down), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for panel, column in zip(panels, columns, strict=False):
-        for cell in (cell for cell in found["cells"] if cell["column"] == column):
+        for cell in (cell for cell in target["cells"] if cell["column"] == column):
             _draw_cell(panel, cell, rows.index(cell["row"]))
         for place, name in enumerate(APPROACHES):
-            if name in found["at_best"].get(column, {}):
-                x, y = zip(*curve_points(found["at_best"][column][name]), strict=True)
+            if name in target["at_best"].get(column, {}):
+                x, y = zip(*curve_points(target["at_best"][column][name]), strict=True)
                 panel.plot(x, y, "-", color=f"C{place}", alpha=0.5, linewidth=2, zorder=1)
         panel.set_title(column, loc="left", fontsize=10)
         panel.set_xlabel("disparity (fairer: left)")
@@ -310,32 +327,32 @@ def draw_target(found: Found, folder: Path) -> None:
     figure.legend(
         list(handles.values()), list(handles), loc="outside right upper", frameon=False, fontsize=8
     )
-    save_figure(figure, folder / f"{found['target']}.svg")
+    save_figure(figure, folder / f"{target['target']}.svg")
 
 
-def _rates(points: list[Found]) -> list[float | None]:
-    """Return the learning rates that have a line each; [None] where one line joins all points.
+def _rates(points: list[Values]) -> list[float | None]:
+    """Return the learning rates that have a line each; [None] if one line joins all points.
 
-    A target's learning rate was picked for it, so its points belong together.
+    The learning rate of a target was picked for it, so the points of all targets belong together.
     """
     settings = [point["settings"] for point in points]
-    if not all("lr" in one and "target" not in one for one in settings):
+    if not all("lr" in values and "target" not in values for values in settings):
         return [None] if points else []
-    return list(dict.fromkeys(one["lr"] for one in settings))
+    return list(dict.fromkeys(values["lr"] for values in settings))
 
 
-def _draw_cell(panel: Any, cell: Found, place: int) -> None:
-    known = [point for point in cell["points"] if point["disparity"]["mean"] is not None]
-    x = [point["disparity"]["mean"] for point in known]
-    y = [point["accuracy"]["mean"] for point in known]
+def _draw_cell(panel: Any, cell: Values, place: int) -> None:
+    points = [point for point in cell["points"] if point["disparity"]["mean"] is not None]
+    x = [point["disparity"]["mean"] for point in points]
+    y = [point["accuracy"]["mean"] for point in points]
     style = {"marker": MARKERS[place % len(MARKERS)], "color": f"C{place % 10}"}
-    for position, rate in enumerate(_rates(known)):
-        joined = [
-            n for n, point in enumerate(known) if rate is None or rate == point["settings"]["lr"]
+    for position, rate in enumerate(_rates(points)):
+        places = [
+            n for n, point in enumerate(points) if rate is None or rate == point["settings"]["lr"]
         ]
-        named = {"label": cell["row"]} if position == 0 else {}
-        at = [x[n] for n in joined], [y[n] for n in joined]
-        panel.plot(*at, **style, **named, markersize=6, linewidth=0.8)
+        label = {"label": cell["row"]} if position == 0 else {}
+        at = [x[n] for n in places], [y[n] for n in places]
+        panel.plot(*at, **style, **label, markersize=6, linewidth=0.8)
     if cell["published"]:
         paper = cell["published"]
         panel.plot(

@@ -1,4 +1,4 @@
-"""The page of a reproduction: every table and figure of the paper, ours beside the printed."""
+"""The HTML page of a reproduction: every table and figure, our numbers beside the printed ones."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -13,9 +13,10 @@ from fedfb.files import interpreting, read_json
 from fedfb.paper.markdown import properties, steps_in_words
 from fedfb.paper.targets import names, spread_of
 from fedfb.report.figures import Point, Series, setting_in_words
-from fedfb.report.folder import WRITTEN
+from fedfb.report.folder import WRITTEN, read_folder
 from fedfb.report.html import Figure, Fold, Page, Section, Table
 from fedfb.report.numbers import number
+from fedfb.report.sections import make_page
 from fedfb.report.svg import Picture, scatter_picture
 
 Target = Mapping[str, Any]
@@ -24,27 +25,31 @@ Target = Mapping[str, Any]
 OURS, ON_THEIR_ROWS = "FedFB, ours", "FedFB, ours, the authors' rows"
 
 
-def holds_reproduction(folder: Path) -> bool:
-    """Return True if ``fedfb reproduce`` wrote into the folder."""
-    return (folder / CELLS).is_dir()
+def page_of_folder(folder: Path) -> Page:
+    """Return the page of what run, compare, frontier or reproduce wrote into a folder."""
+    if (folder / CELLS).is_dir():
+        return reproduction_page(read_targets(folder))
+    return make_page(read_folder(folder))
 
 
 def read_targets(folder: Path) -> tuple[Target, ...]:
-    """Read what was reproduced; of a target that was done several times, the last."""
+    """Read the results of a reproduction; of a target that was run several times, the last."""
     files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
     with interpreting(folder, WRITTEN):
-        found = {one["target"]: one for path in files for one in read_json(path, WRITTEN)}
-    if not found:
+        targets = {
+            target["target"]: target for path in files for target in read_json(path, WRITTEN)
+        }
+    if not targets:
         raise DataError(
             f"the reproduction in {folder} is not finished: it has cells and no table. Finish it "
             f"first: fedfb reproduce all --out {folder}."
         )
-    return tuple(found[name] for name in names() if name in found)
+    return tuple(targets[name] for name in names() if name in targets)
 
 
 def reproduction_page(targets: Sequence[Target]) -> Page:
     """Return the page of some targets, in their order."""
-    explained = [one for target in targets for one in target["explained"]]
+    explained = [entry for target in targets for entry in target["explained"]]
     digest = sha256(dumps(list(targets), sort_keys=True).encode()).hexdigest()[:16]
     return Page(
         title="The paper's tables and figures, ours beside the printed",
@@ -54,17 +59,17 @@ def reproduction_page(targets: Sequence[Target]) -> Page:
         figures=(
             Figure("figures that differ", str(len(explained)), "by more than their noise"),
             *(
-                Figure(verdict, str(sum(one["verdict"] == verdict for one in explained)))
+                Figure(verdict, str(sum(entry["verdict"] == verdict for entry in explained)))
                 for verdict in ("explained", "explained in part", "unexplained")
             ),
         ),
-        sections=tuple(_section(one) for one in targets),
+        sections=tuple(_section(entry) for entry in targets),
         footer=f"Made by fedfb from what fedfb reproduce left behind. Results {digest}.",
     )
 
 
 def reproduction_headline(targets: Sequence[Target]) -> str:
-    """Say how often FedFB is better than printed."""
+    """Return the sentence that says how often FedFB is better than printed."""
     ours, theirs = (_better(targets, row) for row in (OURS, ON_THEIR_ROWS))
     if not ours:
         return "Methods of the paper, run again."
@@ -76,7 +81,7 @@ def reproduction_headline(targets: Sequence[Target]) -> str:
 
 
 def _better(targets: Sequence[Target], row: str) -> list[bool]:
-    """Return of each printed cell of a row whether ours is better."""
+    """Return for each printed cell of a row whether our figures are better."""
     return [
         better(cell["points"][0], cell["published"])
         for target in targets
@@ -97,19 +102,19 @@ def _section(target: Target) -> Section:
             f"{label}{quick}",
         ),
         pictures=() if target["kind"] == "table" else tuple(_pictures(target)),
-        tables=(_beside(target),) if target["kind"] == "table" else (),
+        tables=(_comparison_table(target),) if target["kind"] == "table" else (),
         folds=tuple(_folds(target)),
     )
 
 
-def _beside(target: Target) -> Table:
-    """Return ours beside the printed figures, a row for each method."""
+def _comparison_table(target: Target) -> Table:
+    """Return our figures beside the printed ones, one row for each method."""
     columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
     rows = []
     for row in dict.fromkeys(cell["row"] for cell in target["cells"]):
-        own = {cell["column"]: cell for cell in target["cells"] if cell["row"] == row}
-        cells = [text for column in columns for text in _pair(own.get(column))]
-        rows.append((row, *properties(list(own.values())), *cells))
+        cell_in = {cell["column"]: cell for cell in target["cells"] if cell["row"] == row}
+        cells = [text for column in columns for text in _pair(cell_in.get(column))]
+        rows.append((row, *properties(list(cell_in.values())), *cells))
     heads = [head for column in columns for head in (column, "paper")]
     return Table(
         "Accuracy / disparity, mean ± spread over seeds",
@@ -125,16 +130,16 @@ def _pair(cell: Target | None) -> tuple[str, str]:
     if cell is None:
         return "", ""
     paper = cell["published"]
-    beside = "-" if paper is None else _both(paper)
+    paper_text = "-" if paper is None else _accuracy_and_disparity(paper)
     if not cell["points"]:
-        return "-", beside
+        return "-", paper_text
     [point] = cell["points"]
     star = " *" if paper is not None and better(point, paper) else ""
-    return _both(point) + star, beside
+    return _accuracy_and_disparity(point) + star, paper_text
 
 
 def _not_run(target: Target) -> list[str]:
-    """Say which cells have no figure, and why."""
+    """Return which cells have no figure, and why."""
     return [
         f"{cell['row']}, {cell['column']}: {cell['failed']}."
         for cell in target["cells"]
@@ -142,7 +147,7 @@ def _not_run(target: Target) -> list[str]:
     ]
 
 
-def _both(figures: Target) -> str:
+def _accuracy_and_disparity(figures: Target) -> str:
     return f"{spread_of(figures['accuracy'])} / {spread_of(figures['disparity'])}"
 
 
@@ -150,20 +155,20 @@ def _pictures(target: Target) -> list[Picture]:
     """Draw a picture for each column: a series for each method."""
     pictures = []
     for place, column in enumerate(dict.fromkeys(cell["column"] for cell in target["cells"])):
-        own = [cell for cell in target["cells"] if cell["column"] == column]
+        cells = [cell for cell in target["cells"] if cell["column"] == column]
         series = [
             Series(cell["row"], number_, tuple(_points(cell)))
-            for number_, cell in enumerate(own)
+            for number_, cell in enumerate(cells)
             if any(point["disparity"]["mean"] is not None for point in cell["points"])
         ]
         if series:
-            constant = next((c["constant"] for c in own if c.get("constant")), None)
+            constant = next((c["constant"] for c in cells if c.get("constant")), None)
             pictures.append(
                 scatter_picture(
                     f"{target['target']}-{place}",
                     series,
                     constant,
-                    own[0]["notion"],
+                    cells[0]["notion"],
                     f"Accuracy against disparity on {column}",
                     f"{column}: accuracy against disparity, means over seeds.",
                 )
@@ -190,13 +195,13 @@ def _folds(target: Target) -> list[Fold]:
     if target["explained"]:
         rows = tuple(
             (
-                f"{one['row']}, {one['column']}",
-                steps_in_words(one["steps"]),
-                number(one["apart"]),
-                one["verdict"],
-                number(one["left"]),
+                f"{entry['row']}, {entry['column']}",
+                steps_in_words(entry["steps"]),
+                number(entry["apart"]),
+                entry["verdict"],
+                number(entry["left"]),
             )
-            for one in target["explained"]
+            for entry in target["explained"]
         )
         head = ("", "cause: before -> after", "apart", "verdict", "left")
         folds.append(Fold("What differs, and why", (Table("Differences", head, rows),)))
@@ -207,7 +212,7 @@ def _folds(target: Target) -> list[Fold]:
                 setting_in_words(point["settings"]) or "-",
                 spread_of(point["accuracy"]),
                 spread_of(point["disparity"]),
-                _seen(cell),
+                _server_needs(cell),
             )
             for cell in target["cells"]
             for point in cell["points"]
@@ -217,8 +222,8 @@ def _folds(target: Target) -> list[Fold]:
     return folds
 
 
-def _seen(cell: Target) -> str:
-    seen = cell.get("reveals")
-    if not seen:
+def _server_needs(cell: Target) -> str:
+    reveals = cell.get("reveals")
+    if not reveals:
         return "-"
-    return "all rows" if seen["pooled"] else "sums" if seen["sums_only"] else "single values"
+    return "all rows" if reveals["pooled"] else "sums" if reveals["sums_only"] else "single values"

@@ -1,6 +1,8 @@
-"""The results of the paper's tables and figures, beside the printed ones.
+"""Run the cells of the paper's tables and figures, and put the printed figures beside ours.
 
-How the authors' code reported a grid, where that is a cause of its figures.
+A cell is one row and column of a target (``fedfb.paper.targets``). It follows our methods, or
+the released code (``fedfb.paper.released``). ``SELECTIONS`` are two ways in which the authors'
+code reported a grid; they are a cause of its figures.
 """
 
 import json
@@ -9,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache, partial
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,15 +29,15 @@ from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Picked, Quality, Result, SeedResult, to_builtins
 from fedfb.experiments.run_folder import CELLS
 from fedfb.experiments.spec import Experiment
-from fedfb.files import make_folder, read_json, say, write_json
+from fedfb.files import CHANGED, make_folder, read_json, say, write_json
 from fedfb.notions import long_name
 from fedfb.paper.targets import QUICK_SEEDS, SEEDS, Line, Target, printed
 
 Record = dict[str, Any]  # nested JSON: its values have no common type
 
 
-def over_the_grid(result: Result) -> Record:
-    """Report as the released code did: the first seed at every setting, the others at its fairest.
+def report_over_grid(result: Result) -> Record:
+    """Report as the released code did: the first seed at every setting, others at the fairest.
 
     The spread is then one over settings, and the setting was chosen by test figures.
     """
@@ -44,8 +47,8 @@ def over_the_grid(result: Result) -> Record:
     return {"settings": fairest, **to_builtins(summarise(counted))}
 
 
-def least_disparity(result: Result) -> Record:
-    """Report the setting that is fairest on the first seed's test rows, however accurate it is."""
+def report_least_disparity(result: Result) -> Record:
+    """Report the setting that is fairest on the first seed's test rows, at any accuracy."""
     _, fairest = _first_seed(result)
     runs = [run for run in result.runs if run.settings == fairest]
     return {"settings": fairest, **to_builtins(summarise(runs))}
@@ -58,14 +61,11 @@ def _first_seed(result: Result) -> tuple[list[SeedResult], Mapping[str, float]]:
 
 
 SELECTIONS: dict[str, Callable[[Result], Record]] = {
-    "over the grid": over_the_grid,
-    "least disparity": least_disparity,
+    "over the grid": report_over_grid,
+    "least disparity": report_least_disparity,
 }
 """The rules by name."""
 
-
-CELL = {"points", "cpu_seconds"}
-"""What every cell has, one that failed too."""
 
 OnCell = Callable[[str, str], None]
 
@@ -80,11 +80,18 @@ def reproduce(
     on_cell: OnCell = lambda row, column: None,
     jobs: int | None = None,
 ) -> Record:
-    """Run every cell that the folder does not hold yet, and return the whole target.
+    """Run every cell that the folder does not hold, and return the whole target.
 
-    A cell is kept under its experiment's hash as soon as it is done: a killed reproduction goes on
-    where it stopped, and tables share their cells. A quick one leaves out rows that only explain,
+    A finished cell is written under its experiment's hash at once: a reproduction that was stopped
+    continues, and tables share their cells. A quick reproduction leaves out rows that only explain,
     and columns that take long.
+
+    Args:
+        target: the table or figure.
+        folder: where finished cells are kept.
+        quick: one seed, nothing tuned.
+        on_cell: called with row and column before each cell.
+        jobs: number of seeds trained at once; by default the number of cores.
     """
     check_data([target], folder, quick)
     cells = []
@@ -92,11 +99,11 @@ def reproduce(
     rows, columns = _lines(target, quick)
     for row, column in _places(target, quick):
         on_cell(row.name, column.name)
-        kept = _found(target, row, column, folder / CELLS, quick, jobs)
-        found = _of_measure(kept, measure)
-        beside = printed(target.label, row.published, column.published)
+        cell = _get_cell(target, row, column, folder / CELLS, quick, jobs)
+        figures = _of_measure(cell, measure)
+        published = printed(target.label, row.published, column.published)
         place = {"row": row.name, "column": column.name, "notion": measure}
-        cells.append({**place, **found, "published": beside})
+        cells.append({**place, **figures, "published": published})
     order = [row.name for row in rows]
     cells.sort(key=lambda cell: order.index(cell["row"]))
     return {
@@ -109,16 +116,19 @@ def reproduce(
         "exchanged": target.exchanged,
         "claim": target.claim,
         "cells": cells,
-        "explained": explanations(target, cells),
-        "at_best": {c.name: at_best(c) for c in columns} if target.at_best else {},
+        "explained": explain_differences(target, cells),
+        "at_best": {c.name: best_curves(c) for c in columns} if target.at_best else {},
         "cpu_seconds": sum(cell["cpu_seconds"] for cell in cells),
     }
 
 
 def check_data(targets: Sequence[Target], folder: Path, quick: bool) -> None:
-    """Refuse targets whose data are missing, all at once, before anything is trained.
+    """Refuse targets whose data are missing, all at once, before any training.
 
-    Cells that the folder holds need no data.
+    Args:
+        targets: the tables and figures.
+        folder: where finished cells are kept; these need no data.
+        quick: as in ``reproduce``.
     """
     needed = {
         work.data.partition("-")[0]  # the released code's adult-0_1 is made of the file of adult
@@ -136,33 +146,40 @@ def _lines(target: Target, quick: bool) -> tuple[list[Line], list[Line]]:
 
 
 def _places(target: Target, quick: bool) -> Iterator[tuple[Line, Line]]:
-    """Yield row and column of every cell, column by column: these share the rows loaded."""
+    """Yield row and column of every cell, column by column: a column's cells share the data."""
     rows, columns = _lines(target, quick)
     return ((row, column) for column in columns for row in rows if row.has(column.name))
 
 
-def explanations(target: Target, cells: Sequence[Record]) -> list[Record]:
-    """Return, of every cell that is further from the printed one than its noise, why."""
+def explain_differences(target: Target, cells: Sequence[Record]) -> list[Record]:
+    """Explain every cell that differs from the printed one by more than its noise.
+
+    Args:
+        target: the table or figure, with the causes of each row.
+        cells: the results of all its cells.
+    """
     rows = {row.name: row for row in target.rows}
     points = {(c["row"], c["column"]): c["points"][0] for c in cells if len(c["points"]) == 1}
-    told = []
+    result = []
     for cell in cells:
         row, column, paper = rows[cell["row"]], cell["column"], cell["published"]
         ours = points.get((row.name, column))
         if ours is None or paper is None or row.explains:
             continue
         if differs(ours, paper):
-            beside = {name: point for (name, place), point in points.items() if place == column}
+            column_points = {
+                name: point for (name, place), point in points.items() if place == column
+            }
             causes = [c for c in row.causes if not c.columns or column in c.columns]
-            why = explain(ours, paper, beside, causes)
-            steps = [step._asdict() for step in why.steps]
-            said = {**why._asdict(), "steps": steps, "verdict": why.verdict}
-            told.append({"row": row.name, "column": column, **said})
-    return told
+            explanation = explain(ours, paper, column_points, causes)
+            steps = [step._asdict() for step in explanation.steps]
+            values = {**explanation._asdict(), "steps": steps, "verdict": explanation.verdict}
+            result.append({"row": row.name, "column": column, **values})
+    return result
 
 
-def at_best(column: Line) -> Record:
-    """Return each approach's best curve on a column's population."""
+def best_curves(column: Line) -> Record:
+    """Return the best curve of each approach on the population of a column."""
     from fedfb.theory import setting
     from fedfb.theory.achievable import achievable, picture_levels
 
@@ -170,18 +187,18 @@ def at_best(column: Line) -> Record:
     return achievable(population, picture_levels(population))
 
 
-def _found(
+def _get_cell(
     target: Target, row: Line, column: Line, folder: Path, quick: bool, jobs: int | None
 ) -> Record:
     """Return a cell, from the folder or by running it."""
     work = _work(target, row, column, quick, jobs)
     if work is None:
         return {"failed": "its settings are not known", "points": [], "cpu_seconds": 0.0}
-    return _kept(work.name, folder, work.make)
+    return _load_or_make(work.name, folder, work.make)
 
 
 class _Work(NamedTuple):
-    """What makes a cell: the name it is kept under, its data, and how it is made."""
+    """What makes a cell: the name under which it is kept, its data, and the function."""
 
     name: str
     data: str
@@ -189,7 +206,7 @@ class _Work(NamedTuple):
 
 
 def _work(target: Target, row: Line, column: Line, quick: bool, jobs: int | None) -> _Work | None:
-    """Return what makes a cell, None where its settings are not known."""
+    """Return what makes a cell; None if its settings are not known."""
     if row.released is None:
         experiment = target.experiment(row, column, quick)
         name = f"{experiment.hash} {experiment.seeds} {row.selection or ''}".rstrip()
@@ -202,28 +219,28 @@ def _work(target: Target, row: Line, column: Line, quick: bool, jobs: int | None
         return None
     data = column.settings.get("data", "synthetic")
     seeds = QUICK_SEEDS if quick else SEEDS
-    asked = {"model": target.settings["model"], "seeds": seeds, "data": data, **at}
-    asked["method"], asked["flags"] = row.released["method"], row.released.get("flags", {})
-    name = f"released {fedfb.__version__} {json.dumps(asked, sort_keys=True)}"
-    return _Work(name, asked["data"], partial(_released, asked))
+    arguments = {"model": target.settings["model"], "seeds": seeds, "data": data, **at}
+    arguments["method"], arguments["flags"] = row.released["method"], row.released.get("flags", {})
+    name = f"released {fedfb.__version__} {json.dumps(arguments, sort_keys=True)}"
+    return _Work(name, arguments["data"], partial(_released, arguments))
 
 
-def _released(asked: Mapping[str, Any]) -> Record:
+def _released(arguments: Mapping[str, Any]) -> Record:
     """Run a cell as the authors' code does."""
-    from fedfb import released
+    from fedfb.paper import released
 
     start = time.process_time()
-    settings = {name: value for name, value in asked.items() if name != "data"}
+    settings = {name: value for name, value in arguments.items() if name != "data"}
     qualities = [
         Quality(accuracy=record["accuracy"], disparity=record["disparity"])
-        for record in released.run(asked["data"], **settings)
+        for record in released.run(arguments["data"], **settings)
     ]
-    point = {"settings": {k: asked[k] for k in ("lr", "alpha") if k in asked}}
+    point = {"settings": {k: arguments[k] for k in ("lr", "alpha") if k in arguments}}
     return {
         "points": [{**point, **to_builtins(summarise(qualities))}],
         "chosen": {},
-        "reveals": {"pooled": False, "fair": asked["method"] != "fedavg"},
-        "experiment": {**asked, "seeds": list(asked["seeds"])},
+        "reveals": {"pooled": False, "fair": arguments["method"] != "fedavg"},
+        "experiment": {**arguments, "seeds": list(arguments["seeds"])},
         "cpu_seconds": time.process_time() - start,
     }
 
@@ -232,27 +249,44 @@ def _path(name: str, folder: Path) -> Path:
     return folder / f"{sha256(name.encode()).hexdigest()[:16]}.json"
 
 
-def _kept(name: str, folder: Path, make: Callable[[], Record]) -> Record:
-    """Return what the folder holds under a name; make and keep it where there is nothing."""
+def _load_or_make(name: str, folder: Path, make: Callable[[], Record]) -> Record:
+    """Return what the folder holds under a name; if there is nothing, make and keep it."""
     path = _path(name, folder)
     if path.exists():
         try:
-            kept: Record = read_json(path, "a cell as fedfb reproduce writes it")
-            if isinstance(kept, dict) and kept.keys() >= CELL:
-                return kept
+            cell: Record = read_json(path, "a cell as fedfb reproduce writes it")
+            if _is_cell(cell):
+                return cell
             say(f"{path} is not a cell as fedfb reproduce writes it. It is computed again.")
         except DataError as error:
             say(f"{error} It is computed again.")
     make_folder(folder)
-    found = make()
-    write_json(path, found)
-    return found
+    cell = make()
+    write_json(path, cell)
+    return cell
+
+
+def _is_cell(content: Any) -> bool:
+    """Return True if content has what tables show of a cell, one that failed too.
+
+    >>> _is_cell({"points": [], "cpu_seconds": 1.0}), _is_cell({"points": "", "cpu_seconds": None})
+    (True, False)
+    """
+    try:
+        figures = [content["cpu_seconds"]]
+        for point in content["points"]:
+            dict(point["settings"])
+            for figure in (point["accuracy"], *point["disparity"].values()):
+                figures += [figure["mean"] or 0.0, figure["std"] or 0.0]
+        return all(map(isfinite, figures))
+    except CHANGED:
+        return False
 
 
 def _cell(
     experiment: Experiment, selection: str | None, released: str | None, jobs: int | None
 ) -> Record:
-    """Run one cell; where it cannot be run, say why."""
+    """Run one cell; if it cannot be run, return the reason."""
     start = time.process_time()
     try:
         rows = _rows(experiment, released)
@@ -286,19 +320,19 @@ def _points(result: Result) -> Iterator[Record]:
 
 
 def _of_measure(cell: Record, measure: str) -> Record:
-    """Return a cell with one of its disparities: another figure may show another."""
+    """Return a cell with one of its disparities: another figure may show another one."""
     points = [{**point, "disparity": point["disparity"][measure]} for point in cell["points"]]
     return {**cell, "points": points}
 
 
 def _picked(picked: Sequence[Picked]) -> Record:
-    """Return what the seeds picked, one list a knob."""
+    """Return what the seeds picked, one list for each knob."""
     knobs = picked[0].chosen if picked else {}
     return {knob: [of_seed.chosen[knob] for of_seed in picked] for knob in knobs}
 
 
 def _reveals(experiment: Experiment, rows: Federation) -> Record:
-    """Return what the method exchanges in a round for one setting, and what it needs of that."""
+    """Return what the method exchanges in a round for one setting, and what the server needs."""
     size = (len(rows.group_names), len(rows.clients), len(rows.feature_names))
     explained, method = explain_alone(experiment, *size), find_method(experiment.algorithm)
     return {

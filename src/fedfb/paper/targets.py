@@ -1,6 +1,7 @@
-"""The paper's tables and figures as experiments: what stands in each cell.
+"""The paper's tables and figures as experiments, and the figures that the paper printed.
 
-What the paper printed, typed in once, by its table's label.
+Each target is a file ``tables/NAME.toml``. The printed figures stand in ``tables/published.toml``,
+by the label of the table.
 """
 
 import tomllib
@@ -28,14 +29,19 @@ SEEDS, QUICK_SEEDS = (0, 1, 2, 3, 4), (0,)
 
 
 class Line(NamedTuple):
-    """A row or a column of a table: its name, its settings, and where the paper has it.
+    """A row or a column of a table.
 
-    A row that is ``released`` follows the authors' code: its method, flags, and for each column the
-    data, the learning rate and alpha that gave the printed digits. One with ``released_rows`` is
-    ours on the rows that code makes, named for each column that it has. ``selection`` is a rule of
-    ``selections`` where a row's grid is reported as the authors did, by test figures. ``only`` are
-    the columns that a row has, ``causes`` what may set it apart from the printed one. A column that
-    is not ``quick`` is left out of a quick look.
+    Attributes:
+        name: as shown.
+        settings: of the experiment.
+        published: the name of the row or column in the printed table.
+        released: if not None the row follows the authors' code: method, flags, and for each column
+            the data, learning rate and alpha that gave the printed digits.
+        released_rows: by column, the rows of the authors' code on which our method is trained.
+        selection: a name of ``SELECTIONS`` if the row's grid is reported as the authors did.
+        only: the columns that a row has; empty for all.
+        causes: what may separate the row from the printed one.
+        quick: False if a quick reproduction leaves the column out.
     """
 
     name: str
@@ -61,11 +67,19 @@ class Line(NamedTuple):
 class Target(NamedTuple):
     """One table or figure: experiments by row and column.
 
-    ``kind`` is ``table`` where every cell is one setting, ``curves`` where it may be several,
-    ``comparison`` where what the server needs stands beside. ``measure`` is the disparity shown,
-    that of the notion unless another is named. ``at_best`` adds what each approach can reach at
-    best on the population of a column, ``exchanged`` what a run sends. ``claim`` is what the paper
-    says of its figure, which the page holds against ours.
+    Attributes:
+        name: of the file.
+        title: as shown.
+        kind: ``table`` if every cell is one setting, ``curves`` if it may be several,
+            ``comparison`` if what the server needs is shown as well.
+        label: of the paper's table.
+        rows: one for each method.
+        columns: one for each data set.
+        settings: common to all cells.
+        measure: the disparity shown; by default that of the notion.
+        at_best: whether to add what each approach can reach at best on the population of a column.
+        exchanged: whether to show what a run sends.
+        claim: what the paper says about the figure; the page compares it with our results.
     """
 
     name: str
@@ -81,7 +95,13 @@ class Target(NamedTuple):
     claim: str | None = None
 
     def experiment(self, row: Line, column: Line, quick: bool) -> Experiment:
-        """Return the experiment of a cell; a quick one has one seed and does not tune."""
+        """Return the experiment of a cell.
+
+        Args:
+            row: the method.
+            column: the data.
+            quick: one seed, nothing tuned.
+        """
         seeds = list(QUICK_SEEDS if quick else SEEDS)
         values = {**self.settings, **column.settings, **row.settings}
         experiment = from_values({"seeds": ",".join(map(str, seeds)) + ",", **values})
@@ -90,8 +110,8 @@ class Target(NamedTuple):
 
 def names() -> list[str]:
     """Return the names of all targets, tables first."""
-    found = files("fedfb.paper").joinpath(FOLDER).iterdir()
-    stems = [path.name.removesuffix(".toml") for path in found if path.name.endswith(".toml")]
+    paths = files("fedfb.paper").joinpath(FOLDER).iterdir()
+    stems = [path.name.removesuffix(".toml") for path in paths if path.name.endswith(".toml")]
     return sorted((n for n in stems if n != "published"), key=lambda n: (n[0] != "t", n))
 
 
@@ -110,8 +130,8 @@ def read_target(name: str) -> Target:
         title=values["title"],
         kind=values["kind"],
         label=values.get("published"),
-        rows=tuple(_line(one) for one in values["row"]),
-        columns=tuple(_line(one) for one in values["column"]),
+        rows=tuple(_line(line) for line in values["row"]),
+        columns=tuple(_line(line) for line in values["column"]),
         settings=values["settings"],
         measure=values.get("measure"),
         at_best=values.get("at_best", False),
@@ -130,7 +150,7 @@ def _line(values: Mapping[str, Any]) -> Line:
         selection=values.get("selection"),
         only=tuple(values.get("only", ())),
         quick=values.get("quick", True),
-        causes=tuple(_cause(*one) for one in values.get("causes", ())),
+        causes=tuple(_cause(*cause) for cause in values.get("causes", ())),
     )
 
 
@@ -152,21 +172,21 @@ In all others an experiment must agree with the paper. A setting that is not lis
 
 
 def published(experiment: Experiment) -> Printed | None:
-    """Return the paper's figure for an experiment, None where it has none.
+    """Return the paper's figures for an experiment; None if it has none.
 
-    Only the paper's own setting counts: its data, groups, clients, split and models, demographic
+    Only the paper's setting counts: its data, groups, clients, split and models, demographic
     parity, the group given to the model, its rounds, epochs and batches, every client in every
-    round, nothing hidden by noise, and no disparity above 0 aimed at. The split is the one that
-    the printed figures were made with: the files as they were published, not drawn anew.
+    round, no noise, and the target 0. The split is the one of the printed figures: the files as
+    published, not drawn anew.
     """
-    beside = printed(TABLES.get(experiment.model), experiment.algorithm, experiment.data)
-    if beside is None or _spell_out(experiment) != _spell_out(_in_papers_setting(experiment)):
+    figures = printed(TABLES.get(experiment.model), experiment.algorithm, experiment.data)
+    if figures is None or _spell_out(experiment) != _spell_out(_in_papers_setting(experiment)):
         return None
-    return msgspec.convert(beside, Printed)
+    return msgspec.convert(figures, Printed)
 
 
 def _in_papers_setting(experiment: Experiment) -> Experiment:
-    """Return the experiment as the paper has it; what is ours to choose stays."""
+    """Return the experiment in the paper's setting; the fields of OURS_TO_CHOOSE stay."""
     return Experiment(
         **{name: getattr(experiment, name) for name in OURS_TO_CHOOSE},
         notion="demographic_parity",
@@ -189,7 +209,7 @@ def _in_papers_setting(experiment: Experiment) -> Experiment:
 
 
 def _spell_out(experiment: Experiment) -> Experiment:
-    """Fill in what an experiment leaves open, so that equal settings are equal."""
+    """Fill in the fields that an experiment leaves open, so that equal settings are equal."""
     from fedfb.data.datasets.synthetic import ROWS
 
     spelt = resolve(experiment)
@@ -217,17 +237,22 @@ def spread_of(values: Mapping[str, Any]) -> str:
 
 
 def printed(label: str | None, row: str, column: str) -> dict[str, Any] | None:
-    """Return what a table of the paper has in a cell, None where it has nothing.
+    """Return what a table of the paper has in a cell; None if it has nothing.
+
+    Args:
+        label: of the table.
+        row: as the printed table names it.
+        column: as the printed table names it.
 
     >>> printed("tab:dp_dh", "fedfb", "high")["disparity"]
     {'mean': 0.013, 'std': 0.008}
     """
-    found = _tables().get(label or "", {}).get(row, {}).get(column)
-    if found is None:
+    numbers = _tables().get(label or "", {}).get(row, {}).get(column)
+    if numbers is None:
         return None
     # One table prints no spreads.
-    both = found if len(found) == 4 else (found[0], None, found[1], None)
-    accuracy, accuracy_std, disparity, disparity_std = both
+    numbers = numbers if len(numbers) == 4 else (numbers[0], None, numbers[1], None)
+    accuracy, accuracy_std, disparity, disparity_std = numbers
     return {
         "table": label,
         "accuracy": {"mean": accuracy, "std": accuracy_std},

@@ -1,13 +1,13 @@
-r"""What the noise of a whole run adds up to, and how much noise a budget asks for.
+r"""The privacy loss of a whole run, and the noise that a budget needs.
 
-A silo takes T steps of training, each on a Poisson sample of its rows with noise
-:math:`\sigma C` on clipped gradients, and answers m other questions, each with noise
-:math:`\sigma_q` times how far one row can move the answer. All of it composes,
+A client takes T steps of training, each on a Poisson sample of its rows with noise
+:math:`\sigma C` on clipped gradients. It also makes m other uploads, each with noise
+:math:`\sigma_q` times the sensitivity: how far one row can move the upload. All of it composes,
 
 .. math:: \text{Poisson}(q,\mathcal N(\sigma))^{\circ T}\circ\mathcal N(\sigma_q)^{\circ m},
 
-and ``dp_accounting`` turns it into epsilon by its privacy loss distribution. Neighbouring data
-differ in whether one row is there; how many rows a silo has is public.
+and ``dp_accounting`` computes epsilon from the privacy loss distribution. Neighbouring data sets
+differ in one row, present or absent. The number of rows of a client is public.
 """
 
 from functools import cache
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant
 
 FINEST, WIDEST = 1e-6, 1e-3
-"""The grid on which privacy losses are composed: 3e-4 of epsilon, within these."""
+"""Limits of the grid on which privacy losses are composed; it is 3e-4 of epsilon in between."""
 
 NEAR = 1e-3
-"""Multipliers are found this near to the least that keeps the budget, from above."""
+"""Multipliers are at most this much above the smallest that keeps the budget."""
 
 ORDERS = (*range(2, 65), 96, 128, 256, 512, 1024)
-"""Of the Renyi divergences whose rougher bound says where to look for a multiplier."""
+"""Orders of the Renyi divergences. Their rougher bound shows where to search a multiplier."""
 
 LEAST = 0.1
-"""Less noise than this hides nothing worth a number."""
+"""The smallest multiplier: less noise hides nothing."""
 
 
 class Budget(NamedTuple):
-    """What a run may cost: (epsilon, delta), and the share of it that is not for training.
+    """The privacy budget of a run: (epsilon, delta), and the share that is not for training.
 
-    The noise on counts, signals and histograms is such that these alone would cost ``signals`` of
-    epsilon; training gets what composing both leaves.
+    The noise on counts, signals and histograms is set so that these alone would cost the share
+    ``signals`` of epsilon. Training gets the remainder, by composition of both.
     """
 
     epsilon: float
@@ -44,8 +44,12 @@ class Budget(NamedTuple):
     signals: float = 0.3
 
 
-class Silo(NamedTuple):
-    """What a silo is asked in a whole run: training steps on samples of its rows, other answers."""
+class Workload(NamedTuple):
+    """The uploads of a client in a whole run that cost privacy.
+
+    ``sampling`` is the probability with which a training step draws a row, ``steps`` the number of
+    training steps, ``answers`` the number of other uploads.
+    """
 
     sampling: float
     steps: int
@@ -53,38 +57,42 @@ class Silo(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """What a silo is asked, with how much noise on gradients and on answers, and its epsilon."""
+    """A client's workload, the noise multipliers of gradients and of other uploads, its epsilon."""
 
-    silo: Silo
+    workload: Workload
     training: float
     answering: float
     epsilon: float
 
 
-def calibrate(budget: Budget, silo: Silo) -> Spent:
-    """Return the least noise under which a silo's whole run keeps the budget.
+def calibrate(budget: Budget, workload: Workload) -> Spent:
+    """Return the smallest noise with which a client's whole run keeps the budget.
 
-    >>> spent = calibrate(Budget(3.0, 1e-5), Silo(sampling=0.01, steps=1000, answers=11))
+    Args:
+        budget: what the run may cost.
+        workload: the client's uploads in the run.
+
+    >>> spent = calibrate(Budget(3.0, 1e-5), Workload(sampling=0.01, steps=1000, answers=11))
     >>> 2.98 < spent.epsilon <= 3.0, spent.training < spent.answering
     (True, True)
     """
     refuse_without_accounting()
-    return _calibrate(budget, silo)
+    return _calibrate(budget, workload)
 
 
-@cache  # silos of one size, and seeds, share the answer
-def _calibrate(budget: Budget, silo: Silo) -> Spent:
-    share = budget.signals if silo.steps else 1.0
+@cache  # clients of the same size, and all seeds, share the result
+def _calibrate(budget: Budget, workload: Workload) -> Spent:
+    share = budget.signals if workload.steps else 1.0
     grid = grid_of(budget.epsilon)
-    alone = Silo(1.0, 0, silo.answers)
+    alone = Workload(1.0, 0, workload.answers)
     answering = _least(budget.epsilon * share, budget.delta, alone, 0.0, grid)
-    training = _least(budget.epsilon, budget.delta, silo, answering, grid)
-    epsilon = epsilon_of(silo, training, answering, budget.delta, grid)
-    return Spent(silo, training, answering, epsilon)
+    training = _least(budget.epsilon, budget.delta, workload, answering, grid)
+    epsilon = epsilon_of(workload, training, answering, budget.delta, grid)
+    return Spent(workload, training, answering, epsilon)
 
 
 def grid_of(epsilon: float) -> float:
-    """Return the grid for a budget; losses are rounded up to it, so epsilon is never too small.
+    """Return the grid for a budget. Losses are rounded up to it, so epsilon is never too small.
 
     >>> grid_of(1.0), grid_of(100.0)
     (0.0003, 0.001)
@@ -92,9 +100,11 @@ def grid_of(epsilon: float) -> float:
     return min(max(epsilon * 3e-4, FINEST), WIDEST)
 
 
-def _least(epsilon: float, delta: float, silo: Silo, answering: float, grid: float) -> float:
-    """Return the least multiplier: of the training, or of the answers where there is none."""
-    if not (silo.steps or silo.answers):
+def _least(
+    epsilon: float, delta: float, workload: Workload, answering: float, grid: float
+) -> float:
+    """Return the smallest multiplier of training; without training, of the other uploads."""
+    if not (workload.steps or workload.answers):
         return 0.0
     from dp_accounting import ExplicitBracketInterval, LowerEndpointAndGuess
     from dp_accounting import calibrate_dp_mechanism as least
@@ -102,34 +112,43 @@ def _least(epsilon: float, delta: float, silo: Silo, answering: float, grid: flo
     from dp_accounting.rdp import RdpAccountant
 
     def event(noise: float) -> Any:
-        return event_of(silo, *((noise, answering) if silo.steps else (noise, noise)))
+        return event_of(workload, *((noise, answering) if workload.steps else (noise, noise)))
 
     try:
-        # Privacy loss distributions of far too little noise would not fit into memory.
+        # The privacy loss distribution of very little noise does not fit into memory: the Renyi
+        # bound narrows the search first.
         somewhere = LowerEndpointAndGuess(LEAST, 1.0)
         rough = least(lambda: RdpAccountant(ORDERS), event, epsilon, delta, somewhere, tol=NEAR)
         around = ExplicitBracketInterval(rough / 2, rough * 1.05)
         return float(least(lambda: _accountant(grid), event, epsilon, delta, around, tol=NEAR))
     except (NoBracketIntervalFoundError, ValueError):
         raise ConfigError(
-            f"no sensible noise keeps epsilon {epsilon:g} at delta {delta:g} over {silo.steps} "
-            f"steps and {silo.answers} answers. Give another --privacy-epsilon (inf switches "
+            f"no sensible noise keeps epsilon {epsilon:g} at delta {delta:g} over {workload.steps} "
+            f"steps and {workload.answers} answers. Give another --privacy-epsilon (inf switches "
             "privacy off)."
         ) from None
 
 
 def epsilon_of(
-    silo: Silo, training: float, answering: float, delta: float, grid: float = WIDEST
+    workload: Workload, training: float, answering: float, delta: float, grid: float = WIDEST
 ) -> float:
-    """Return the epsilon of a silo's whole run, for noise of these multipliers."""
-    if not (silo.steps or silo.answers):
+    """Return the epsilon of a client's whole run.
+
+    Args:
+        workload: the client's uploads in the run.
+        training: noise multiplier of gradients.
+        answering: noise multiplier of other uploads.
+        delta: the delta at which epsilon is computed.
+        grid: the grid of privacy losses.
+    """
+    if not (workload.steps or workload.answers):
         return 0.0
-    accountant = _accountant(grid).compose(event_of(silo, training, answering))
+    accountant = _accountant(grid).compose(event_of(workload, training, answering))
     return float(accountant.get_epsilon(delta))
 
 
-def event_of(silo: Silo, training: float, answering: float) -> "DpEvent":
-    """Return a silo's whole run in the words of ``dp_accounting``."""
+def event_of(workload: Workload, training: float, answering: float) -> "DpEvent":
+    """Return a client's whole run as an event of ``dp_accounting``."""
     from dp_accounting import (
         ComposedDpEvent,
         GaussianDpEvent,
@@ -137,9 +156,11 @@ def event_of(silo: Silo, training: float, answering: float) -> "DpEvent":
         SelfComposedDpEvent,
     )
 
-    step = PoissonSampledDpEvent(silo.sampling, GaussianDpEvent(training))
-    parts = [SelfComposedDpEvent(step, silo.steps)] * bool(silo.steps)
-    parts += [SelfComposedDpEvent(GaussianDpEvent(answering), silo.answers)] * bool(silo.answers)
+    step = PoissonSampledDpEvent(workload.sampling, GaussianDpEvent(training))
+    parts = [SelfComposedDpEvent(step, workload.steps)] * bool(workload.steps)
+    parts += [SelfComposedDpEvent(GaussianDpEvent(answering), workload.answers)] * bool(
+        workload.answers
+    )
     return ComposedDpEvent(parts)
 
 
@@ -150,5 +171,5 @@ def _accountant(grid: float) -> "PrivacyAccountant":
 
 
 def refuse_without_accounting() -> None:
-    """Refuse privacy where nothing is installed that could account for it."""
+    """Raise an error if the package that computes epsilon is not installed."""
     refuse_without("privacy", "--privacy-epsilon", "dp_accounting")

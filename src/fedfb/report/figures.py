@@ -78,7 +78,7 @@ def comparison_figure(results: Sequence[Result], paper: Mapping[str, Printed | N
         xytext=(-4, 4), textcoords="offset points", color="0.4", fontsize=8, ha="right",
     )  # fmt: skip
     axes.plot(0, level, marker="+", color="0.4", markersize=9, clip_on=False, zorder=3)
-    axes.set_xlim(left=0)
+    axes.set_xlim(left=-LEFT_ROOM * axes.get_xlim()[1])
     axes.set_xlabel(f"{notion.replace('_', ' ')} disparity (fairer: left)")
     axes.set_ylabel("accuracy (better: up)")
     axes.spines[["top", "right"]].set_visible(False)
@@ -124,6 +124,9 @@ FOCUS = METHOD_NAMES["fedfb"]
 
 ROOM = 0.04
 """The room left around the points, as a share of their range."""
+
+LEFT_ROOM = 0.02
+"""The room left of disparity 0, as a share of the axis: a marker at 0 is drawn whole."""
 
 
 class Palette(NamedTuple):
@@ -351,7 +354,8 @@ def _frame(
     ]
     ys += [] if constant is None else [constant]
     height = max(max(ys) - min(ys), 0.02)
-    axes.set_xlim(0, max([*xs, 0.01]) * (1 + ROOM))
+    widest = max([*xs, 0.01])
+    axes.set_xlim(-LEFT_ROOM * widest, widest * (1 + ROOM))
     axes.set_ylim(min(ys) - ROOM * height, max(ys) + ROOM * height)
     if constant is not None:
         axes.axhline(constant, color=palette.muted, linewidth=1, linestyle=":", zorder=0)

@@ -13,6 +13,7 @@ import msgspec
 from fedfb.experiments.result import Frontier, LeftOut, Point
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.report.figures import (
+    LEFT_ROOM,
     LIMIT_NAME,
     Palette,
     Series,
@@ -265,7 +266,8 @@ def _same_limits(panels: Sequence[Any], series: Sequence[Series], frontier: Fron
     accuracies += [] if frontier.constant is None else [frontier.constant]
     room = 0.06 * max(max(accuracies) - min(accuracies), 0.02)
     for axes in panels:
-        axes.set_xlim(0, 1.06 * max([*(point.disparity for point in points), 0.01]))
+        widest = max([*(point.disparity for point in points), 0.01])
+        axes.set_xlim(-LEFT_ROOM * widest, 1.06 * widest)
         axes.set_ylim(min(accuracies) - room, max(accuracies) + room)
 
 

@@ -20,17 +20,17 @@ from fedfb.runtime.ledger import (
     RECEIVED_SUM,
     Account,
     Entry,
-    Seen,
+    Visibility,
     Way,
     as_ranges,
 )
 
-NEEDS: dict[Seen, str] = {
+NEEDS: dict[Visibility, str] = {
     seen: "the sum" if only_sum else "each value" for seen, only_sum in NEEDS_SUM.items()
 }
 """What the method needs of messages."""
 
-RECEIVES: dict[Seen, str] = {
+RECEIVES: dict[Visibility, str] = {
     seen: "only the sum" if only_sum else "each upload" for seen, only_sum in RECEIVED_SUM.items()
 } | {"no values": "nothing", "public": "-"}
 """What the server receives of them."""
@@ -53,7 +53,7 @@ class Kind(NamedTuple):
     phase: str
     when: str
     task: str
-    seen: Seen
+    seen: Visibility
     parts: tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -81,9 +81,9 @@ def by_kind(accounts: Sequence[Account], way: Way) -> dict[Kind, Sum]:
     return found
 
 
-def by_client(accounts: Sequence[Account]) -> dict[str, dict[Seen, Sum]]:
+def by_client(accounts: Sequence[Account]) -> dict[str, dict[Visibility, Sum]]:
     """Sum up every client's messages over rounds, seeds and questions."""
-    found: dict[str, dict[Seen, Sum]] = {name: {} for one in accounts for name in one.clients}
+    found: dict[str, dict[Visibility, Sum]] = {name: {} for one in accounts for name in one.clients}
     for account, entry in _entries(accounts):
         for client in entry.clients:
             of = found[account.clients[client]]
@@ -154,7 +154,7 @@ def _shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape)) or "1"
 
 
-def _clients_table(clients: dict[str, dict[Seen, Sum]]) -> Any:
+def _clients_table(clients: dict[str, dict[Visibility, Sum]]) -> Any:
     columns = ("sent", "bytes", "of these masked", "received bytes")
     table = make_table("By client", "client", *columns)
     for name, seen in list(clients.items())[:MOST_CLIENTS]:

@@ -1,4 +1,4 @@
-"""Who answers an algorithm's questions, and the loop that asks them."""
+"""The training loop, the exchanges of tasks with clients in one process, and their ledger."""
 
 from fedfb.runtime.archive import RoundRecord as RoundRecord
 from fedfb.runtime.archive import Trained as Trained
@@ -6,7 +6,7 @@ from fedfb.runtime.archive import as_arrays as as_arrays
 from fedfb.runtime.archive import from_arrays as from_arrays
 from fedfb.runtime.boundary import Carry as Carry
 from fedfb.runtime.boundary import bits_of as bits_of
-from fedfb.runtime.boundary import in_clear as in_clear
+from fedfb.runtime.boundary import carry_unmasked as carry_unmasked
 from fedfb.runtime.boundary import reduce_uploads as reduce_uploads
 from fedfb.runtime.ledger import Ledger as Ledger
 from fedfb.runtime.local import DivergedError as DivergedError

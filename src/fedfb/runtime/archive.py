@@ -1,6 +1,7 @@
-"""A run as named arrays, and back: what a checkpoint and a saved model hold.
+"""A run as named arrays, and its checkpoint.
 
-Checkpoints that are whole or absent, and belong to one experiment.
+A checkpoint and a saved model hold the arrays of a run. A checkpoint is complete or absent, and
+belongs to one experiment.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,9 +16,9 @@ from fedfb.shapes import Array, Float
 
 
 class RoundRecord(NamedTuple):
-    """What one round left to look at, each where there is any.
+    """The values of one round for a report; None if the method has none.
 
-    The signal, lambda, and the training rows by label, decision and group.
+    They are the signal, lambda, and the numbers of training rows by label, decision and group.
     """
 
     signal: Float[Array, "r *s"] | None
@@ -26,7 +27,7 @@ class RoundRecord(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A run as far as it has come."""
+    """A run after some or all of its rounds."""
 
     state: Any
     memories: Memories
@@ -34,7 +35,7 @@ class Trained(NamedTuple):
 
 
 def as_arrays(trained: Trained) -> Arrays:
-    """Name every array of a run with a path: state/params, memory/2/lam, history/7/signal."""
+    """Return the arrays of a run by paths: state/params, memory/2/lam, history/7/signal."""
     arrays = {f"state/{name}": np.asarray(v) for name, v in trained.state._asdict().items()}
     for client, memory in trained.memories.items():
         arrays |= {f"memory/{client}/{name}": value for name, value in memory.items()}
@@ -47,18 +48,23 @@ def as_arrays(trained: Trained) -> Arrays:
 
 
 def from_arrays(algorithm: Algorithm, arrays: Arrays) -> Trained:
-    """Return the run that was named so."""
+    """Return the run of named arrays; the inverse of :func:`as_arrays`.
+
+    Args:
+        algorithm: gives the fields of the state.
+        arrays: arrays by path.
+    """
     state = {name: _plain(arrays[f"state/{name}"]) for name in algorithm.state._fields}
     memories: Memories = {int(v): {} for path, v in arrays.items() if path.startswith("client/")}
     rounds: dict[int, Arrays] = {
         int(v): {} for path, v in arrays.items() if path.startswith("round/")
     }
     for path, value in arrays.items():
-        kind, *rest = path.split("/")
+        kind, *parts = path.split("/")
         if kind == "memory":
-            memories[int(rest[0])][rest[1]] = value
+            memories[int(parts[0])][parts[1]] = value
         if kind == "history":
-            rounds[int(rest[0])][rest[1]] = value
+            rounds[int(parts[0])][parts[1]] = value
     history = [
         RoundRecord(*(rounds[number].get(name) for name in RoundRecord._fields))
         for number in sorted(rounds)
@@ -67,7 +73,7 @@ def from_arrays(algorithm: Algorithm, arrays: Arrays) -> Trained:
 
 
 def _plain(value: Array) -> Any:
-    """Return a number that was saved as an array without axes as the plain number it was."""
+    """Return an array without axes as a plain number; other arrays unchanged."""
     return value.item() if value.ndim == 0 else value
 
 
@@ -77,31 +83,40 @@ if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
 OWNER, INSTRUCTIONS = "experiment", "instructions"
 
 EXPECTED = "a checkpoint as fedfb writes it. Remove it: what it holds is then computed again"
-"""How a sentence about a checkpoint that cannot be read ends."""
+"""The end of the message about a checkpoint that cannot be read."""
 
 
 def save(path: "Path", arrays: Arrays, owner: str, instructions: str = "") -> None:
-    """Write the arrays, the experiment they belong to, and what did the arithmetic.
+    """Write a checkpoint. A kill at any moment leaves the old file or the new file.
 
-    A kill at any moment leaves the old file or the new.
+    Args:
+        path: the file.
+        arrays: arrays by path.
+        owner: hash of the experiment that the arrays belong to.
+        instructions: the engine that did the arithmetic.
     """
     labels = {OWNER: np.array(owner), INSTRUCTIONS: np.array(instructions)}
     write_whole(path, pack_arrays({**arrays, **labels}))
 
 
 def load(path: "Path", owner: str, instructions: str = "") -> Arrays | None:
-    """Return the arrays of a checkpoint, None if there is none; refuse another experiment's.
+    """Return the arrays of a checkpoint, or None if there is no file.
 
-    Where other instructions did the arithmetic so far, a line says that the bits may differ.
+    If another engine did the arithmetic so far, a line on standard error says that bits may differ.
+
+    Args:
+        path: the file.
+        owner: hash of the experiment; the checkpoint of another experiment is refused.
+        instructions: the engine that does the arithmetic now.
     """
     if not path.exists():
         return None
     arrays = read_arrays(path, EXPECTED)
-    found = str(arrays.pop(OWNER, ""))
-    if found != owner:
+    experiment = str(arrays.pop(OWNER, ""))
+    if experiment != owner:
         raise ConfigError(
             f"the checkpoint {path} belongs to another experiment "
-            f"({found or 'unknown'}, this one is {owner}). "
+            f"({experiment or 'unknown'}, this one is {owner}). "
             "Give another --out folder, or the settings it was started with."
         )
     before = str(arrays.pop(INSTRUCTIONS, ""))

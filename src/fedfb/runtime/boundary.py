@@ -1,93 +1,117 @@
-"""The boundary between clients and server: what is sent across it, and what is written down."""
+"""The boundary between clients and server: what is sent, and what the ledger records."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.runtime.dropout import Turn
-from fedfb.runtime.ledger import Entry, Record, Seen, Way
+from fedfb.runtime.ledger import Entry, Record, Visibility, Way
 
 BITS_OF_A_NUMBER = 64
 
 
-class Question(NamedTuple):
-    """A question on its way: its place in the run, and to whom it is put.
+class Exchange(NamedTuple):
+    """One exchange of a task with clients.
 
-    ``silent`` says from which of its messages on a client sends nothing any more.
+    Args:
+        round: number of the round; 0 is the set-up.
+        number: number of the exchange in the round, from 0.
+        task: the task.
+        broadcast: what the server sends along.
+        clients: ids of the clients that the task is put to.
+        silent: for a client that drops out, the first message that it does not send.
     """
 
     round: int
     number: int
-    task: Asked
+    task: Task
     broadcast: Arrays
-    asked: tuple[int, ...]
+    clients: tuple[int, ...]
     silent: Mapping[int, Turn]
 
 
-Carry = Callable[[Question, Mapping[int, Arrays]], Arrays]
-"""Take the uploads, by client id, across the boundary: return what the method is given."""
+Carry = Callable[[Exchange, Mapping[int, Arrays]], Arrays]
+"""Bring the uploads, by client id, to the server: return the total that the method receives."""
 
 
-def in_clear(record: Record | None = None) -> Carry:
-    """Return what carries uploads as they are; everybody's, whatever is made of them there."""
+def carry_unmasked(record: Record | None = None) -> Carry:
+    """Return a Carry that brings every upload to the server unmasked.
 
-    def carry(question: Question, uploads: Mapping[int, Arrays]) -> Arrays:
+    Args:
+        record: writes entries to the ledger; None: no ledger.
+    """
+
+    def carry(exchange: Exchange, uploads: Mapping[int, Arrays]) -> Arrays:
         if record is not None:
-            record(_entries(question, uploads))
-        return reduce_uploads(question.task, list(uploads.values()))
+            record(_entries(exchange, uploads))
+        return reduce_uploads(exchange.task, list(uploads.values()))
 
     return carry
 
 
-def _entries(question: Question, uploads: Mapping[int, Arrays]) -> list[Entry]:
-    task, first = question.task, next(iter(uploads.values()))
-    seen: Seen = "unmasked" if task.reduce == "sum" else "single"
-    size, told = -(-sum(bits_of(task, first).values()) // 8), broadcast_bytes(question)
+def _entries(exchange: Exchange, uploads: Mapping[int, Arrays]) -> list[Entry]:
+    task, first = exchange.task, next(iter(uploads.values()))
+    visibility: Visibility = "unmasked" if task.reduce == "sum" else "single"
+    size, broadcast_size = -(-sum(bits_of(task, first).values()) // 8), broadcast_bytes(exchange)
     up = {client: {"upload": size} for client in uploads}
-    down = {client: {"broadcast": told} for client in question.asked}
+    down = {client: {"broadcast": broadcast_size} for client in exchange.clients}
     return [
-        *entries(question, "down", "public", question.broadcast, down),
-        *entries(question, "up", seen, first, up),
+        *entries(exchange, "down", "public", exchange.broadcast, down),
+        *entries(exchange, "up", visibility, first, up),
     ]
 
 
 def entries(
-    question: Question,
+    exchange: Exchange,
     way: Way,
-    seen: Seen,
+    visibility: Visibility,
     arrays: Arrays,
     messages: Mapping[int, Mapping[str, int]],
 ) -> list[Entry]:
-    """Return what to write down of messages, whose sizes are given by client and kind.
+    """Return the entries of the ledger for the messages of an exchange.
 
-    Clients whose messages have the same sizes share an entry: a ledger does not grow with them.
+    Clients whose messages have the same sizes share an entry, so a ledger does not grow with the
+    number of clients.
+
+    Args:
+        exchange: the exchange of the messages.
+        way: whether clients sent or received the messages.
+        visibility: what the server can see of them.
+        arrays: the arrays of one message, for their shapes.
+        messages: bytes of each message, by client and by kind of message.
     """
     alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for client, sizes in messages.items():
         alike.setdefault(tuple(sizes.items()), []).append(client)
-    place = (question.round, question.number, question.task.name)
+    place = (exchange.round, exchange.number, exchange.task.name)
     shapes = {name: np.shape(value) for name, value in arrays.items()}
     return [
-        Entry(*place, way, seen, shapes, dict(sizes), clients) for sizes, clients in alike.items()
+        Entry(*place, way, visibility, shapes, dict(sizes), clients)
+        for sizes, clients in alike.items()
     ]
 
 
-def bits_of(task: Asked, upload: Arrays) -> dict[str, int]:
-    """Return the size of each array of an upload; codes take the bits that the task says."""
+def bits_of(task: Task, upload: Arrays) -> dict[str, int]:
+    """Return the bits of each array of an upload; codes have the bits that the task declares."""
     return {
         name: value.size * task.bits.get(name, BITS_OF_A_NUMBER) for name, value in upload.items()
     }
 
 
-def broadcast_bytes(question: Question) -> int:
-    """Return the bytes of what the server sends along with a question."""
-    return sum(value.size for value in question.broadcast.values()) * BITS_OF_A_NUMBER // 8
+def broadcast_bytes(exchange: Exchange) -> int:
+    """Return the bytes of the broadcast of an exchange."""
+    return sum(value.size for value in exchange.broadcast.values()) * BITS_OF_A_NUMBER // 8
 
 
-def reduce_uploads(task: Asked, uploads: Sequence[Arrays]) -> Arrays:
-    """Return what the method is given of the uploads: their sum, or all of them."""
+def reduce_uploads(task: Task, uploads: Sequence[Arrays]) -> Arrays:
+    """Return the total of the uploads: their sum, or their stack.
+
+    Args:
+        task: says whether uploads are summed or stacked.
+        uploads: uploads in the order of client ids.
+    """
     combine = np.sum if task.reduce == "sum" else np.stack
     return {
         name: np.asarray(combine([upload[name] for upload in uploads], axis=0))

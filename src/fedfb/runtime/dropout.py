@@ -1,4 +1,4 @@
-"""Clients that fall silent in the middle of a round, drawn and not sent away by anybody."""
+"""Clients that drop out in the middle of a round, drawn at random."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from fedfb.core import generator
 
 DROPOUT = 21
-"""Marks the key that draws who falls silent in a round, and when."""
+"""The part of a key that draws which clients drop out in a round, and when."""
 
 Turn = Literal["keys", "shares", "masked", "confirmation", "reveal"]
 TURNS: tuple[Turn, ...] = ("keys", "shares", "masked", "confirmation", "reveal")
@@ -14,61 +14,83 @@ TURNS: tuple[Turn, ...] = ("keys", "shares", "masked", "confirmation", "reveal")
 
 
 class Leaving(NamedTuple):
-    """The question of a round, and the message in it, from which on a client sends nothing."""
+    """When a client drops out: the exchange of the round, and the first message not sent in it."""
 
     question: int
     turn: Turn
 
 
 Leavings = Mapping[int, Leaving]
-"""Who falls silent in a round, by client id."""
+"""The clients that drop out in a round, by client id."""
 
 NOBODY: Leavings = {}
 
 
-def number_leaving(asked: int, share: float) -> int:
-    """Return how many of those asked fall silent in a round; at least one stays.
+def number_leaving(clients: int, share: float) -> int:
+    """Return the number of clients that drop out in a round; at least one stays.
+
+    Args:
+        clients: number of clients in the round.
+        share: share that drops out.
 
     >>> number_leaving(5, 0.1), number_leaving(4, 0.1), number_leaving(1, 0.5)
     (1, 0, 0)
     """
-    return min(round_half_up(share * asked), asked - 1)
+    return min(round_half_up(share * clients), clients - 1)
 
 
-def leavings(asked: Sequence[int], share: float, seed: int, round: int, questions: int) -> Leavings:
-    """Draw who falls silent in a round, at which of its first questions and in which turn.
+def draw_leavings(
+    clients: Sequence[int], share: float, seed: int, round: int, questions: int
+) -> Leavings:
+    """Draw which clients drop out in a round, in which exchange and before which message.
 
-    It depends on the seed, the round and the ids of those asked; whether sums are masked changes
-    nothing: where they are not, a client that leaves before its masked vector has not answered.
+    The draw is the same with and without secure sums. Without them, a client that drops out before
+    its masked vector sends no upload.
+
+    Args:
+        clients: ids of the clients in the round; their order does not matter.
+        share: share that drops out.
+        seed: seed of the run.
+        round: number of the round.
+        questions: number of exchanges in which a client may drop out.
     """
-    rng, in_order = generator((seed, round, DROPOUT)), sorted(asked)
+    rng, in_order = generator((seed, round, DROPOUT)), sorted(clients)
     number = number_leaving(len(in_order), share)
     who = rng.choice(len(in_order), number, replace=False)
     when = rng.integers(0, max(questions, 1), number)
     turn = rng.integers(0, len(TURNS), number)
     return {
-        in_order[place]: Leaving(int(when[drawn]), TURNS[turn[drawn]])
-        for drawn, place in enumerate(who)
+        in_order[place]: Leaving(int(when[number_of_draw]), TURNS[turn[number_of_draw]])
+        for number_of_draw, place in enumerate(who)
     }
 
 
 def silent_in(leaving: Leavings, question: int) -> dict[int, Turn]:
-    """Return from which turn of a question on a client is silent; who left before, from the first.
+    """Return the turn from which each client is silent in an exchange.
+
+    A client that dropped out in an earlier exchange is silent from the first turn.
+
+    Args:
+        leaving: the clients that drop out in the round.
+        question: number of the exchange.
 
     >>> silent_in({3: Leaving(1, "masked"), 5: Leaving(2, "keys")}, question=2)
     {3: 'keys', 5: 'keys'}
     """
     return {
-        client: left.turn if left.question == question else TURNS[0]
-        for client, left in leaving.items()
-        if left.question <= question
+        client: leave.turn if leave.question == question else TURNS[0]
+        for client, leave in leaving.items()
+        if leave.question <= question
     }
 
 
-def counts(turn: Turn | None) -> bool:
-    """Tell whether a client that is silent from a turn on (None: never) is in the sum.
+def is_counted(turn: Turn | None) -> bool:
+    """Return True if a client that drops out at ``turn`` still contributes to the total.
 
-    >>> counts("masked"), counts("confirmation"), counts(None)
+    Args:
+        turn: the first message that the client does not send; None: it sends all messages.
+
+    >>> is_counted("masked"), is_counted("confirmation"), is_counted(None)
     (False, True, True)
     """
     return turn is None or TURNS.index(turn) > TURNS.index("masked")

@@ -1,9 +1,10 @@
-"""The ledger: every message that crossed the boundary, as one line of JSON for all who are alike.
+"""The ledger: every message between clients and server, as lines of JSON.
 
-A line says when, what, how large and how far the server can see into it; a line that begins a run
-names the clients. Lines are only ever appended, so that a kill loses none: a run that goes on from
-a checkpoint says after which round it does, and what stood there of later rounds is void, as they
-are repeated. :func:`settle` writes the file anew without what is void.
+Clients with equal messages share a line. A line states when a message was sent, what it holds, its
+size, and what the server can see of it. The first line of a run names the clients. Lines are only
+appended, so a kill loses none. A run that continues from a checkpoint states after which round it
+continues. Earlier lines of later rounds are then void, because these rounds are repeated.
+:func:`settle` writes the file again without void lines.
 """
 
 import json
@@ -21,55 +22,55 @@ if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
 
 Way = Literal["up", "down"]
 
-Seen = Literal["masked", "unmasked", "single", "no values", "public"]
-"""What becomes of a message: what the method needs of it, and what the server receives.
+Visibility = Literal["masked", "unmasked", "single", "no values", "public"]
+"""What the method needs of a message, and what the server receives.
 
-``masked``: only the sum over clients comes out. ``unmasked``: a sum is all the method needs, but
-the server receives each client's upload. ``single``: the method needs every client's value. ``no
-values``: keys and shares of a client that fell silent before it uploaded. ``public``: what the
-server itself sends.
+``masked``: the server receives only the sum over clients. ``unmasked``: the method needs only a
+sum, but the server receives each client's upload. ``single``: the method needs every client's
+value. ``no values``: keys and shares of a client that dropped out before its upload. ``public``:
+the server's own broadcast.
 """
 
-NEEDS_SUM: Mapping[Seen, bool] = MappingProxyType(
+NEEDS_SUM: Mapping[Visibility, bool] = MappingProxyType(
     {"masked": True, "unmasked": True, "single": False, "no values": True, "public": True}
 )
-"""Whether the sum of such messages is all that the method needs: a property of the method."""
+"""Whether the method needs only the sum of such messages: a property of the method."""
 
-RECEIVED_SUM: Mapping[Seen, bool] = MappingProxyType(
+RECEIVED_SUM: Mapping[Visibility, bool] = MappingProxyType(
     {"masked": True, "unmasked": False, "single": False, "no values": True, "public": True}
 )
-"""Whether their sum is all that the server received: a property of the run. Without ``--secure``
-the server receives each client's upload, whatever the method needs."""
+"""Whether the server received only the sum of such messages: a property of the run. Without
+``--secure`` the server receives each client's upload, whatever the method needs."""
 
 NEEDED = ("the method needs only sums", "the method needs single values")
 RECEIVED = ("the server received only sums", "the server received each client's upload")
-"""The words for both, wherever they are said: what holds, and what does not."""
+"""The words for both properties in reports: if the property holds, and if it does not."""
 
 PHASES = ("data", "tune", "run", "achievable")
-"""What a seed's messages belong to, in their order.
+"""The phases of a seed's messages, in their order.
 
-Preparing columns, tuning, the run itself, and in a study what fairness could be reached.
+They are the preparation of columns, tuning, the run, and in a study the achievable fairness.
 """
 
 EXPECTED = "lines of JSON as fedfb run --out writes them"
-"""How a sentence about a ledger that cannot be read ends."""
+"""The end of the message about a ledger that cannot be read."""
 
 NOTHING_DONE = -1
-"""The round after which a run begins that has not even been set up; the set-up is round 0."""
+"""The last completed round of a run before its set-up; the set-up is round 0."""
 
 
 class Entry(NamedTuple):
-    """What some clients, alike in this, sent or were sent in one question.
+    """The equal messages of some clients in one exchange.
 
-    ``parts`` are the shapes of the arrays by name, ``messages`` the bytes of each message of one
-    client by its kind.
+    ``question`` is the number of the exchange in the round. ``parts`` are the shapes of the arrays
+    by name. ``messages`` are the bytes of each message of one client, by kind of message.
     """
 
     round: int
     question: int
     task: str
     way: Way
-    seen: Seen
+    seen: Visibility
     parts: Mapping[str, Sequence[int]]
     messages: Mapping[str, int]
     clients: Sequence[int]
@@ -81,14 +82,14 @@ class Entry(NamedTuple):
 
 
 Record = Callable[[Sequence[Entry]], None]
-"""Write entries down."""
+"""Write entries to a ledger."""
 
 
 class Account(NamedTuple):
     """All messages of one seed in one phase, and the clients' names.
 
-    The seed of the phase ``data`` is that of the split. ``privacy`` is what single rows were hidden
-    by, and the epsilon of every silo.
+    The seed of the phase ``data`` is that of the split. ``privacy`` describes the noise that hides
+    single rows, and the epsilon of every client.
     """
 
     phase: str
@@ -100,7 +101,7 @@ class Account(NamedTuple):
 
 @dataclass(frozen=True)
 class Ledger:
-    """The file in which one seed of one phase writes down its messages, beside others."""
+    """A ledger file, with the phase and the seed whose messages are written."""
 
     path: "Path"
     phase: str
@@ -109,7 +110,7 @@ class Ledger:
     privacy: Mapping[str, Any] | None = None
 
     def begin(self, after: int) -> None:
-        """Say who the clients are, and that what follows comes after this round."""
+        """Write the first line: the names of the clients, and the last completed round."""
         _append(self.path, [_beginning(self.phase, self.seed, after, self.clients, self.privacy)])
 
     def write(self, entries: Sequence[Entry]) -> None:
@@ -124,8 +125,8 @@ def _beginning(
     clients: Sequence[str],
     privacy: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    began = {"phase": phase, "seed": seed, "after": after, "clients": list(clients)}
-    return began if privacy is None else {**began, "privacy": privacy}
+    line = {"phase": phase, "seed": seed, "after": after, "clients": list(clients)}
+    return line if privacy is None else {**line, "privacy": privacy}
 
 
 def _line(phase: str, seed: int, entry: Entry) -> dict[str, Any]:
@@ -133,9 +134,9 @@ def _line(phase: str, seed: int, entry: Entry) -> dict[str, Any]:
 
 
 def _append(path: "Path", records: Iterable[Mapping[str, Any]]) -> None:
-    # The line break comes first, so that a line which a kill cut short ends before the next one;
-    # with a buffer for all of it, so that seeds on several threads do not write into each other's
-    # lines, and what a disk without room cuts short is an error.
+    # The line break comes first: a line that a kill cut short then ends before the next line. The
+    # buffer holds all lines: seeds on several threads do not mix their lines, and a full disk is
+    # an error instead of a half-written line.
     content = "".join("\n" + _as_json(record) for record in records).encode()
     with writing(path), path.open("ab", buffering=len(content) + 1) as file:
         file.write(content)
@@ -146,18 +147,22 @@ def _as_json(record: Mapping[str, Any]) -> str:
 
 
 def as_ranges(numbers: Sequence[int]) -> str:
-    """Write numbers as ranges.
+    """Return numbers as a text of ranges.
 
     >>> as_ranges([0, 1, 2, 7, 9, 10])
     '0-2,7,9-10'
     """
     runs = groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0])
-    found = [[number for _, number in run] for _, run in runs]
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in found)
+    blocks = [[number for _, number in run] for _, run in runs]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in blocks)
 
 
 def from_ranges(text: str, below: int) -> tuple[int, ...]:
-    """Read numbers that :func:`as_ranges` wrote, all of them below a limit.
+    """Return the numbers of a text of ranges; the inverse of :func:`as_ranges`.
+
+    Args:
+        text: the ranges.
+        below: all numbers must be smaller; otherwise ValueError.
 
     >>> from_ranges("0-2,7", below=8)
     (0, 1, 2, 7)
@@ -170,7 +175,7 @@ def from_ranges(text: str, below: int) -> tuple[int, ...]:
 
 
 def read_ledger(path: "Path") -> list[Account]:
-    """Read a ledger, phase by phase and seed by seed, without rounds that were repeated later."""
+    """Return the accounts of a ledger by phase and seed, without void lines."""
     clients: dict[tuple[str, int], tuple[str, ...]] = {}
     privacy: dict[tuple[str, int], Mapping[str, Any] | None] = {}
     entries: dict[tuple[str, int], list[Entry]] = {}
@@ -197,13 +202,13 @@ def _names(names: Any) -> tuple[str, ...]:
 
 
 def _entry(record: Mapping[str, Any], clients: int) -> Entry:
-    """Return an entry, refusing values that no run writes; ``clients`` is how many there are."""
+    """Return an entry; refuse values that no run writes. ``clients`` is the number of clients."""
     entry = Entry(**{**record, "clients": from_ranges(record["clients"], clients)})
     numbers = [entry.round, entry.question, *entry.messages.values()]
     shapes = [list(shape) for shape in entry.parts.values()]
     if not all(type(number) is int for number in [*numbers, *(n for s in shapes for n in s)]):
         raise TypeError(f"a number is not whole in {record}")
-    if entry.way not in get_args(Way) or entry.seen not in get_args(Seen):
+    if entry.way not in get_args(Way) or entry.seen not in get_args(Visibility):
         raise ValueError(f"unknown way {entry.way!r} or {entry.seen!r}")
     if not isinstance(entry.task, str):
         raise TypeError(f"a task is {entry.task!r}")
@@ -211,7 +216,7 @@ def _entry(record: Mapping[str, Any], clients: int) -> Entry:
 
 
 def _records(path: "Path") -> Iterator[dict[str, Any]]:
-    """Yield the records; a line that a kill cut short is the last, or a new beginning follows."""
+    """Yield the records. A line that a kill cut short is the last, or a new first line follows."""
     lines = [line for line in read_text(path, EXPECTED).split("\n") if line]
     for line, following in zip(lines, [*lines[1:], None], strict=True):
         try:
@@ -222,7 +227,7 @@ def _records(path: "Path") -> Iterator[dict[str, Any]]:
 
 
 def settle(path: "Path") -> None:
-    """Write a ledger anew, in order and without what is void: whole, or as it was."""
+    """Write a ledger again, in order and without void lines: completely, or not at all."""
     lines = [
         _as_json(record)
         for phase, seed, clients, entries, privacy in read_ledger(path)

@@ -1,4 +1,4 @@
-"""All clients in one process: a question is a loop over them, and a sum at the boundary."""
+"""All clients in one process: an exchange is a loop over clients, and a sum at the boundary."""
 
 import os
 import sys
@@ -10,15 +10,15 @@ import numpy as np
 
 from fedfb.core import Arrays, Ask, ClientData, ClientTask, generator
 from fedfb.errors import ConfigError, DivergenceError
-from fedfb.runtime.boundary import Carry, Question, in_clear
-from fedfb.runtime.dropout import NOBODY, Leavings, counts, round_half_up, silent_in
+from fedfb.runtime.boundary import Carry, Exchange, carry_unmasked
+from fedfb.runtime.dropout import NOBODY, Leavings, is_counted, round_half_up, silent_in
 from fedfb.shapes import Array
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 Guard = Callable[[ClientTask], ClientTask]
-"""Return a question as it may be put: with noise on its answers, or refused."""
+"""Return the task that may be put to clients: with noise on its uploads, or refused."""
 
 Memories = dict[int, Arrays]
 """What each client keeps for itself, by client id."""
@@ -26,7 +26,7 @@ Memories = dict[int, Arrays]
 THREADS_VARIABLE = "FEDFB_THREADS"
 
 PARTICIPANTS = 20
-"""Marks the key that draws a round's participants."""
+"""The part of a key that draws a round's participants."""
 
 
 def make_ask(
@@ -41,75 +41,91 @@ def make_ask(
     guard: Guard | None = None,
     runs: int | None = None,
 ) -> Ask:
-    """Return the ``ask`` of one round, for so many ``runs`` where it is known.
+    """Return the ``ask`` of one round. It numbers exchanges and updates the clients' memories.
 
-    It numbers its questions and keeps the clients' memories up to date. Sums run in the order of
-    client ids, so that neither the order in which clients are listed nor the number of threads that
-    answer can change a bit. A client that is ``leaving`` stays away for the rest of the round; what
-    it has not answered changes neither the sum nor its memory. ``carry`` takes the uploads to the
-    server, unmasked unless another is given. Every question passes the ``guard`` first.
+    Sums have the order of client ids. Neither the order of the list of clients nor the number of
+    threads changes a bit of the result.
+
+    Args:
+        clients: the clients of the round.
+        memories: what each client keeps, by client id; updated in place.
+        seed: seed of the run.
+        round: number of the round; 0 is the set-up.
+        threads: number of clients that run at a time.
+        leaving: clients that drop out in the round. An exchange that a client misses changes
+            neither the total nor its memory.
+        carry: brings uploads to the server; None: unmasked.
+        guard: checks or protects every task first; None: tasks are put as they are.
+        runs: number of runs of the grid, for messages; None: unknown.
     """
     in_order = sorted(clients, key=lambda client: client.id)
-    ids, bring = tuple(client.id for client in in_order), carry or in_clear()
-    asked = 0
+    ids, bring = tuple(client.id for client in in_order), carry or carry_unmasked()
+    number = 0
 
     def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
-        nonlocal asked
+        nonlocal number
         task = guard(task) if guard else task
 
-        def answer(client: ClientData) -> tuple[Arrays, Arrays]:
-            key = (seed, round, asked, client.id)
+        def run_client(client: ClientData) -> tuple[Arrays, Arrays]:
+            key = (seed, round, number, client.id)
             return task.run(broadcast, client, memories[client.id], key)
 
-        question = Question(round, asked, task, broadcast, ids, silent_in(leaving, asked))
-        here = [client for client in in_order if counts(question.silent.get(client.id))]
-        uploads, kept = dict[int, Arrays](), Memories()
-        for client, (upload, memory) in zip(here, each(answer, here, threads), strict=True):
-            uploads[client.id], kept[client.id] = upload, memory
-        refuse_non_finite(uploads, kept, round, runs)
-        total = bring(question, uploads)
-        memories.update(kept)
-        asked += 1
+        exchange = Exchange(round, number, task, broadcast, ids, silent_in(leaving, number))
+        present = [client for client in in_order if is_counted(exchange.silent.get(client.id))]
+        uploads, memories_after = dict[int, Arrays](), Memories()
+        for client, (upload, memory) in zip(
+            present, run_clients(run_client, present, threads), strict=True
+        ):
+            uploads[client.id], memories_after[client.id] = upload, memory
+        refuse_non_finite(uploads, memories_after, round, runs)
+        total = bring(exchange, uploads)
+        memories.update(memories_after)
+        number += 1
         return total
 
     return ask
 
 
-def each(
-    answer: Callable[[ClientData], tuple[Arrays, Arrays]],
+def run_clients(
+    run_client: Callable[[ClientData], tuple[Arrays, Arrays]],
     clients: Sequence[ClientData],
     threads: int,
 ) -> Iterable[tuple[Arrays, Arrays]]:
-    """Yield the clients' answers in order, from threads where there are several of both.
+    """Yield the results of the clients in order; on several threads if there are several clients.
 
-    The first client in order that fails is the one whose error is raised.
+    If clients fail, the error of the first client in order is raised.
+
+    Args:
+        run_client: one client's part of the exchange.
+        clients: the clients in the order of results.
+        threads: number of clients that run at a time.
     """
     if min(threads, len(clients)) < 2:
-        return map(answer, clients)
-    how = np.geterr()  # belongs to a thread: the others would not know of it
+        return map(run_client, clients)
+    how = np.geterr()  # the error state belongs to a thread: other threads need a copy
 
-    def answer_there(client: ClientData) -> tuple[Arrays, Arrays]:
+    def run_in_thread(client: ClientData) -> tuple[Arrays, Arrays]:
         with np.errstate(**how):
-            return answer(client)
+            return run_client(client)
 
-    return _pool(threads).map(answer_there, clients)
+    return _pool(threads).map(run_in_thread, clients)
 
 
 def cores() -> int:
-    """Return the cores this process may use, at most as many as ``FEDFB_THREADS`` says."""
-    here = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    limit = os.environ.get(THREADS_VARIABLE, str(here))
+    """Return the number of cores that this process may use, at most ``FEDFB_THREADS``."""
+    available = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    limit = os.environ.get(THREADS_VARIABLE, str(available))
     if not limit.isdecimal() or int(limit) < 1:
         raise ConfigError(
             f"{THREADS_VARIABLE} is the number of threads, at least 1, got {limit!r}."
         )
-    return min(here, int(limit))
+    return min(available, int(limit))
 
 
 @cache
 def _pool(threads: int) -> "ThreadPoolExecutor":
-    """Return one pool for all seeds: together they never run on more threads than given."""
-    from concurrent.futures import ThreadPoolExecutor  # here: one thread does without it
+    """Return one pool for all seeds, so that all seeds together use at most these threads."""
+    from concurrent.futures import ThreadPoolExecutor  # imported here: one thread needs no pool
 
     return ThreadPoolExecutor(threads)
 
@@ -117,27 +133,31 @@ def _pool(threads: int) -> "ThreadPoolExecutor":
 def participants(
     clients: Sequence[ClientData], share: float, seed: int, round: int
 ) -> list[ClientData]:
-    """Draw the clients that take part in a round: at least one, without replacement.
+    """Draw the participants of a round: at least one, without replacement.
 
-    Who takes part depends on the seed, the round and the clients' ids, not on their order.
+    Args:
+        clients: all clients; their order does not matter.
+        share: share of the clients that take part.
+        seed: seed of the run.
+        round: number of the round.
     """
     in_order = sorted(clients, key=lambda client: client.id)
     return [in_order[place] for place in drawn_places(len(in_order), share, seed, round)]
 
 
 def drawn_places(clients: int, share: float, seed: int, round: int) -> list[int]:
-    """Draw the places, in the order of ids, of the clients that take part in a round.
+    """Draw the places of a round's participants in the order of client ids.
 
     >>> len(drawn_places(4, 0.5, seed=0, round=1)), drawn_places(4, 1.0, seed=0, round=1)
     (2, [0, 1, 2, 3])
     """
     number = number_taking_part(clients, share)
-    drawn = generator((seed, round, PARTICIPANTS)).choice(clients, number, replace=False)
-    return [int(place) for place in np.sort(drawn)]
+    places = generator((seed, round, PARTICIPANTS)).choice(clients, number, replace=False)
+    return [int(place) for place in np.sort(places)]
 
 
 def number_taking_part(clients: int, share: float) -> int:
-    """Return how many clients take part in a round, at least one.
+    """Return the number of participants of a round, at least one.
 
     >>> number_taking_part(5, 0.5), number_taking_part(5, 0.01)
     (3, 1)
@@ -148,14 +168,13 @@ def number_taking_part(clients: int, share: float) -> int:
 def refuse_non_finite(
     uploads: Mapping[int, Arrays], memories: Memories, round: int, runs: int | None = None
 ) -> None:
-    """Stop runs that diverge: nothing that clients send or keep may be other than finite.
+    """Raise an error if an upload or a memory of a client is not finite: the run diverged.
 
     Args:
-        uploads: what the clients answered, by client id; runs are on the first axis.
-        memories: what the clients are to keep, by client id.
-        round: the number of the round.
-        runs: how many runs there are. An array without that axis belongs to all of them.
-
+        uploads: by client id; runs are on the first axis.
+        memories: what the clients will keep, by client id.
+        round: number of the round.
+        runs: number of runs. An array without this axis belongs to all runs.
     """
     first: dict[int, tuple[int, str]] = {}
     for kind, of_clients in (("sends", uploads), ("keeps", memories)):
@@ -168,7 +187,11 @@ def refuse_non_finite(
 
 
 def non_finite_runs(value: Array, runs: int | None) -> list[int]:
-    """Return the runs of which an array is not finite.
+    """Return the runs in which an array is not finite.
+
+    Args:
+        value: the array; runs are on the first axis.
+        runs: number of runs; None: unknown.
 
     >>> non_finite_runs(np.array([[1.0], [np.inf]]), 2), non_finite_runs(np.array(np.nan), 2)
     ([1], [0, 1])
@@ -181,9 +204,10 @@ def non_finite_runs(value: Array, runs: int | None) -> list[int]:
 
 
 class DivergedError(DivergenceError):
-    """Which round, clients and runs of the grid diverged.
+    """Training diverged: in which round, on which clients, in which runs of the grid.
 
-    ``clients`` has the first client of every run; ``client`` and ``what`` are of the first run.
+    ``clients`` holds the first client of every diverged run. ``client`` and ``what`` belong to the
+    first of these runs.
     """
 
     def __init__(

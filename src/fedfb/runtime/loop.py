@@ -1,4 +1,4 @@
-"""The only training loop: set up, rounds, a look at the training rows, a checkpoint, an event."""
+"""The training loop: set-up, rounds, training rows by decision, checkpoint, progress event."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fedfb.files import interpreting
 from fedfb.runtime import archive as checkpoint
 from fedfb.runtime.archive import RoundRecord, Trained, as_arrays, from_arrays
 from fedfb.runtime.boundary import Carry
-from fedfb.runtime.dropout import leavings
+from fedfb.runtime.dropout import draw_leavings
 from fedfb.runtime.ledger import NOTHING_DONE, Ledger
 from fedfb.runtime.local import Guard, Memories, make_ask, participants
 from fedfb.shapes import Array, Float
@@ -19,14 +19,14 @@ if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
     from pathlib import Path
 
 SETUP = 0
-"""The round number of the set-up's questions; training rounds count from 1."""
+"""The round number of the set-up; training rounds count from 1."""
 
 SAVING_SHARE = 0.1
-"""Checkpoints of very short rounds are left out, so that writing takes about a tenth of a run."""
+"""The largest share of the time for checkpoints. Some short rounds therefore write none."""
 
 
 class Progress(NamedTuple):
-    """One round is done."""
+    """The event after each round."""
 
     seed: int
     round: int
@@ -36,9 +36,14 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Saving:
-    """Where a run's checkpoint lies, whose it is, what does the arithmetic, and the ledger.
+    """Where a run saves its checkpoint and its ledger.
 
-    ``always``: after every round, whatever it costs; others may be waiting for it.
+    Args:
+        path: file of the checkpoint.
+        owner: hash of the experiment.
+        instructions: the engine that does the arithmetic.
+        ledger: None: no ledger.
+        always: whether every round writes a checkpoint, even if this takes long.
     """
 
     path: "Path"
@@ -49,7 +54,7 @@ class Saving:
 
 
 Asking = Callable[[int], Ask]
-"""The ask of every round, by its number; the set-up's is round 0."""
+"""The ``ask`` of a round by the number of the round; the set-up is round 0."""
 
 
 def train(
@@ -68,11 +73,23 @@ def train(
     on_round: Callable[[Progress], None] = lambda progress: None,
     threads: int = 1,
 ) -> Trained:
-    """Run an algorithm on clients in this process, from its checkpoint where there is one.
+    """Run an algorithm on clients in this process; continue from a checkpoint if there is one.
 
-    In every round a share of the clients, drawn anew, is asked; of these a share (``dropout``)
-    falls silent in the middle of it. The set-up asks all, and all answer. Without ``watch`` nobody
-    is asked how the model decides on the way: where every answer costs privacy.
+    Args:
+        algorithm: the algorithm.
+        clients: all clients. All of them take part in the set-up.
+        params: initial parameters, one vector per run.
+        seed: seed of the run.
+        rounds: number of rounds.
+        watch: task that counts decisions on training rows after every round. None: no such task,
+            for example because every upload costs privacy.
+        participation: share of the clients that take part in a round, drawn in every round.
+        dropout: share of the participants that drop out in the middle of a round.
+        carry: brings uploads to the server; None: unmasked.
+        guard: checks or protects every task; None: tasks are put as they are.
+        saving: checkpoint and ledger; None: neither.
+        on_round: called after every round.
+        threads: number of clients that run at a time.
     """
     memories = {client.id: algorithm.memory(params) for client in clients}
 
@@ -81,11 +98,11 @@ def train(
             return make_ask(
                 clients, memories, seed, SETUP, carry=carry, guard=guard, runs=len(params)
             )
-        asked = participants(clients, participation, seed, number)
-        ids = [client.id for client in asked]
-        leaving = leavings(ids, dropout, seed, number, len(algorithm.tasks))
+        participating = participants(clients, participation, seed, number)
+        ids = [client.id for client in participating]
+        leaving = draw_leavings(ids, dropout, seed, number, len(algorithm.tasks))
         return make_ask(
-            asked,
+            participating,
             memories,
             seed,
             number,
@@ -96,7 +113,7 @@ def train(
             runs=len(params),
         )
 
-    return conduct(
+    return run_rounds(
         algorithm,
         params,
         asking,
@@ -109,7 +126,7 @@ def train(
     )
 
 
-def conduct(
+def run_rounds(
     algorithm: Algorithm,
     params: Float[Array, "r p"],
     asking: Asking,
@@ -121,11 +138,20 @@ def conduct(
     saving: Saving | None = None,
     on_round: Callable[[Progress], None] = lambda progress: None,
 ) -> Trained:
-    """Run an algorithm's set-up and rounds, whoever answers, from a checkpoint where there is one.
+    """Run the set-up and the rounds of an algorithm; continue from a checkpoint if there is one.
 
-    ``memories`` is what ``asking`` keeps of the clients, and up to date, from question to question.
+    Args:
+        algorithm: the algorithm.
+        params: initial parameters, one vector per run.
+        asking: gives the ``ask`` of each round.
+        memories: the clients' memories, which ``asking`` updates in place.
+        seed: seed of the run.
+        rounds: number of rounds.
+        watch: see :func:`train`.
+        saving: see :func:`train`.
+        on_round: called after every round.
     """
-    restored = _restored(algorithm, saving)
+    restored = _restore(algorithm, saving)
     if saving and saving.ledger:
         saving.ledger.begin(len(restored.history) if restored else NOTHING_DONE)
     if restored:
@@ -133,17 +159,17 @@ def conduct(
         memories.update(restored.memories)
     state = restored.state if restored else algorithm.setup(params, asking(SETUP))
     history = restored.history if restored else []
-    save = _saver(saving)
+    save = _make_saver(saving)
     for number in range(len(history) + 1, rounds + 1):
         ask = asking(number)
         state, info = algorithm.round(state, ask)
-        history.append(_look(algorithm, state, info, ask, watch))
+        history.append(_record_round(algorithm, state, info, ask, watch))
         save(Trained(state, memories, history), number == rounds)
         on_round(Progress(seed, number, rounds, history[-1]))
     return Trained(state, memories, history)
 
 
-def _restored(algorithm: Algorithm, saving: Saving | None) -> Trained | None:
+def _restore(algorithm: Algorithm, saving: Saving | None) -> Trained | None:
     arrays = checkpoint.load(saving.path, saving.owner, saving.instructions) if saving else None
     if saving is None or arrays is None:
         return None
@@ -151,16 +177,18 @@ def _restored(algorithm: Algorithm, saving: Saving | None) -> Trained | None:
         return from_arrays(algorithm, arrays)
 
 
-def _look(
+def _record_round(
     algorithm: Algorithm, state: Any, info: Info, ask: Ask, watch: ClientTask | None
 ) -> RoundRecord:
     params = algorithm.params(state) if watch else None
-    seen = ask(watch, {"params": params})["confusion"] if watch and params is not None else None
-    return RoundRecord(info.signal, info.lam, seen)
+    confusion = (
+        ask(watch, {"params": params})["confusion"] if watch and params is not None else None
+    )
+    return RoundRecord(info.signal, info.lam, confusion)
 
 
-def _saver(saving: Saving | None) -> Callable[[Trained, bool], None]:
-    """Return what writes checkpoints: the last one always, others as often as they are cheap."""
+def _make_saver(saving: Saving | None) -> Callable[[Trained, bool], None]:
+    """Return a function that writes checkpoints: always the last, others if they are cheap."""
     last, cost = monotonic(), 0.0
 
     def save(trained: Trained, final: bool) -> None:

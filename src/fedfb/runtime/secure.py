@@ -1,14 +1,13 @@
-r"""Uploads under masks: the server gets their sum, and of each of them nothing.
+r"""Masked uploads in one process: the server learns the sum of the uploads, and no single upload.
 
-The whole protocol of ``fedfb.secure`` runs for every question, all parties in this process. It
-needs the package cryptography, so it is imported only where sums are to be secure.
+The whole protocol of ``fedfb.secure`` runs for every exchange, with all clients in this process. It
+needs the package cryptography, so this module is imported only for secure sums.
 
-An upload as the words of a secure sum: which bound each array has, and how many places.
-
-Whole numbers are carried exactly. Of other numbers :math:`|x|\le B` with the bound of their task,
-and with as many binary places as :func:`fedfb.secure.choose_bits` leaves: 22 for four clients and
-the usual bound. A bound that would leave fewer than 16 (q-FFL raises losses to a power) is carried
-in two words, :math:`x=2^{24}h+l` with :math:`h` whole.
+A secure sum adds whole words, so an upload is encoded in fixed point. Whole numbers are exact. For
+other numbers the task gives a bound, :math:`|x|\le B`. The number of binary places is that of
+:func:`fedfb.secure.choose_bits`: 22 for four clients and the default bound. If a bound leaves fewer
+than 16 places (q-FFL raises losses to a power), a number takes two words, :math:`x=2^{24}h+l` with
+:math:`h` whole.
 """
 
 from collections import defaultdict
@@ -17,9 +16,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.errors import ConfigError, DisclosureError
-from fedfb.runtime.boundary import Carry, Question, broadcast_bytes, entries
+from fedfb.runtime.boundary import Carry, Exchange, broadcast_bytes, entries
 from fedfb.runtime.dropout import number_leaving
 from fedfb.runtime.ledger import Entry, Record
 from fedfb.runtime.local import DivergedError, number_taking_part
@@ -52,11 +51,16 @@ from fedfb.secure.graph import FEWEST
 from fedfb.shapes import Array
 
 
-def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None = None) -> Carry:
-    """Return what carries uploads under masks, for the clients of these names by id.
+def carry_masked(names: Sequence[str], dropout: float = 0.0, record: Record | None = None) -> Carry:
+    """Return a Carry that brings only the sum of the uploads to the server.
 
-    All keys of the run are drawn here. A roster holds as long as the same clients are asked; where
-    a round asks some of them only, each of these takes the roster of the round.
+    All keys of the run are drawn here. The roster stays the same while the same clients take part.
+    If a round has other participants, these take the roster of the round.
+
+    Args:
+        names: names of the clients, by id.
+        dropout: share of the participants that may drop out in a round.
+        record: writes entries to the ledger; None: no ledger.
     """
     server_key, run = make_link_key(), new_run()
     server = public_key(server_key)
@@ -64,94 +68,116 @@ def in_masks(names: Sequence[str], dropout: float = 0.0, record: Record | None =
     members: dict[int, Member] = {}
 
     @lru_cache(maxsize=1)
-    def roster_of(asked: tuple[int, ...]) -> Roster:
-        plan = plan_for(len(asked), number_leaving(len(asked), dropout))
-        return make_roster(run, server, [keys[id].party for id in asked], plan)
+    def roster_of(clients: tuple[int, ...]) -> Roster:
+        plan = plan_for(len(clients), number_leaving(len(clients), dropout))
+        return make_roster(run, server, [keys[id].party for id in clients], plan)
 
     def member(id: int, roster: Roster) -> Member:
         if id not in members:
             return accept(keys[id], roster, server)
-        known = members[id]
-        return known if known.roster is roster else change_roster(known, roster)
+        member = members[id]
+        return member if member.roster is roster else change_roster(member, roster)
 
-    def carry(question: Question, uploads: Mapping[int, Arrays]) -> Arrays:
-        roster, task = roster_of(question.asked), question.task
+    def carry(exchange: Exchange, uploads: Mapping[int, Arrays]) -> Arrays:
+        roster, task = roster_of(exchange.clients), exchange.task
         _refuse_single(task)
-        _refuse_diverging(question, uploads)
+        _refuse_diverging(exchange, uploads)
         like = next(iter(uploads.values()))
-        parts = parts_of(task, like, len(question.asked))
-        session = make_session(roster, question.round, question.number, parts)
-        nothing = np.zeros(session.words, dtype=np.uint64)  # of who falls silent: never sent
-        vectors = dict.fromkeys(question.asked, nothing) | {
-            id: encoded(session.schema, task, upload, f"round {question.round}: {names[id]!r}")
+        parts = parts_of(task, like, len(exchange.clients))
+        session = make_session(roster, exchange.round, exchange.number, parts)
+        nothing = np.zeros(session.words, dtype=np.uint64)  # of a client that drops out: never sent
+        vectors = dict.fromkeys(exchange.clients, nothing) | {
+            id: encode_upload(
+                session.schema, task, upload, f"round {exchange.round}: {names[id]!r}"
+            )
             for id, upload in uploads.items()
         }
-        silent = {id: Kind[turn.upper()] for id, turn in question.silent.items()}
-        there = {id: member(id, roster) for id in question.asked}
-        summed = sum_in_process(session, server_key, there, vectors, silent)
+        silent = {id: Kind[turn.upper()] for id, turn in exchange.silent.items()}
+        participants = {id: member(id, roster) for id in exchange.clients}
+        summed = sum_in_process(session, server_key, participants, vectors, silent)
         members.update(summed.members)
         if record is not None:
-            told = broadcast_bytes(question)
-            record(sum_entries(question, like, told, summed.sent, summed.total.survivors))
+            broadcast_size = broadcast_bytes(exchange)
+            record(sum_entries(exchange, like, broadcast_size, summed.sent, summed.total.survivors))
         vector, survivors = summed.total
-        return joined(task, like, decode(session.schema, len(survivors), vector))
+        return read_total(task, like, decode(session.schema, len(survivors), vector))
 
     return carry
 
 
-def _refuse_diverging(question: Question, uploads: Mapping[int, Arrays]) -> None:
-    """Stop the runs of a grid that are too large for a secure sum, while others are not."""
+def _refuse_diverging(exchange: Exchange, uploads: Mapping[int, Arrays]) -> None:
+    """Stop the runs of a grid whose values are too large for a secure sum, if other runs fit."""
     first: dict[int, tuple[int, str]] = {}
     for id, upload in uploads.items():
-        for run, name in runs_beyond_bounds(question.task, upload).items():
+        for run, name in runs_beyond_bounds(exchange.task, upload).items():
             first.setdefault(run, (id, f"sends ({name})"))
     if first:
-        raise DivergedError(question.round, first, "is too large for a secure sum")
+        raise DivergedError(exchange.round, first, "is too large for a secure sum")
 
 
-def _refuse_single(task: Asked) -> None:
-    """Refuse a question that a method has not declared among its tasks, or it would stop before."""
+def _refuse_single(task: Task) -> None:
+    """Refuse a task that needs single uploads. Declared tasks are refused before training."""
     if task.reduce == "gather":
         raise DisclosureError(
-            f"the question {task.name!r} asks for every client's own answer, and under --secure "
-            "the server receives only sums. Leave out --secure, or choose another method."
+            f"the task {task.name!r} needs every client's own upload, and under --secure the "
+            "server receives only sums. Leave out --secure, or choose another method."
         )
 
 
-def plan_for(asked: int, leaving: int) -> Plan:
-    """Return the thresholds of a round; of more than 50 clients a tenth may be silent, or more."""
-    return make_plan(asked, dropouts=max(asked // 10, leaving))
+def plan_for(clients: int, leaving: int) -> Plan:
+    """Return the thresholds of a round's secure sums; at least a tenth of the clients may drop out.
+
+    Args:
+        clients: number of participants.
+        leaving: number of participants that will drop out.
+    """
+    return make_plan(clients, dropouts=max(clients // 10, leaving))
 
 
 def refuse_too_few(clients: int, participation: float, dropout: float) -> None:
-    """Refuse, before any training, a round in which too few clients are left for a secure sum."""
-    asked = number_taking_part(clients, participation)
-    if asked < FEWEST:
+    """Refuse settings, before any training, that leave too few clients for a secure sum.
+
+    Args:
+        clients: number of all clients.
+        participation: share of the clients that take part in a round.
+        dropout: share of the participants that drop out in a round.
+    """
+    participants = number_taking_part(clients, participation)
+    if participants < FEWEST:
         raise ConfigError(
-            f"--secure needs at least {FEWEST} clients in every round, and {asked} of {clients} "
-            "take part: from the sum of two each learns the other's part. Add clients"
-            f"{', raise --participation' if asked < clients else ''} or leave out --secure."
+            f"--secure needs at least {FEWEST} clients in every round, and {participants} of "
+            f"{clients} take part: from the sum of two each learns the other's part. Add clients"
+            f"{', raise --participation' if participants < clients else ''} or leave out --secure."
         )
-    leaving = number_leaving(asked, dropout)
-    least = plan_for(asked, leaving).fewest
-    if asked - leaving < least:
+    leaving = number_leaving(participants, dropout)
+    least = plan_for(participants, leaving).fewest
+    if participants - leaving < least:
         raise ConfigError(
-            f"--dropout {dropout:g} lets {leaving} of the {asked} clients of a round fall silent. "
-            f"A secure sum needs {least} to its end, so at most {asked - least} may. "
+            f"--dropout {dropout:g} lets {leaving} of the {participants} clients of a round drop "
+            f"out. A secure sum needs {least} to its end, so at most {participants - least} may. "
             "Lower --dropout, or leave out --secure."
         )
 
 
 def sum_entries(
-    question: Question, like: Arrays, told: int, sent: Iterable[Sent], survivors: Iterable[int]
+    exchange: Exchange,
+    like: Arrays,
+    broadcast_size: int,
+    sent: Iterable[Sent],
+    survivors: Iterable[int],
 ) -> list[Entry]:
-    """Return what to write down of the messages of one secure sum.
+    """Return the entries of the ledger for the messages of one secure sum.
 
-    ``told`` are the bytes of what the server sends along with its invitation.
+    Args:
+        exchange: the exchange of the sum.
+        like: an upload, for the shapes of its arrays.
+        broadcast_size: bytes of the broadcast, which the server sends with its invitation.
+        sent: the messages of the protocol.
+        survivors: ids of the clients whose upload is in the sum.
     """
     up, down = defaultdict[int, dict[str, int]](dict), defaultdict[int, dict[str, int]](dict)
-    for id in question.asked:
-        down[id]["broadcast"] = told
+    for id in exchange.clients:
+        down[id]["broadcast"] = broadcast_size
     for kind, sender, recipient, size in sent:
         messages = down[recipient] if sender == SERVER else up[sender]
         messages[kind.words] = size
@@ -159,27 +185,32 @@ def sum_entries(
     masked = {id: messages for id, messages in up.items() if id in within}
     lost = {id: messages for id, messages in up.items() if id not in within}
     return [
-        *entries(question, "down", "public", question.broadcast, down),
-        *entries(question, "up", "masked", like, masked),
-        *entries(question, "up", "no values", {}, lost),
+        *entries(exchange, "down", "public", exchange.broadcast, down),
+        *entries(exchange, "up", "masked", like, masked),
+        *entries(exchange, "up", "no values", {}, lost),
     ]
 
 
 BOUND = 2.0**32
-"""The usual bound: a sum over a hundred million rows of parameters or losses up to 40."""
+"""The default bound: a sum over a hundred million rows of parameters or losses up to 40."""
 
 WHOLE_BOUND = 2.0**40
 """The bound of whole numbers: a trillion rows."""
 
 WIDE = 2.0**38
-"""A larger bound is carried in two words."""
+"""Numbers with a larger bound take two words."""
 
 UNIT = 2.0**24
 HIGH, LOW = " in units of 2^24", " beyond them"
 
 
-def parts_of(task: Asked, upload: Arrays, parties: int) -> list[Part]:
-    """Declare the parts of an upload: names, shapes, bounds and places, the same for all clients.
+def parts_of(task: Task, upload: Arrays, parties: int) -> list[Part]:
+    """Return the parts of an upload: names, shapes, bounds and places, equal for all clients.
+
+    Args:
+        task: gives the bounds.
+        upload: an upload, for names, shapes and types.
+        parties: number of clients in the sum.
 
     >>> from fedfb.core import ClientTask
     >>> task = ClientTask("ask", "sum", lambda *_: ({}, {}), bounds={"h": 2.0**60})
@@ -189,7 +220,7 @@ def parts_of(task: Asked, upload: Arrays, parties: int) -> list[Part]:
     return [part for name, value in upload.items() for part in _parts(task, name, value, parties)]
 
 
-def _parts(task: Asked, name: str, value: Array, parties: int) -> list[Part]:
+def _parts(task: Task, name: str, value: Array, parties: int) -> list[Part]:
     if _is_whole(value):
         return [Part(name, value.shape, task.bounds.get(name, WHOLE_BOUND), 0)]
     bound = task.bounds.get(name, BOUND)
@@ -203,12 +234,22 @@ def _is_whole(value: Array) -> bool:
     return value.dtype.kind in "iub"
 
 
-def _is_wide(task: Asked, name: str, value: Array) -> bool:
+def _is_wide(task: Task, name: str, value: Array) -> bool:
     return task.bounds.get(name, BOUND) > WIDE and not _is_whole(value)
 
 
-def encoded(schema: Schema, task: Asked, upload: Arrays, who: str) -> Ring:
-    """Return the words of one client's upload; refuse, in its name, what they cannot carry."""
+def encode_upload(schema: Schema, task: Task, upload: Arrays, who: str) -> Ring:
+    """Return an upload in fixed point, as one vector of the secure sum.
+
+    Args:
+        schema: shapes and bounds of the sum.
+        task: gives the bounds.
+        upload: arrays by name, as the task returned them.
+        who: name shown in errors.
+
+    Raises:
+        RangeError: a value is beyond its bound. Nothing has been sent then.
+    """
     words: Arrays = {}
     for name, value in upload.items():
         if _is_wide(task, name, value):
@@ -221,33 +262,39 @@ def encoded(schema: Schema, task: Asked, upload: Arrays, who: str) -> Ring:
     except RangeError as error:
         raise RangeError(
             f"{who} cannot answer {task.name!r} under --secure: {error} It is neither clipped nor "
-            "rounded away; leave out --secure, or choose settings that keep it smaller."
+            "rounded; leave out --secure, or choose settings that keep it smaller."
         ) from None
 
 
-def runs_beyond_bounds(task: Asked, upload: Arrays) -> dict[int, str]:
+def runs_beyond_bounds(task: Task, upload: Arrays) -> dict[int, str]:
     """Return the runs whose part of an upload is beyond its bound, with the name of the array.
 
-    Empty where all runs are: then it is not one setting of a grid that is too large.
+    The result is empty if all runs are beyond: then the cause is not one setting of a grid.
     """
-    found: dict[int, str] = {}
+    arrays: dict[int, str] = {}
     for name, value in upload.items():
         bound = task.bounds.get(name, WHOLE_BOUND if _is_whole(value) else BOUND)
         beyond = np.abs(np.atleast_1d(value)) > bound
         runs = np.flatnonzero(beyond.reshape(len(beyond), -1).any(axis=1)).tolist()
         if len(runs) == len(beyond):
             return {}
-        found = {**dict.fromkeys(runs, name), **found}
-    return found
+        arrays = {**dict.fromkeys(runs, name), **arrays}
+    return arrays
 
 
-def joined(task: Asked, like: Arrays, total: Arrays) -> Arrays:
-    """Return the sum under the names, and of the kinds, of an upload."""
-    found: Arrays = {}
+def read_total(task: Task, like: Arrays, total: Arrays) -> Arrays:
+    """Return a decoded sum with the names and types of an upload.
+
+    Args:
+        task: gives the bounds.
+        like: an upload, for names and types.
+        total: the decoded sum, by the names of its parts.
+    """
+    arrays: Arrays = {}
     for name, value in like.items():
         if _is_wide(task, name, value):
-            found[name] = total[name + HIGH] * UNIT + total[name + LOW]
+            arrays[name] = total[name + HIGH] * UNIT + total[name + LOW]
         else:
             kind = np.dtype(np.int64) if _is_whole(value) else value.dtype
-            found[name] = total[name].astype(kind)
-    return found
+            arrays[name] = total[name].astype(kind)
+    return arrays

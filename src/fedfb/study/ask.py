@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.errors import FedFBError
-from fedfb.runtime.boundary import Question, entries, reduce_uploads
+from fedfb.runtime.boundary import Exchange, entries, reduce_uploads
 from fedfb.runtime.ledger import Ledger
 from fedfb.runtime.local import Memories, drawn_places
-from fedfb.runtime.secure import joined, parts_of, sum_entries
+from fedfb.runtime.secure import parts_of, read_total, sum_entries
 from fedfb.secure import (
     SERVER,
     Kind,
@@ -125,7 +125,7 @@ class Inquiry:
     told: str
     ledger: Ledger
     journals: Callable[[int], Journal]
-    like: Callable[[Asked, Arrays], Arrays]
+    like: Callable[[Task, Arrays], Arrays]
     memories: Memories
 
     @property
@@ -133,7 +133,7 @@ class Inquiry:
         """What precedes the rounds of a phase in messages: nothing in the run itself."""
         return f"{self.phase}, " if self.phase in (TUNE, ACHIEVABLE) else ""
 
-    def ask_of(self, round: int, everybody: bool = False) -> Callable[[Asked, Arrays], Arrays]:
+    def ask_of(self, round: int, everybody: bool = False) -> Callable[[Task, Arrays], Arrays]:
         """Return the ask of one round: put to those drawn for it who are there, or to all."""
         study = self.mail.study
         share = 1.0 if everybody or not round else study.experiment.participation
@@ -143,7 +143,7 @@ class Inquiry:
             journal.forget_earlier()
         saved = dict(self.memories)
 
-        def ask(task: Asked, broadcast: Arrays) -> Arrays:
+        def ask(task: Task, broadcast: Arrays) -> Arrays:
             number = next(numbers)
             answered = journal.find(number)
             if answered is None:
@@ -160,7 +160,7 @@ class Inquiry:
         drawn: Sequence[int],
         round: int,
         number: int,
-        task: Asked,
+        task: Task,
         broadcast: Arrays,
         there: list[int],
         saved: Memories,
@@ -170,7 +170,7 @@ class Inquiry:
         while True:
             if len(there) < mail.study.fewest:
                 there[:] = self.assemble(drawn, where, for_all=not round)
-            question = Question(round, number, task, broadcast, tuple(there), {})
+            question = Exchange(round, number, task, broadcast, tuple(there), {})
             put = self._masked if task.reduce == "sum" else self._gathered
             try:
                 answered, left = put(question, saved, where)
@@ -189,7 +189,7 @@ class Inquiry:
                 round=round,
                 question=number,
                 task=task.name,
-                asked=list(question.asked),
+                asked=list(question.clients),
                 counted=list(answered.counted),
                 gone=sorted(gone),
             )
@@ -236,7 +236,7 @@ class Inquiry:
             name = self.mail.study.silos[id]
             self.mail.log.write("joined", f"{name} is there", silo=name)
 
-    def _told(self, question: Question, saved: Memories) -> dict[int, dict[str, Any]]:
+    def _told(self, question: Exchange, saved: Memories) -> dict[int, dict[str, Any]]:
         common = {
             "phase": self.phase,
             "round": question.round,
@@ -247,31 +247,31 @@ class Inquiry:
         }
         return {
             id: {**common, "after": _place(self.memories, id), "saved": _place(saved, id)}
-            for id in question.asked
+            for id in question.clients
         }
 
-    def _masked(self, question: Question, saved: Memories, where: str) -> tuple[Answered, set[int]]:
+    def _masked(self, question: Exchange, saved: Memories, where: str) -> tuple[Answered, set[int]]:
         """Carry a question by one secure sum; return also who was there to its end."""
         task, told = question.task, self._told(question, saved)
         like = self.like(task, question.broadcast)
         roster = make_roster(
             self.keys.run,
             public_key(self.office.link),
-            [self.keys.parties[id] for id in question.asked],
-            plan_of(self.mail.study, len(question.asked)),
+            [self.keys.parties[id] for id in question.clients],
+            plan_of(self.mail.study, len(question.clients)),
         )
-        parts = parts_of(task, like, len(question.asked))
+        parts = parts_of(task, like, len(question.clients))
         session = make_session(roster, question.round, question.number, parts)
         listed = write_roster(roster)
         begin = {id: {**content, "roster": listed} for id, content in told.items()}
         total, sent, left = sum_by_mail(self.mail, session, self.office.link, begin, where)
-        broadcast = len(told[question.asked[0]]["broadcast"]) + len(listed)
+        broadcast = len(told[question.clients[0]]["broadcast"]) + len(listed)
         self.ledger.write(sum_entries(question, like, broadcast, sent, total.survivors))
-        answer = joined(task, like, decode(session.schema, len(total.survivors), total.vector))
+        answer = read_total(task, like, decode(session.schema, len(total.survivors), total.vector))
         return Answered(answer, total.survivors), left
 
     def _gathered(
-        self, question: Question, saved: Memories, where: str
+        self, question: Exchange, saved: Memories, where: str
     ) -> tuple[Answered, set[int]]:
         """Carry a question whose answers are needed one by one, unmasked."""
         told = self._told(question, saved)

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.core import Arrays, Asked
-from fedfb.data.fit_encoder import silo_answer
+from fedfb.core import Arrays, Task
+from fedfb.data.fit_columns import silo_answer
 from fedfb.data.groups import Groups
 from fedfb.data.loading import split_client
 from fedfb.data.table import Table
@@ -28,7 +28,7 @@ from fedfb.experiments.secure import column_question
 from fedfb.files import writing
 from fedfb.runtime import archive as checkpoint
 from fedfb.runtime.local import refuse_non_finite
-from fedfb.runtime.secure import encoded, parts_of
+from fedfb.runtime.secure import encode_upload, parts_of
 from fedfb.secure import (
     ClientState,
     Kind,
@@ -186,7 +186,7 @@ def _begin(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
         member = silo.member if same else change_roster(silo.member, roster)
     task, upload = _answer(silo, content)
     schema = make_schema(parts_of(task, upload, len(roster.parties)), len(roster.parties))
-    vector = encoded(schema, task, upload, f"round {content['round']}: {silo.bundle.silo!r}")
+    vector = encode_upload(schema, task, upload, f"round {content['round']}: {silo.bundle.silo!r}")
     member, state, message = join(member, content["invitation"], schema)
     return replace(silo, member=member, state=state, vector=vector), {"frame": message}
 
@@ -228,7 +228,7 @@ def _single(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
     return silo, {"upload": pack_arrays(shown)}
 
 
-def _answer(silo: Silo, content: Content) -> tuple[Asked, Arrays]:
+def _answer(silo: Silo, content: Content) -> tuple[Task, Arrays]:
     told, phase = unpack_arrays(content["broadcast"]), content["phase"]
     if phase == DATA:
         upload = silo_answer(content["task"], told, silo.train, silo.bundle.study.schema)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 
-from fedfb.data.fit_encoder import listed_categories, numeric
+from fedfb.data.fit_columns import listed_categories, numeric
 from fedfb.experiments.explain import explain
 from fedfb.experiments.scores import BINS, FEWEST_ROWS
 from fedfb.experiments.tune import HELD_OUT

@@ -15,12 +15,12 @@ from fedfb.core import Arrays
 from fedfb.data.conform import type_notes
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import ONE_GROUP
-from fedfb.data.fit_encoder import no_rows
+from fedfb.data.fit_columns import no_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
 from fedfb.experiments.evaluate import evaluate_counts, few_in
 from fedfb.experiments.reporting import Losses, in_short, make_result, with_names, with_training
-from fedfb.experiments.result import Result, SeedResult, to_json
+from fedfb.experiments.result import EngineChoice, Result, SeedResult, to_json
 from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
@@ -72,7 +72,7 @@ class Known(NamedTuple):
 
 def tell(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
     """Return what the method has to say of every run's end."""
-    told = trial.algorithm.tell
+    told = trial.algorithm.describe
     return [{} for _ in trial.settings] if told is None else told(trained.state)
 
 
@@ -111,9 +111,9 @@ def make_study_result(study: Study, known: Known) -> Result:
     result = make_result(
         experiment, _notes(study, known), groups, len(runs), [runs], choices, shared=1.0
     )
-    return msgspec.structs.replace(
-        result, data=study.name, study=study.name, silos=tuple(study.silos)
-    )
+    engine = EngineChoice(name="of each client", reason="clients train on their own machines")
+    names = {"data": study.name, "study": study.name, "silos": tuple(study.silos)}
+    return msgspec.structs.replace(result, engine=engine, **names)
 
 
 def _at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from fedfb.audit.model_rows import TEST_ROWS
 from fedfb.audit.record import audit_of_sum
+from fedfb.audit.result import About, encode_audit
 from fedfb.audit.rows import digest
 from fedfb.audit.tables import read_tables
-from fedfb.core import Arrays, Asked
+from fedfb.core import Arrays, Task
 from fedfb.data.encode import Encoder
-from fedfb.data.fit_encoder import ROWS, columns_by, groups_by, no_rows, silo_answer
+from fedfb.data.fit_columns import ROWS, columns_by, groups_by, no_rows, silo_answer
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.evaluate import evaluate_counts
 from fedfb.experiments.resolve import picks_rate
@@ -30,7 +32,7 @@ from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Saving, Trained
 from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle
 from fedfb.runtime.local import Memories
-from fedfb.runtime.loop import SETUP, Progress, conduct
+from fedfb.runtime.loop import SETUP, Progress, run_rounds
 from fedfb.shapes import Array, Int
 from fedfb.study.ask import Inquiry, Keys
 from fedfb.study.journal import Journal, Log
@@ -90,27 +92,26 @@ def audited(study: Study, known: Known, kept: Path, log: Log) -> str:
     Where nothing can be said of these rows it is empty, and the log has the reason.
     """
     experiment, encoder = study.experiment, known.encoder
-    about = {
-        "kind": "model",
-        "name": study.name,
-        "notion": long_name(experiment.notion),
-        "data": f"the files of {len(study.silos)} silos",
-        "label": encoder.label,
-        "positive": encoder.positive,
-        "rows": TEST_ROWS,
-        "decided_by": f"{experiment.algorithm}, {experiment.model}, seed {study.seed}",
-        "baseline": None,
-        "hashes": {name: digest(kept / name) for name in (MODELS, ENCODER, EXPERIMENT)},
-    }
+    about = About(
+        kind="model",
+        name=study.name,
+        notion=long_name(experiment.notion),
+        data=f"the files of {len(study.silos)} silos",
+        label=encoder.label,
+        positive=encoder.positive,
+        rows=TEST_ROWS,
+        decided_by=f"{experiment.algorithm}, {experiment.model}, seed {study.seed}",
+        baseline=None,
+        hashes={name: digest(kept / name) for name in (MODELS, ENCODER, EXPERIMENT)},
+    )
     total = read_tables({name: value[0] for name, value in known.tables.items()})
     groups = encoder.groups
     try:
-        record = audit_of_sum(total, groups.names, groups.columns, about, study.silos)
+        result = audit_of_sum(total, groups.names, groups.columns, about, study.silos)
     except DataError as error:
         log.write("not audited", f"there is no audit: {error}")
         return ""
-    record["notes"] = [ONLY_SUMS]
-    return json.dumps(record, indent=1, allow_nan=False)
+    return encode_audit(structs.replace(result, notes=(ONLY_SUMS,)))
 
 
 def achieved(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
@@ -120,7 +121,7 @@ def achieved(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
     """
     # Here: its solvers are slow to import, and only this needs them.
     from fedfb.theory.achievable import achievable
-    from fedfb.theory.from_scores import population_of, scored_from, told_of
+    from fedfb.theory.from_scores import describe_scores, population_of, score_counts
 
     clients = tuple(study.silos[id] for id in np.ravel(counts["client"]).tolist())
     silent = [name for name, rows in zip(clients, counts["rows"], strict=True) if not rows.any()]
@@ -131,8 +132,8 @@ def achieved(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
             f"fewer than {FEWEST_ROWS} rows of some group, and any. Merge groups in the schema.",
         )
         return ""
-    scored = scored_from(counts["rows"], clients, encoder.groups.names)
-    record = {**achievable(population_of(scored.counts)), **told_of(scored, study.seed)}
+    scored = score_counts(counts["rows"], clients, encoder.groups.names)
+    record = {**achievable(population_of(scored.counts)), **describe_scores(scored, study.seed)}
     return json.dumps(record, indent=1, allow_nan=False)
 
 
@@ -196,7 +197,7 @@ def _encoder(desk: Desk) -> tuple[Encoder, Int[Array, "2 a"]]:
     schema, nobody = study.schema, no_rows(study.schema)
     ledger = _ledger(desk, DATA, study.split)
 
-    def like(asked: Asked, told: Arrays) -> Arrays:
+    def like(asked: Task, told: Arrays) -> Arrays:
         return silo_answer(asked.name, told, nobody, schema)
 
     asking = Inquiry(
@@ -222,7 +223,7 @@ def _stage(desk: Desk, phase: str, encoder: Encoder, rates: Sequence[float] = ()
     trial = make_trial(study, encoder, phase, rates)
     ledger, journals = _ledger(desk, phase, study.seed), _journals(desk, phase)
 
-    def like(asked: Asked, told: Arrays) -> Arrays:
+    def like(asked: Task, told: Arrays) -> Arrays:
         key = (study.seed, 0, 0, trial.like.id)
         memory = trial.algorithm.memory(trial.start)
         with np.errstate(all="ignore"):
@@ -240,7 +241,7 @@ def _train(desk: Desk, stage: Stage) -> Trained:
     """Run the rounds of a phase, from its checkpoint where there is one."""
     study, (trial, asking) = desk.mail.study, stage
     path = desk.kept / CHECKPOINTS / f"{asking.phase}.npz"
-    return conduct(
+    return run_rounds(
         trial.algorithm,
         trial.start,
         asking.ask_of,

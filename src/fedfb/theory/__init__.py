@@ -1,8 +1,9 @@
-"""What fairness each approach can reach, before anyone trains (the paper's Section 3).
+"""The fairness that each approach can reach, before any training (the paper's Section 3).
 
-A population says who holds what; three solvers say what is possible: CFL (all data in one place),
-LFT+Ensemble (fair models trained apart, then a vote) and LFT+FedAvg (one model, every client
-bounding its own disparity). Not imported by ``import fedfb``: it needs ``scipy.optimize``.
+A population says which client holds which groups. Three solvers say what is possible: CFL (all rows
+in one place), LFT+Ensemble (fair models trained apart, then a vote) and LFT+FedAvg (one model,
+every client bounds its local disparity). ``import fedfb`` does not import this package, which needs
+``scipy.optimize``.
 
 >>> from fedfb import theory
 >>> both = theory.population([

@@ -1,6 +1,7 @@
-"""What fairness each approach can reach on a population, before anyone trains.
+"""The fairness that each approach can reach on a population, before any training.
 
-A population as TOML: the clients' shares, groups and laws, for ``fedfb achievable``.
+``achievable`` returns the record that ``fedfb achievable`` prints and draws. ``read_population``
+reads the population from a TOML file: share, groups and laws of each client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,13 +58,17 @@ def achievable(
     levels: Sequence[float] = LEVELS,
     eps: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    r"""Return for every approach the least disparity it can reach, and its best accuracies.
+    r"""Return the least disparity and the best accuracies of every approach, as JSON values.
 
-    ``disparity``, ``min_disparity`` and the levels are :math:`|P_0-P_1|` (``spd``); the record of
-    a classifier also has ``demographic_parity``, :math:`\max_a|P_a-P|`, which takes the place of
-    ``spd`` where there are more than two groups, and LFT+Ensemble is then left out. With local
-    budgets ``eps`` the classifiers that local training leads to are described as well. ``limit`` of
-    LFT+Ensemble says whether the population meets the lemma that keeps a vote unfair.
+    For two groups ``disparity``, ``min_disparity`` and the levels are :math:`|P_0-P_1|` (``spd``).
+    For more groups they are :math:`\max_a|P_a-P|` (``demographic_parity``), and LFT+Ensemble is
+    left out. ``limit`` of LFT+Ensemble says whether the lemma that keeps a vote unfair applies.
+
+    Args:
+        population: clients, groups and laws.
+        levels: disparities at which the curves are evaluated, each in [0, 1].
+        eps: one local budget for each client; the classifiers of local training with these budgets
+            are then in the record as well.
     """
     measure = "spd" if population.groups == 2 else "demographic_parity"
     plain, together = erm(population), cfl_curve(population, [0.0, *levels])
@@ -71,7 +76,7 @@ def achievable(
     record: dict[str, Any] = {
         "measure": measure,
         "erm": _classifier(plain, measure),
-        "client_gaps": [_known(gap) for gap in plain.outcome.client_gaps],
+        "client_gaps": [_number_or_none(gap) for gap in plain.outcome.client_gaps],
         "cfl": _approach(together[0].solution, together[1:], measure),
         "lft_fedavg": _approach(averaged.least, averaged.curve, measure),
     }
@@ -79,10 +84,10 @@ def achievable(
         record["lft_fedavg"]["at_eps"] = _classifier(lft_fedavg(population, eps), measure)
     if population.groups > 2:
         return {**record, "left_out": NO_VOTE}
-    return {**record, "lft_ensemble": _voting(population, levels, eps, measure)}
+    return {**record, "lft_ensemble": _ensemble_record(population, levels, eps, measure)}
 
 
-def _voting(
+def _ensemble_record(
     population: Population, levels: Sequence[float], eps: Sequence[float] | None, measure: str
 ) -> dict[str, Any]:
     least = ensemble_range(population).least_disparity
@@ -95,7 +100,7 @@ def _voting(
     voting["limit"] = {
         "applies": limit.applies,
         "bound": limit.bound,
-        "conditions": [one._asdict() for one in limit.conditions],
+        "conditions": [condition._asdict() for condition in limit.conditions],
     }
     return voting
 
@@ -112,22 +117,30 @@ def picture_levels(population: Population) -> tuple[float, ...]:
     return tuple(float(level) for level in np.linspace(0.0, most, PICTURE_POINTS))
 
 
-def at_levels(record: Mapping[str, Any], levels: Sequence[float]) -> dict[str, Any]:
-    """Return a record with its curves at some of their levels only."""
-    kept: dict[str, Any] = dict(record)
+def select_levels(record: Mapping[str, Any], levels: Sequence[float]) -> dict[str, Any]:
+    """Return a record whose curves have only some of their levels.
+
+    Args:
+        record: as ``achievable`` returns it.
+        levels: levels that every curve of the record has.
+    """
+    selection: dict[str, Any] = dict(record)
     for name in APPROACHES:
         if name in record:
-            found = {point["disparity"]: point for point in record[name]["curve"]}
-            kept[name] = {**record[name], "curve": [found[float(level)] for level in levels]}
-    return kept
+            point_at = {point["disparity"]: point for point in record[name]["curve"]}
+            selection[name] = {
+                **record[name],
+                "curve": [point_at[float(level)] for level in levels],
+            }
+    return selection
 
 
-def sentence(record: Mapping[str, Any]) -> str:
-    """Say in plain words what the record comes to.
+def summarise_in_words(record: Mapping[str, Any]) -> str:
+    """Return one sentence that says what the record means.
 
     >>> at = {"min_disparity": 0.0, "at_least": {"accuracy": 0.8}}
-    >>> sentence({"measure": "spd", "erm": {"accuracy": 0.85}, "cfl": at, "lft_fedavg": at,
-    ...           "lft_ensemble": {"min_disparity": 0.16}})
+    >>> record = {"measure": "spd", "erm": {"accuracy": 0.85}, "cfl": at, "lft_fedavg": at}
+    >>> summarise_in_words({**record, "lft_ensemble": {"min_disparity": 0.16}})
     ... # doctest: +NORMALIZE_WHITESPACE
     'Training locally and voting cannot get below |P0 - P1| = .160 here, averaging locally fair
     models reaches 0; training together reaches 0 at a cost of 5.0 points of accuracy.'
@@ -159,22 +172,22 @@ def _approach(best: Solution | None, curve: Sequence[CurvePoint], measure: str) 
 
 
 def _classifier(solution: Solution, measure: str) -> dict[str, Any]:
-    seen = solution.outcome
+    outcome = solution.outcome
     return {
-        "accuracy": float(seen.accuracy),
-        "disparity": float(seen.spd if measure == "spd" else seen.demographic_parity),
-        "mean_difference": _known(seen.mean_difference),
-        "demographic_parity": float(seen.demographic_parity),
+        "accuracy": float(outcome.accuracy),
+        "disparity": float(outcome.spd if measure == "spd" else outcome.demographic_parity),
+        "mean_difference": _number_or_none(outcome.mean_difference),
+        "demographic_parity": float(outcome.demographic_parity),
         "budgets": None if solution.budgets is None else [float(b) for b in solution.budgets],
     }
 
 
-def _known(value: float) -> float | None:
+def _number_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
 def _clean(value: float) -> float:
-    """Return 0 for what meets the level 0: the sentence, the table and the curve agree on it."""
+    """Return 0 for a disparity that meets the level 0, so that sentence, table and curve agree."""
     return 0.0 if value <= PARITY else float(value)
 
 
@@ -208,7 +221,11 @@ def read_population(path: Path) -> Population:
 
 
 def make_population(content: Mapping[str, Any]) -> Population:
-    """Return the population of named values, as a TOML file holds them.
+    """Return the population that a TOML file describes.
+
+    Args:
+        content: ``eta`` and a list ``client`` of tables with ``q``, ``group0``, ``group1``,
+            ``share``.
 
     >>> laws = {"group0": {"dist": "normal", "mean": 3, "sd": 1}, "group1": {"dist": "expon"}}
     >>> make_population({"client": [{"q": 0.3, **laws}]}).clients
@@ -225,66 +242,66 @@ def make_population(content: Mapping[str, Any]) -> Population:
 
 
 def _client(number: int, entry: Any) -> Client:
-    where = f"client {number}"
+    place = f"client {number}"
     if not isinstance(entry, dict):
-        raise ConfigError(f"{where} must be a table [[client]], got {entry!r}.")
+        raise ConfigError(f"{place} must be a table [[client]], got {entry!r}.")
     for name in entry:
         if name not in KEYS:
-            raise ConfigError(f"{where}: {unknown_name('key', name, KEYS)}")
+            raise ConfigError(f"{place}: {unknown_name('key', name, KEYS)}")
     share = entry.get("share")
     return client(
-        _number(entry, "q", where),
-        _law(entry.get("group0"), f"{where}, group0"),
-        _law(entry.get("group1"), f"{where}, group1"),
-        None if share is None else _number(entry, "share", where),
+        _number(entry, "q", place),
+        _law(entry.get("group0"), f"{place}, group0"),
+        _law(entry.get("group1"), f"{place}, group1"),
+        None if share is None else _number(entry, "share", place),
     )
 
 
-def _law(entry: Any, where: str) -> Law | None:
+def _law(entry: Any, place: str) -> Law | None:
     if entry is None:
         return None
     if not isinstance(entry, dict) or "dist" not in entry:
-        raise ConfigError(f"{where} must be a law such as {LAW}, got {entry!r}.")
+        raise ConfigError(f"{place} must be a law such as {LAW}, got {entry!r}.")
     match entry["dist"]:
         case "normal":
-            return Gaussian(_number(entry, "mean", where), _number(entry, "sd", where))
+            return Gaussian(_number(entry, "mean", place), _number(entry, "sd", place))
         case "histogram":
-            return Histogram(_numbers(entry, "edges", where), _numbers(entry, "masses", where))
+            return Histogram(_numbers(entry, "edges", place), _numbers(entry, "masses", place))
         case "mixture":
-            return Mixture(_numbers(entry, "weights", where), _parts(entry.get("parts"), where))
+            return Mixture(_numbers(entry, "weights", place), _parts(entry.get("parts"), place))
         case name:
-            return _from_scipy(str(name), entry, where)
+            return _from_scipy(str(name), entry, place)
 
 
-def _parts(entries: Any, where: str) -> list[Law]:
+def _parts(entries: Any, place: str) -> list[Law]:
     if not isinstance(entries, list) or not entries:
-        raise ConfigError(f"{where}: parts must be a list of laws, got {entries!r}.")
-    laws = [_law(entry, f"{where}, part {number}") for number, entry in enumerate(entries)]
+        raise ConfigError(f"{place}: parts must be a list of laws, got {entries!r}.")
+    laws = [_law(entry, f"{place}, part {number}") for number, entry in enumerate(entries)]
     return [law for law in laws if law is not None]
 
 
-def _from_scipy(name: str, entry: Mapping[str, Any], where: str) -> Frozen:
+def _from_scipy(name: str, entry: Mapping[str, Any], place: str) -> Frozen:
     from scipy import stats
 
     family = getattr(stats, name, None)
     if not isinstance(family, stats.rv_continuous):
-        raise ConfigError(f"{where}: {unknown_name('dist', name, LAWS)}")
-    parameters = {key: _number(entry, key, where) for key in entry if key != "dist"}
+        raise ConfigError(f"{place}: {unknown_name('dist', name, LAWS)}")
+    parameters = {key: _number(entry, key, place) for key in entry if key != "dist"}
     try:
         return Frozen(family(**parameters))
     except TypeError as error:
-        raise ConfigError(f"{where}: scipy.stats.{name} does not take these: {error}.") from None
+        raise ConfigError(f"{place}: scipy.stats.{name} does not take these: {error}.") from None
 
 
-def _number(entry: Mapping[str, Any], name: str, where: str) -> float:
+def _number(entry: Mapping[str, Any], name: str, place: str) -> float:
     value = entry.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{where}: {name} must be a number, got {value!r}.")
+        raise ConfigError(f"{place}: {name} must be a number, got {value!r}.")
     return float(value)
 
 
-def _numbers(entry: Mapping[str, Any], name: str, where: str) -> list[float]:
+def _numbers(entry: Mapping[str, Any], name: str, place: str) -> list[float]:
     values = entry.get(name)
     if not isinstance(values, list):
-        raise ConfigError(f"{where}: {name} must be a list of numbers, got {values!r}.")
-    return [_number({name: value}, name, where) for value in values]
+        raise ConfigError(f"{place}: {name} must be a list of numbers, got {values!r}.")
+    return [_number({name: value}, name, place) for value in values]

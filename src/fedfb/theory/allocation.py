@@ -1,10 +1,10 @@
-r"""Share out a total among clients at the least cost, each with a cost curve of its own.
+r"""Divide a total among clients at the least cost, where each client has its own cost curve.
 
 .. math:: \min_y \sum_j c_j(y_j) \quad\text{s.t.}\quad \sum_j y_j = Y,\; 0\le y_j\le Y_j
 
-Lower convex envelopes give a bound and, where the curves are convex on the way, the optimum: take
-the cheapest slopes first (water-filling). Where they are not, dynamic programming on a grid, made
-finer around its optimum, finds the optimum; ``bound`` stays valid.
+The lower convex envelopes of the curves give a lower bound. Where the curves are convex this bound
+is the optimum: take the cheapest slopes first (water-filling). Elsewhere dynamic programming on a
+grid, refined around its optimum, finds the optimum. ``bound`` is valid in both cases.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MOST_CLIENTS = 12
 
 
 class Cost(NamedTuple):
-    """A cost curve through points; ``amount`` increases from 0 and so does ``cost``."""
+    """A cost curve through points; ``amount`` and ``cost`` increase from 0."""
 
     amount: Float[Array, " k"]
     cost: Float[Array, " k"]
@@ -39,13 +39,19 @@ class Allocation(NamedTuple):
 
 
 def allocate(costs: Sequence[Cost], total: float) -> Allocation:
-    """Return the cheapest way to share out a total that does not exceed what all can take.
+    """Return the cheapest division of a total.
+
+    Args:
+        costs: one increasing curve for each client; its last amount is the most the client can
+            take.
+        total: the amount to divide, at most the sum of what all clients can take.
 
     >>> quadratic = Cost(np.linspace(0, 1, 101), np.linspace(0, 1, 101) ** 2)
     >>> allocate([quadratic, quadratic], 0.5).amounts.round(2)
     array([0.25, 0.25])
     """
     filled = _by_envelopes(costs, total)
+    # An allocation that costs as much as its lower bound is optimal.
     if filled.cost - filled.bound < 1e-8 or len(costs) > MOST_CLIENTS:
         return filled
     amounts = _by_grids(costs, total)
@@ -60,31 +66,35 @@ def _by_envelopes(costs: Sequence[Cost], total: float) -> Allocation:
     owner = np.concatenate([np.full(len(w), j) for j, w in enumerate(widths)])
     width, rise = np.concatenate(widths), np.concatenate(rises)
     order = np.argsort(rise / width, kind="stable")
-    before = np.concatenate([[0.0], np.cumsum(width[order])[:-1]])
-    taken = np.clip(total - before, 0.0, width[order])
-    bound = float((rise[order] * taken / width[order]).sum())
-    amounts = np.bincount(owner[order], weights=taken, minlength=len(costs))
+    offsets = np.concatenate([[0.0], np.cumsum(width[order])[:-1]])
+    portions = np.clip(total - offsets, 0.0, width[order])
+    bound = float((rise[order] * portions / width[order]).sum())
+    amounts = np.bincount(owner[order], weights=portions, minlength=len(costs))
     cost = sum(float(c.at(y)) for c, y in zip(costs, amounts, strict=True))
     return Allocation(amounts, cost, min(bound, cost))
 
 
 def lower_hull(x: Float[Array, " k"], y: Float[Array, " k"]) -> Int[Array, " h"]:
-    """Return the indices of the points on the lower convex hull; x increases.
+    """Return the indices of the points on the lower convex hull.
+
+    Args:
+        x: coordinates, increasing; of equal ones the first counts.
+        y: values at x.
 
     >>> lower_hull(np.array([0.0, 1.0, 2.0]), np.array([0.0, 2.0, 1.0]))
     array([0, 2])
     """
-    kept: list[int] = []
+    hull: list[int] = []
     for k in range(len(x)):
-        if kept and x[k] <= x[kept[-1]]:
+        if hull and x[k] <= x[hull[-1]]:
             continue
-        while len(kept) > 1:
-            i, j = kept[-2], kept[-1]
+        while len(hull) > 1:
+            i, j = hull[-2], hull[-1]
             if (y[j] - y[i]) * (x[k] - x[i]) < (y[k] - y[i]) * (x[j] - x[i]):
                 break
-            kept.pop()
-        kept.append(k)
-    return np.array(kept)
+            hull.pop()
+        hull.append(k)
+    return np.array(hull)
 
 
 def _by_grids(costs: Sequence[Cost], total: float) -> Float[Array, " j"]:
@@ -94,6 +104,7 @@ def _by_grids(costs: Sequence[Cost], total: float) -> Float[Array, " j"]:
     for _ in range(ZOOMS):
         step = max((high - low).max() / points, 1e-15)
         amounts = _one_grid(costs, total, low, high, step)
+        # The next grid covers four steps to both sides, so that a neighbour's optimum stays inside.
         low = np.maximum(amounts - 4 * step, 0.0)
         high = np.minimum(amounts + 4 * step, np.minimum(most, total))
         points = 80
@@ -101,31 +112,31 @@ def _by_grids(costs: Sequence[Cost], total: float) -> Float[Array, " j"]:
 
 
 def _one_grid(costs: Sequence[Cost], total: float, low: Array, high: Array, step: float) -> Array:
-    """Solve with all but one client on grids; the client with the widest range takes the rest."""
+    """Solve with all clients but one on grids; the client of the widest range takes the rest."""
     rest = int(np.argmax(high - low))
     others = [j for j in range(len(costs)) if j != rest]
     sums, values = np.zeros(1), np.zeros(1)
     choices: list[tuple[Array, Int[Array, " n"]]] = []
     for j in others:
-        own = np.append(np.arange(low[j], high[j], step), high[j])
-        values, pick = _merge(values, costs[j].at(own))
+        grid = np.append(np.arange(low[j], high[j], step), high[j])
+        values, pick = _merge(values, costs[j].at(grid))
         sums = low[others[: len(choices) + 1]].sum() + step * np.arange(len(values))
-        choices.append((own, pick))
+        choices.append((grid, pick))
     remainder = total - sums
     slack = len(costs) * step  # a grid's last step may be shorter than the others
     fits = (remainder >= -slack) & (remainder <= costs[rest].amount[-1] + slack)
     total_cost = np.where(fits, values + costs[rest].at(remainder), np.inf)
     at = int(np.argmin(total_cost))
     amounts = np.zeros(len(costs))
-    for j, (own, pick) in zip(reversed(others), reversed(choices), strict=True):
-        amounts[j] = own[pick[at]]
+    for j, (grid, pick) in zip(reversed(others), reversed(choices), strict=True):
+        amounts[j] = grid[pick[at]]
         at = at - int(pick[at])
     amounts[rest] = total - amounts.sum()
-    return _repaired(amounts, np.array([c.amount[-1] for c in costs]), total)
+    return _repair(amounts, np.array([c.amount[-1] for c in costs]), total)
 
 
-def _repaired(amounts: Array, most: Array, total: float) -> Float[Array, " j"]:
-    """Move the little that does not fit one client to those that have room for it."""
+def _repair(amounts: Array, most: Array, total: float) -> Float[Array, " j"]:
+    """Move the small amount that does not fit one client to clients that have room for it."""
     amounts = np.clip(amounts, 0.0, most)
     for _ in range(2):
         missing = total - amounts.sum()

@@ -1,4 +1,4 @@
-"""LFT+Ensemble on atoms: every client's path is a list of moves, so all curves are polygons."""
+"""LFT+Ensemble on atoms: each client's path is a list of moves, so curves are polygons."""
 
 from typing import NamedTuple
 
@@ -8,13 +8,13 @@ from fedfb.shapes import Array, Float
 from fedfb.theory.allocation import MOST_CLIENTS, Cost, allocate
 from fedfb.theory.atoms import (
     Moves,
-    after,
     amount_for,
-    by_level,
+    apply_moves,
     levels_of,
-    many_groups,
-    moves,
+    list_moves,
     pooled_masses,
+    solve_many_groups,
+    sum_by_level,
 )
 from fedfb.theory.atoms import cfl as pooled_optimum
 from fedfb.theory.measures import Decisions, Outcome, outcome
@@ -25,7 +25,14 @@ ROUNDING = 1e-12
 
 
 class Path(NamedTuple):
-    """A client's way to its own parity: moves, the mass each shifts at home, and where it ends."""
+    """A client's way from the unconstrained optimum to its local parity.
+
+    Attributes:
+        moves: the moves, in order.
+        steps: the mass that each move shifts at the client.
+        gap: the client's mean difference before the first move.
+        end: the number of moves to parity; the last move may be partial.
+    """
 
     moves: Moves
     steps: Float[Array, " m"]
@@ -33,50 +40,62 @@ class Path(NamedTuple):
     end: float
 
 
-def paths(population: AtomPopulation) -> list[Path]:
+def make_paths(population: AtomPopulation) -> list[Path]:
     """Return every client's path; a client that lacks a group does not move."""
     values, _ = levels_of(population.eta)
     accepted = values > 0.5
-    made = []
+    result = []
     for i in range(population.clients):
-        own = by_level(population.eta, population.masses[i])
-        gap = float(own[0, accepted].sum() - own[1, accepted].sum())
-        way = moves(values, population.within[i], -np.sign(gap) or 1.0)
-        steps = own[way.group, way.level]
+        local_masses = sum_by_level(population.eta, population.masses[i])
+        gap = float(local_masses[0, accepted].sum() - local_masses[1, accepted].sum())
+        # sign(0) is 0, which is no direction: without a gap any direction will do.
+        way = list_moves(values, population.within[i], -np.sign(gap) or 1.0)
+        steps = local_masses[way.group, way.level]
         end = amount_for(gap, steps, 0.0) if population.constrained[i] else 0.0
-        made.append(Path(way, steps, gap, end))
-    return made
+        result.append(Path(way, steps, gap, end))
+    return result
 
 
 def decisions_at(population: AtomPopulation, path: Path, amount: float) -> Float[Array, "2 k"]:
-    """Return a client's decisions after so many moves, at every point."""
-    values, which = levels_of(population.eta)
-    return after(values, path.moves, amount)[:, which]
+    """Return a client's decisions after a number of moves, at every point.
+
+    Args:
+        population: the population.
+        path: the client's path.
+        amount: number of moves; the fraction is the part of the last move.
+    """
+    values, level_of_point = levels_of(population.eta)
+    return apply_moves(values, path.moves, amount)[:, level_of_point]
 
 
 def local_optima(
     population: AtomPopulation, eps: Float[Array, " i"]
 ) -> list[tuple[float, float, Outcome, Decisions]]:
-    """Return for every client multiplier, gap at home, what it does to everybody, and the rule."""
-    made = []
+    """Return multiplier, local gap, outcome on all clients and rule of each client's optimum.
+
+    Args:
+        population: the population.
+        eps: one budget for each client.
+    """
+    optima = []
     for i in range(population.clients):
-        decisions, lam = _own_optimum(population, i, float(eps[i]))
+        decisions, lam = _solve_locally(population, i, float(eps[i]))
         rule = Decisions(decisions)
         everywhere = outcome(population, rule)
-        made.append((lam, float(everywhere.client_gaps[i]), everywhere, rule))
-    return made
+        optima.append((lam, float(everywhere.client_gaps[i]), everywhere, rule))
+    return optima
 
 
-def _own_optimum(population: AtomPopulation, i: int, eps: float) -> tuple[Array, float]:
+def _solve_locally(population: AtomPopulation, i: int, eps: float) -> tuple[Array, float]:
     unconstrained = np.repeat((population.eta > 0.5)[None, :], population.groups, axis=0) * 1.0
     if not population.constrained[i]:
         return unconstrained, 0.0
     if population.groups > 2:
-        held, decisions = population.joint[i] > 0, unconstrained
-        own = population.within[i, held], population.masses[i, held]
-        decisions[held], lams, _ = many_groups(population.eta, *own, eps)
+        present, decisions = population.joint[i] > 0, unconstrained
+        local_laws = population.within[i, present], population.masses[i, present]
+        decisions[present], lams, _ = solve_many_groups(population.eta, *local_laws, eps)
         return decisions, float(lams[np.argmax(np.abs(lams))])
-    path = paths(population)[i]
+    path = make_paths(population)[i]
     amount = amount_for(path.gap, path.steps, eps)
     return decisions_at(population, path, amount), _multiplier(path, amount)
 
@@ -89,80 +108,98 @@ def _multiplier(path: Path, amount: float) -> float:
 def ensemble(
     population: AtomPopulation, eps: Float[Array, " i"], weights: Float[Array, " i"]
 ) -> Solution:
-    """Return the ensemble of local optima at given budgets."""
+    """Return the ensemble of the local optima.
+
+    Args:
+        population: the population.
+        eps: one budget for each client.
+        weights: the vote of each client; they sum to 1.
+    """
     members = local_optima(population, eps)
     rule = Decisions(np.einsum("i,iak->ak", weights, np.stack([m[3].probability for m in members])))
     return Solution(rule, outcome(population, rule), np.array([m[0] for m in members]), eps)
 
 
-def at_amounts(
+def ensemble_at(
     population: AtomPopulation,
     ways: list[Path],
     amounts: Float[Array, " i"],
     weights: Float[Array, " i"],
 ) -> Solution:
-    """Return the ensemble whose members have made given amounts of their moves."""
-    made = [decisions_at(population, w, a) for w, a in zip(ways, amounts, strict=True)]
-    rule = Decisions(np.einsum("i,iak->ak", weights, np.stack(made)))
+    """Return the ensemble whose members have made some of their moves.
+
+    Args:
+        population: the population.
+        ways: the path of each client.
+        amounts: number of moves of each client; the fraction is the part of the last move.
+        weights: the vote of each client; they sum to 1.
+    """
+    decisions = [decisions_at(population, w, a) for w, a in zip(ways, amounts, strict=True)]
+    rule = Decisions(np.einsum("i,iak->ak", weights, np.stack(decisions)))
     lam = np.array([_multiplier(w, a) for w, a in zip(ways, amounts, strict=True)])
-    left = [
-        max(abs(w.gap) - float(np.interp(a, np.arange(len(w.steps) + 1), _summed(w.steps))), 0.0)
+    remaining = [
+        max(abs(w.gap) - float(np.interp(a, np.arange(len(w.steps) + 1), _cumulate(w.steps))), 0.0)
         for w, a in zip(ways, amounts, strict=True)
     ]
-    budgets = np.where(population.constrained, left, 1.0)
+    budgets = np.where(population.constrained, remaining, 1.0)
     return Solution(
         rule, outcome(population, rule), lam, np.where(budgets < ROUNDING, 0.0, budgets)
     )
 
 
-def _summed(steps: Array) -> Array:
+def _cumulate(steps: Array) -> Array:
     return np.concatenate([[0.0], np.cumsum(steps)])
 
 
 def range_of(
     population: AtomPopulation, weights: Float[Array, " i"]
 ) -> tuple[float, float, float, Float[Array, " i"], Float[Array, " i"]]:
-    """Return the range of the mean difference, the least disparity, budgets and multipliers."""
-    ways = paths(population)
+    """Return low and high mean difference, least disparity, and its budgets and multipliers.
+
+    Args:
+        population: a population of two groups.
+        weights: the vote of each client; they sum to 1.
+    """
+    ways = make_paths(population)
     ends = np.array([w.end for w in ways])
     raises = np.array([w.gap < 0 for w in ways])
     corners = [np.where(raises, 0.0, ends), np.where(raises, ends, 0.0)]
-    low, high = (at_amounts(population, ways, c, weights) for c in corners)
+    low, high = (ensemble_at(population, ways, c, weights) for c in corners)
     spans = low.outcome.mean_difference, high.outcome.mean_difference
     if spans[0] > PARITY or spans[1] < -PARITY:
         best = low if spans[0] > 0 else high
         least = best.outcome.spd
     else:
-        best, least = _fair(population, ways, corners, weights), 0.0
+        best, least = _find_parity(population, ways, corners, weights), 0.0
     assert best.budgets is not None
     return (*spans, least, best.budgets, best.multipliers)
 
 
-def _fair(
+def _find_parity(
     population: AtomPopulation, ways: list[Path], corners: list[Array], weights: Array
 ) -> Solution:
     low, high = 0.0, 1.0
     for _ in range(60):
         part = 0.5 * (low + high)
-        at = at_amounts(population, ways, (1 - part) * corners[0] + part * corners[1], weights)
+        at = ensemble_at(population, ways, (1 - part) * corners[0] + part * corners[1], weights)
         low, high = (part, high) if at.outcome.mean_difference < 0 else (low, part)
-    return at_amounts(population, ways, (1 - high) * corners[0] + high * corners[1], weights)
+    return ensemble_at(population, ways, (1 - high) * corners[0] + high * corners[1], weights)
 
 
 def tau(population: AtomPopulation) -> float:
-    """Return the disparity from which on the ensemble equals CFL, by the moves all can share."""
+    """Return the disparity from which on the ensemble is as accurate as CFL."""
     unconstrained = pooled_optimum(population, 1.0).outcome.spd
     if not population.equal_mix:
         return unconstrained
-    ways = paths(population)
-    pooled = by_level(population.eta, pooled_masses(population))
+    ways = make_paths(population)
+    pooled = sum_by_level(population.eta, pooled_masses(population))
     accepted = levels_of(population.eta)[0] > 0.5
     gap = float(pooled[0, accepted].sum() - pooled[1, accepted].sum())
     if any(w.gap * gap <= 0 for w in ways):
         return unconstrained
     # One mix of groups: all clients make the same moves in the same order.
     way = min(ways, key=lambda w: w.end)
-    shifted = _summed(pooled[way.moves.group, way.moves.level])
+    shifted = _cumulate(pooled[way.moves.group, way.moves.level])
     reached = abs(gap) - float(np.interp(way.end, np.arange(len(shifted)), shifted))
     return max(reached, 0.0) if reached > ROUNDING else 0.0
 
@@ -170,9 +207,15 @@ def tau(population: AtomPopulation) -> float:
 def curve(
     population: AtomPopulation, levels: list[float], weights: Float[Array, " i"]
 ) -> list[CurvePoint]:
-    """Return the best ensemble at each level of spd."""
-    ways = paths(population)
-    start = at_amounts(population, ways, np.zeros(len(ways)), weights)
+    """Return the best ensemble at each level of ``spd``.
+
+    Args:
+        population: a population of two groups.
+        levels: bounds on ``spd``.
+        weights: the vote of each client; they sum to 1.
+    """
+    ways = make_paths(population)
+    start = ensemble_at(population, ways, np.zeros(len(ways)), weights)
     sign = np.sign(start.outcome.mean_difference)
     useful = [j for j, w in enumerate(ways) if w.gap * sign > 0 and w.end > 0]
     costs = [_cost(population, ways[j], float(weights[j])) for j in useful]
@@ -191,19 +234,19 @@ def curve(
                 amounts[j] = np.interp(y, cost.amount, at)
             gap = max(shared.cost - shared.bound, 0.0)
             exact = gap < 1e-8 or len(costs) <= MOST_CLIENTS
-            solution = at_amounts(population, ways, amounts, weights)
+            solution = ensemble_at(population, ways, amounts, weights)
             points.append(CurvePoint(level, solution, gap, exact))
     return points
 
 
 def _cost(population: AtomPopulation, path: Path, weight: float) -> tuple[Array, Cost]:
-    """Return a member's moves and what they cost everybody, by what they shift."""
+    """Return numbers of moves of a member, and their cost in accuracy by the mass they shift."""
     values, _ = levels_of(population.eta)
-    pooled = by_level(population.eta, pooled_masses(population))
+    pooled = sum_by_level(population.eta, pooled_masses(population))
     at = path.moves.group, path.moves.level
     shifted = pooled[at]
     lost = population.group_shares[path.moves.group] * shifted * np.abs(2 * values - 1)[at[1]]
-    every = np.arange(len(shifted) + 1)
-    taken = np.append(every[every < path.end], path.end)
-    amount = np.interp(taken, every, weight * _summed(shifted))
-    return taken, Cost(amount, np.interp(taken, every, weight * _summed(lost)))
+    steps = np.arange(len(shifted) + 1)
+    counts = np.append(steps[steps < path.end], path.end)
+    amount = np.interp(counts, steps, weight * _cumulate(shifted))
+    return counts, Cost(amount, np.interp(counts, steps, weight * _cumulate(lost)))

@@ -1,9 +1,9 @@
-r"""LFT+FedAvg on atoms: a linear program, exact; its trade-off by trying budgets, a heuristic.
+"""LFT+FedAvg on atoms: exact optima by linear programs, and a trade-off by trying budgets.
 
-At a tie the optimum of given budgets is not unique, so disparities jump as budgets move and there
-is no smooth search. Budgets are tried on a grid, and between the best that meets a level and the
-best that does not. ``gap`` is the distance to CFL's accuracy, which nothing can exceed. For an
-exact curve give histograms, whose densities have no ties, in place of atoms.
+At a tie the optimum of given budgets is not unique. Disparities therefore jump as budgets move, and
+no smooth search is possible. Budgets are tried on a grid, and between the best budgets that meet a
+level and the best that do not: a heuristic. ``gap`` is the distance to CFL's accuracy, which
+nothing can exceed. For an exact curve use histograms instead of atoms: densities have no ties.
 """
 
 from itertools import product
@@ -27,23 +27,27 @@ TIE = 1e-11
 
 
 def optimum(population: AtomPopulation, eps: Float[Array, " i"]) -> Solution:
-    """Return the optimum of given budgets; for more than two groups they bound max |P_a - P|.
+    """Return the optimum of given budgets.
 
-    Atoms that share a score tie, and the optimum is then not unique: the fairest is returned.
-    ``multipliers`` has one number for each client with both groups known to it, or one for each
-    client and group if there are more than two groups.
+    Atoms with the same score tie, and the optimum is then not unique: the fairest optimum is
+    returned. ``multipliers`` has one number for each client, or for more than two groups one for
+    each client and group.
+
+    Args:
+        population: the population.
+        eps: bound on each client's disparity: spd, or ``max |P_a - P|`` for more than two groups.
     """
     clients, groups = population.clients, population.groups
     weight = np.einsum("ia,iak->ak", population.joint, population.masses)
     gain = (weight * (2 * population.eta - 1)).ravel()
     rows, bounds, places = _constraints(population, eps)
-    f, found = solve_program(gain, rows, bounds)
+    f, multipliers = solve_program(gain, rows, bounds)
     f = _fairest(population, f, gain, rows, bounds)
     lam = np.zeros((clients, groups if groups > 2 else 1))
-    for (i, a), value in zip(places, found, strict=True):
+    for (i, a), value in zip(places, multipliers, strict=True):
         lam[i, a] = value
     rule = Decisions(f.reshape(groups, -1))
-    dual = np.maximum(gain + found @ rows, 0.0).sum() + bounds @ np.abs(found)
+    dual = np.maximum(gain + multipliers @ rows, 0.0).sum() + bounds @ np.abs(multipliers)
     gap = max(float(dual - gain @ f), 0.0)
     return Solution(rule, outcome(population, rule), lam.ravel(), eps, gap)
 
@@ -55,7 +59,7 @@ def _fairest(
     rows: Float[Array, "r n"],
     bounds: Float[Array, " r"],
 ) -> Float[Array, " n"]:
-    """Return among the optima of a program, of which f is one, that of the least disparity."""
+    """Return the optimum of least disparity among the optima of a program, of which f is one."""
     pooled = pooled_masses(population)
     if population.groups == 2:
         ways = np.concatenate([pooled[0], -pooled[1]])[None, :]
@@ -91,54 +95,68 @@ def _constraints(
             bounds.append(float(eps[i]))
             places.append((int(i), 0))
         else:
-            held = np.flatnonzero(population.joint[i])
-            rows.extend(gap_rows(population.within[i], masses)[held])
-            bounds.extend([float(eps[i])] * len(held))
-            places.extend((int(i), int(a)) for a in held)
+            present = np.flatnonzero(population.joint[i])
+            rows.extend(gap_rows(population.within[i], masses)[present])
+            bounds.extend([float(eps[i])] * len(present))
+            places.extend((int(i), int(a)) for a in present)
     width = population.groups * len(population.eta)
     return np.array(rows).reshape(-1, width), np.array(bounds), places
 
 
 def trade_off(population: AtomPopulation, levels: list[float]) -> TradeOff:
-    """Return the best optimum found at each level, and the fairest among the budgets tried."""
-    tried = _tried(population)
+    """Return the best optimum at each level, and the fairest of all budgets that were tried.
+
+    Args:
+        population: the population.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
+    """
+    candidates = _solve_grid(population)
     best_at: dict[float, Solution | None] = {}
     for level in sorted(set(levels)):
-        best_at[level] = _best(population, tried, level)
+        best_at[level] = _best(population, candidates, level)
         # What is fair enough at a level is so at the next.
-        tried = [one for one in [best_at[level]] if one is not None] + tried
+        candidates = [
+            solution for solution in [best_at[level]] if solution is not None
+        ] + candidates
     points = []
     for level in levels:
         ceiling = cfl(population, level).outcome.accuracy
         best = best_at[level]
         gap = 0.0 if best is None else max(ceiling - best.outcome.accuracy, 0.0)
         points.append(CurvePoint(level, best, gap, exact=gap < 1e-9))
-    fairest = min(tried, key=lambda one: (_disparity(population, one), -one.outcome.accuracy))
+    fairest = min(
+        candidates,
+        key=lambda solution: (_disparity(population, solution), -solution.outcome.accuracy),
+    )
     return TradeOff(fairest, points)
 
 
 def _disparity(population: AtomPopulation, solution: Solution) -> float:
-    """Return what levels bound: spd, or max |P_a - P| of more than two groups."""
-    seen = solution.outcome
-    return seen.spd if population.groups == 2 else seen.demographic_parity
+    """Return the disparity that levels bound: spd, or ``max |P_a - P|`` of more than two groups."""
+    reached = solution.outcome
+    return reached.spd if population.groups == 2 else reached.demographic_parity
 
 
-def _tried(population: AtomPopulation) -> list[Solution]:
-    own, bound = _own_disparities(population), np.flatnonzero(population.constrained)
+def _solve_grid(population: AtomPopulation) -> list[Solution]:
+    disparities, bound = _local_disparities(population), np.flatnonzero(population.constrained)
     parts = next(
         (p for p in (PARTS, PARTS[::2], (0.0, 1.0)) if len(p) ** len(bound) <= MOST_PROGRAMS), None
     )
     if parts is not None:
-        scales = [np.array(p) * own[bound] for p in product(parts, repeat=len(bound))]
+        scales = [np.array(p) * disparities[bound] for p in product(parts, repeat=len(bound))]
     else:
-        scales = [p * each for each in (own[bound], np.full(len(bound), own.max())) for p in PARTS]
+        scales = [
+            p * scale
+            for scale in (disparities[bound], np.full(len(bound), disparities.max()))
+            for p in PARTS
+        ]
     budgets = np.ones((len(scales), population.clients))
     budgets[:, bound] = np.array(scales)
     return [optimum(population, eps) for eps in budgets]
 
 
-def _own_disparities(population: AtomPopulation) -> Float[Array, " i"]:
-    """Return what the unconstrained optimum leaves each client's budget to bound."""
+def _local_disparities(population: AtomPopulation) -> Float[Array, " i"]:
+    """Return the disparity of the unconstrained optimum at each client."""
     plain = erm(population)
     if population.groups == 2:
         return np.nan_to_num(np.abs(plain.outcome.client_gaps))
@@ -148,32 +166,36 @@ def _own_disparities(population: AtomPopulation) -> Float[Array, " i"]:
     return np.where(population.joint > 0, np.abs(rates - overall), 0.0).max(axis=1)
 
 
-def _best(population: AtomPopulation, tried: list[Solution], level: float) -> Solution | None:
-    """Return the best optimum on the way to those beyond the level, then client by client."""
-    inside = [one for one in tried if _disparity(population, one) <= level + PARITY]
+def _best(population: AtomPopulation, candidates: list[Solution], level: float) -> Solution | None:
+    """Return the best optimum within a level: between candidates, then client by client."""
+    inside = [
+        solution for solution in candidates if _disparity(population, solution) <= level + PARITY
+    ]
     if not inside:
         return None
-    best = max(inside, key=lambda one: one.outcome.accuracy)
-    better = [one for one in tried if one.outcome.accuracy > best.outcome.accuracy]
-    for target in sorted(better, key=lambda one: _disparity(population, one))[:3]:
-        best = _loosened(population, best, target.local_budgets, level)
+    best = max(inside, key=lambda solution: solution.outcome.accuracy)
+    better = [
+        solution for solution in candidates if solution.outcome.accuracy > best.outcome.accuracy
+    ]
+    for target in sorted(better, key=lambda solution: _disparity(population, solution))[:3]:
+        best = _loosen(population, best, target.local_budgets, level)
     for client in np.flatnonzero(population.constrained):
         loose = best.local_budgets.copy()
-        loose[client] = tried[-1].local_budgets[client]
-        best = _loosened(population, best, loose, level)
+        loose[client] = candidates[-1].local_budgets[client]
+        best = _loosen(population, best, loose, level)
     return best
 
 
-def _loosened(
+def _loosen(
     population: AtomPopulation, best: Solution, goal: Float[Array, " i"], level: float
 ) -> Solution:
-    """Return the best optimum found by bisection between its budgets and others."""
+    """Return the best optimum that bisection finds between its budgets and looser budgets."""
     low, high = best.local_budgets, goal
     for _ in range(HALVINGS if np.any(low != high) else 0):
         middle = 0.5 * (low + high)
-        there = optimum(population, middle)
-        fits = _disparity(population, there) <= level + PARITY
+        candidate = optimum(population, middle)
+        fits = _disparity(population, candidate) <= level + PARITY
         low, high = (middle, high) if fits else (low, middle)
-        if fits and there.outcome.accuracy > best.outcome.accuracy:
-            best = there
+        if fits and candidate.outcome.accuracy > best.outcome.accuracy:
+            best = candidate
     return best

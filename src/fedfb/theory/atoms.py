@@ -21,7 +21,7 @@ from fedfb.theory.solution import Solution
 
 
 class Moves(NamedTuple):
-    """Moves away from 1[eta > 1/2], in order: at which lam which group's value of eta switches."""
+    """Moves away from 1[eta > 1/2], in order: the multiplier, and whose level of eta switches."""
 
     lam: Float[Array, " m"]
     group: Int[Array, " m"]
@@ -29,31 +29,41 @@ class Moves(NamedTuple):
 
 
 def levels_of(eta: Float[Array, " k"]) -> tuple[Float[Array, " l"], Int[Array, " k"]]:
-    """Return the different values of eta, and which of them each point has."""
-    values, which = np.unique(eta, return_inverse=True)
-    return values, which.reshape(eta.shape)
+    """Return the distinct values of eta, and the index of each point's value."""
+    values, level_of_point = np.unique(eta, return_inverse=True)
+    return values, level_of_point.reshape(eta.shape)
 
 
-def by_level(eta: Float[Array, " k"], masses: Float[Array, "*b k"]) -> Float[Array, "*b l"]:
+def sum_by_level(eta: Float[Array, " k"], masses: Float[Array, "*b k"]) -> Float[Array, "*b l"]:
     """Return masses summed over points with the same eta.
 
-    >>> by_level(np.array([0.2, 0.2, 0.7]), np.array([[0.1, 0.2, 0.7]])).round(1)
+    Args:
+        eta: value at each point.
+        masses: the last axis is points.
+
+    >>> sum_by_level(np.array([0.2, 0.2, 0.7]), np.array([[0.1, 0.2, 0.7]])).round(1)
     array([[0.3, 0.7]])
     """
-    values, which = levels_of(eta)
+    values, level_of_point = levels_of(eta)
     summed = np.zeros((*masses.shape[:-1], len(values)))
-    for point, level in enumerate(which):
+    for point, level in enumerate(level_of_point):
         summed[..., level] += masses[..., point]
     return summed
 
 
-def moves(eta: Float[Array, " l"], shares: Float[Array, " 2"], sign: float) -> Moves:
-    """Return the moves that raise (sign 1) or lower (sign -1) the mean difference.
+def list_moves(eta: Float[Array, " l"], shares: Float[Array, " 2"], sign: float) -> Moves:
+    """Return the moves that raise or lower the mean difference, the cheapest first.
 
-    >>> moves(np.array([0.3, 0.6]), np.array([0.5, 0.5]), 1.0).group     # 0.6 leaves, 0.3 enters
+    Args:
+        eta: distinct values, increasing.
+        shares: of the two groups.
+        sign: 1 to raise P_0 - P_1, -1 to lower it.
+
+    >>> list_moves(np.array([0.3, 0.6]), np.array([0.5, 0.5]), 1.0).group  # 0.6 leaves, 0.3 enters
     array([1, 0])
     """
     margin = 2 * eta - 1
+    # A level switches where n_0 (2 eta - 1) + lam = 0, or n_1 (2 eta - 1) - lam = 0 in group 1.
     at = np.concatenate([-shares[0] * margin, shares[1] * margin])
     group = np.repeat([0, 1], len(eta))
     level = np.tile(np.arange(len(eta)), 2)
@@ -65,21 +75,30 @@ def moves(eta: Float[Array, " l"], shares: Float[Array, " 2"], sign: float) -> M
     return Moves(at[order], group[order], level[order])
 
 
-def after(eta: Float[Array, " l"], made: Moves, amount: float) -> Float[Array, "2 l"]:
-    """Return the decisions after so many moves, the last one made in part."""
+def apply_moves(eta: Float[Array, " l"], path: Moves, amount: float) -> Float[Array, "2 l"]:
+    """Return the decisions of both groups after a number of moves.
+
+    Args:
+        eta: distinct values.
+        path: the moves, in order.
+        amount: number of moves; the fraction is the part of the last move.
+    """
     decisions = np.repeat((eta > 0.5)[None, :], 2, axis=0).astype(float)
-    whole = int(amount)
-    for move in range(min(whole + 1, len(made.lam))):
-        part = 1.0 if move < whole else amount - whole
-        at = made.group[move], made.level[move]
+    complete = int(amount)
+    for move in range(min(complete + 1, len(path.lam))):
+        part = 1.0 if move < complete else amount - complete
+        at = path.group[move], path.level[move]
         decisions[at] += part * (1.0 - 2.0 * decisions[at])
     return decisions
 
 
 def amount_for(gap: float, steps: Float[Array, " m"], eps: float) -> float:
-    """Return how many moves bring a gap within eps, the last one in part.
+    """Return the number of moves that bring a gap within eps; the last move may be partial.
 
-    ``steps`` is the mass that each move shifts; every move brings the gap closer to 0.
+    Args:
+        gap: the gap before the first move.
+        steps: the mass that each move shifts; every move brings the gap closer to 0.
+        eps: bound on the absolute gap.
 
     >>> amount_for(0.5, np.array([0.2, 0.2, 0.2]), 0.0)
     2.5
@@ -91,8 +110,8 @@ def amount_for(gap: float, steps: Float[Array, " m"], eps: float) -> float:
     move = int(np.searchsorted(done, needed - 1e-15))
     if move == len(steps):
         return float(len(steps))
-    before = done[move - 1] if move else 0.0
-    return float(move + min(1.0, (needed - before) / steps[move]))
+    shifted = done[move - 1] if move else 0.0
+    return float(move + min(1.0, (needed - shifted) / steps[move]))
 
 
 def pooled_masses(population: AtomPopulation) -> Float[Array, "a k"]:
@@ -108,85 +127,113 @@ def erm(population: AtomPopulation) -> Solution:
 
 
 def cfl(population: AtomPopulation, eps: float) -> Solution:
-    """Return the optimum of CFL(eps)."""
+    """Return the optimum of CFL(eps); ``eps`` bounds spd, or ``max |P_a - P|`` of many groups."""
     masses, shares = pooled_masses(population), population.group_shares
     if population.groups == 2:
-        decisions, lam = two_groups(population.eta, shares, masses, eps)
+        decisions, lam = solve_two_groups(population.eta, shares, masses, eps)
         rule = Decisions(decisions)
         return Solution(rule, outcome(population, rule), np.array([lam]))
-    decisions, lams, gap = many_groups(population.eta, shares, masses, eps)
+    decisions, lams, gap = solve_many_groups(population.eta, shares, masses, eps)
     rule = Decisions(decisions)
     return Solution(rule, outcome(population, rule), lams, gap=gap)
 
 
-def two_groups(
+def solve_two_groups(
     eta: Float[Array, " k"], shares: Float[Array, " 2"], masses: Float[Array, "2 k"], eps: float
 ) -> tuple[Float[Array, "2 k"], float]:
-    """Return the optimal decisions for two groups and the multiplier.
+    """Return the optimal decisions for two groups, and the multiplier.
+
+    Args:
+        eta: value at each point.
+        shares: of the groups.
+        masses: law of each group on the points.
+        eps: bound on the absolute mean difference.
 
     >>> eta, masses = np.array([0.2, 0.6]), np.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> two_groups(eta, np.array([0.5, 0.5]), masses, 0.25)[0]      # few of 0.6 stay in group 0
+    >>> solve_two_groups(eta, np.array([0.5, 0.5]), masses, 0.25)[0]  # few of 0.6 stay in group 0
     array([[0.  , 0.25],
            [0.  , 1.  ]])
     """
-    values, which = levels_of(eta)
-    summed = by_level(eta, masses)
+    values, level_of_point = levels_of(eta)
+    summed = sum_by_level(eta, masses)
     accepted = values > 0.5
     gap = float(summed[0, accepted].sum() - summed[1, accepted].sum())
-    made = moves(values, shares, -np.sign(gap) or 1.0)
-    amount = amount_for(gap, summed[made.group, made.level], eps)
-    begun = min(int(np.ceil(amount)), len(made.lam))
-    lam = float(made.lam[begun - 1]) if begun else 0.0
-    return after(values, made, amount)[:, which], lam
+    # sign(0) is 0, which is no direction: without a gap any direction will do.
+    path = list_moves(values, shares, -np.sign(gap) or 1.0)
+    amount = amount_for(gap, summed[path.group, path.level], eps)
+    begun = min(int(np.ceil(amount)), len(path.lam))
+    lam = float(path.lam[begun - 1]) if begun else 0.0
+    return apply_moves(values, path, amount)[:, level_of_point], lam
 
 
-def many_groups(
+def solve_many_groups(
     eta: Float[Array, " k"], shares: Float[Array, " a"], masses: Float[Array, "a k"], eps: float
 ) -> tuple[Float[Array, "a k"], Float[Array, " a"], float]:
-    r"""Return the optimal decisions with :math:`\max_a|P_a-P|\le\epsilon`, multipliers and gap.
+    r"""Return the best decisions with :math:`\max_a|P_a-P|\le\epsilon`, multipliers and gap.
 
-    Given its rate a group is decided best from the largest eta down, so the program's rates are
-    turned into thresholds; that also says what happens where the group has no mass.
+    Given the rate of a group, the best decisions accept from the largest eta down. So the rates of
+    the program become thresholds, which also fixes decisions where the group has no mass.
+
+    Args:
+        eta: value at each point.
+        shares: of the groups.
+        masses: law of each group on the points.
+        eps: the bound.
     """
     gain = (shares[:, None] * masses * (2 * eta - 1)).ravel()
     gaps = gap_rows(shares, masses)
     bounds = np.full(len(gaps), eps)
     f, lams = solve_program(gain, gaps, bounds)
     rates = (f.reshape(masses.shape) * masses).sum(axis=1)
-    decisions = np.stack([from_the_top(eta, m, r) for m, r in zip(masses, rates, strict=True)])
+    decisions = np.stack([threshold_at_rate(eta, m, r) for m, r in zip(masses, rates, strict=True)])
     bound = np.maximum(gain + lams @ gaps, 0.0).sum() + bounds @ np.abs(lams)
     return decisions, lams, max(float(bound - gain @ decisions.ravel()), 0.0)
 
 
 def gap_rows(shares: Float[Array, " a"], masses: Float[Array, "a k"]) -> Float[Array, "a n"]:
-    r"""Return the rows that turn decisions into :math:`P_a - P`."""
+    """Return the matrix that maps decisions to :math:`P_a - P`, one row for each group.
+
+    Args:
+        shares: of the groups.
+        masses: law of each group on the points.
+    """
     groups = len(shares)
     rates = np.zeros((groups, *masses.shape))
     rates[np.arange(groups), np.arange(groups)] = masses
     return (rates - np.einsum("b,bck->ck", shares, rates)).reshape(groups, -1)
 
 
-def from_the_top(
+def threshold_at_rate(
     eta: Float[Array, " k"], masses: Float[Array, " k"], rate: float
 ) -> Float[Array, " k"]:
-    """Return the threshold on eta with a given rate, randomised at the tie.
+    """Return the threshold on eta with a given rate of positive decisions, randomised at the tie.
 
-    >>> from_the_top(np.array([0.2, 0.5, 0.9]), np.array([0.5, 0.25, 0.25]), 0.375)
+    Args:
+        eta: value at each point.
+        masses: law of the group on the points.
+        rate: the share of the group to accept.
+
+    >>> threshold_at_rate(np.array([0.2, 0.5, 0.9]), np.array([0.5, 0.25, 0.25]), 0.375)
     array([0. , 0.5, 1. ])
     """
-    which = levels_of(eta)[1]
-    summed = by_level(eta, masses)
+    level_of_point = levels_of(eta)[1]
+    summed = sum_by_level(eta, masses)
     above = np.cumsum(summed[::-1])[::-1] - summed
     # Where the group has no mass any decision fits: none, unless the rate is used up below.
     part = np.where(summed > 0, (rate - above) / np.where(summed > 0, summed, 1.0), 0.0)
     open_above = (summed == 0) & (above < rate - 1e-12)
-    return np.clip(np.where(open_above, 1.0, part), 0.0, 1.0)[which]
+    return np.clip(np.where(open_above, 1.0, part), 0.0, 1.0)[level_of_point]
 
 
 def on_cells(population: ContinuousPopulation, cells: int = 1000) -> AtomPopulation:
-    """Put laws with densities on atoms: one for each cell, with exact masses, eta at its middle.
+    """Return a population on atoms that stands for one with densities.
 
-    For what is solved on atoms only. Accuracy errs by the square of the width of the cells.
+    Each cell becomes one atom with the exact mass and with eta at the middle. The error of an
+    accuracy is of the order of the squared width of a cell.
+
+    Args:
+        population: laws with densities.
+        cells: number of atoms.
 
     >>> from fedfb.theory.settings import fig2
     >>> on_cells(fig2(), 200).masses.sum(axis=2).round(12)

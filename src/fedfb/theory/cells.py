@@ -34,10 +34,15 @@ class CellOptimum(NamedTuple):
 def solve_program(
     gain: Float[Array, " n"], gaps: Float[Array, "i n"], eps: Float[Array, " i"]
 ) -> tuple[Float[Array, " n"], Float[Array, " i"]]:
-    r"""Return the best f in [0, 1] with :math:`|v_i \cdot f|\le\epsilon_i`, and multipliers.
+    r"""Return the best f in [0, 1] with :math:`|v_i \cdot f|\le\epsilon_i`, and the multipliers.
 
     .. math:: \lambda_i = \lambda_i'' - \lambda_i' \quad\text{of}\quad
               v_i f\le\epsilon_i,\; -v_i f\le\epsilon_i
+
+    Args:
+        gain: accuracy gained by deciding a cell positively.
+        gaps: the rows :math:`v_i`.
+        eps: the bounds.
 
     >>> f, lam = solve_program(np.array([1.0, 0.5]), np.array([[1.0, -1.0]]), np.array([0.3]))
     >>> f                                   # one client, one atom for each group
@@ -80,12 +85,19 @@ def solve_on_cells(
     eps: Float[Array, " i"],
     edges: tuple[Float[Array, " k"], Float[Array, " l"]],
 ) -> CellOptimum:
-    """Return the optimum among rules that are constant between the edges given for each group."""
+    """Return the optimum among rules that are constant between edges.
+
+    Args:
+        population: laws with densities, two groups.
+        eps: one budget for each client.
+        edges: edges of the cells of group 0 and of group 1.
+    """
     gain, masses = [], []
     for group in (0, 1):
         ends = np.concatenate([[-np.inf], edges[group], [np.inf]])[None, :]
         below = population.laws[group].ask("cdf", ends)
         above = population.laws[group].ask("sf", ends)
+        # A difference of two numbers near 1 loses digits: take the smaller of the two tails.
         mass = np.where(below[:, 1:] < 0.5, np.diff(below, axis=1), -np.diff(above, axis=1))
         gain.append(population.group_shares[group] * _gain_in_cells(population, group, ends[0]))
         masses.append(mass)
@@ -99,15 +111,16 @@ def solve_on_cells(
 
 
 def _steps(edges: Float[Array, " k"], values: Float[Array, " k+1"]) -> Steps:
-    """Return decisions without the edges at which nothing changes: most of them."""
-    kept = np.diff(values) != 0
-    return Steps(edges[kept], np.concatenate([values[:1], values[1:][kept]]))
+    """Return decisions without the edges at which nothing changes; these are most edges."""
+    changes = np.diff(values) != 0
+    return Steps(edges[changes], np.concatenate([values[:1], values[1:][changes]]))
 
 
 def _gain_in_cells(
     population: ContinuousPopulation, group: int, ends: Float[Array, " k"]
 ) -> Float[Array, " c"]:
     table = population.pooled_gains[group]
+    # Exact gains at every edge cost too much with many clients; inner cells then take four nodes.
     if population.clients <= 50:
         return -np.diff(table.at(ends[None, :])[0])
     outer = table.at(ends[None, [0, 1, -2, -1]])[0]
@@ -116,7 +129,12 @@ def _gain_in_cells(
 
 
 def first_edges(grid: Overlap, cells: int) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
-    """Return edges for both groups, dense where clients have mass."""
+    """Return edges for both groups, dense where clients have mass.
+
+    Args:
+        grid: the overlap of the population.
+        cells: about how many cells a group gets.
+    """
     population = grid.population
     x = grid.nodes
     steps = []
@@ -136,9 +154,13 @@ def finer_edges(
     edges: tuple[Float[Array, " k"], Float[Array, " l"]],
     parts: int = 8,
 ) -> tuple[Float[Array, " m"], Float[Array, " n"]]:
-    """Split the cells in which T changes its sign or comes close to doing so.
+    """Split the cells in which T changes its sign, or nearly does.
 
-    Cells far from any change are merged with their neighbours, so that the program keeps its size.
+    Args:
+        grid: the overlap of the population.
+        lam: multipliers of the last program.
+        edges: edges of the cells of both groups.
+        parts: number of cells that a split cell becomes.
     """
     first = _finer(grid, 0, lam, edges[0], parts)
     return first, _finer(grid, 1, lam, edges[1], parts)

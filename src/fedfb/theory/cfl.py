@@ -17,8 +17,8 @@ from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Popula
 from fedfb.theory.solution import (
     CurvePoint,
     Solution,
-    checked_level,
-    checked_levels,
+    check_level,
+    check_levels,
     refuse_densities_of_many_groups,
 )
 from fedfb.theory.thresholds import distances_for, pairs_at, pooled_problem
@@ -52,7 +52,7 @@ def cfl(population: Population, eps: float) -> Solution:
     >>> round(best.outcome.accuracy, 7), round(best.outcome.spd, 12)
     (0.8244224, 0.1)
     """
-    eps = checked_level(eps)
+    eps = check_level(eps)
     if isinstance(population, AtomPopulation):
         return atoms.cfl(population, eps)
     refuse_densities_of_many_groups(population)
@@ -65,11 +65,15 @@ def cfl_curve(
 ) -> list[CurvePoint]:
     """Return the best accuracy at each level of disparity; CFL reaches every level.
 
+    Args:
+        population: the population.
+        levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
+
     >>> from fedfb.theory.settings import fig2
     >>> [round(point.accuracy, 7) for point in cfl_curve(fig2(), [0.0, 0.2])]
     [0.8043111, 0.8390181]
     """
-    return [CurvePoint(level, cfl(population, level)) for level in checked_levels(levels)]
+    return [CurvePoint(level, cfl(population, level)) for level in check_levels(levels)]
 
 
 def _at(population: ContinuousPopulation, distance: Float[Array, " 1"]) -> Solution:

@@ -31,7 +31,7 @@ from fedfb.theory.lft_ensemble import (
     vote_weights,
 )
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
-from fedfb.theory.solution import PARITY, CurvePoint, checked_levels, refuse_more_than_two_groups
+from fedfb.theory.solution import PARITY, CurvePoint, check_levels, refuse_more_than_two_groups
 from fedfb.theory.thresholds import Problem, local_distances, local_problem, pairs_at
 
 POINTS = 800
@@ -41,7 +41,12 @@ POINTS = 800
 def lft_ensemble_curve(
     population: Population, levels: Sequence[float] | Float[Array, " n"], vote: Vote = "uniform"
 ) -> list[CurvePoint]:
-    """Return the best ensemble at each level of spd, None where no budgets reach it.
+    """Return the best ensemble at each level of spd; None where no budgets reach the level.
+
+    Args:
+        population: a population of two groups.
+        levels: bounds on spd.
+        vote: "uniform", as in the paper, or "shares" of the clients.
 
     >>> from fedfb.theory.settings import fig2
     >>> curve = lft_ensemble_curve(fig2(), [0.1, 0.2])
@@ -49,9 +54,9 @@ def lft_ensemble_curve(
     [None, 0.8322583]
     """
     refuse_more_than_two_groups(population, "the trade-off of LFT+Ensemble")
-    asked, weights = checked_levels(levels), vote_weights(population, vote)
+    goals, weights = check_levels(levels), vote_weights(population, vote)
     if isinstance(population, AtomPopulation):
-        return atom_ensemble.curve(population, asked, weights)
+        return atom_ensemble.curve(population, goals, weights)
     unconstrained = np.zeros(population.clients)
     start = float(weights @ member_gaps(population, unconstrained))
     fair = local_distances(population, unconstrained)
@@ -61,7 +66,7 @@ def lft_ensemble_curve(
     needs_costs = np.any(box != 0) and not population.equal_mix
     costs = cost_curves(population, box, weights) if needs_costs else []
     points = []
-    for level in asked:
+    for level in goals:
         needed = abs(start) - level
         if needed <= NO_DISPARITY:
             points.append(CurvePoint(level, ensemble_at(population, unconstrained, weights)))
@@ -83,10 +88,15 @@ class MemberCost(NamedTuple):
 def cost_curves(
     population: ContinuousPopulation, box: Float[Array, " i"], weights: Float[Array, " i"]
 ) -> list[MemberCost]:
-    r"""Return what each client's move towards parity costs, up to the end of its box.
+    """Return what each client's move towards parity costs, up to the end of its box.
+
+    Args:
+        population: laws with densities, two groups.
+        box: the largest distance of each client's threshold; 0 for a client that does not move.
+        weights: the vote of each client.
 
     >>> from fedfb.theory.settings import fig2
-    >>> [one.client for one in cost_curves(fig2(), np.array([0.0, -1.0]), np.array([0.5, 0.5]))]
+    >>> [cost.client for cost in cost_curves(fig2(), np.array([0.0, -1.0]), np.array([0.5, 0.5]))]
     [1]
     """
     moving = np.flatnonzero(box)
@@ -95,11 +105,13 @@ def cost_curves(
     amounts, _ = _on_paths(population, moving, evenly, pooled)
     goals = amounts[:, -1:] * np.linspace(0.0, 1.0, POINTS)
     extra = [np.interp(*row) for row in zip(goals, amounts, evenly, strict=True)]
-    both = np.sort(np.abs(np.concatenate([evenly, np.array(extra)], axis=1)), axis=1)
-    both = both * np.sign(box[moving, None])
-    amounts, losses = _on_paths(population, moving, both, pooled)
+    distances = np.sort(np.abs(np.concatenate([evenly, np.array(extra)], axis=1)), axis=1)
+    distances = distances * np.sign(box[moving, None])
+    amounts, losses = _on_paths(population, moving, distances, pooled)
     return [
-        MemberCost(int(j), both[row], Cost(weights[j] * amounts[row], weights[j] * losses[row]))
+        MemberCost(
+            int(j), distances[row], Cost(weights[j] * amounts[row], weights[j] * losses[row])
+        )
         for row, j in enumerate(moving)
     ]
 
@@ -112,7 +124,7 @@ def _pooled_curves(
 ) -> Pooled:
     """Return rate and gain above a threshold on the pooled law, for each group, as splines.
 
-    They only steer the search: the rules it ends with are evaluated without them.
+    The splines only guide the search: the final rules are evaluated without them.
     """
     first, second = _paths(population, moving, distances)
     return tuple(_splines(population, group, t) for group, t in enumerate((first, second)))
@@ -175,27 +187,27 @@ def _at_level(
     level: float,
 ) -> CurvePoint:
     if population.equal_mix:  # water-filling: all move alike, each up to the end of its box
-        alike = _shifted(population, box, weights, 0.0 * box, np.sign(start) * level)
-        return CurvePoint(level, ensemble_at(population, alike, weights))
-    most = sum(float(one.cost.amount[-1]) for one in costs)
-    shared = allocate([one.cost for one in costs], min(abs(start) - level, most))
+        equal_shifts = _shift_to_goal(population, box, weights, 0.0 * box, np.sign(start) * level)
+        return CurvePoint(level, ensemble_at(population, equal_shifts, weights))
+    most = sum(float(member.cost.amount[-1]) for member in costs)
+    shared = allocate([member.cost for member in costs], min(abs(start) - level, most))
     sizes = np.zeros(len(box))
-    for one, amount in zip(costs, shared.amounts, strict=True):
-        sizes[one.client] = np.interp(amount, one.cost.amount, np.abs(one.distance))
-    distances = _shifted(population, box, weights, sizes, np.sign(start) * level)
+    for member, amount in zip(costs, shared.amounts, strict=True):
+        sizes[member.client] = np.interp(amount, member.cost.amount, np.abs(member.distance))
+    distances = _shift_to_goal(population, box, weights, sizes, np.sign(start) * level)
     gap = max(shared.cost - shared.bound, 0.0)
     exact = gap < 1e-8 or len(costs) <= MOST_CLIENTS
     return CurvePoint(level, ensemble_at(population, distances, weights), gap, exact)
 
 
-def _shifted(
+def _shift_to_goal(
     population: ContinuousPopulation,
     box: Float[Array, " i"],
     weights: Float[Array, " i"],
     sizes: Float[Array, " i"],
     goal: float,
 ) -> Float[Array, " i"]:
-    """Shift all moving thresholds together, by the little that makes the ensemble hit its goal."""
+    """Shift all moving thresholds together by the small amount that meets the goal."""
     sign = np.sign(box)
 
     def moved(shift: float) -> Float[Array, " i"]:

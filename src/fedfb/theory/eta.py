@@ -70,9 +70,15 @@ def probit() -> Eta:
 
 
 def table(points: Float[Array, " k"], values: Float[Array, " k"], name: str = "table") -> Eta:
-    r"""Return the straight lines through ``(points, values)``, constant outside.
+    """Return the piecewise linear eta through points; it is constant outside.
 
-    For scores of a model: the fitted, increasing map from a score to the chance of a positive.
+    Meant for scores of a model: the fitted, increasing map from a score to the chance of a
+    positive.
+
+    Args:
+        points: scores, increasing.
+        values: eta at the points, increasing, in [0, 1].
+        name: name in error messages.
 
     >>> table(np.array([0.0, 1.0]), np.array([0.0, 1.0])).value(np.array([0.25]))
     array([0.25])
@@ -109,9 +115,15 @@ def identity() -> Eta:
 def increasing(
     function: Function, low: float = -FAR, high: float = FAR, name: str = "own function"
 ) -> Eta:
-    r"""Return any increasing function on [low, high] as an eta; it is inverted by bisection.
+    """Return an increasing function as an eta; bisection inverts it.
 
-    That it increases is checked where the laws of a population have mass, when one is made.
+    ``population`` checks that the function increases where the laws have mass.
+
+    Args:
+        function: maps an array of x to an array of probabilities.
+        low: lower end of the domain.
+        high: upper end of the domain.
+        name: name in error messages.
 
     >>> cube = increasing(lambda x: np.clip(x, 0, 1) ** 3, 0.0, 1.0)
     >>> cube.inverse(np.array([0.125])).round(12)
@@ -128,6 +140,7 @@ def increasing(
     def inverse(c: Array) -> Array:
         c = np.asarray(c, float)
         left, right = np.full(c.shape, low), np.full(c.shape, high)
+        # 110 halvings of a range of 2e9 leave 1e-24: finer than any threshold needs.
         for _ in range(110):
             middle = 0.5 * (left + right)
             above = value(middle) > c
@@ -160,6 +173,11 @@ def eta_named(name: str) -> Eta:
 def refuse_what_is_no_probability(name: str, x: Array, values: Array) -> None:
     """Refuse values of eta outside [0, 1].
 
+    Args:
+        name: name of eta in the error message.
+        x: points.
+        values: eta at the points.
+
     >>> refuse_what_is_no_probability("half", np.array([0.0]), np.array([0.5]))
     """
     wrong = ~((values >= 0) & (values <= 1))
@@ -172,9 +190,15 @@ def refuse_what_is_no_probability(name: str, x: Array, values: Array) -> None:
 
 
 def refuse_what_falls(name: str, x: Array, values: Array, strictly: bool) -> None:
-    """Refuse an eta that falls, or (strictly) is flat between two points of x.
+    """Refuse an eta that decreases.
 
-    A float is flat where it has reached 0 or 1 to rounding: that is allowed at both ends.
+    A float is constant where it has reached 0 or 1 up to rounding: this is allowed at both ends.
+
+    Args:
+        name: name of eta in the error message.
+        x: points, increasing.
+        values: eta at the points.
+        strictly: whether to refuse an eta that is constant between two points, too.
 
     >>> refuse_what_falls("rising", np.array([0.0, 1.0]), np.array([0.2, 0.5]), strictly=True)
     """

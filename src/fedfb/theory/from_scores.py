@@ -1,4 +1,4 @@
-"""A population read off data: the scores of a federated model, counted by client and group."""
+"""A population from data: scores of a federated model, counted by client and group."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ RESAMPLES = 40
 
 
 class Scored(NamedTuple):
-    """How many rows of each client and group have their score in each bin, and the names."""
+    """Number of rows of each client and group in each bin of the score, with the names."""
 
     counts: Float[Array, "i a k"]
     clients: tuple[str, ...]
@@ -41,7 +41,7 @@ class Scored(NamedTuple):
 
 
 def count_scores(experiment: Experiment) -> Scored:
-    """Train FedAvg on the first seed and count every client's scores, by group."""
+    """Train FedAvg on the first seed, and count each client's scores by group."""
     experiment = without_fairness(experiment)
     seed = experiment.seeds[0]
     [loaded] = load_federations(replace(experiment, seeds=(seed,))).values()
@@ -51,13 +51,19 @@ def count_scores(experiment: Experiment) -> Scored:
     engine = make_engine(experiment, federation.clients[0].x.shape[1])
     ask = make_ask(federation.clients, {c.id: {} for c in federation.clients}, seed, round=0)
     counts = ask(scores_task(engine), {"params": np.asarray(params)})["rows"]
-    return scored_from(counts, federation.client_names, federation.group_names)
+    return score_counts(counts, federation.client_names, federation.group_names)
 
 
-def scored_from(
+def score_counts(
     rows: Float[Array, "i r 2 a k"], clients: tuple[str, ...], groups: tuple[str, ...]
 ) -> Scored:
-    """Return the counts of the first run by client and group; groups that are tiny are refused."""
+    """Return the counts of the first run by client and group; refuse groups that are too small.
+
+    Args:
+        rows: counts by client, run, label, group and bin.
+        clients: names of the clients.
+        groups: names of the groups.
+    """
     by_group = rows[:, 0].sum(axis=1)
     refuse_tiny(by_group)
     return Scored(by_group, clients, groups)
@@ -66,8 +72,9 @@ def scored_from(
 def population_of(counts: Float[Array, "i a k"]) -> Population:
     r"""Return the population whose feature is the score, :math:`\eta(x)=x`.
 
-    Two groups: scores lie evenly within a bin. More: they stand in its middle, as the linear
-    programs need it; accuracies err by the square of a bin's width.
+    For two groups scores are uniform within a bin. For more groups they are at the middle of the
+    bin, as the linear programs need atoms; accuracies then have an error of the order of the
+    squared width.
     """
     edges, rows = np.linspace(0.0, 1.0, counts.shape[2] + 1), counts.sum(axis=(1, 2))
 
@@ -79,20 +86,29 @@ def population_of(counts: Float[Array, "i a k"]) -> Population:
         return Atoms(0.5 * (edges[1:] + edges[:-1]), part / part.sum())
 
     members = [
-        Client(tuple(own.sum(axis=1) / own.sum()), tuple(map(law, own)), float(share))
-        for own, share in zip(counts, rows / rows.sum(), strict=True)
+        Client(
+            tuple(client_counts.sum(axis=1) / client_counts.sum()),
+            tuple(map(law, client_counts)),
+            float(share),
+        )
+        for client_counts, share in zip(counts, rows / rows.sum(), strict=True)
     ]
     return population(members, identity())
 
 
 def intervals(counts: Float[Array, "i a k"], seed: int) -> dict[str, Any]:
-    r"""Return 95% intervals by drawing every client's rows again from its own counts.
+    r"""Return 95% intervals, by drawing every client's rows again from its counts.
 
     .. math:: \min\big(q_{.025},\; \hat\theta - |b| - t s\big) \;\text{ to }\;
               \max\big(q_{.975},\; \hat\theta + |b| + t s\big), \qquad b = \bar\theta - \hat\theta
 
-    with the quantiles q, the mean and the standard deviation s of the figures drawn, and Student's
-    t for as many draws. The model stays the same: intervals cover other rows, not another training.
+    with the quantiles q, the mean and the standard deviation s of the drawn figures, and Student's
+    t for as many draws. The model stays the same: the intervals cover other rows, not another
+    training.
+
+    Args:
+        counts: rows by client, group and bin.
+        seed: of the draws.
     """
     rng, total = generator((seed, 30)), counts.sum(axis=(1, 2))
     figures, draws = _figures(population_of(counts)), []
@@ -107,34 +123,39 @@ def intervals(counts: Float[Array, "i a k"], seed: int) -> dict[str, Any]:
     for name, figure in figures.items():
         drawn = np.array([draw[name] for draw in draws])
         low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        # Figures are kinked at 0, where draws err to the large side. So the bias is allowed for on
-        # both sides, not taken off; quantiles alone cover 0 of a figure that is truly 0 never.
+        # Figures have a kink at 0, where draws are too large. So the bias widens the interval to
+        # both sides and is not subtracted: quantiles alone never cover a true figure of 0.
         half = abs(float(drawn.mean()) - figure) + t * float(drawn.std(ddof=1))
         ends[name] = [max(min(float(low), figure - half), 0.0), max(float(high), figure + half)]
     return ends
 
 
-def _figures(again: Population) -> dict[str, float]:
-    plain = erm(again).outcome
-    cost = {"cost_of_parity": plain.accuracy - cfl(again, 0.0).outcome.accuracy}
-    if again.groups > 2:
+def _figures(resampled: Population) -> dict[str, float]:
+    plain = erm(resampled).outcome
+    cost = {"cost_of_parity": plain.accuracy - cfl(resampled, 0.0).outcome.accuracy}
+    if resampled.groups > 2:
         return {"erm_disparity": plain.demographic_parity, **cost}
-    least = ensemble_range(again).least_disparity
+    least = ensemble_range(resampled).least_disparity
     return {"erm_disparity": plain.spd, "lft_ensemble_min_disparity": least, **cost}
 
 
-def told_of(scored: Scored, seed: int) -> dict[str, Any]:
-    """Return what is told beside the optima: intervals, what was received, and the names."""
+def describe_scores(scored: Scored, seed: int) -> dict[str, Any]:
+    """Return the parts of the record beside the optima: intervals, exchange and names.
+
+    Args:
+        scored: counts of scores.
+        seed: of the intervals.
+    """
     return {
         "intervals": intervals(scored.counts, seed),
-        "revealed": revealed(scored),
+        "revealed": describe_exchange(scored),
         "clients": list(scored.clients),
         "groups": list(scored.groups),
     }
 
 
-def revealed(scored: Scored) -> str:
-    """Say what the server received from each client for this."""
+def describe_exchange(scored: Scored) -> str:
+    """Return the sentence that says what the server received from each client."""
     clients, groups, bins = scored.counts.shape
     return (
         f"The server received of each of the {clients} clients the number of its rows in each of "
@@ -144,10 +165,10 @@ def revealed(scored: Scored) -> str:
 
 
 def refuse_tiny(counts: Float[Array, "i a k"]) -> None:
-    """Refuse clients whose groups are too few to speak of a law."""
-    found = np.argwhere(tiny(counts))
-    if len(found):
-        number, group = found[0]
+    """Refuse a client with too few rows of a group to estimate a law."""
+    places = np.argwhere(tiny(counts))
+    if len(places):
+        number, group = places[0]
         raise ConfigError(
             f"client {number} has {int(counts[number, group].sum())} rows of group {group}: too "
             f"few to tell a law from (at least {FEWEST_ROWS}, or none). Merge clients or groups."

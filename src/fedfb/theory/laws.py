@@ -1,8 +1,8 @@
-r"""Laws of the feature in one group of one client, :math:`P_a^{(i)}`.
+"""Laws of the feature in one group of one client, :math:`P_a^{(i)}`.
 
-A law with a density answers six questions at many points at once: the density and the two tails,
-plain and as logarithms. The logarithms matter: far in a tail the difference of two rates
-underflows, but which of the two is larger does not.
+A law with a density gives density and both tails at many points at once, as numbers and as
+logarithms. The logarithms matter: far in a tail the difference of two rates underflows, but the
+order of the two rates does not.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
 
 @runtime_checkable
 class Law(Protocol):
-    """A law with a density; ``knots`` part the line into pieces on which it is smooth."""
+    """A law with a density; it is smooth between neighbouring ``knots``."""
 
     @property
     def knots(self) -> Array: ...
@@ -85,8 +85,8 @@ class Frozen:
     distribution: Any  # scipy gives its frozen distributions no public type
 
     def __post_init__(self) -> None:
-        asked = ("logpdf", "logcdf", "logsf", "ppf", "isf")
-        missing = [name for name in asked if not hasattr(self.distribution, name)]
+        required = ("logpdf", "logcdf", "logsf", "ppf", "isf")
+        missing = [name for name in required if not hasattr(self.distribution, name)]
         if missing:
             raise ConfigError(
                 f"{self.distribution!r} is no frozen continuous distribution of scipy.stats: it "
@@ -123,7 +123,7 @@ class Frozen:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Mass spread evenly within each bin: an empirical law, or any step density.
+    """Mass that is uniform within each bin: an empirical law, or any step density.
 
     >>> Histogram([0.0, 0.5, 1.0], [0.25, 0.75]).cdf(np.array([0.25, 0.5]))
     array([0.125, 0.25 ])
@@ -228,7 +228,7 @@ AnyLaw = Gaussian | Frozen | Histogram | Mixture | Atoms
 
 
 def components(law: AnyLaw) -> list[tuple[float, Law]]:
-    """Return a law's parts with a density of their own, and their weights.
+    """Return the parts of a law that have a density, with their weights.
 
     >>> [weight for weight, _ in components(Mixture([0.25, 0.75], [Gaussian(0, 1)] * 2))]
     [0.25, 0.75]
@@ -250,13 +250,17 @@ def log_or_minus_infinity(values: Array) -> Array:
     return np.where(values > 0, np.log(np.where(values > 0, values, 1.0)), -np.inf)
 
 
-def refuse_wrong_masses(what: str, masses: Array) -> None:
-    """Refuse negative masses and masses that do not sum to one.
+def refuse_wrong_masses(subject: str, masses: Array) -> None:
+    """Refuse negative masses, and masses that do not sum to one.
+
+    Args:
+        subject: what has these masses, as named in the error message.
+        masses: the masses.
 
     >>> refuse_wrong_masses("a law", np.array([0.5, 0.5]))
     """
     if not np.all(masses >= 0) or abs(masses.sum() - 1.0) > 1e-9:
         raise ConfigError(
-            f"{what} needs masses of at least 0 that sum to 1, found the sum {masses.sum():.12g} "
-            f"and the least {masses.min():g}. Divide counts by their total."
+            f"{subject} needs masses of at least 0 that sum to 1, found the sum "
+            f"{masses.sum():.12g} and the least {masses.min():g}. Divide counts by their total."
         )

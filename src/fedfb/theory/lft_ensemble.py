@@ -28,7 +28,7 @@ from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Popula
 from fedfb.theory.solution import (
     PARITY,
     Solution,
-    checked_budgets,
+    check_budgets,
     refuse_densities_of_many_groups,
     refuse_more_than_two_groups,
 )
@@ -52,7 +52,7 @@ ROUNDING = 1e-14
 
 
 class LocalOptimum(NamedTuple):
-    """One client's own optimum: what it does at the client, and to everybody."""
+    """A client's optimum: its rule, its local gap, and its outcome on all clients."""
 
     client: int
     multiplier: float
@@ -64,10 +64,10 @@ class LocalOptimum(NamedTuple):
 class EnsembleRange(NamedTuple):
     """The mean differences that some budgets reach, and the least disparity among them.
 
-    ``budgets`` reach ``least_disparity``; where a client is left at its unconstrained optimum any
-    larger budget does as well. A budget smaller than floats can hold is given as 0. Where a client
-    has no mass its optimum at a budget is not the only one: the range has all of them, and
-    ``multipliers`` tell which is meant; :func:`lft_ensemble` takes the nearest to plain training.
+    ``budgets`` reach ``least_disparity``; where a client stays at its unconstrained optimum, any
+    larger budget reaches it as well. A budget smaller than floats can hold is 0. Where a client has
+    no mass, its optimum at a budget is not unique: the range has all of them, and ``multipliers``
+    identify the one that is meant; :func:`lft_ensemble` takes the one nearest to plain training.
     """
 
     low: float
@@ -78,7 +78,11 @@ class EnsembleRange(NamedTuple):
 
 
 def vote_weights(population: Population, vote: Vote) -> Float[Array, " i"]:
-    """Return the members' weights: equal, as in the paper, or the clients' shares.
+    """Return the vote of each client.
+
+    Args:
+        population: the population.
+        vote: "uniform", as in the paper, or "shares" of the clients.
 
     >>> from fedfb.theory.settings import fig2
     >>> vote_weights(fig2(), "uniform")
@@ -91,36 +95,45 @@ def vote_weights(population: Population, vote: Vote) -> Float[Array, " i"]:
 
 
 def local_optima(population: Population, eps: Budgets) -> list[LocalOptimum]:
-    """Return each client's own optimum at its budget.
+    """Return each client's optimum at its budget.
+
+    Args:
+        population: the population.
+        eps: one budget for each client, or a single number for all.
 
     >>> from fedfb.theory.settings import fig1c
-    >>> [round(one.multiplier, 7) for one in local_optima(fig1c(), 0.0)]
+    >>> [round(optimum.multiplier, 7) for optimum in local_optima(fig1c(), 0.0)]
     [0.2310586, -0.2310586]
     """
-    budgets = checked_budgets(population, eps)
+    budgets = check_budgets(population, eps)
     if isinstance(population, AtomPopulation):
         on_atoms = atom_ensemble.local_optima(population, budgets)
-        return [LocalOptimum(i, *one) for i, one in enumerate(on_atoms)]
+        return [LocalOptimum(i, *parts) for i, parts in enumerate(on_atoms)]
     refuse_densities_of_many_groups(population)
     distances = local_distances(population, budgets)
     pairs = pairs_at(local_problem(population), distances)
     gaps = np.where(population.constrained, gaps_at(local_problem(population), distances), np.nan)
-    made = []
+    optima = []
     for i in range(population.clients):
         rule = (threshold(float(pairs.t0[i])), threshold(float(pairs.t1[i])))
         everywhere = outcome(population, rule)
-        made.append(LocalOptimum(i, float(pairs.lam[i]), float(gaps[i]), everywhere, rule))
-    return made
+        optima.append(LocalOptimum(i, float(pairs.lam[i]), float(gaps[i]), everywhere, rule))
+    return optima
 
 
 def lft_ensemble(population: Population, eps: Budgets, vote: Vote = "uniform") -> Solution:
-    """Return the ensemble of local optima at given local budgets.
+    """Return the ensemble of the local optima.
+
+    Args:
+        population: the population.
+        eps: one budget for each client, or a single number for all.
+        vote: "uniform", as in the paper, or "shares" of the clients.
 
     >>> from fedfb.theory.settings import fig1c
     >>> round(lft_ensemble(fig1c(), [1.0, 0.0]).outcome.spd, 7)
     0.1646474
     """
-    budgets = checked_budgets(population, eps)
+    budgets = check_budgets(population, eps)
     weights = vote_weights(population, vote)
     if isinstance(population, AtomPopulation):
         return atom_ensemble.ensemble(population, budgets, weights)
@@ -134,26 +147,43 @@ def ensemble_at(
     weights: Float[Array, " i"],
     budgets: Float[Array, " i"] | None = None,
 ) -> Solution:
-    """Return the ensemble of members at given distances; budgets follow unless they are given."""
+    """Return the ensemble of members at given distances.
+
+    Args:
+        population: laws with densities, two groups.
+        distances: of each member's threshold from the unconstrained one
+            (:mod:`fedfb.theory.thresholds`).
+        weights: the vote of each client.
+        budgets: the budgets that led to the distances; computed if None.
+    """
     problem = local_problem(population)
     pairs = pairs_at(problem, distances)
     rule = (_steps(pairs.t0, weights), _steps(pairs.t1, weights))
     if budgets is None:
-        budgets = own_budgets(population, distances)
+        budgets = budgets_at(population, distances)
     return Solution(rule, outcome(population, rule), pairs.lam, budgets)
 
 
-def own_budgets(
+def budgets_at(
     population: ContinuousPopulation, distances: Float[Array, " i"]
 ) -> Float[Array, " i"]:
-    """Return the local budgets that lead to members at given distances; 1 where none binds."""
+    """Return the local budgets that lead to members at given distances; 1 where no budget binds.
+
+    Args:
+        population: laws with densities, two groups.
+        distances: of each member's threshold from the unconstrained one.
+    """
     gaps = np.abs(gaps_at(local_problem(population), distances))
-    gaps = np.where(gaps < ROUNDING, 0.0, gaps)
+    gaps = np.where(gaps < ROUNDING, 0.0, gaps)  # a budget of 1e-17 means 0
     return np.where(population.constrained, gaps, 1.0)
 
 
 def ensemble_range(population: Population, vote: Vote = "uniform") -> EnsembleRange:
-    """Return the exact range of the ensemble's mean difference and its least disparity.
+    """Return the exact range of the ensemble's mean difference, and its least disparity.
+
+    Args:
+        population: a population of two groups.
+        vote: "uniform", as in the paper, or "shares" of the clients.
 
     >>> from fedfb.theory.settings import example1, fig1b
     >>> round(ensemble_range(example1()).least_disparity, 7)
@@ -173,7 +203,7 @@ def ensemble_range(population: Population, vote: Vote = "uniform") -> EnsembleRa
     else:
         least, corner = 0.0, _zero_between(population, ends, (low, high), weights)
     lam = pairs_at(local_problem(population), corner).lam
-    return EnsembleRange(low, high, least, own_budgets(population, corner), lam)
+    return EnsembleRange(low, high, least, budgets_at(population, corner), lam)
 
 
 def member_gaps(
@@ -195,7 +225,7 @@ def _zero_between(
     sizes: tuple[float, float],
     weights: Float[Array, " i"],
 ) -> Float[Array, " i"]:
-    """Return distances on the way from one corner to the other at which the ensemble is fair.
+    """Return distances between two corners at which the ensemble is fair.
 
     ``sizes`` are the mean differences at both corners.
     """
@@ -203,6 +233,7 @@ def _zero_between(
     part = low
     for step in range(60):
         secant = low - sizes[0] * (high - low) / max(sizes[1] - sizes[0], 1e-300)
+        # Secants alone may keep one end for ever: every third step halves the interval.
         part = 0.5 * (low + high) if step % 3 == 2 else float(np.clip(secant, low, high))
         gap = float(weights @ member_gaps(population, (1 - part) * ends[0] + part * ends[1]))
         if abs(gap) < NO_DISPARITY:

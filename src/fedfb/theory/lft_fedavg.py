@@ -23,9 +23,9 @@ from fedfb.theory import atom_fedavg
 from fedfb.theory.cells import finer_edges, first_edges, solve_on_cells
 from fedfb.theory.lft_ensemble import Budgets
 from fedfb.theory.measures import outcome
-from fedfb.theory.overlap import Gaps, Overlap, gain_of, gaps_of, outcome_of, overlap
+from fedfb.theory.overlap import Gaps, Overlap, evaluate_gaps, gain_of, make_overlap, outcome_of
 from fedfb.theory.population import AtomPopulation, Population
-from fedfb.theory.solution import Solution, checked_budgets, refuse_densities_of_many_groups
+from fedfb.theory.solution import Solution, check_budgets, refuse_densities_of_many_groups
 
 ROUNDS, FEW_ROUNDS = 8, 3
 TOLERANCE = 1e-12
@@ -35,22 +35,33 @@ GOOD_ENOUGH = 1e-8
 
 
 def lft_fedavg(population: Population, eps: Budgets) -> Solution:
-    """Return the optimum of LFT+FedAvg at given local budgets; ``gap`` is its duality gap.
+    """Return the optimum of LFT+FedAvg; ``gap`` of the solution is its duality gap.
+
+    Args:
+        population: the population.
+        eps: one budget for each client, or a single number for all.
 
     >>> from fedfb.theory.settings import fig2
     >>> best = lft_fedavg(fig2(), [0.1, 0.1]).outcome
     >>> round(best.accuracy, 7), round(best.mean_difference, 7)
     (0.8133894, 0.0425202)
     """
-    budgets = checked_budgets(population, eps)
+    budgets = check_budgets(population, eps)
     if isinstance(population, AtomPopulation):
         return atom_fedavg.optimum(population, budgets)
     refuse_densities_of_many_groups(population)
-    return solve(overlap(population), budgets)
+    return solve(make_overlap(population), budgets)
 
 
 def solve(grid: Overlap, eps: Float[Array, " i"], start: Array | None = None) -> Solution:
-    """Return the optimum on a grid made before, from multipliers close to it if there are any."""
+    """Return the optimum of LFT+FedAvg on an overlap.
+
+    Args:
+        grid: the overlap of the population.
+        eps: one budget for each client.
+        start: multipliers close to the optimum, if some are known: Newton's method alone then
+            suffices.
+    """
     if start is not None:
         polished = polish(grid, eps, start, 12)
         if polished.good:
@@ -78,10 +89,10 @@ def solve(grid: Overlap, eps: Float[Array, " i"], start: Array | None = None) ->
 
 
 class Polished(NamedTuple):
-    """Multipliers, what they do, and by how much the conditions of optimality are violated."""
+    """Multipliers, their evaluation, and the largest violation of optimality."""
 
     lam: Float[Array, " i"]
-    seen: Gaps
+    evaluation: Gaps
     residual: float
 
     @property
@@ -94,52 +105,61 @@ class Polished(NamedTuple):
 def polish(
     grid: Overlap, eps: Float[Array, " i"], lam: Float[Array, " i"], steps: int = 30
 ) -> Polished:
-    """Minimise the dual by Newton's method from a good start, with a line search."""
+    """Return multipliers that minimise the dual: Newton's method with a line search.
+
+    Args:
+        grid: the overlap of the population.
+        eps: one budget for each client.
+        lam: multipliers to start from, close to the optimum.
+        steps: largest number of steps.
+    """
     free = grid.population.constrained
     lam = np.where(free, lam, 0.0)
+    # With a budget above 0 the dual has a kink at 0: a tiny multiplier would start beside it.
     lam = np.where((np.abs(lam) < 1e-9) & (eps > 0), 0.0, lam)
-    now = gaps_of(grid, lam)
+    current = evaluate_gaps(grid, lam)
     for _ in range(steps):
-        residual, active = _violations(eps, lam, now, free)
-        if np.max(np.abs(residual), initial=0.0) <= TOLERANCE or _unresolved(lam, now):
+        residual, active = _violations(eps, lam, current, free)
+        if np.max(np.abs(residual), initial=0.0) <= TOLERANCE or _is_unresolved(lam, current):
             break
-        step = _newton_step(now.jacobian, residual, active, (lam == 0) & (eps > 0))
-        following = _searched(grid, eps, lam, now, step)
+        step = _newton_step(current.jacobian, residual, active, (lam == 0) & (eps > 0))
+        following = _search_line(grid, eps, lam, current, step)
         if following is None:
             break
-        lam, now = following
-    residual, _ = _violations(eps, lam, now, free)
-    return Polished(lam, now, float(np.max(np.abs(residual), initial=0.0)))
+        lam, current = following
+    residual, _ = _violations(eps, lam, current, free)
+    return Polished(lam, current, float(np.max(np.abs(residual), initial=0.0)))
 
 
-def _unresolved(lam: Float[Array, " i"], now: Gaps) -> bool:
+def _is_unresolved(lam: Float[Array, " i"], current: Gaps) -> bool:
     """Return True if the rounding of a multiplier moves a gap by more than is allowed.
 
     Where eta is 1 up to rounding, all thresholds have one multiplier. No step of Newton's method
     helps there, and the linear program on cells is exact without it.
     """
     rounding = np.finfo(np.float64).eps * float(np.abs(lam).max(initial=0.0))
-    return bool(rounding * float(np.abs(now.jacobian).max(initial=0.0)) > GOOD_ENOUGH)
+    return bool(rounding * float(np.abs(current.jacobian).max(initial=0.0)) > GOOD_ENOUGH)
 
 
 def _violations(
-    eps: Float[Array, " i"], lam: Float[Array, " i"], now: Gaps, free: Array
+    eps: Float[Array, " i"], lam: Float[Array, " i"], current: Gaps, free: Array
 ) -> tuple[Float[Array, " i"], Array]:
     """Return the dual's (least) slope in each multiplier, and which multipliers should move."""
-    moved = lam != 0
-    at_zero = np.sign(now.gaps) * np.maximum(np.abs(now.gaps) - eps, 0.0)
-    residual = np.where(moved, now.gaps + eps * np.sign(lam), at_zero)
+    nonzero = lam != 0
+    at_zero = np.sign(current.gaps) * np.maximum(np.abs(current.gaps) - eps, 0.0)
+    residual = np.where(nonzero, current.gaps + eps * np.sign(lam), at_zero)
     residual = np.where(free, residual, 0.0)
-    return residual, free & (moved | (residual != 0))
+    return residual, free & (nonzero | (residual != 0))
 
 
 def _newton_step(
     jacobian: Float[Array, "i i"], residual: Float[Array, " i"], active: Array, at_kink: Array
 ) -> Float[Array, " i"]:
-    """Return Newton's step; a multiplier at the kink in 0 only moves to the side that pays."""
+    """Return Newton's step; a multiplier at the kink in 0 moves only to the side that gains."""
     step = np.zeros(len(residual))
     for _ in range(len(residual)):
         matrix = jacobian[np.ix_(active, active)]
+        # Clients with equal laws make the matrix singular; the ridge picks one of their steps.
         ridge = 1e-13 * max(float(np.trace(matrix)), 1e-12)
         matrix = matrix + ridge * np.eye(len(matrix))
         step = np.zeros(len(residual))
@@ -151,12 +171,12 @@ def _newton_step(
     return step / max(1.0, float(np.abs(step).max()) / LONGEST_STEP)
 
 
-def _searched(
-    grid: Overlap, eps: Float[Array, " i"], lam: Float[Array, " i"], now: Gaps, step: Array
+def _search_line(
+    grid: Overlap, eps: Float[Array, " i"], lam: Float[Array, " i"], current: Gaps, step: Array
 ) -> tuple[Float[Array, " i"], Gaps] | None:
-    """Return the whole step if it halves the violation, else the dual's minimum on the way."""
+    """Return the full step if it halves the violation, else the dual's minimum on the line."""
     free = grid.population.constrained
-    residual = _violations(eps, lam, now, free)[0]
+    residual = _violations(eps, lam, current, free)[0]
     violation, slope_start = float(np.abs(residual).max()), float(step @ residual)
     # A budget above 0 makes a kink at 0: stop there, the other side has other equations.
     crossing = (eps > 0) & (lam * (lam + step) < 0)
@@ -165,14 +185,17 @@ def _searched(
 
     def at(size: float) -> tuple[Array, Gaps, Array]:
         trial = np.where(crossing & (sizes <= size), 0.0, lam + size * step)
-        then = gaps_of(grid, trial)
-        one_sided = then.gaps + eps * np.sign(np.where(lam == 0, step, lam))
-        return trial, then, np.where(step == 0, 0.0, one_sided)
+        evaluation = evaluate_gaps(grid, trial)
+        one_sided = evaluation.gaps + eps * np.sign(np.where(lam == 0, step, lam))
+        return trial, evaluation, np.where(step == 0, 0.0, one_sided)
 
-    trial, then, left = at(longest)
-    slope_high = float(step @ left)
-    if np.abs(_violations(eps, trial, then, free)[0]).max() < 0.5 * violation or slope_high <= 0:
-        return trial, then
+    trial, evaluation, slopes = at(longest)
+    slope_high = float(step @ slopes)
+    if (
+        np.abs(_violations(eps, trial, evaluation, free)[0]).max() < 0.5 * violation
+        or slope_high <= 0
+    ):
+        return trial, evaluation
     if violation <= GOOD_ENOUGH or slope_start >= 0:
         return None
     # The dual is convex, so its slope along the way changes sign once: close in on that place.
@@ -180,23 +203,30 @@ def _searched(
     nearest, best = abs(slope_start), None
     longest_move, finest = float(np.abs(step).max()), 1e-16 * float(np.abs(lam).max(initial=1e-3))
     for _ in range(60):
+        # A good step may be smaller by orders of magnitude: go down by tenths first.
         size = 0.1 * high if low < 0.01 * high else 0.5 * (low + high)
-        trial, then, left = at(size)
-        slope = float(step @ left)
+        trial, evaluation, slopes = at(size)
+        slope = float(step @ slopes)
         low, high = (size, high) if slope <= 0 else (low, size)
         if abs(slope) < nearest:
-            nearest, best = abs(slope), (trial, then)
+            nearest, best = abs(slope), (trial, evaluation)
         if nearest <= 0.3 * abs(slope_start) or (high - low) * longest_move < finest:
             break
     return best
 
 
 def dual_value(grid: Overlap, eps: Float[Array, " i"], at: Polished) -> float:
-    r"""Return D, a bound on what any feasible rule gains over deciding against everybody."""
-    gain = gain_of(grid.population, at.seen.rule)
-    return gain + float(at.lam @ at.seen.gaps) + float(eps @ np.abs(at.lam))
+    """Return D, a bound on the gain of any feasible rule over rejecting all rows.
+
+    Args:
+        grid: the overlap of the population.
+        eps: one budget for each client.
+        at: multipliers and their evaluation.
+    """
+    gain = gain_of(grid.population, at.evaluation.rule)
+    return gain + float(at.lam @ at.evaluation.gaps) + float(eps @ np.abs(at.lam))
 
 
 def _solution(grid: Overlap, eps: Float[Array, " i"], at: Polished) -> Solution:
-    gap = float(at.lam @ at.seen.gaps) + float(eps @ np.abs(at.lam))
-    return Solution(at.seen.rule, outcome_of(grid, at.seen), at.lam, eps, max(gap, 0.0))
+    gap = float(at.lam @ at.evaluation.gaps) + float(eps @ np.abs(at.lam))
+    return Solution(at.evaluation.rule, outcome_of(grid, at.evaluation), at.lam, eps, max(gap, 0.0))

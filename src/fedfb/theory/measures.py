@@ -1,4 +1,4 @@
-r"""What a classifier does to a population: accuracy, and two measures of disparity, by name.
+r"""What a classifier does to a population: accuracy, and two measures of disparity.
 
 .. math:: \mathrm{MD} = P_0 - P_1, \qquad \texttt{spd} = \max_{a,b}|P_a - P_b|, \qquad
           \texttt{demographic\_parity} = \max_a |P_a - P|
@@ -36,10 +36,10 @@ Rule = tuple[Steps, ...] | Decisions
 
 
 class Outcome(NamedTuple):
-    """What a rule does. ``mean_difference`` and ``client_gaps`` are P_0 - P_1, nan where unknown.
+    """What a rule does. ``mean_difference`` and ``client_gaps`` are P_0 - P_1, nan if undefined.
 
-    ``client_gaps`` holds each client's own mean difference (for more than two groups: the largest
-    difference of two rates that it has); it is nan for a client with a single group.
+    ``client_gaps`` has each client's mean difference, or for more than two groups the largest
+    difference between two of its rates. It is nan for a client with a single group.
     """
 
     accuracy: float
@@ -64,7 +64,11 @@ def outcome(population: Population, rule: Rule) -> Outcome:
 
     .. math:: \mathrm{Acc} = P(y=0) + \sum_{ia} n_{ia} \int f(x,a)(2\eta(x)-1)\,dP_a^{(i)}
 
-    The paper's formula conditions on y = 0 in both terms; this is the right one.
+    The paper's formula conditions on y = 0 in both terms; this formula is correct.
+
+    Args:
+        population: the population.
+        rule: steps for each group, or on atoms decisions at each point.
 
     >>> from fedfb.theory.settings import fig2
     >>> erm = (threshold(0.0), threshold(0.0))
@@ -81,7 +85,13 @@ def outcome(population: Population, rule: Rule) -> Outcome:
 
 
 def summary(population: Population, accuracy: float, rates: Float[Array, "i a"]) -> Outcome:
-    """Return the outcome that follows from accuracy and each client's rates of positives."""
+    """Return the outcome that follows from accuracy and rates.
+
+    Args:
+        population: the population.
+        accuracy: of the rule.
+        rates: of positive decisions, by client and group.
+    """
     by_group = (population.client_weights * rates).sum(axis=0)
     overall = float(population.group_shares @ by_group)
     spread = float(np.ptp(by_group))
@@ -99,13 +109,13 @@ def summary(population: Population, accuracy: float, rates: Float[Array, "i a"])
 
 def _widest(population: Population, rates: Float[Array, "i a"]) -> Float[Array, " i"]:
     """Return each client's largest difference of two rates, among the groups that it holds."""
-    held = population.joint > 0
-    most = np.where(held, rates, -np.inf).max(axis=1)
-    return np.asarray(most - np.where(held, rates, np.inf).min(axis=1))
+    present = population.joint > 0
+    most = np.where(present, rates, -np.inf).max(axis=1)
+    return np.asarray(most - np.where(present, rates, np.inf).min(axis=1))
 
 
 def negatives(population: Population) -> float:
-    """Return P(y = 0), the accuracy of deciding against everybody."""
+    """Return P(y = 0), the accuracy of rejecting all rows."""
     if isinstance(population, AtomPopulation):
         weight = population.joint[:, :, None] * population.masses
         return float((weight * (1.0 - population.eta)).sum())
@@ -115,7 +125,12 @@ def negatives(population: Population) -> float:
 
 
 def client_rates(population: ContinuousPopulation, rule: tuple[Steps, ...]) -> Float[Array, "i a"]:
-    """Return P(positive | client i, group a) of a rule made of steps."""
+    """Return P(positive | client i, group a) of a rule.
+
+    Args:
+        population: laws with densities.
+        rule: steps of each group.
+    """
     columns = []
     for laws, steps in zip(population.laws, rule, strict=True):
         jumps = np.diff(steps.values)

@@ -1,15 +1,15 @@
-r"""Where the clients of a federation overlap: the form of every LFT+FedAvg optimum.
+r"""Where the laws of clients overlap: the form of every LFT+FedAvg optimum, and how to find it.
 
-With one multiplier for each client's mean difference the optimum decides positively where
+With one multiplier for each client's mean difference, the optimum decides positively where
 
 .. math:: T_a(x) = 2\eta(x) - 1 + s_a \sum_i \lambda_i\, r_{ia}(x) > 0, \qquad
           r_{ia} = \frac{p_a^{(i)}}{\sum_j n_{ja} p_a^{(j)}}, \qquad s_0 = 1,\; s_1 = -1
 
 that is :math:`\sum_i [n_{ia}(2\eta-1) + s_a\lambda_i]\,p_a^{(i)} > 0`, divided by a positive number
 so that nothing underflows. The paper's Lemma "FFL_soln" lacks the weights :math:`n_{ia}`. The
-positive set is in general a union of intervals, not a half-line.
-
-Roots and minima of many smooth functions at once, each within its bracket.
+positive set is in general a union of intervals, not a half-line: ``find_roots`` finds the ends of
+all intervals at once, and ``search_below_zero`` the intervals that hide between two nodes of the
+grid.
 """
 
 from collections.abc import Callable
@@ -58,45 +58,51 @@ class Gaps(NamedTuple):
         return self.slopes[0] + self.slopes[1]
 
 
-def overlap(population: ContinuousPopulation) -> Overlap:
-    """Return the grid on which sign changes are sought.
+def make_overlap(population: ContinuousPopulation) -> Overlap:
+    """Return the grid on which sign changes of T are searched.
 
     >>> from fedfb.theory.settings import fig2
-    >>> overlap(fig2()).ratios[0].shape[1]
+    >>> make_overlap(fig2()).ratios[0].shape[1]
     2
     """
     nodes = _nodes(population)
     margin = population.eta.value(nodes) - population.eta.upper(nodes)
-    ratios = (ratio(population, 0, nodes), ratio(population, 1, nodes))
+    ratios = (density_ratios(population, 0, nodes), density_ratios(population, 1, nodes))
     return Overlap(population, nodes, margin, ratios, negatives(population))
 
 
 def _nodes(population: ContinuousPopulation) -> Float[Array, " k"]:
     parts = [part for laws in population.laws for part in laws.parts]
-    own = np.unique(np.concatenate([part.knots for part in parts]))
-    low, high = own[0], own[-1]
+    knots = np.unique(np.concatenate([part.knots for part in parts]))
+    low, high = knots[0], knots[-1]
     bends = np.array(population.eta.knots)
-    own = np.unique(np.concatenate([own, bends[(bends > low) & (bends < high)]]))
+    knots = np.unique(np.concatenate([knots, bends[(bends > low) & (bends < high)]]))
     # A step density jumps at its knots: its value before the jump needs a node of its own.
     stepped = [part.knots for part in parts if not isinstance(part, Gaussian)]
     jumps = np.unique(np.concatenate([np.empty(0), *stepped]))
-    if len(own) > MOST_NODES:
-        own = own[np.linspace(0, len(own) - 1, MOST_NODES).round().astype(int)]
-    finer = max(1, MOST_NODES // (2 * len(own)))
-    steps = np.arange((len(own) - 1) * finer + 1) / finer
-    filled = np.interp(steps, np.arange(len(own)), own)
+    if len(knots) > MOST_NODES:
+        knots = knots[np.linspace(0, len(knots) - 1, MOST_NODES).round().astype(int)]
+    finer = max(1, MOST_NODES // (2 * len(knots)))
+    steps = np.arange((len(knots) - 1) * finer + 1) / finer
+    filled = np.interp(steps, np.arange(len(knots)), knots)
+    # Knots are dense where laws have mass; even nodes cover the tails, where T may still cross 0.
     evenly = np.linspace(low, high, MOST_NODES // 4)
     smooth = np.unique(np.concatenate([filled, evenly]))
     smooth = smooth[np.diff(smooth, prepend=-np.inf) > 1e-4 * (high - low) / MOST_NODES]
     return np.unique(np.concatenate([smooth, jumps, np.nextafter(jumps, -np.inf)]))
 
 
-def ratio(
+def density_ratios(
     population: ContinuousPopulation, group: int, x: Float[Array, " k"]
 ) -> Float[Array, "k i"]:
-    r"""Return r at the points x, 0 where no client has mass.
+    r"""Return r at points, 0 where no client has mass.
 
     :math:`n_{ia} r_{ia}` is a softmax of :math:`\log n_{ia} + \log p_a^{(i)}`.
+
+    Args:
+        population: laws with densities.
+        group: 0 or 1.
+        x: the points.
     """
     weights = population.joint[:, group]
     weighted = population.laws[group].ask_log("logpdf", x[None, :])
@@ -105,7 +111,7 @@ def ratio(
     else:  # clients without the group carry no multiplier; their column is never used
         weighted = weighted + np.log(np.where(weights > 0, weights, 1.0))[:, None]
         weighted[weights == 0] = -np.inf
-    weighted -= np.maximum(weighted.max(axis=0), -1e300)
+    weighted -= np.maximum(weighted.max(axis=0), -1e300)  # -inf - -inf would be nan
     parts = np.exp(weighted, out=weighted)
     parts /= np.maximum(parts.sum(axis=0), 1e-300)
     return (parts / np.where(weights > 0, weights, 1.0)[:, None]).T
@@ -114,16 +120,28 @@ def ratio(
 def tilt(
     population: ContinuousPopulation, group: int, lam: Float[Array, " i"], x: Float[Array, " k"]
 ) -> Float[Array, " k"]:
-    """Return T at the points x."""
+    """Return T at points.
+
+    Args:
+        population: laws with densities.
+        group: 0 or 1.
+        lam: one multiplier for each client.
+        x: the points.
+    """
     margin = population.eta.value(x) - population.eta.upper(x)
-    return margin + SIGN[group] * (ratio(population, group, x) @ lam)
+    return margin + SIGN[group] * (density_ratios(population, group, x) @ lam)
 
 
 def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
     """Return the union of intervals on which T is positive.
 
+    Args:
+        grid: the overlap of the population.
+        group: 0 or 1.
+        lam: one multiplier for each client.
+
     >>> from fedfb.theory.settings import fig2
-    >>> positive_steps(overlap(fig2()), 0, np.zeros(2)).edges.round(12)
+    >>> positive_steps(make_overlap(fig2()), 0, np.zeros(2)).edges.round(12)
     array([0.])
     """
 
@@ -135,7 +153,7 @@ def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
     positive = values > 0
     change = np.flatnonzero(positive[:-1] != positive[1:])
     ends = x[change], x[change + 1], values[change], values[change + 1]
-    edges = bracketed_roots(at, *ends) if len(change) else np.empty(0)
+    edges = find_roots(at, *ends) if len(change) else np.empty(0)
     first = float(positive[0])
     return Steps(edges, np.where(np.arange(len(edges) + 1) % 2 == 0, first, 1.0 - first))
 
@@ -143,41 +161,46 @@ def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
 def _with_hidden_extremes(
     at: Function, x: Float[Array, " k"], values: Float[Array, " k"]
 ) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
-    """Add a point between two roots that hide between neighbouring nodes of equal sign.
+    """Add a point between two roots that lie between neighbouring nodes of equal sign.
 
-    Where the size of T falls towards a cell from the left and rises to the right of it, the lines
-    through the outer nodes meet below its least value: only where they meet below zero, look.
+    Where the size of T decreases up to a cell and increases after it, the lines through the outer
+    nodes meet below the least value of T in the cell. Only where they meet below zero, the cell is
+    searched.
     """
     size = np.abs(values)
     slope = np.diff(size) / np.maximum(np.diff(x), 1e-9)
     cell = np.flatnonzero((slope[:-2] < 0) & (slope[2:] > 0)) + 1
     positive = values > 0
-    alike = positive[cell - 1] + positive[cell] * 1 + positive[cell + 1] + positive[cell + 2]
-    cell = cell[(alike == 0) | (alike == 4)]
-    left, right, width = slope[cell - 1], slope[cell + 1], x[cell + 1] - x[cell]
-    meet = (size[cell] - size[cell + 1] + right * width) / (right - left)
-    cell = cell[size[cell] + left * meet <= 0]
+    positives = positive[cell - 1] + positive[cell] * 1 + positive[cell + 1] + positive[cell + 2]
+    cell = cell[(positives == 0) | (positives == 4)]
+    left_slope, right_slope, width = slope[cell - 1], slope[cell + 1], x[cell + 1] - x[cell]
+    meet = (size[cell] - size[cell + 1] + right_slope * width) / (right_slope - left_slope)
+    cell = cell[size[cell] + left_slope * meet <= 0]
     if len(cell) == 0:
         return x, values
     side = np.where(positive[cell], 1.0, -1.0)
     lower = np.where(size[cell] <= size[cell + 1], cell, cell + 1)
     three = np.stack([cell - 1, lower, cell + 2])
-    lowest, found = crossings_below(lambda p: side * at(p), x[three], size[three])
-    crossed = found <= 0
+    lowest, lowest_value = search_below_zero(lambda p: side * at(p), x[three], size[three])
+    crossed = lowest_value <= 0
     if not crossed.any():
         return x, values
     # A value of exactly 0 must still count as crossed.
-    opposite = side * np.where(found == 0, -1e-300, found)
+    opposite = side * np.where(lowest_value == 0, -1e-300, lowest_value)
     points = np.concatenate([x, lowest[crossed]])
     order = np.argsort(points, kind="stable")
     return points[order], np.concatenate([values, opposite[crossed]])[order]
 
 
-def gaps_of(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
-    r"""Return the rule with multipliers :math:`\lambda` and its gaps; a search needs no more.
+def evaluate_gaps(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
+    r"""Return the rule of multipliers :math:`\lambda`, its rates, gaps and slopes.
+
+    Args:
+        grid: the overlap of the population.
+        lam: one multiplier for each client.
 
     >>> from fedfb.theory.settings import fig2
-    >>> gaps_of(overlap(fig2()), np.zeros(2)).gaps.round(7)
+    >>> evaluate_gaps(make_overlap(fig2()), np.zeros(2)).gaps.round(7)
     array([-0.0013496,  0.6826895])
     """
     population = grid.population
@@ -188,20 +211,29 @@ def gaps_of(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
     return Gaps(rule, rates, gaps, slopes)
 
 
-def outcome_of(grid: Overlap, seen: Gaps) -> Outcome:
-    """Return what the rule of given multipliers does.
+def outcome_of(grid: Overlap, evaluation: Gaps) -> Outcome:
+    """Return the outcome of an evaluated rule.
+
+    Args:
+        grid: the overlap of the population.
+        evaluation: as ``evaluate_gaps`` returns it.
 
     >>> from fedfb.theory.settings import fig2
-    >>> grid = overlap(fig2())
-    >>> round(outcome_of(grid, gaps_of(grid, np.zeros(2))).mean_difference, 7)
+    >>> grid = make_overlap(fig2())
+    >>> round(outcome_of(grid, evaluate_gaps(grid, np.zeros(2))).mean_difference, 7)
     0.3406699
     """
-    gain = gain_of(grid.population, seen.rule)
-    return summary(grid.population, grid.negatives + gain, seen.rates)
+    gain = gain_of(grid.population, evaluation.rule)
+    return summary(grid.population, grid.negatives + gain, evaluation.rates)
 
 
 def gain_of(population: ContinuousPopulation, rule: tuple[Steps, ...]) -> float:
-    """Return what a rule gains in accuracy over deciding against everybody."""
+    """Return the accuracy that a rule gains over rejecting all rows.
+
+    Args:
+        population: laws with densities.
+        rule: steps of each group.
+    """
     total = 0.0
     for share, table, steps in zip(
         population.group_shares, population.pooled_gains, rule, strict=True
@@ -219,20 +251,21 @@ def _slopes(
         return np.zeros((population.clients, population.clients))
     width = 1e-6 * (1.0 + np.abs(x))
     three = np.concatenate([x, x + width, x - width])
-    ratios = ratio(population, group, three)
+    ratios = density_ratios(population, group, three)
     margin = population.eta.value(three) - population.eta.upper(three)
     values = (margin + SIGN[group] * (ratios @ lam))[len(x) :].reshape(2, -1)
+    # Where an interval appears T touches 0 with slope 0; the bound keeps the slopes finite.
     steepness = np.maximum(np.abs(values[0] - values[1]) / (2 * width), 1e-12)
     density = population.joint[:, group] @ population.laws[group].ask("pdf", x[None, :])
-    own = ratios[: len(x)]
-    return (own * (density / steepness)[:, None]).T @ own
+    ratios_at_edges = ratios[: len(x)]
+    return (ratios_at_edges * (density / steepness)[:, None]).T @ ratios_at_edges
 
 
 GOLDEN = (np.sqrt(5.0) - 1) / 2
 ROUNDING = 4e-15
 
 
-def bracketed_roots(
+def find_roots(
     function: Function,
     low: Float[Array, " n"],
     high: Float[Array, " n"],
@@ -240,13 +273,22 @@ def bracketed_roots(
     at_high: Float[Array, " n"],
     steps: int = 70,
 ) -> Float[Array, " n"]:
-    """Return a root in every bracket whose ends differ in sign (Chandrupatla's method).
+    """Return a root in every bracket (Chandrupatla's method).
 
-    Inverse quadratic interpolation where three points make it safe, bisection elsewhere; a jump
-    across zero is found as well. Secants come first: brackets here are short, and mostly they do.
+    Inverse quadratic interpolation where three points make it safe, bisection elsewhere. A jump
+    across zero counts as a root. Secants are tried first: brackets are short here, and secants
+    mostly suffice.
+
+    Args:
+        function: evaluates all brackets at once.
+        low: lower ends.
+        high: upper ends.
+        at_low: values at the lower ends.
+        at_high: values at the upper ends, of the other sign.
+        steps: largest number of steps.
 
     >>> ends = np.array([0.0]), np.array([2.0])
-    >>> bracketed_roots(lambda x: x**3 - 2.0, *ends, np.array([-2.0]), np.array([6.0])).round(12)
+    >>> find_roots(lambda x: x**3 - 2.0, *ends, np.array([-2.0]), np.array([6.0])).round(12)
     array([1.25992105])
     """
     quick = _by_secants(function, low, high, at_low, at_high)
@@ -257,9 +299,9 @@ def bracketed_roots(
     for _ in range(steps):
         x = a + part * (b - a)
         fx = function(x)
-        same = (fx > 0) == (fa > 0)
-        c, fc = np.where(same, a, b), np.where(same, fa, fb)
-        b, fb = np.where(same, b, a), np.where(same, fb, fa)
+        same_sign = (fx > 0) == (fa > 0)
+        c, fc = np.where(same_sign, a, b), np.where(same_sign, fa, fb)
+        b, fb = np.where(same_sign, b, a), np.where(same_sign, fb, fa)
         a, fa = x, fx
         least = (4e-16 * np.abs(a) + 1e-300) / np.maximum(np.abs(b - a), 1e-300)
         if np.all((least > 0.5) | (np.abs(fa) < 1e-15)):
@@ -282,8 +324,8 @@ def _by_secants(
         if ((np.abs(f_new) < ROUNDING) | at_a_jump).all():
             return new
         change = f_new - fx
-        moved = change != 0
-        inverse_slope = np.where(moved, (new - x) / np.where(moved, change, 1.0), inverse_slope)
+        changed = change != 0
+        inverse_slope = np.where(changed, (new - x) / np.where(changed, change, 1.0), inverse_slope)
         x, fx = new, f_new
     return None
 
@@ -298,19 +340,25 @@ def _interpolated(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array)
     return np.where(safe & np.isfinite(inverse), inverse, 0.5)
 
 
-def crossings_below(
+def search_below_zero(
     function: Function,
     points: Float[Array, "3 n"],
     values: Float[Array, "3 n"],
     steps: int = 24,
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Return for every triple with a lower middle a point below zero, or else the least found.
+    """Return for every triple of points a point with a value below zero, else the lowest point.
 
-    Parabolas through the three points, golden sections where they do not move. The search ends
-    early where a point below zero is found: to part two roots, any will do.
+    Parabolas through the three points, golden sections where parabolas do not move. The search ends
+    as soon as a value is below zero: any such point separates two roots.
+
+    Args:
+        function: evaluates all triples at once.
+        points: three increasing points each.
+        values: at the points; the middle one is the lowest.
+        steps: largest number of steps.
 
     >>> x = np.array([[0.0], [0.2], [1.0]])
-    >>> crossings_below(lambda x: (x - 0.3) ** 2 - 1e-6, x, (x - 0.3) ** 2 - 1e-6)[1] < 0
+    >>> search_below_zero(lambda x: (x - 0.3) ** 2 - 1e-6, x, (x - 0.3) ** 2 - 1e-6)[1] < 0
     array([ True])
     """
     (a, m, b), (fa, fm, fb) = points, values

@@ -1,6 +1,8 @@
-"""What each approach can reach, as a table and as pictures that read in grey.
+"""Tables and pictures of what each approach can reach; the pictures read in grey.
 
-The paper's toy picture: three clients, each fair to its own people, whose vote is not fair.
+``print_achievable`` prints the record of ``fedfb achievable``, ``draw_trade_off``, ``draw_gaps``
+and ``draw_surface`` draw it. ``draw_toy`` draws the paper's toy example: three clients, each fair
+to its people, whose vote is not fair.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +30,7 @@ from fedfb.theory import (
     lft_ensemble,
     local_optima,
 )
-from fedfb.theory.achievable import APPROACHES, MEASURES, sentence
+from fedfb.theory.achievable import APPROACHES, MEASURES, summarise_in_words
 
 STYLES = {
     "cfl": ("-", {"marker": "o", "markersize": 3.5}),
@@ -50,10 +52,15 @@ BUDGETS = 21
 
 
 def print_achievable(record: Mapping[str, Any], title: str) -> None:
-    """Print the sentence, the least disparities and the best accuracy at each level."""
+    """Print the sentence, the least disparities and the best accuracy at each level.
+
+    Args:
+        record: as ``achievable`` returns it.
+        title: of the table.
+    """
     console, measure = make_console(), MEASURES[record["measure"]]
     console.print(title, style="bold")
-    console.print(sentence(record) + "\n")
+    console.print(summarise_in_words(record) + "\n")
     console.print(_table(record, measure))
     plain = record["erm"]
     console.print(
@@ -73,32 +80,32 @@ def print_achievable(record: Mapping[str, Any], title: str) -> None:
     if "left_out" in record:
         console.print(record["left_out"])
     for name, (low, high) in record.get("intervals", {}).items():
-        what = INTERVALS[name].format(measure=measure)
-        console.print(f"95% interval of {what}: {number(low)} to {number(high)}.")
+        quantity = INTERVALS[name].format(measure=measure)
+        console.print(f"95% interval of {quantity}: {number(low)} to {number(high)}.")
     if "revealed" in record:
         console.print(record["revealed"])
 
 
 def _table(record: Mapping[str, Any], measure: str) -> Table:
-    shown = {name: words for name, words in APPROACHES.items() if name in record}
-    table = make_table(f"Best accuracy with {measure} at most", "", *shown.values())
+    approaches = {name: words for name, words in APPROACHES.items() if name in record}
+    table = make_table(f"Best accuracy with {measure} at most", "", *approaches.values())
     for place, point in enumerate(record["cfl"]["curve"]):
-        accuracies = [number(record[name]["curve"][place]["accuracy"], 4) for name in shown]
+        accuracies = [number(record[name]["curve"][place]["accuracy"], 4) for name in approaches]
         table.add_row(number(point["disparity"], 3), *accuracies)
     table.add_section()
-    table.add_row(f"least {measure}", *(_least(record[n]["min_disparity"]) for n in shown))
-    there = [record[name]["at_least"] for name in shown]
-    table.add_row("accuracy there", *(number(at and at["accuracy"], 4) for at in there))
+    table.add_row(f"least {measure}", *(_least(record[n]["min_disparity"]) for n in approaches))
+    fairest = [record[name]["at_least"] for name in approaches]
+    table.add_row("accuracy there", *(number(at and at["accuracy"], 4) for at in fairest))
     return table
 
 
 def _least(value: float) -> str:
-    """Return a least disparity with four digits; what is above 0 does not read as 0."""
+    """Return a least disparity with four digits; a number above 0 is never printed as 0."""
     return "<.0001" if 0 < value < 5e-5 else number(value, 4)
 
 
 def limit_in_words(voting: Mapping[str, Any]) -> str:
-    """Say whether the lemma on the limit of a vote applies, and if not, which condition fails.
+    """Return the sentence that says whether the lemma on votes applies, and which condition fails.
 
     >>> condition = {"statement": "there are two clients", "holds": False, "numbers": "3 clients"}
     >>> limit = {"applies": False, "bound": None, "conditions": [condition]}
@@ -110,10 +117,12 @@ def limit_in_words(voting: Mapping[str, Any]) -> str:
     limit, least = voting["limit"], voting["min_disparity"]
     lemma = "Lemma ufl_limit (no budgets make the vote of two clients fair)"
     if limit["applies"]:
-        numbers = "; ".join(one["numbers"] for one in limit["conditions"][-2:])
+        numbers = "; ".join(condition["numbers"] for condition in limit["conditions"][-2:])
         return f"{lemma} applies: {numbers}. Every vote has at least {number(limit['bound'], 4)}."
     fails = "; ".join(
-        f"{one['statement']} ({one['numbers']})" for one in limit["conditions"] if not one["holds"]
+        f"{condition['statement']} ({condition['numbers']})"
+        for condition in limit["conditions"]
+        if not condition["holds"]
     )
     exact = _least(least) if least else "0"
     return f"{lemma} does not apply: it asks that {fails}. The exact least disparity is {exact}."
@@ -123,17 +132,17 @@ def _parity(classifier: Mapping[str, Any]) -> str:
     return f", demographic parity (max |Pa - P|) {number(classifier['demographic_parity'])}"
 
 
-def _print_budgets(console: Any, one: Mapping[str, Any], name: str, measure: str) -> None:
+def _print_budgets(console: Any, approach: Mapping[str, Any], name: str, measure: str) -> None:
     words = APPROACHES[name]
-    if one["at_least"] and one["at_least"]["budgets"] is not None:
-        budgets = ", ".join(number(budget, 4) for budget in one["at_least"]["budgets"])
+    if approach["at_least"] and approach["at_least"]["budgets"] is not None:
+        budgets = ", ".join(number(budget, 4) for budget in approach["at_least"]["budgets"])
         console.print(f"{words}: its least disparity takes the local budgets {budgets}.")
-    if "tau" in one:
-        console.print(f"{words} equals CFL from {measure} = {number(one['tau'], 4)} on.")
-    if not one["exact"]:
+    if "tau" in approach:
+        console.print(f"{words} equals CFL from {measure} = {number(approach['tau'], 4)} on.")
+    if not approach["exact"]:
         console.print(f"{words}: budgets were tried, better ones may exist. CFL bounds them.")
-    if "at_eps" in one:
-        at = one["at_eps"]
+    if "at_eps" in approach:
+        at = approach["at_eps"]
         gap = at["mean_difference"]
         console.print(
             f"{words} at the budgets asked for: accuracy {number(at['accuracy'], 4)}, "
@@ -143,7 +152,12 @@ def _print_budgets(console: Any, one: Mapping[str, Any], name: str, measure: str
 
 
 def draw_trade_off(panels: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Draw accuracy against disparity for every approach, one panel for each record."""
+    """Draw accuracy against disparity of every approach.
+
+    Args:
+        panels: records of ``achievable`` by title, one panel each.
+        path: the file to write.
+    """
     from matplotlib.figure import Figure
 
     columns = min(len(panels), 2)
@@ -178,28 +192,35 @@ def _draw_curves(axes: Any, record: Mapping[str, Any], title: str) -> None:
     axes.set_title(title, loc="left", fontsize=10)
 
 
-def curve_points(one: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Return where a curve is drawn: from its least disparity on.
+def curve_points(approach: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Return the points of a curve, from its least disparity on.
 
     >>> curve = [{"disparity": 0.1, "accuracy": None}, {"disparity": 1.0, "accuracy": 0.8}]
     >>> curve_points({"min_disparity": 0.2, "at_least": {"accuracy": 0.7}, "curve": curve})
     [(0.2, 0.7), (1.0, 0.8)]
     """
-    reached = [(p["disparity"], p["accuracy"]) for p in one["curve"] if p["accuracy"] is not None]
-    if one["at_least"] is None:
+    reached = [
+        (p["disparity"], p["accuracy"]) for p in approach["curve"] if p["accuracy"] is not None
+    ]
+    if approach["at_least"] is None:
         return reached
-    return [(one["min_disparity"], one["at_least"]["accuracy"]), *reached]
+    return [(approach["min_disparity"], approach["at_least"]["accuracy"]), *reached]
 
 
 def draw_gaps(population: Population, title: str, path: Path) -> None:
-    r"""Draw g and every client's g_i against lambda.
+    """Draw g and every client's g_i against lambda.
 
-    Thick where a client's own budgets can put its lambda: from 0 to where its g_i is 0.
+    A curve is thick where the client's budgets can place its lambda: from 0 to the zero of g_i.
+
+    Args:
+        population: a population of two groups.
+        title: of the picture.
+        path: the file to write.
     """
     from matplotlib.figure import Figure
 
     curves = gap_curves(population, lambda_axis(population))
-    fair = [one.multiplier for one in local_optima(population, 0.0)]
+    fair = [optimum.multiplier for optimum in local_optima(population, 0.0)]
     figure = Figure(figsize=(5.6, 4.0), layout="constrained")
     axes = figure.add_subplot()
     axes.axhline(0.0, color="0.6", linewidth=0.8)
@@ -229,7 +250,12 @@ def draw_gaps(population: Population, title: str, path: Path) -> None:
 def ensemble_surface(
     population: Population, budgets: Sequence[float] | Float[Array, " n"]
 ) -> Float[Array, "n n"]:
-    """Return the ensemble's disparity at every pair of the two clients' local budgets."""
+    """Return the ensemble's disparity at every pair of local budgets of two clients.
+
+    Args:
+        population: a population of two clients.
+        budgets: the budgets of each direction.
+    """
     if population.clients != 2:
         raise ConfigError(
             f"a surface over local budgets needs two clients, this population has "
@@ -241,7 +267,13 @@ def ensemble_surface(
 
 
 def draw_surface(population: Population, title: str, path: Path) -> None:
-    """Draw the ensemble's disparity over the local budgets, with planes at 0 and at its least."""
+    """Draw the ensemble's disparity over the local budgets, with planes at 0 and at its least.
+
+    Args:
+        population: a population of two clients.
+        title: of the picture.
+        path: the file to write.
+    """
     from matplotlib.figure import Figure
 
     budgets = np.linspace(0, 1, BUDGETS)
@@ -268,7 +300,7 @@ HEIGHTS = (1.0, 0.0)
 
 
 def draw_toy(population: AtomPopulation, path: Path) -> None:
-    """Draw every client's people and fair thresholds, then the vote and one rule for all."""
+    """Draw each client's people and fair thresholds, then the vote and one rule for all."""
     from matplotlib.figure import Figure
 
     clients = population.clients
@@ -276,10 +308,12 @@ def draw_toy(population: AtomPopulation, path: Path) -> None:
     axes = figure.subplots(
         clients + 1, 1, sharex=True, squeeze=False, height_ratios=[1.0] * clients + [1.5]
     )[:, 0]
-    for one in local_optima(population, 0.0):
-        _draw_people(axes[one.client], population, population.masses[one.client])
-        _draw_thresholds(axes[one.client], population, one.rule, ":")
-        axes[one.client].set_title(f"client {one.client}: fair at home", loc="left", fontsize=9)
+    for optimum in local_optima(population, 0.0):
+        _draw_people(axes[optimum.client], population, population.masses[optimum.client])
+        _draw_thresholds(axes[optimum.client], population, optimum.rule, ":")
+        axes[optimum.client].set_title(
+            f"client {optimum.client}: fair at home", loc="left", fontsize=9
+        )
     _draw_all(axes[-1], population)
     axes[-1].set_xlabel("chance of a positive label (grey box: above one half)")
     save_figure(figure, path)
@@ -310,14 +344,19 @@ def _draw_thresholds(axes: Any, population: AtomPopulation, rule: Rule, line: st
 
 
 def thresholds(population: AtomPopulation, rule: Rule) -> list[float]:
-    """Return for each group where decisions turn positive, half-way between two people."""
+    """Return for each group the point at which decisions become positive, between two people.
+
+    Args:
+        population: laws on atoms.
+        rule: decisions at each point.
+    """
     assert isinstance(rule, Decisions)
-    found = []
+    positions = []
     for row in rule.probability:
         inside, outside = population.points[row > 0.5], population.points[row <= 0.5]
         ends = (outside.max(initial=0.0), inside.min(initial=1.0))
-        found.append(float(np.mean(ends)))
-    return found
+        positions.append(float(np.mean(ends)))
+    return positions
 
 
 def _draw_all(axes: Any, population: AtomPopulation) -> None:
@@ -333,12 +372,12 @@ def _draw_all(axes: Any, population: AtomPopulation) -> None:
     for height, t in zip(HEIGHTS, thresholds(population, together.rule), strict=True):
         axes.plot([t, t], [height - 0.3, height + 0.45], "-", color="C2", linewidth=2.2)
     axes.set_title(
-        f"all: votes for each person, {_said(vote.outcome)}\n"
-        f"one rule for all (lines), {_said(together.outcome)}",
+        f"all: votes for each person, {_describe_outcome(vote.outcome)}\n"
+        f"one rule for all (lines), {_describe_outcome(together.outcome)}",
         loc="left", fontsize=9,
     )  # fmt: skip
 
 
-def _said(done: Outcome) -> str:
-    rates = " and ".join(f"{number(r)} of {a}" for r, a in zip(done.rates, LETTERS, strict=True))
-    return f"accepts {rates}: |P0 - P1| {number(done.spd)}, accuracy {number(done.accuracy)}"
+def _describe_outcome(outcome: Outcome) -> str:
+    rates = " and ".join(f"{number(r)} of {a}" for r, a in zip(outcome.rates, LETTERS, strict=True))
+    return f"accepts {rates}: |P0 - P1| {number(outcome.spd)}, accuracy {number(outcome.accuracy)}"

@@ -1,6 +1,6 @@
-r"""Who holds what: clients, groups, the laws of the feature, and the chance of a positive label.
+r"""A population: clients, groups, the laws of the feature, and the chance of a positive label.
 
-A person is at client i and in group a with probability :math:`n_{ia} = P(i) P(a\mid i)`; her
+A person is at client i and in group a with probability :math:`n_{ia} = P(i) P(a\mid i)`. Her
 feature follows :math:`P_a^{(i)}`, her label :math:`\eta(x)`, the same function everywhere.
 """
 
@@ -13,7 +13,7 @@ from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Bool, Float
 from fedfb.theory.eta import Eta, eta_named, refuse_what_falls, refuse_what_is_no_probability
 from fedfb.theory.laws import AnyLaw, Atoms
-from fedfb.theory.tails import Gains, GroupLaws, gains, group_laws, pooled
+from fedfb.theory.tails import Gains, GroupLaws, make_gains, make_group_laws, pool_laws
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,13 @@ class Client:
 def client(
     q: float, group0: AnyLaw | None, group1: AnyLaw | None, share: float | None = None
 ) -> Client:
-    """Return a client with two groups, q = P(a=1 | i).
+    """Return a client with two groups.
+
+    Args:
+        q: P(a=1 | i), the share of group 1.
+        group0: law of the feature in group 0; None if the group is absent.
+        group1: law of the feature in group 1; None if the group is absent.
+        share: P(i); without it all clients are of equal size.
 
     >>> from fedfb.theory.laws import Gaussian
     >>> client(0.25, Gaussian(3, 1), Gaussian(5, 1)).group_shares
@@ -112,11 +118,15 @@ Population = ContinuousPopulation | AtomPopulation
 
 
 def population(clients: Sequence[Client], eta: Eta | str = "logistic") -> Population:
-    """Return a checked population; all laws are on atoms, or none.
+    """Return a checked population.
+
+    Args:
+        clients: all laws are on atoms, or all have densities.
+        eta: the chance of a positive label, or its name.
 
     >>> from fedfb.theory.laws import Gaussian
-    >>> one = client(0.5, Gaussian(3, 1), Gaussian(5, 1))
-    >>> population([one, one]).joint
+    >>> member = client(0.5, Gaussian(3, 1), Gaussian(5, 1))
+    >>> population([member, member]).joint
     array([[0.25, 0.25],
            [0.25, 0.25]])
     """
@@ -125,7 +135,7 @@ def population(clients: Sequence[Client], eta: Eta | str = "logistic") -> Popula
         raise ConfigError("a population needs at least one client, found none.")
     joint = _joint(clients)
     eta = eta_named(eta) if isinstance(eta, str) else eta
-    laws = [_filled(number, client) for number, client in enumerate(clients)]
+    laws = [_fill_in_laws(number, client) for number, client in enumerate(clients)]
     on_atoms = [isinstance(law, Atoms) for row in laws for law in row]
     if all(on_atoms):
         return _on_atoms(joint, eta, laws)
@@ -139,57 +149,67 @@ def population(clients: Sequence[Client], eta: Eta | str = "logistic") -> Popula
 
 def _joint(clients: list[Client]) -> Float[Array, "i a"]:
     groups = len(clients[0].group_shares)
-    for number, one in enumerate(clients):
-        shares = np.asarray(one.group_shares, float)
-        if len(shares) != groups or len(one.laws) != groups or groups < 2:
+    for number, member in enumerate(clients):
+        shares = np.asarray(member.group_shares, float)
+        if len(shares) != groups or len(member.laws) != groups or groups < 2:
             raise ConfigError(
-                f"client {number} has {len(shares)} group shares and {len(one.laws)} laws; every "
-                f"client needs {max(groups, 2)} of both. A group it lacks has share 0, law None."
+                f"client {number} has {len(shares)} group shares and {len(member.laws)} laws; "
+                f"every client needs {max(groups, 2)} of both. A group it lacks has "
+                "share 0, law None."
             )
         if not np.all(shares >= 0) or abs(shares.sum() - 1) > 1e-9:
             raise ConfigError(
                 f"the shares of the groups at client {number} are {shares.tolist()}: they must "
                 "be at least 0 and sum to 1. Divide counts by the client's total."
             )
-    given = [one.share for one in clients]
-    if any(share is None for share in given) and any(share is not None for share in given):
+    shares_stated = [member.share for member in clients]
+    if any(share is None for share in shares_stated) and any(
+        share is not None for share in shares_stated
+    ):
         raise ConfigError("some clients state a share and others do not. Give all, or none.")
-    sizes = np.array([1 / len(clients) if share is None else share for share in given], float)
+    sizes = np.array(
+        [1 / len(clients) if share is None else share for share in shares_stated], float
+    )
     if not np.all(sizes > 0) or abs(sizes.sum() - 1) > 1e-9:
         raise ConfigError(
             f"the shares of the clients are {sizes.tolist()}: they must be above 0 and sum to 1. "
             "Divide each client's rows by the total; leave out a client without any."
         )
-    joint = sizes[:, None] * np.array([one.group_shares for one in clients], float)
+    joint = sizes[:, None] * np.array([member.group_shares for member in clients], float)
     if np.any(joint.sum(axis=0) <= 0):
         absent = int(np.argmin(joint.sum(axis=0)))
         raise ConfigError(f"nobody is in group {absent}: nothing to compare. Leave it out.")
     return joint
 
 
-def _filled(number: int, one: Client) -> list[AnyLaw]:
-    """Put a law of the client in the place of one it need not have: it gets no weight."""
-    for group, (share, law) in enumerate(zip(one.group_shares, one.laws, strict=True)):
+def _fill_in_laws(number: int, member: Client) -> list[AnyLaw]:
+    """Put a law of the client in the place of an absent one; it has no weight."""
+    for group, (share, law) in enumerate(zip(member.group_shares, member.laws, strict=True)):
         if law is None and share > 0:
             raise ConfigError(f"client {number} holds group {group} but gives no law for it.")
-    present = next(law for law in one.laws if law is not None)
-    return [present if law is None else law for law in one.laws]
+    present = next(law for law in member.laws if law is not None)
+    return [present if law is None else law for law in member.laws]
 
 
 def _with_densities(
     joint: Float[Array, "i a"], eta: Eta, laws: list[list[AnyLaw]]
 ) -> ContinuousPopulation:
     groups = range(joint.shape[1])
-    by_group = tuple(group_laws([row[a] for row in laws]) for a in groups)
+    by_group = tuple(make_group_laws([row[a] for row in laws]) for a in groups)
     weights = joint / joint.sum(axis=0)
-    together = tuple(pooled(by_group[a], weights[:, a]) for a in groups)
-    knots = np.unique(np.concatenate([part.knots for one in by_group for part in one.parts]))
+    together = tuple(pool_laws(by_group[a], weights[:, a]) for a in groups)
+    knots = np.unique(np.concatenate([part.knots for group in by_group for part in group.parts]))
     values = eta.value(knots)
     refuse_what_is_no_probability(eta.name, knots, values)
     refuse_what_falls(eta.name, knots, values, strictly=True)
-    own_gains = tuple(gains(one, eta) for one in by_group)
+    own_gains = tuple(make_gains(group, eta) for group in by_group)
     return ContinuousPopulation(
-        joint, eta, by_group, own_gains, together, tuple(gains(one, eta) for one in together)
+        joint,
+        eta,
+        by_group,
+        own_gains,
+        together,
+        tuple(make_gains(group, eta) for group in together),
     )
 
 

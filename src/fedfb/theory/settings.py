@@ -36,16 +36,20 @@ TOY = (
 def gaussian_population(drawn: Gaussians, eta: str = "logistic") -> ContinuousPopulation:
     """Return clients of equal size whose two groups are Gaussian with a common deviation.
 
+    Args:
+        drawn: means, deviations and shares of the clients.
+        eta: name of the chance of a positive label.
+
     >>> gaussian_population(Gaussians(((0.0, 1.0),), (1.0,), (0.5,))).clients
     1
     """
     clients = [
-        client(q, Gaussian(zero, sd), Gaussian(one, sd))
-        for (zero, one), sd, q in zip(*drawn, strict=True)
+        client(q, Gaussian(mean0, sd), Gaussian(mean1, sd))
+        for (mean0, mean1), sd, q in zip(*drawn, strict=True)
     ]
-    made = population(clients, eta)
-    assert isinstance(made, ContinuousPopulation)
-    return made
+    result = population(clients, eta)
+    assert isinstance(result, ContinuousPopulation)
+    return result
 
 
 def example1() -> ContinuousPopulation:
@@ -91,9 +95,9 @@ def toy() -> AtomPopulation:
     """
     halves = [0.5, 0.5]
     clients = [client(0.5, Atoms(first, halves), Atoms(second, halves)) for first, second in TOY]
-    made = population(clients, "identity")
-    assert isinstance(made, AtomPopulation)
-    return made
+    result = population(clients, "identity")
+    assert isinstance(result, AtomPopulation)
+    return result
 
 
 SETTINGS: Mapping[str, Callable[..., Population]] = MappingProxyType(
@@ -102,7 +106,11 @@ SETTINGS: Mapping[str, Callable[..., Population]] = MappingProxyType(
 
 
 def setting(name: str, *qs: float) -> Population:
-    """Return a named setting; fig2 and fig3 take the shares q of their clients.
+    """Return a population of the paper.
+
+    Args:
+        name: example1, fig1b, fig1c, fig2, fig3 or toy.
+        qs: share of group 1 at each client, for fig2 and fig3.
 
     >>> setting("fig2", 0.3, 0.7).within[:, 1]
     array([0.3, 0.7])

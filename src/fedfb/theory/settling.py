@@ -1,19 +1,18 @@
-r"""Settle the budgets of LFT+FedAvg near given multipliers, so that a level is met exactly.
+r"""Evaluate LFT+FedAvg rules quickly, and settle budgets so that a level is met exactly.
 
 A search in :math:`\lambda` ends close to, not exactly at, a rule that some budgets attain. The rule
-of the budgets it points to is attainable by construction; then one client's budget is moved until
-the mean difference of all is within the level. With W the clients whose budget binds,
-:math:`\sigma` the signs of their multipliers, :math:`J_a` the slopes of the rates and
-:math:`w_{ia} = P(i\mid a)`,
+of the budgets near the end is attainable by construction (``settle_budgets``). Then the budget of
+one client moves until the mean difference of all clients is within the level. With W the clients
+whose budget binds, :math:`\sigma` the signs of their multipliers, :math:`J_a` the slopes of the
+rates and :math:`w_{ia} = P(i\mid a)`,
 
 .. math:: \frac{\partial\mathrm{MD}}{\partial\epsilon_W} =
           -(w_0^\top J_0 + w_1^\top J_1)_W\, (J_0 + J_1)_{WW}^{-1} \operatorname{diag}(\sigma)
 
-A quick look at LFT+FedAvg rules: many multipliers at once, or one with smooth gradients.
-
-Decisions are softened, :math:`f_a = \operatorname{expit}(T_a/\tau)` at the middle of each of some
-hundred cells with exact masses. That costs a few matrix products, errs by about :math:`\tau^2` at
-a plain end of an interval, and rounds off the square-root kinks at which intervals are born.
+A ``Sketch`` evaluates many multipliers at once, or one with smooth gradients. Its decisions are
+softened, :math:`f_a = \operatorname{expit}(T_a/\tau)`, at the middle of some hundred cells with
+exact masses. This costs a few matrix products, has an error of about :math:`\tau^2` at a simple end
+of an interval, and smooths the square-root kinks at which intervals appear.
 """
 
 from typing import NamedTuple
@@ -24,7 +23,7 @@ from scipy.special import expit
 from fedfb.shapes import Array, Float
 from fedfb.theory.cells import first_edges
 from fedfb.theory.lft_fedavg import solve
-from fedfb.theory.overlap import SIGN, Overlap, gaps_of, outcome_of, ratio
+from fedfb.theory.overlap import SIGN, Overlap, density_ratios, evaluate_gaps, outcome_of
 from fedfb.theory.solution import Solution
 
 CLOSE = 1e-10
@@ -37,27 +36,38 @@ FAR = 0.02
 """A search that ends farther from its level than this has not reached it."""
 
 
-def settled(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solution | None:
-    """Return an optimum near given multipliers with spd at most a level, or None.
+def settle_budgets(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solution | None:
+    """Return an optimum near given multipliers with spd at most a level; None if there is none.
 
-    >>> from fedfb.theory.overlap import overlap
+    Args:
+        grid: the overlap of the population.
+        lam: multipliers at which a search ended.
+        level: bound on spd.
+
+    >>> from fedfb.theory.overlap import make_overlap
     >>> from fedfb.theory.settings import fig2
-    >>> round(settled(overlap(fig2()), np.array([0.0, -0.09]), 0.1).outcome.spd, 9)
+    >>> round(settle_budgets(make_overlap(fig2()), np.array([0.0, -0.09]), 0.1).outcome.spd, 9)
     0.1
     """
+    # A search that ran away has not ended near any optimum.
     if not np.all(np.isfinite(lam)) or np.abs(lam).max(initial=0.0) > 1e3:
         return None
     lam = np.where(np.abs(lam) < 1e-12, 0.0, lam)
-    gaps = gaps_of(grid, lam).gaps
+    gaps = evaluate_gaps(grid, lam).gaps
     eps = np.where(lam * gaps > 0, 0.0, np.abs(gaps))
     eps = np.where(grid.population.constrained, np.minimum(eps, 1.0), 1.0)
-    return _met(grid, solve(grid, eps, lam), level)
+    return _meet_level(grid, solve(grid, eps, lam), level)
 
 
-def snapped(grid: Overlap, solution: Solution, level: float) -> Solution | None:
-    """Return the optimum nearby at which clients that are almost tight or loose are so.
+def snap_to_corner(grid: Overlap, solution: Solution, level: float) -> Solution | None:
+    """Return the nearby optimum at which budgets that are almost 0 or almost loose are so.
 
     A search ends a little before the corner at which a multiplier or a budget is 0.
+
+    Args:
+        grid: the overlap of the population.
+        solution: the end of a search.
+        level: bound on spd.
     """
     lam, eps, free = solution.multipliers, solution.local_budgets, grid.population.constrained
     small = 0.01 * np.abs(lam).max(initial=0.0)
@@ -66,48 +76,61 @@ def snapped(grid: Overlap, solution: Solution, level: float) -> Solution | None:
     if not (loose | tight).any():
         return None
     eps = np.where(loose, 1.0, np.where(tight, 0.0, eps))
-    return _met(grid, solve(grid, eps, np.where(loose, 0.0, lam)), level)
+    return _meet_level(grid, solve(grid, eps, np.where(loose, 0.0, lam)), level)
 
 
-def flipped(grid: Overlap, solution: Solution, level: float) -> Solution:
-    """Return the best optimum found by making one client after the other tight or loose."""
+def flip_budgets(grid: Overlap, solution: Solution, level: float) -> Solution:
+    """Return the best optimum after setting one client's budget after the other to 0 and to 1.
+
+    Args:
+        grid: the overlap of the population.
+        solution: the optimum to improve.
+        level: bound on spd.
+    """
     best = solution
     for client in np.flatnonzero(grid.population.constrained):
         for budget in (0.0, 1.0):
             eps = best.local_budgets.copy()
             eps[client] = budget
-            there = _met(grid, solve(grid, eps, best.multipliers), level)
-            if there is not None and there.outcome.accuracy > best.outcome.accuracy + 1e-7:
-                best = there
+            candidate = _meet_level(grid, solve(grid, eps, best.multipliers), level)
+            if candidate is not None and candidate.outcome.accuracy > best.outcome.accuracy + 1e-7:
+                best = candidate
     return best
 
 
-def fairer(grid: Overlap, solution: Solution) -> Solution:
-    """Return the optimum of least disparity found by moving one client's budget after the other.
+def reduce_disparity(grid: Overlap, solution: Solution) -> Solution:
+    """Return the optimum of least disparity found by moving one budget after the other.
 
-    Where an interval is born the disparity has a kink in the budgets, and there it is often least.
+    Where an interval appears, the disparity has a kink in the budgets, and often its minimum.
+
+    Args:
+        grid: the overlap of the population.
+        solution: the optimum to improve.
     """
     best = solution
     for _ in range(SWEEPS):
-        before = best.outcome.spd
+        previous = best.outcome.spd
         for client in np.flatnonzero(grid.population.constrained):
-            best = _lowest(grid, best, int(client))
-        if before - best.outcome.spd < 1e-8:
+            best = _minimise_along_budget(grid, best, int(client))
+        if previous - best.outcome.spd < 1e-8:
             break
     return best
 
 
-def _lowest(grid: Overlap, start: Solution, client: int) -> Solution:
-    """Return the least disparity along one budget: close in on where tangents from both sides meet.
+def _minimise_along_budget(grid: Overlap, start: Solution, client: int) -> Solution:
+    """Return the least disparity along one budget, where tangents from both sides meet.
 
     A slope that points out of [0, 1] ends the search.
     """
-    sign, best, now = np.sign(start.outcome.mean_difference), start, start
+    sign, best, current = np.sign(start.outcome.mean_difference), start, start
     ends: dict[bool, tuple[float, float, float]] = {}
     stride = STRIDE
     for _ in range(14):
-        at, height = float(now.local_budgets[client]), float(sign * now.outcome.mean_difference)
-        slope = float(sign * parity_slope(grid, now)[client])
+        at, height = (
+            float(current.local_budgets[client]),
+            float(sign * current.outcome.mean_difference),
+        )
+        slope = float(sign * parity_slope(grid, current)[client])
         if slope == 0 or height < 0:
             break
         ends[slope > 0] = (at, height, slope)
@@ -119,98 +142,111 @@ def _lowest(grid: Overlap, start: Solution, client: int) -> Solution:
             goal = float(np.clip(goal, min(left, right), max(left, right)))
         if abs(goal - at) < 1e-10:
             break
-        eps = now.local_budgets.copy()
+        eps = current.local_budgets.copy()
         eps[client] = goal
-        now = solve(grid, eps, predicted(grid, now, eps))
-        if abs(now.outcome.mean_difference) < best.outcome.spd:
-            best = now
+        current = solve(grid, eps, predict_multipliers(grid, current, eps))
+        if abs(current.outcome.mean_difference) < best.outcome.spd:
+            best = current
     return best
 
 
-def _met(grid: Overlap, solution: Solution, level: float) -> Solution | None:
-    """Return a solution that is within the level, or one nearby whose budgets are moved to it."""
+def _meet_level(grid: Overlap, solution: Solution, level: float) -> Solution | None:
+    """Return a solution within the level: the given one, or one nearby with other budgets."""
     if level - 1e-7 <= solution.outcome.spd <= level + CLOSE or level >= 1.0:
         return solution
     if solution.outcome.spd > level + FAR:
         return None
     inside = solution if solution.outcome.spd <= level else None
-    moved = _first_moved(grid, solution, level)
-    if inside is None or moved is None:
-        return moved or inside
-    return max(inside, moved, key=lambda one: one.outcome.accuracy)
+    candidate = _move_some_budget(grid, solution, level)
+    if inside is None or candidate is None:
+        return candidate or inside
+    return max(inside, candidate, key=lambda optimum: optimum.outcome.accuracy)
 
 
-def _first_moved(grid: Overlap, solution: Solution, level: float) -> Solution | None:
+def _move_some_budget(grid: Overlap, solution: Solution, level: float) -> Solution | None:
     eps = solution.local_budgets
     slope = parity_slope(grid, solution)
     # Where an interval is about to be born a budget can pull hard one way and not at all the
     # other; large budgets are far from that.
     order = np.argsort(-np.where(slope != 0, eps, -1.0), kind="stable")[:TRIED]
     for client in order:
-        moved = _moved(grid, solution, level, int(client), float(slope[client]))
-        if moved is not None:
-            return moved
+        candidate = _move_budget(grid, solution, level, int(client), float(slope[client]))
+        if candidate is not None:
+            return candidate
     return None
 
 
-def _moved(
+def _move_budget(
     grid: Overlap, solution: Solution, level: float, client: int, pull: float
 ) -> Solution | None:
     """Move one client's budget until the level is met, by secants."""
     goal = np.sign(solution.outcome.mean_difference) * level
-    eps, now = solution.local_budgets.copy(), solution
+    eps, current = solution.local_budgets.copy(), solution
     for _ in range(8):
         if pull == 0:
             return None
-        excess = now.outcome.mean_difference - goal
-        before = float(eps[client])
-        eps[client] = np.clip(before - excess / pull, 0.0, 1.0)
-        if eps[client] == before:
+        excess = current.outcome.mean_difference - goal
+        previous = float(eps[client])
+        eps[client] = np.clip(previous - excess / pull, 0.0, 1.0)
+        if eps[client] == previous:
             return None
-        then = solve(grid, eps.copy(), predicted(grid, now, eps))
-        change = then.outcome.mean_difference - now.outcome.mean_difference
-        now, pull = then, change / (float(eps[client]) - before)
-        if now.outcome.spd <= level + CLOSE and now.outcome.spd >= level - 1e-7:
-            return now
-    return now if now.outcome.spd <= level + CLOSE else None
+        following = solve(grid, eps.copy(), predict_multipliers(grid, current, eps))
+        change = following.outcome.mean_difference - current.outcome.mean_difference
+        current, pull = following, change / (float(eps[client]) - previous)
+        if current.outcome.spd <= level + CLOSE and current.outcome.spd >= level - 1e-7:
+            return current
+    return current if current.outcome.spd <= level + CLOSE else None
 
 
 def parity_slope(grid: Overlap, solution: Solution) -> Float[Array, " i"]:
-    """Return how the mean difference of all moves with each budget."""
+    """Return the derivative of the mean difference of all clients with respect to each budget.
+
+    Args:
+        grid: the overlap of the population.
+        solution: an optimum.
+    """
     lam = solution.multipliers
     binding = lam != 0
     slope = np.zeros(len(lam))
     if binding.any():
-        seen = gaps_of(grid, lam)
+        evaluation = evaluate_gaps(grid, lam)
         weights = grid.population.client_weights
-        by_lam = weights[:, 0] @ seen.slopes[0] + weights[:, 1] @ seen.slopes[1]
-        matrix: Array = seen.jacobian[np.ix_(binding, binding)]
+        by_lam = weights[:, 0] @ evaluation.slopes[0] + weights[:, 1] @ evaluation.slopes[1]
+        matrix: Array = evaluation.jacobian[np.ix_(binding, binding)]
         solved = np.linalg.lstsq(matrix, by_lam[binding], rcond=None)[0]
         slope[binding] = -solved * np.sign(lam[binding])
     return slope
 
 
-def predicted(grid: Overlap, solution: Solution, eps: Float[Array, " i"]) -> Float[Array, " i"]:
-    r"""Return multipliers for other budgets, to first order.
+def predict_multipliers(
+    grid: Overlap, solution: Solution, eps: Float[Array, " i"]
+) -> Float[Array, " i"]:
+    r"""Return the multipliers of other budgets, to first order.
 
     .. math:: J_{WW}\, d\lambda_W = -\operatorname{diag}(\sigma)\, d\epsilon_W
+
+    Args:
+        grid: the overlap of the population.
+        solution: an optimum.
+        eps: budgets near those of the optimum.
     """
     lam, budgets = solution.multipliers, solution.local_budgets
     binding = lam != 0
+    # The prediction is of first order: it holds for small changes only.
     if not binding.any() or np.abs(eps - budgets).max() > 0.05:
         return lam
-    matrix = gaps_of(grid, lam).jacobian[np.ix_(binding, binding)]
+    matrix = evaluate_gaps(grid, lam).jacobian[np.ix_(binding, binding)]
     change = -np.sign(lam[binding]) * (eps - budgets)[binding]
-    moved = lam.copy()
-    moved[binding] += np.linalg.lstsq(matrix, change, rcond=1e-9)[0]
-    return np.where(lam * moved < 0, 0.0, moved)
+    prediction = lam.copy()
+    prediction[binding] += np.linalg.lstsq(matrix, change, rcond=1e-9)[0]
+    return np.where(lam * prediction < 0, 0.0, prediction)
 
 
 SOFTNESS = 2e-3
 
 
 class Sketch(NamedTuple):
-    """For each group: 2 eta - 1 and r in the middle of the cells, their masses and gains."""
+    """For each group: 2 eta - 1 and r at the middle of the cells, their masses and gains."""
 
     margin: tuple[Float[Array, " k"], ...]
     ratios: tuple[Float[Array, "k i"], ...]
@@ -220,8 +256,8 @@ class Sketch(NamedTuple):
     negatives: float
 
 
-class Glance(NamedTuple):
-    """Accuracy, mean difference and every client's gap for a batch of multipliers."""
+class Samples(NamedTuple):
+    """Accuracy, mean difference and each client's gap for many multipliers."""
 
     lam: Float[Array, "b i"]
     accuracy: Float[Array, " b"]
@@ -230,7 +266,7 @@ class Glance(NamedTuple):
 
 
 class Linearised(NamedTuple):
-    """The same at one place, with gradients."""
+    """Accuracy, mean difference and gaps of one rule, with their gradients."""
 
     accuracy: float
     mean_difference: float
@@ -240,12 +276,16 @@ class Linearised(NamedTuple):
     gaps_slope: Float[Array, "i i"]
 
 
-def sketch(grid: Overlap, cells: int = 800) -> Sketch:
-    """Return cells dense where there is mass.
+def make_sketch(grid: Overlap, cells: int = 800) -> Sketch:
+    """Return a sketch whose cells are dense where there is mass.
 
-    >>> from fedfb.theory.overlap import overlap
+    Args:
+        grid: the overlap of the population.
+        cells: number of cells of each group.
+
+    >>> from fedfb.theory.overlap import make_overlap
     >>> from fedfb.theory.settings import fig2
-    >>> look = glance(sketch(overlap(fig2())), np.zeros((1, 2)))
+    >>> look = sample_rules(make_sketch(make_overlap(fig2())), np.zeros((1, 2)))
     >>> bool(abs(look.accuracy[0] - 0.8476605) < 1e-4)
     True
     """
@@ -255,7 +295,7 @@ def sketch(grid: Overlap, cells: int = 800) -> Sketch:
         ends = np.concatenate([[grid.nodes[0]], edges, [grid.nodes[-1]]])
         middle = 0.5 * (ends[1:] + ends[:-1])
         margin.append(population.eta.value(middle) - population.eta.upper(middle))
-        ratios.append(ratio(population, group, middle))
+        ratios.append(density_ratios(population, group, middle))
         masses.append(np.diff(population.laws[group].ask("cdf", ends[None, :]), axis=1))
         table = population.pooled_gains[group].at(ends[None, :])[0]
         gain.append(-population.group_shares[group] * np.diff(table))
@@ -269,32 +309,45 @@ def sketch(grid: Overlap, cells: int = 800) -> Sketch:
     )
 
 
-def glance(seen: Sketch, lam: Float[Array, "b i"]) -> Glance:
-    """Return what the rules of many multipliers do."""
-    accuracy = np.full(len(lam), seen.negatives)
+def sample_rules(sketch: Sketch, lam: Float[Array, "b i"]) -> Samples:
+    """Return accuracy and gaps of the rules of many multipliers.
+
+    Args:
+        sketch: cells and masses.
+        lam: one row of multipliers for each rule.
+    """
+    accuracy = np.full(len(lam), sketch.negatives)
     rates: list[Array] = []
     for group in (0, 1):
-        values = seen.margin[group][:, None] + SIGN[group] * (seen.ratios[group] @ lam.T)
+        values = sketch.margin[group][:, None] + SIGN[group] * (sketch.ratios[group] @ lam.T)
         inside = (values > 0).astype(float)
-        accuracy = accuracy + seen.gain[group] @ inside
-        rates.append((seen.masses[group] @ inside).T)
-    by_group = [rates[a] @ seen.client_weights[:, a] for a in (0, 1)]
-    return Glance(lam, accuracy, by_group[0] - by_group[1], rates[0] - rates[1])
+        accuracy = accuracy + sketch.gain[group] @ inside
+        rates.append((sketch.masses[group] @ inside).T)
+    by_group = [rates[a] @ sketch.client_weights[:, a] for a in (0, 1)]
+    return Samples(lam, accuracy, by_group[0] - by_group[1], rates[0] - rates[1])
 
 
-def softened(seen: Sketch, lam: Float[Array, " i"], softness: float = SOFTNESS) -> Linearised:
-    """Return what a softened rule does, with gradients."""
-    accuracy, accuracy_slope = seen.negatives, np.zeros(len(lam))
+def evaluate_softened(
+    sketch: Sketch, lam: Float[Array, " i"], softness: float = SOFTNESS
+) -> Linearised:
+    """Return accuracy and gaps of a softened rule, with gradients.
+
+    Args:
+        sketch: cells and masses.
+        lam: one multiplier for each client.
+        softness: tau, the width over which a decision goes from 0 to 1.
+    """
+    accuracy, accuracy_slope = sketch.negatives, np.zeros(len(lam))
     gaps, gaps_slope = np.zeros(len(lam)), np.zeros((len(lam), len(lam)))
     gap, parity_slope = 0.0, np.zeros(len(lam))
     for group, sign in enumerate(SIGN):
-        ratios, masses = seen.ratios[group], seen.masses[group]
-        f = expit((seen.margin[group] + sign * (ratios @ lam)) / softness)
+        ratios, masses = sketch.ratios[group], sketch.masses[group]
+        f = expit((sketch.margin[group] + sign * (ratios @ lam)) / softness)
         slope = (f * (1 - f) / softness)[:, None] * ratios
         rates, rates_slope = masses @ f, masses @ slope
-        weights = seen.client_weights[:, group]
-        accuracy += float(seen.gain[group] @ f)
-        accuracy_slope = accuracy_slope + sign * (seen.gain[group] @ slope)
+        weights = sketch.client_weights[:, group]
+        accuracy += float(sketch.gain[group] @ f)
+        accuracy_slope = accuracy_slope + sign * (sketch.gain[group] @ slope)
         gaps, gaps_slope = gaps + sign * rates, gaps_slope + rates_slope
         gap, parity_slope = (
             gap + sign * float(weights @ rates),
@@ -303,21 +356,25 @@ def softened(seen: Sketch, lam: Float[Array, " i"], softness: float = SOFTNESS) 
     return Linearised(accuracy, gap, gaps, accuracy_slope, parity_slope, gaps_slope)
 
 
-def exactly(grid: Overlap, lam: Float[Array, " i"]) -> Linearised:
-    r"""Return what the rule of given multipliers does, with gradients.
+def evaluate_exactly(grid: Overlap, lam: Float[Array, " i"]) -> Linearised:
+    r"""Return accuracy and gaps of an exact rule, with gradients.
 
     .. math:: \partial M = J_0 + J_1, \quad \partial\mathrm{Acc} = -\lambda^\top(J_0 + J_1), \quad
               \partial\mathrm{MD} = w_0^\top J_0 + w_1^\top J_1
+
+    Args:
+        grid: the overlap of the population.
+        lam: one multiplier for each client.
     """
-    at = gaps_of(grid, lam)
+    evaluation = evaluate_gaps(grid, lam)
     weights = grid.population.client_weights
-    parity = weights[:, 0] @ at.slopes[0] + weights[:, 1] @ at.slopes[1]
-    reached = outcome_of(grid, at)
+    parity = weights[:, 0] @ evaluation.slopes[0] + weights[:, 1] @ evaluation.slopes[1]
+    outcome = outcome_of(grid, evaluation)
     return Linearised(
-        reached.accuracy,
-        reached.mean_difference,
-        at.gaps,
-        -at.jacobian @ lam,
+        outcome.accuracy,
+        outcome.mean_difference,
+        evaluation.gaps,
+        -evaluation.jacobian @ lam,
         parity,
-        at.jacobian,
+        evaluation.jacobian,
     )

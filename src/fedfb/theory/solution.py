@@ -1,6 +1,7 @@
-"""What a solver returns: the rule, what it does, the multipliers, and how far from optimal.
+"""The result of a solver, and the checks of what a solver is given.
 
-What may be asked of a solver: budgets and levels in [0, 1], two groups where it matters.
+A solver takes levels and local budgets, numbers in [0, 1]. It returns a ``Solution``: the rule,
+what the rule does, its multipliers, and a bound on how far it is from the optimum.
 """
 
 from collections.abc import Sequence
@@ -20,9 +21,13 @@ PARITY = 1e-8
 class Solution(NamedTuple):
     """An optimum.
 
-    ``multipliers`` has one number for CFL and one for each client otherwise; ``budgets`` are the
-    local bounds on the disparity that lead to it (None for CFL). ``gap`` bounds what a better rule
-    could still gain in accuracy: 0 to rounding for a closed form, a duality gap for a program.
+    Attributes:
+        rule: the classifier.
+        outcome: accuracy and disparities of the rule.
+        multipliers: one number for CFL, else one for each client.
+        budgets: the local bounds on the disparity that lead to the rule; None for CFL.
+        gap: a bound on the accuracy that a better rule could still gain: 0 up to rounding for a
+            closed form, the duality gap for a program.
     """
 
     rule: Rule
@@ -39,12 +44,13 @@ class Solution(NamedTuple):
 
 
 class CurvePoint(NamedTuple):
-    """The best solution with ``spd`` at most ``level``, or None where no budgets reach it.
+    """The best solution at one level of disparity.
 
-    For more than two groups the level bounds ``demographic_parity``.
-
-    ``gap`` bounds what a better choice of budgets could still gain where the search for them did
-    not cover the whole space; then ``exact`` is False.
+    Attributes:
+        level: bound on ``spd``; for more than two groups on ``demographic_parity``.
+        solution: the best solution within the level, or None if no budgets reach the level.
+        gap: a bound on the accuracy that other budgets could still gain.
+        exact: False if the search did not cover all budgets.
     """
 
     level: float
@@ -58,16 +64,20 @@ class CurvePoint(NamedTuple):
 
 
 class TradeOff(NamedTuple):
-    """The fairest solution (of these the most accurate), and the best at each level asked for."""
+    """The solution of least disparity (the most accurate of these), and the best at each level."""
 
     least: Solution
     curve: list[CurvePoint]
 
 
-def checked_level(eps: float, name: str = "eps") -> float:
-    """Return a bound on a disparity, or refuse what is no number in [0, 1].
+def check_level(eps: float, name: str = "eps") -> float:
+    """Return a bound on a disparity; refuse a number outside [0, 1].
 
-    >>> checked_level(0.1)
+    Args:
+        eps: the bound.
+        name: name of the bound in the error message.
+
+    >>> check_level(0.1)
     0.1
     """
     if not 0 <= eps <= 1:
@@ -77,22 +87,26 @@ def checked_level(eps: float, name: str = "eps") -> float:
     return float(eps)
 
 
-def checked_levels(levels: Sequence[float] | Float[Array, " n"]) -> list[float]:
-    """Return the levels of a curve, each checked.
+def check_levels(levels: Sequence[float] | Float[Array, " n"]) -> list[float]:
+    """Return the levels of a curve as floats; refuse a number outside [0, 1].
 
-    >>> checked_levels([0, 0.5])
+    >>> check_levels([0, 0.5])
     [0.0, 0.5]
     """
-    return [checked_level(level, "a level") for level in np.asarray(levels, float).ravel()]
+    return [check_level(level, "a level") for level in np.asarray(levels, float).ravel()]
 
 
-def checked_budgets(
+def check_budgets(
     population: Population, eps: float | Sequence[float] | Float[Array, " i"]
 ) -> Float[Array, " i"]:
-    """Return one local budget for each client; a single number stands for all.
+    """Return one local budget for each client.
+
+    Args:
+        population: its number of clients is the number of budgets.
+        eps: one budget for each client, or a single number for all clients.
 
     >>> from fedfb.theory.settings import fig2
-    >>> checked_budgets(fig2(), 0.1)
+    >>> check_budgets(fig2(), 0.1)
     array([0.1, 0.1])
     """
     budgets: Array = np.asarray(eps, float)
@@ -102,26 +116,31 @@ def checked_budgets(
             "Give one for each, or a single one for all."
         )
     for number, budget in enumerate(budgets.ravel()):
-        checked_level(float(budget), f"the local budget of client {number}")
+        check_level(float(budget), f"the local budget of client {number}")
     return np.broadcast_to(budgets, population.clients).astype(float)
 
 
-def refuse_more_than_two_groups(population: Population, what: str) -> None:
-    """Refuse what is only known for two groups.
+def refuse_more_than_two_groups(population: Population, quantity: str) -> None:
+    """Refuse a population with more than two groups.
+
+    Args:
+        population: the population that the user gave.
+        quantity: the quantity that is known for two groups only, as named in the error message.
 
     >>> from fedfb.theory.settings import fig2
     >>> refuse_more_than_two_groups(fig2(), "tau")
     """
     if population.groups > 2:
         raise ConfigError(
-            f"{what} is worked out for two groups, and this population has {population.groups}. "
-            "For more groups there are cfl and lft_fedavg with their curves, and local_optima and "
-            "lft_ensemble at given budgets, on atoms. Merge groups, or compare two at a time."
+            f"{quantity} is worked out for two groups, and this population has "
+            f"{population.groups}. For more groups there are cfl and lft_fedavg with their curves, "
+            "and local_optima and lft_ensemble at given budgets, on atoms. Merge groups, or "
+            "compare two at a time."
         )
 
 
 def refuse_densities_of_many_groups(population: Population) -> None:
-    """Refuse laws with densities for more than two groups.
+    """Refuse a population with densities and more than two groups.
 
     >>> from fedfb.theory.settings import fig2
     >>> refuse_densities_of_many_groups(fig2())

@@ -1,12 +1,12 @@
-r"""The laws of one group over all clients, asked at many points at once.
+r"""The laws of one group at all clients, and the gain of a threshold under these laws.
 
-A client's law is a mixture :math:`P_a^{(i)} = \sum_c w_c P_c` of its parts. Gaussian parts are
+A client's law is a mixture :math:`P_a^{(i)} = \sum_c w_c P_c` of parts. Gaussian parts are
 evaluated together, so a thousand clients cost about as much as one large array.
 
-What accuracy gains when a threshold lets people in: :math:`H(t)=\int_t^\infty(2\eta-1)\,dP`.
-
-Gauss-Legendre on pieces that end at the knots of the law and of eta; the piece that contains the
-threshold is integrated from there. Ten nodes a piece leave an error of the order of rounding.
+``Gains`` is the accuracy that a threshold gains, :math:`H(t)=\int_t^\infty(2\eta-1)\,dP`:
+Gauss-Legendre quadrature on pieces that end at the knots of the law and of eta. The piece that
+contains the threshold is integrated from the threshold on. Ten nodes a piece leave an error of the
+order of rounding.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,17 @@ LogQuestion = Literal["logpdf", "logcdf", "logsf"]
 
 @dataclass(frozen=True)
 class GroupLaws:
-    """Parts sorted by the client they belong to; ``starts`` is each client's first part.
+    """The parts of all clients' laws, sorted by client.
 
-    ``mean`` and ``sd`` are those of Gaussian parts and mean nothing for the ``others``.
+    Attributes:
+        weight: of each part in its client's law.
+        owner: the client of each part.
+        starts: the first part of each client.
+        mean: of Gaussian parts; meaningless for ``others``.
+        sd: of Gaussian parts; meaningless for ``others``.
+        others: parts that are not Gaussian, with their places.
+        parts: all parts.
+        plain: True if every client's law is a single part, so that nothing must be summed.
     """
 
     weight: Float[Array, " c"]
@@ -39,22 +47,32 @@ class GroupLaws:
     others: tuple[tuple[int, Law], ...]
     parts: tuple[Law, ...] = field(repr=False)
     plain: bool = field(repr=False)
-    """Whether every client's law is a single part, so that nothing is left to sum."""
 
     def ask(self, question: Question, x: Float[Array, "j k"]) -> Float[Array, "i k"]:
-        """Return density or tail of each client's law at its row of x (or at the only row)."""
+        """Return density or tail of each client's law.
+
+        Args:
+            question: the function of the law.
+            x: one row of points for each client, or a single row for all.
+        """
         values = self.ask_parts(question, x)
         if self.plain:
             return values
         return np.add.reduceat(self.weight[:, None] * values, self.starts, axis=0)
 
     def ask_log(self, question: LogQuestion, x: Float[Array, "j k"]) -> Float[Array, "i k"]:
-        r"""Return logarithms, :math:`\log\sum_c w_c e^{l_c}` without underflow."""
+        r"""Return logarithms, :math:`\log\sum_c w_c e^{l_c}` without underflow.
+
+        Args:
+            question: the function of the law.
+            x: one row of points for each client, or a single row for all.
+        """
         values = self.ask_parts(question, x)
         if self.plain:
             return values
         values = values + np.log(self.weight)[:, None]
         top = np.maximum.reduceat(values, self.starts, axis=0)
+        # Where all parts have no mass the top is -inf, and -inf - -inf would be nan.
         top = np.where(np.isfinite(top), top, 0.0)
         total = np.add.reduceat(np.exp(values - top[self.owner]), self.starts, axis=0)
         with np.errstate(divide="ignore"):  # a sum of zeros is a law without mass there
@@ -63,18 +81,23 @@ class GroupLaws:
     def ask_parts(
         self, question: Question | LogQuestion, x: Float[Array, "j k"]
     ) -> Float[Array, "c k"]:
-        """Return density or tail of each part at its client's row of x (or at the only row)."""
+        """Return density or tail of each part.
+
+        Args:
+            question: the function of the law.
+            x: one row of points for each client, or a single row for all.
+        """
         rows = x if len(x) == 1 else x[self.owner]
-        values = gaussian(question, rows, self.mean[:, None], self.sd[:, None])
+        values = evaluate_gaussian(question, rows, self.mean[:, None], self.sd[:, None])
         for part, law in self.others:
             values[part] = getattr(law, question)(rows[0 if len(rows) == 1 else part])
         return values
 
 
-def group_laws(laws: Sequence[AnyLaw]) -> GroupLaws:
-    """Return the laws of one group, one for each client, ready to be asked.
+def make_group_laws(laws: Sequence[AnyLaw]) -> GroupLaws:
+    """Return the laws of one group, one for each client, ready for evaluation.
 
-    >>> pair = group_laws([Gaussian(0.0, 1.0), Gaussian(1.0, 2.0)])
+    >>> pair = make_group_laws([Gaussian(0.0, 1.0), Gaussian(1.0, 2.0)])
     >>> pair.ask("cdf", np.array([[0.0], [1.0]])).ravel()
     array([0.5, 0.5])
     """
@@ -82,11 +105,15 @@ def group_laws(laws: Sequence[AnyLaw]) -> GroupLaws:
     return _assemble([i for i, _, _ in flat], [w for _, w, _ in flat], [p for _, _, p in flat])
 
 
-def pooled(laws: GroupLaws, client_weights: Float[Array, " i"]) -> GroupLaws:
-    r"""Return :math:`\sum_i w_i P_a^{(i)}` as the law of a single client; the weights sum to one.
+def pool_laws(laws: GroupLaws, client_weights: Float[Array, " i"]) -> GroupLaws:
+    r"""Return :math:`\sum_i w_i P_a^{(i)}` as the law of a single client.
 
-    >>> two = group_laws([Gaussian(0.0, 1.0), Gaussian(0.0, 2.0)])
-    >>> pooled(two, np.array([0.5, 0.5])).ask("sf", np.array([[0.0]]))
+    Args:
+        laws: of each client.
+        client_weights: P(i | a); they sum to one.
+
+    >>> two = make_group_laws([Gaussian(0.0, 1.0), Gaussian(0.0, 2.0)])
+    >>> pool_laws(two, np.array([0.5, 0.5])).ask("sf", np.array([[0.0]]))
     array([[0.5]])
     """
     weight = laws.weight * client_weights[laws.owner]
@@ -111,13 +138,20 @@ def _assemble(owner: list[int], weight: list[float], parts: list[Law]) -> GroupL
     )
 
 
-def gaussian(question: str, x: Array, mean: Array, sd: Array) -> Array:
-    """Answer one question for many Gaussian laws at once.
+def evaluate_gaussian(question: str, x: Array, mean: Array, sd: Array) -> Array:
+    """Return one function of many Gaussian laws at once.
 
-    >>> gaussian("sf", np.zeros((1, 1)), np.zeros((2, 1)), np.ones((2, 1))).ravel()
+    Args:
+        question: pdf, cdf, sf, or their logarithms.
+        x: points.
+        mean: of each law.
+        sd: of each law.
+
+    >>> evaluate_gaussian("sf", np.zeros((1, 1)), np.zeros((2, 1)), np.ones((2, 1))).ravel()
     array([0.5, 0.5])
     """
     z = (x - mean) / sd
+    # The upper tail is ndtr(-z), not 1 - ndtr(z): far out the difference would be 0.
     match question:
         case "cdf":
             return ndtr(z)
@@ -136,9 +170,15 @@ def gaussian(question: str, x: Array, mean: Array, sd: Array) -> Array:
 def rate_gap(
     first: GroupLaws, second: GroupLaws, t_first: Float[Array, "j k"], t_second: Float[Array, "j k"]
 ) -> Float[Array, "i k"]:
-    r"""Return :math:`P_0(x > t_0) - P_1(x > t_1)`, from whichever tails are small.
+    """Return :math:`P_0(x > t_0) - P_1(x > t_1)`, from the small tails.
 
-    >>> same = group_laws([Gaussian(0.0, 1.0)])
+    Args:
+        first: laws of group 0.
+        second: laws of group 1.
+        t_first: thresholds of group 0, by client.
+        t_second: thresholds of group 1, by client.
+
+    >>> same = make_group_laws([Gaussian(0.0, 1.0)])
     >>> float(rate_gap(same, same, np.array([[-9.0]]), np.array([[-8.5]]))[0, 0]) > 0
     True
     """
@@ -154,13 +194,18 @@ def rate_gap(
 def rate_order(
     first: GroupLaws, second: GroupLaws, t_first: Float[Array, "j k"], t_second: Float[Array, "j k"]
 ) -> Float[Array, "i k"]:
-    r"""Return which rate is larger, :math:`\operatorname{sign}(P_0(x>t_0)-P_1(x>t_1))`.
+    r"""Return the sign of :math:`P_0(x>t_0)-P_1(x>t_1)`: which rate is larger.
 
-    The log odds :math:`\log P(x>t) - \log P(x\le t)` of the rates are compared: their order
-    survives where the rates themselves underflow (the paper's Fig. 1(b) has rates that differ by
-    1e-523).
+    The log odds :math:`\log P(x>t) - \log P(x\le t)` of the rates are compared. Their order
+    survives where the rates underflow: in the paper's Fig. 1(b) rates differ by 1e-523.
 
-    >>> far = group_laws([Gaussian(10.0, 0.2)]), group_laws([Gaussian(9.8, 0.2)])
+    Args:
+        first: laws of group 0.
+        second: laws of group 1.
+        t_first: thresholds of group 0, by client.
+        t_second: thresholds of group 1, by client.
+
+    >>> far = make_group_laws([Gaussian(10.0, 0.2)]), make_group_laws([Gaussian(9.8, 0.2)])
     >>> rate_order(*far, np.zeros((1, 1)), np.zeros((1, 1)))
     array([[1.]])
     """
@@ -185,9 +230,9 @@ class Gains:
     above: Float[Array, "c n"]
 
     def between(self, edges: Float[Array, " k"]) -> Float[Array, "i c"]:
-        """Return the gain in each cell between neighbouring edges, at the price of four nodes.
+        """Return the gain in each cell between neighbouring edges, by four nodes a cell.
 
-        Meant for short cells; their errors are far below what a cell's width costs anyhow.
+        Meant for short cells: the error is far below what the width of a cell costs.
         """
         half, middle = 0.5 * np.diff(edges), 0.5 * (edges[1:] + edges[:-1])
         x = (middle[:, None] + half[:, None] * FEW_NODES).ravel()
@@ -207,16 +252,21 @@ class Gains:
         return np.add.reduceat(self.laws.weight[:, None] * values, self.laws.starts, axis=0)
 
 
-def gains(laws: GroupLaws, eta: Eta) -> Gains:
+def make_gains(laws: GroupLaws, eta: Eta) -> Gains:
     r"""Integrate :math:`2\eta-1` under every part of the laws, piece by piece.
+
+    Args:
+        laws: of one group.
+        eta: the chance of a positive label.
 
     >>> from fedfb.theory.eta import logistic
     >>> from fedfb.theory.laws import Gaussian
-    >>> from fedfb.theory.tails import group_laws
-    >>> table = gains(group_laws([Gaussian(0.0, 1.0)]), logistic())
+    >>> from fedfb.theory.tails import make_group_laws
+    >>> table = make_gains(make_group_laws([Gaussian(0.0, 1.0)]), logistic())
     >>> bool(abs(table.at(np.array([[-np.inf]]))[0, 0]) < 1e-15)   # eta - 1/2 is odd, the law even
     True
     """
+    # Rows of knots have one length: the last knot is repeated, and pieces of width 0 add nothing.
     lists = [np.unique(np.concatenate([part.knots, eta.knots])) for part in laws.parts]
     width = max(len(knots) for knots in lists)
     knots = np.array([np.pad(k, (0, width - len(k)), mode="edge") for k in lists])

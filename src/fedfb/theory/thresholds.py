@@ -46,10 +46,14 @@ class Problem(NamedTuple):
 
 
 def pairs_at(problem: Problem, distance: Float[Array, " i"]) -> Pairs:
-    r"""Return the pairs whose lead threshold lies at a distance from that of :math:`\eta=1/2`.
+    r"""Return the pairs whose lead threshold has a given distance from that of :math:`\eta=1/2`.
 
-    The distance has the sign of :math:`\lambda`. The partner's threshold t' follows from
+    The threshold t' of the other group follows from
     :math:`\eta(t') - \frac12 = -\frac{n_{lead}}{n_{other}}(\eta(t) - \frac12)`.
+
+    Args:
+        problem: one problem for each client.
+        distance: of each client; it has the sign of :math:`\lambda`.
 
     >>> from fedfb.theory.settings import fig2
     >>> pairs_at(pooled_problem(fig2()), np.array([-1.0])).t1      # equal shares: mirror images
@@ -75,13 +79,23 @@ def pairs_at(problem: Problem, distance: Float[Array, " i"]) -> Pairs:
 
 
 def gaps_at(problem: Problem, distance: Float[Array, " i"]) -> Float[Array, " i"]:
-    r"""Return :math:`g_i`, each client's mean difference under its own pair."""
+    """Return :math:`g_i`, each client's mean difference under its pair.
+
+    Args:
+        problem: one problem for each client.
+        distance: of each client's lead threshold.
+    """
     pairs = pairs_at(problem, distance)
     return rate_gap(*problem.laws, pairs.t0[:, None], pairs.t1[:, None])[:, 0]
 
 
 def signs_at(problem: Problem, distance: Float[Array, " i"]) -> Float[Array, " i"]:
-    """Return the signs of the gaps, exact where the gaps underflow."""
+    """Return the signs of the gaps, exact where the gaps underflow.
+
+    Args:
+        problem: one problem for each client.
+        distance: of each client's lead threshold.
+    """
     pairs = pairs_at(problem, distance)
     return rate_order(*problem.laws, pairs.t0[:, None], pairs.t1[:, None])[:, 0]
 
@@ -91,9 +105,13 @@ def distances_for(problem: Problem, eps: Float[Array, " i"]) -> Float[Array, " i
 
     .. math:: \lambda_i = g_i^{-1}(\operatorname{sign}(g_i(0))\min\{\epsilon_i, |g_i(0)|\})
 
-    The multiplier has the sign opposite to :math:`g_i(0)` (the paper's Lemma "different_sign"
-    equates it with the mean difference). Where g is flat the multiplier nearest to 0 is taken.
-    Bisection on the distance for all clients at once.
+    The multiplier has the sign opposite to :math:`g_i(0)`; the paper's Lemma "different_sign"
+    equates it with the mean difference. Where g is constant, the multiplier nearest to 0 is taken.
+    Bisection on the distance, for all clients at once.
+
+    Args:
+        problem: one problem for each client.
+        eps: one budget for each client.
 
     >>> from fedfb.theory.settings import fig2
     >>> problem = pooled_problem(fig2())
@@ -118,6 +136,7 @@ def distances_for(problem: Problem, eps: Float[Array, " i"]) -> Float[Array, " i
     while np.any(short & (high < FARTHEST)):
         low, high = np.where(short, high, low), np.where(short, 4 * high, high)
         short = short & ~reached(high)
+    # A float has 53 bits, and a bracket grows by a factor 4: 58 halvings reach its rounding.
     for _ in range(58):
         between = 0.5 * (low + high)
         hit = reached(between)
@@ -140,7 +159,11 @@ def local_problem(population: ContinuousPopulation) -> Problem:
 def local_distances(
     population: ContinuousPopulation, eps: Float[Array, " i"]
 ) -> Float[Array, " i"]:
-    """Return every client's own optimum; a client that lacks a group has no constraint: ERM.
+    """Return the distance of every client's optimum; 0 for a client that lacks a group.
+
+    Args:
+        population: laws with densities, two groups.
+        eps: one budget for each client.
 
     >>> from fedfb.theory.settings import fig2
     >>> local_distances(fig2(0.0, 1.0), np.zeros(2))

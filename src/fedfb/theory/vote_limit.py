@@ -43,7 +43,7 @@ class GapCurves(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """One condition of a lemma, whether the population meets it, and the numbers that decide."""
+    """A condition of a lemma, whether the population meets it, and the numbers that decide."""
 
     statement: str
     holds: bool
@@ -51,10 +51,10 @@ class Condition(NamedTuple):
 
 
 class VoteLimit(NamedTuple):
-    r"""What Lemma "ufl_limit" says of a population.
+    r"""What Lemma "ufl_limit" says about a population.
 
-    Conditions after one that the lemma cannot do without are left out. ``bound`` is
-    :math:`\delta`, None where the lemma does not apply: then a vote may still be unfair, and
+    Conditions that cannot be evaluated because an earlier one fails are left out. ``bound`` is
+    :math:`\delta`, or None if the lemma does not apply: then a vote may still be unfair, and
     ``ensemble_range`` has the exact least disparity.
     """
 
@@ -67,7 +67,11 @@ class VoteLimit(NamedTuple):
 
 
 def gap_curves(population: Population, lam: Float[Array, " k"]) -> GapCurves:
-    """Return the mean differences of all clients together and of each, at many multipliers.
+    """Return the mean differences of all clients together and of each client, at many multipliers.
+
+    Args:
+        population: a population of two groups.
+        lam: the multipliers.
 
     >>> from fedfb.theory.settings import fig2
     >>> gap_curves(fig2(), np.zeros(1)).clients.ravel().round(7)
@@ -97,9 +101,9 @@ def _on_densities(
     lam: Float[Array, " k"],
 ) -> Float[Array, "i k"]:
     # Beyond [0, 1] a group is decided all alike. A client that lacks a group is left out later.
-    held = np.where(shares > 0, shares, 1.0)
-    below = np.clip(0.5 - lam / (2 * held[:, :1]), 0.0, 1.0)
-    above = np.clip(0.5 + lam / (2 * held[:, 1:]), 0.0, 1.0)
+    nonzero_shares = np.where(shares > 0, shares, 1.0)
+    below = np.clip(0.5 - lam / (2 * nonzero_shares[:, :1]), 0.0, 1.0)
+    above = np.clip(0.5 + lam / (2 * nonzero_shares[:, 1:]), 0.0, 1.0)
     return rate_gap(laws[0], laws[1], population.eta.inverse(below), population.eta.inverse(above))
 
 
@@ -115,17 +119,17 @@ def _on_atoms(
 
 
 def vote_limit(population: Population) -> VoteLimit:
-    """Return which conditions of Lemma "ufl_limit" a population meets, and the bound if all.
+    """Return the conditions of Lemma "ufl_limit" on a population, and the bound if all hold.
 
     >>> from fedfb.theory.settings import example1, fig1c
     >>> round(vote_limit(fig1c()).bound, 7)
     0.1646474
-    >>> [one.holds for one in vote_limit(example1()).conditions]     # g_0(0) = 0
+    >>> [condition.holds for condition in vote_limit(example1()).conditions]  # g_0(0) = 0
     [True, True, True, True, False]
     """
     refuse_more_than_two_groups(population, "the lemma on the limit of LFT+Ensemble")
     setting = _setting(population)
-    if not all(one.holds for one in setting):
+    if not all(condition.holds for condition in setting):
         return VoteLimit(setting, None)
     assert isinstance(population, ContinuousPopulation)
     gaps = gap_curves(population, np.zeros(1)).clients[:, 0]
@@ -139,12 +143,12 @@ def vote_limit(population: Population) -> VoteLimit:
     if not opposed.holds:
         return VoteLimit((*setting, opposed), None)
     low, high = _ends_of_psi(population, gaps)
-    whole = float(gaps.sum())
-    least = low if whole > 0 else -high
+    total = float(gaps.sum())
+    least = low if total > 0 else -high
     keeps = Condition(
         "psi has the sign of g_0(0) + g_1(0) for all budgets in [0, c]",
         least > 0,
-        f"g_0(0) + g_1(0) = {whole:.4g}, c = {np.abs(gaps).min():.4g}, "
+        f"g_0(0) + g_1(0) = {total:.4g}, c = {np.abs(gaps).min():.4g}, "
         f"psi from {low:.4g} to {high:.4g}",
     )
     return VoteLimit((*setting, opposed, keeps), least if keeps.holds else None)
@@ -160,7 +164,7 @@ def _ends_of_psi(population: ContinuousPopulation, gaps: Float[Array, " 2"]) -> 
 
 def _setting(population: Population) -> tuple[Condition, ...]:
     clients, q = population.clients, population.within[:, 1]
-    shown = ", ".join(f"{one:.4g}" for one in q[:4]) + (", .." if clients > 4 else "")
+    values = ", ".join(f"{share:.4g}" for share in q[:4]) + (", .." if clients > 4 else "")
     parts = population.shares
     return (
         Condition("there are two clients", clients == 2, f"{clients} clients"),
@@ -177,13 +181,17 @@ def _setting(population: Population) -> tuple[Condition, ...]:
         Condition(
             "all clients have one q, between 0 and 1",
             bool(np.ptp(q) < EQUAL and population.constrained.all()),
-            f"q = {shown}",
+            f"q = {values}",
         ),
     )
 
 
 def lambda_axis(population: Population, points: int = 401) -> Float[Array, " k"]:
-    """Return the multipliers up to which g moves, 0 among them: beyond, a group is decided alike.
+    """Return multipliers that cover the range in which g moves, 0 among them.
+
+    Args:
+        population: a population of two groups.
+        points: number of multipliers, odd.
 
     >>> from fedfb.theory.settings import fig2
     >>> lambda_axis(fig2(), 5)

@@ -1,1 +1,1 @@
-"""Methods to compare with: one paper, one file."""
+"""Methods for comparison: one file for each paper."""

@@ -1,4 +1,4 @@
-"""AFL (Mohri, Sivek, Suresh 2019, Agnostic Federated Learning): guard the worst mixture."""
+"""AFL (Mohri, Sivek, Suresh 2019, Agnostic Federated Learning): minimise the worst mixture."""
 
 from typing import Literal, NamedTuple
 
@@ -7,14 +7,14 @@ import numpy as np
 from fedfb.algorithms.baselines.client_losses import (
     losses_task,
     mean_gradient,
-    own,
-    placed,
+    place_losses,
     roll_call_task,
+    select_client,
 )
 from fedfb.algorithms.baselines.server_step import descend, no_moments
 from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
-from fedfb.algorithms.tasks import predict_globally
-from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
+from fedfb.algorithms.tasks import global_model, make_task, predict_globally
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.notions.base import ratio
 from fedfb.notions.projections import simplex
@@ -24,9 +24,14 @@ from fedfb.shapes import Array, Float, Int
 def ascend(
     lam: Float[Array, "r h"], losses: Float[Array, "r h"], gamma: Float[Array, " r"]
 ) -> Float[Array, "r h"]:
-    r"""Return :math:`\Pi(\lambda+\gamma F)`, the projection keeping the mass that lambda has.
+    r"""Return :math:`\Pi(\lambda+\gamma F)`; the projection keeps the sum of lambda.
 
-    That mass is 1 where all clients answer; those who do not keep theirs.
+    The sum is 1 if all clients take part. A client that does not take part keeps its lambda.
+
+    Args:
+        lam: weights of the clients that take part, by run.
+        losses: mean losses F of these clients.
+        gamma: step size, one value per run.
 
     >>> ascend(np.array([[0.5, 0.5]]), np.array([[1.0, 0.0]]), np.array([0.2]))
     array([[0.6, 0.4]])
@@ -39,7 +44,12 @@ def ascend(
 def running_mean(
     mean: Float[Array, "r p"], value: Float[Array, "r p"], t: int
 ) -> Float[Array, "r p"]:
-    """Return the mean of t values, given the mean of the t - 1 before the last.
+    """Return the mean of t values from the mean of the first t - 1 values.
+
+    Args:
+        mean: mean of the first t - 1 values.
+        value: the last value.
+        t: number of values, at least 1.
 
     >>> running_mean(np.array([[1.0]]), np.array([[4.0]]), t=3)
     array([[2.]])
@@ -68,7 +78,7 @@ def afl(
 
     .. math:: \min_w\max_{\lambda\in\Delta}\sum_i\lambda_iF_i(w)
 
-    A round is one step of both players from the same place,
+    A round is one step of both players from the same point,
 
     .. math:: w^{t+1}=w^t-\eta\sum_i\lambda_i^t\nabla F_i(w^t),\qquad
               \lambda^{t+1}=\Pi_\Delta(\lambda^t+\gamma F(w^t))
@@ -77,49 +87,48 @@ def afl(
     circle around the solution. Lambda starts at 1/I (``uniform``) or at :math:`n_i/n` (``sizes``).
     With gamma = 0 and ``sizes`` the iterates are those of pooled gradient descent (FedSGD).
 
-    The server needs every client's loss, to place them in lambda; lambda is public, and every
-    client weighs its own gradient with it, so that gradients are only summed. A step is over all
-    rows: of the solver, epochs and batch have no meaning here.
+    The server needs every client's loss for lambda. Lambda is public: every client weighs its own
+    gradient with it, so gradients are only summed. A step uses all rows: epochs and batch of the
+    solver have no meaning here.
 
     After Mohri et al.: a reconstruction. Departs from the paper: full gradients in place of one
-    row or minibatch per client, no bound on w, and the solver's optimiser takes the step; only
-    ``sgd`` is the equation above, ``adam`` a heuristic that needs less care with the learning rate.
+    row or minibatch per client, no bound on w, and the solver's optimiser makes the step. Only
+    ``sgd`` is the equation above. ``adam`` is a heuristic that depends less on the learning rate.
+
+    Args:
+        engine: does the arithmetic.
+        solver: learning rate and optimiser of the server's step.
+        gamma: step size of lambda, one value per run.
+        start: the first lambda.
     """
 
-    def weighted_gradient(
-        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
-    ) -> tuple[Arrays, Arrays]:
-        weight = own(broadcast["lam"], broadcast["ids"], data.id, absent=0.0)
+    def weigh_gradient(broadcast: Arrays, data: ClientData) -> Arrays:
+        weight = select_client(broadcast["lam"], broadcast["ids"], data.id, absent=0.0)
         slope = mean_gradient(engine, broadcast["params"], data)
-        return {"gradient": weight[:, None] * slope, "weight": weight}, memory
+        return {"gradient": weight[:, None] * slope, "weight": weight}
 
     roll_call = roll_call_task(sizes=start == "sizes")
     losses = losses_task(engine)
-    gradient = ClientTask("gradient", "sum", weighted_gradient)
+    gradient = make_task("gradient", "sum", weigh_gradient)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
-        called = ask(roll_call, {})
-        shares = called["size"] / called["size"].sum()
+        roll = ask(roll_call, {})
+        shares = roll["size"] / roll["size"].sum()
         lam = np.repeat(shares[None], len(params), axis=0)
-        return State(params, no_moments(params), params, lam, called["client"], 0)
+        return State(params, no_moments(params), params, lam, roll["client"], 0)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total, t = ask(gradient, {"params": s.params, "lam": s.lam, "ids": s.ids}), s.t + 1
         slope = ratio(total["gradient"], total["weight"][:, None], empty=0.0)
         params, moments = descend(s.params, slope, s.moments, solver, t)
-        here, found = placed(ask(losses, {"params": s.params}), s.ids)
+        places, client_losses = place_losses(ask(losses, {"params": s.params}), s.ids)
         lam = s.lam.copy()
-        lam[:, here] = ascend(s.lam[:, here], found, gamma)
+        lam[:, places] = ascend(s.lam[:, places], client_losses, gamma)
         mean = running_mean(s.mean, params, t)
         return State(params, moments, mean, lam, s.ids, t), Info(lam=lam)
 
-    return Algorithm(
-        name="afl",
-        tasks=(roll_call, gradient, losses),
-        state=State,
-        memory=lambda params: {},
-        setup=setup,
-        round=round,
+    algorithm = global_model("afl", engine, (roll_call, gradient, losses), State, setup, round)
+    return algorithm._replace(
         params=lambda s: s.mean,
         predict=lambda s, _, examples: predict_globally(engine, s.mean, examples),
     )
@@ -142,6 +151,6 @@ METHOD = Method(
     learning_rate=0.1,
     learning_rates=(0.01, 0.03, 0.1),
     reconstruction=True,
-    additive=False,  # every client has a weight of its own
+    additive=False,  # every client has its own weight
     reads=DESCENT,
 )

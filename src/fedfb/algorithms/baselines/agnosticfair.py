@@ -1,4 +1,4 @@
-"""After AgnosticFair (Du, Xu, Wu, Tong, SDM 2021): fair under the worst reweighting of the rows."""
+"""After AgnosticFair (Du, Xu, Wu, Tong, SDM 2021): fair under the worst weights of the rows."""
 
 from collections.abc import Callable
 from math import inf
@@ -16,18 +16,8 @@ from fedfb.algorithms.baselines.group_gaps import (
 )
 from fedfb.algorithms.baselines.server_step import descend, no_moments
 from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
-from fedfb.algorithms.tasks import global_model
-from fedfb.core import (
-    Algorithm,
-    Arrays,
-    Ask,
-    ClientData,
-    ClientTask,
-    Info,
-    Key,
-    LocalSolver,
-    generator,
-)
+from fedfb.algorithms.tasks import global_model, make_task
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, LocalSolver, generator
 from fedfb.engine import Engine
 from fedfb.engine.losses import loss
 from fedfb.errors import ConfigError
@@ -38,22 +28,22 @@ from fedfb.shapes import Array, Float
 Kernel = Callable[[Float[Array, "n d"]], Float[Array, "n m"]]
 """The basis functions K(x, b_m) at every row."""
 
-Near = Callable[[ClientData], "Close"]
-"""The same of a client's rows."""
+RowKernel = Callable[[ClientData], "KernelSums"]
+"""The kernel at a client's rows, with its sums."""
 
 BASIS_POINTS = 20
 FAINTEST = 1e-6
-"""A basis function whose mean over the rows is smaller has no rows of its own: it is dropped."""
+"""A basis function with a smaller mean over the rows is dropped: no row is near its point."""
 
 KERNEL_BOUNDS = {"kernel": 2.0**26, "losses": 2.0**30}
-"""Sums over rows of values that may be as small as that."""
+"""Smaller than the default bounds: kernel values may be as small as 1e-6 and need binary places."""
 
 
 def gaussian_kernel(features: int, points: int = BASIS_POINTS) -> Kernel:
     r"""Return :math:`K(x,b_m)=e^{-\lVert x-b_m\rVert^2/2\sigma^2}` around public random points.
 
-    The points are standard normal and follow from the number of features alone: everyone can draw
-    them, no row is shown. :math:`\sigma` is the median distance between two of them.
+    The points are standard normal and depend only on the number of features. Everybody can draw
+    them, and they show no row. :math:`\sigma` is the median distance between two points.
     """
     basis = generator((features, points)).normal(size=(points, features))
     apart = np.linalg.norm(basis[:, None] - basis, axis=2)
@@ -67,7 +57,7 @@ def gaussian_kernel(features: int, points: int = BASIS_POINTS) -> Kernel:
 
 
 def constant_kernel(x: Float[Array, "n d"]) -> Float[Array, "n m"]:
-    """Return one basis function, 1 everywhere: no row can be weighed more than another."""
+    """Return one basis function, 1 everywhere: all rows have the same weight."""
     return np.ones((len(x), 1))
 
 
@@ -101,25 +91,34 @@ def agnosticfair(
     .. math:: C_a=\frac1n\sum_j\theta_\alpha(x_j)(1[a_j=a]-\pi_a)z_j,\qquad
               \Lambda=\{\alpha\ge0,\ \tfrac1n\textstyle\sum_j\theta_\alpha(x_j)=1\}.
 
-    One exchange a step. The best answer of the adversary is a vertex
+    A step is one exchange. The best response of the adversary is a vertex
     :math:`\alpha=e_m/\bar k_m`, m of the largest mean loss under :math:`K(\cdot,b_m)`, where
     :math:`\bar k_m` is the mean of :math:`K(x_j,b_m)`. The state keeps the average of these
     vertices: a mixture :math:`\beta\leftarrow(1-\frac1t)\beta+\frac1te_m` with
     :math:`\alpha_m=\beta_m/\bar k_m`. With one constant basis function :math:`\theta=1`: the
     distributed fairness constraint, Zafar's penalty form.
 
-    After Du et al.: a reconstruction. Departs from it: :math:`\pi_a` is the reweighted share of
-    group a, so that a constant classifier has covariance 0; the penalty follows the excess over
-    :math:`\tau`, not all of C once it exceeds; C is taken at the alpha of its gradient; theta has
-    no upper bound of its own; the server's step may be Adam's.
+    After Du et al.: a reconstruction. Departs from the paper: :math:`\pi_a` is the reweighted share
+    of group a, so that a constant classifier has covariance 0. The penalty is on the excess over
+    :math:`\tau`, not on all of C. C is computed with the alpha of its gradient. Theta has no upper
+    bound. The server's step may be Adam's.
+
+    Args:
+        engine: does the arithmetic.
+        solver: learning rate and optimiser of the server's step.
+        tau: covariance without penalty, one value per run.
+        nu: weight of the penalty, one value per run.
+        kernel: the basis functions.
     """
-    near = _remembered(kernel)
-    ask_kernel, ask_sums = _kernel_task(near), _sums_task(engine, near)
+    row_kernel = _cache_kernel(kernel)
+    ask_kernel, ask_sums = _kernel_task(row_kernel), _sums_task(engine, row_kernel)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         means = _kernel_means(ask(ask_kernel, {}))
-        known = np.repeat((means > 0)[None].astype(float), len(params), axis=0)
-        return State(params, no_moments(params), known / known.sum(axis=1)[:, None], means, 0)
+        reachable = np.repeat((means > 0)[None].astype(float), len(params), axis=0)
+        return State(
+            params, no_moments(params), reachable / reachable.sum(axis=1)[:, None], means, 0
+        )
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(ask_sums, {"params": s.params, "alpha": s.alpha})
@@ -137,12 +136,12 @@ def agnosticfair(
     return global_model("agnosticfair", engine, (ask_kernel, ask_sums), State, setup, round)
 
 
-class Close(NamedTuple):
-    """The kernel of a client's rows, who belongs to which group, and sums, in double precision.
+class KernelSums(NamedTuple):
+    """The kernel at a client's rows, the groups of the rows, and sums, in double precision.
 
-    The adversary takes the largest of mean losses that often nearly tie, and covariances are
-    differences of sums: in single precision the order of summation would decide, which differs
-    between processors.
+    The adversary takes the largest of mean losses that are often nearly equal, and covariances are
+    differences of sums. In single precision the order of summation would decide, and this order
+    differs between processors.
     """
 
     kernel: Float[Array, "n m"]
@@ -151,37 +150,34 @@ class Close(NamedTuple):
     by_group: Float[Array, "m a"]
 
 
-def _remembered(kernel: Kernel) -> Near:
-    """Return what the kernel makes of a client's rows.
+def _cache_kernel(kernel: Kernel) -> RowKernel:
+    """Return a function that computes the kernel of each client's rows once, for all steps."""
+    cache: dict[int, tuple[Array, KernelSums]] = {}
 
-    It is worked out once: rows stay the same in all steps.
-    """
-    found: dict[int, tuple[Array, Close]] = {}
-
-    def near(data: ClientData) -> Close:
-        rows, close = found.get(data.id, (None, None))
+    def row_kernel(data: ClientData) -> KernelSums:
+        rows, close = cache.get(data.id, (None, None))
         if close is None or rows is not data.x:
             values = kernel(data.x.astype(np.float64))
             belongs = np.eye(data.groups)[data.group]
-            close = Close(values, belongs, values.sum(axis=0), values.T @ belongs)
-            found[data.id] = data.x, close
+            close = KernelSums(values, belongs, values.sum(axis=0), values.T @ belongs)
+            cache[data.id] = data.x, close
         return close
 
-    return near
+    return row_kernel
 
 
-def _kernel_task(near: Near) -> ClientTask:
-    def run(_: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        return {"kernel": near(data).total, "count": np.asarray(len(data.y))}, memory
+def _kernel_task(row_kernel: RowKernel) -> ClientTask:
+    def measure(_: Arrays, data: ClientData) -> Arrays:
+        return {"kernel": row_kernel(data).total, "count": np.asarray(len(data.y))}
 
-    return ClientTask("kernel means", "sum", run, bounds=KERNEL_BOUNDS)
+    return make_task("kernel means", "sum", measure, bounds=KERNEL_BOUNDS)
 
 
-def _sums_task(engine: Engine, near: Near) -> ClientTask:
+def _sums_task(engine: Engine, row_kernel: RowKernel) -> ClientTask:
     """Ask for the reweighted gradients and covariances, and the loss under each basis function."""
 
-    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        params, (close, belongs, total, by_group) = broadcast["params"], near(data)
+    def measure(broadcast: Arrays, data: ClientData) -> Arrays:
+        params, (close, belongs, total, by_group) = broadcast["params"], row_kernel(data)
         alpha = broadcast["alpha"]
         theta, z = alpha @ close.T, engine.logits(params, data.x).astype(np.float64)
         everyone = np.ones((len(params), 2, data.groups))
@@ -194,9 +190,9 @@ def _sums_task(engine: Engine, near: Near) -> ClientTask:
             "compared": alpha @ by_group,
             "sums": (theta * z) @ belongs,
             "gradients": group_gradients(engine, params, data, MEAN_LOGIT, theta),
-        }, memory
+        }
 
-    return ClientTask("reweighted gradients", "sum", run, bounds=KERNEL_BOUNDS)
+    return make_task("reweighted gradients", "sum", measure, bounds=KERNEL_BOUNDS)
 
 
 def _kernel_means(total: Arrays) -> Float[Array, " m"]:
@@ -204,7 +200,7 @@ def _kernel_means(total: Arrays) -> Float[Array, " m"]:
     means = np.where(means < FAINTEST, 0.0, means)
     if not means.any():
         raise ConfigError(
-            "no row lies near any of AgnosticFair's basis points, which are standard normal. "
+            "no row is near any of AgnosticFair's basis points, which are standard normal. "
             "Standardise the features, or choose the variant 'plain', which weighs all rows alike."
         )
     return means

@@ -1,12 +1,13 @@
-"""What the methods that compare clients share: a client's loss, and one value per client.
+"""Functions of the methods that compare clients: a client's loss, and one value for each client.
 
-The server keeps such values in the order of a roll call at set-up; later only some clients may
-answer, so every answer that is not summed carries its client's id.
+At set-up a roll call lists the clients. The server keeps one value for each client in this order.
+Later only some clients may take part, so every upload that is not summed carries the client's id.
 """
 
 import numpy as np
 
-from fedfb.core import Arrays, ClientData, ClientTask, Key
+from fedfb.algorithms.tasks import make_task
+from fedfb.core import Arrays, ClientData, ClientTask
 from fedfb.engine import Engine
 from fedfb.shapes import Array, Float, Int
 
@@ -26,7 +27,7 @@ def mean_gradient(
 
 
 def bounded_exp(exponent: Float[Array, " r"]) -> Float[Array, " r"]:
-    """Return exp, the exponent cut off at +-500: that leaves room for counts and parameters.
+    """Return exp with the exponent limited to +-500, so that products with counts stay finite.
 
     >>> bounded_exp(np.array([0.0, 1e6])) < 1e218
     array([ True,  True])
@@ -35,43 +36,55 @@ def bounded_exp(exponent: Float[Array, " r"]) -> Float[Array, " r"]:
 
 
 def roll_call_task(sizes: bool) -> ClientTask:
-    """Ask every client who it is and, where ``sizes`` matter, how many rows it has (else 1)."""
+    """Ask every client for its id and, if ``sizes``, for its number of rows (otherwise 1)."""
 
-    def run(_: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+    def measure(_: Arrays, data: ClientData) -> Arrays:
         size = len(data.y) if sizes else 1
-        return {"client": np.asarray(data.id), "size": np.asarray(size)}, memory
+        return {"client": np.asarray(data.id), "size": np.asarray(size)}
 
-    return ClientTask("roll call", "gather", run)
+    return make_task("roll call", "gather", measure)
 
 
 def losses_task(engine: Engine) -> ClientTask:
     """Ask every client for its mean loss at the common model."""
 
-    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+    def measure(broadcast: Arrays, data: ClientData) -> Arrays:
         loss = mean_loss(engine, broadcast["params"], data)
-        return {"client": np.asarray(data.id), "loss": loss}, memory
+        return {"client": np.asarray(data.id), "loss": loss}
 
-    return ClientTask("losses", "gather", run)
+    return make_task("losses", "gather", measure)
 
 
-def own(
+def select_client(
     values: Float[Array, "r i"], ids: Int[Array, " i"], client: int, absent: float
 ) -> Float[Array, " r"]:
-    """Return one client's values, or ``absent`` for a client that missed the roll call.
+    """Return one client's values.
 
-    >>> own(np.array([[0.2, 0.8]]), np.array([3, 7]), client=7, absent=0.0)
+    Args:
+        values: by run and client, in the order of the roll call.
+        ids: client ids in the order of the roll call.
+        client: id of the client.
+        absent: the value of a client that missed the roll call.
+
+    >>> select_client(np.array([[0.2, 0.8]]), np.array([3, 7]), client=7, absent=0.0)
     array([0.8])
     """
     at = np.flatnonzero(ids == client)
     return values[:, at[0]] if len(at) else np.full(len(values), absent)
 
 
-def placed(answers: Arrays, ids: Int[Array, " i"]) -> tuple[Int[Array, " h"], Float[Array, "r h"]]:
-    """Return the places in the roll call of those who answered, and their losses run by run.
+def place_losses(
+    uploads: Arrays, ids: Int[Array, " i"]
+) -> tuple[Int[Array, " h"], Float[Array, "r h"]]:
+    """Return the places in the roll call of the clients that took part, and their losses by run.
 
-    >>> answers = {"client": np.array([3, 9]), "loss": np.array([[0.5], [0.7]])}
-    >>> placed(answers, np.array([1, 3, 9]))
+    Args:
+        uploads: the stack of :func:`losses_task`.
+        ids: client ids in the order of the roll call.
+
+    >>> uploads = {"client": np.array([3, 9]), "loss": np.array([[0.5], [0.7]])}
+    >>> place_losses(uploads, np.array([1, 3, 9]))
     (array([1, 2]), array([[0.5, 0.7]]))
     """
-    _, here, of_answers = np.intersect1d(ids, answers["client"], return_indices=True)
-    return here, answers["loss"][of_answers].T
+    _, places, of_uploads = np.intersect1d(ids, uploads["client"], return_indices=True)
+    return places, uploads["loss"][of_uploads].T

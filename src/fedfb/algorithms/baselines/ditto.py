@@ -1,20 +1,17 @@
 """Ditto (Li, Hu, Beirami, Smith 2021): a personal model for every client, tied to a common one."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import average, equal_weights, fit_task
+from fedfb.algorithms.tasks import Model, averaging, equal_weights, fit_task
 from fedfb.core import (
     Algorithm,
     Arrays,
-    Ask,
     ClientData,
     ClientTask,
     Examples,
-    Info,
     Key,
     LocalSolver,
     Prediction,
@@ -24,29 +21,28 @@ from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Float
 
 
-class State(NamedTuple):
-    """The common model; the personal ones are in the clients' memories."""
-
-    params: Float[Array, "r p"]
-
-
 def ditto(engine: Engine, solver: LocalSolver, lam: Float[Array, " r"]) -> Algorithm:
     r"""Return Ditto.
 
     .. math:: \min_{v_i}F_i(v_i)+\frac\lambda2\lVert v_i-w^*\rVert^2,\qquad w^*\text{ of FedAvg}
 
-    A round is one exchange: client i trains from :math:`w^t` as in FedAvg and sends the result;
-    then it trains its own :math:`v_i`, which never leaves it, for E epochs on
-    :math:`F_i(v)+\frac\lambda2\lVert v-w^t\rVert^2`, :math:`w^t` the model it received. All
-    :math:`v_i` start at :math:`w^0`. The common model has FedAvg's bits: personal training draws
-    from a key of its own.
+    A round is one exchange: client i trains from :math:`w^t` as in FedAvg and sends the result.
+    Then it trains its personal model :math:`v_i`, which never leaves the client, for E epochs on
+    :math:`F_i(v)+\frac\lambda2\lVert v-w^t\rVert^2`, where :math:`w^t` is the received model. All
+    :math:`v_i` start at :math:`w^0`. Personal training draws from another key, so the common model
+    is exactly FedAvg's.
 
-    A row of client i is decided by :math:`v_i`, a row of no client by the common model. With
-    :math:`\lambda=0` clients train alone; with :math:`\lambda\to\infty` all decide by the common
-    model (plain SGD needs :math:`\eta\lambda<1`).
+    :math:`v_i` decides the rows of client i; the common model decides rows of no client. With
+    :math:`\lambda=0` clients train alone; with :math:`\lambda\to\infty` the common model decides
+    all rows (plain SGD needs :math:`\eta\lambda<1`).
 
-    Departs from the paper: as many personal epochs as common ones, not a number of their own, and
-    one lambda for all clients.
+    Departs from the paper: the number of personal epochs is that of the common epochs, and all
+    clients have the same lambda.
+
+    Args:
+        engine: does the arithmetic.
+        solver: local training of the common and of the personal models.
+        lam: weight of the pull to the common model, one value per run.
     """
     common = fit_task(engine, solver, equal_weights)
     personal_solver = solver._replace(prox=lam)
@@ -65,13 +61,7 @@ def ditto(engine: Engine, solver: LocalSolver, lam: Float[Array, " r"]) -> Algor
 
     fit = ClientTask("fit", "sum", run)
 
-    def setup(params: Float[Array, "r p"], ask: Ask) -> State:
-        return State(params)
-
-    def round(s: State, ask: Ask) -> tuple[State, Info]:
-        return State(average(ask(fit, {"params": s.params}), s.params)), Info()
-
-    def predict(s: State, memories: Mapping[int, Arrays], examples: Examples) -> Prediction:
+    def predict(s: Model, memories: Mapping[int, Arrays], examples: Examples) -> Prediction:
         logits = engine.logits(s.params, examples.x)
         for client, memory in memories.items():
             rows = np.flatnonzero(examples.client == client)
@@ -79,16 +69,8 @@ def ditto(engine: Engine, solver: LocalSolver, lam: Float[Array, " r"]) -> Algor
                 logits[:, rows] = engine.logits(memory["personal"], examples.x[rows])
         return Prediction(sigmoid(logits), decide(logits))
 
-    return Algorithm(
-        name="ditto",
-        tasks=(fit,),
-        state=State,
-        memory=lambda params: {"personal": params.copy()},
-        setup=setup,
-        round=round,
-        params=lambda s: s.params,
-        predict=predict,
-    )
+    algorithm = averaging("ditto", engine, fit, lambda params: {"personal": params.copy()})
+    return algorithm._replace(predict=predict)
 
 
 def _make(problem: Problem) -> Algorithm:
@@ -115,5 +97,5 @@ METHOD = Method(
         )
     },
     notions=("client_parity",),
-    additive=False,  # every client has a model of its own
+    additive=False,  # every client has its own model
 )

@@ -1,8 +1,7 @@
 """The original FairBatch (Roh, Lee, Whang, Suh: FairBatch, ICLR 2021): a sampler for two groups.
 
-Its generalisation by weights, which FedFB carries to clients, is ``cfl``.
-
-FairBatch's sampler (Roh et al. 2021), two groups: how a batch is composed and how it moves.
+The sampler composes each batch from the two groups, and moves their ratios after every epoch. The
+generalisation with weights, which FedFB distributes over clients, is ``cfl``.
 """
 
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import numpy as np
 
 from fedfb.algorithms.baselines.server_step import descend, no_moments
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import average, predict_globally
+from fedfb.algorithms.tasks import Model, average, global_model, weigh_model
 from fedfb.core import (
     Algorithm,
     Arrays,
@@ -34,13 +33,13 @@ from fedfb.notions.base import ratio
 from fedfb.shapes import Array, Float, Int
 
 EPOCHS = {"equal_opportunity": 300, "equalized_odds": 400, "demographic_parity": 450}
-"""Notions that the sampler knows, and how long its authors train for each."""
+"""The notions of the sampler, with the number of epochs that its authors train."""
 
 USUAL_EPOCHS = LocalSolver._field_defaults["epochs"]
 
 
 class FairBatchFit(NamedTuple):
-    """Weights and bias of the logit 2z, and the ratios (lb2, lb1), by label, in every epoch."""
+    """Weights and bias of the logit 2z, and the ratios (lb2, lb1) of labels 0, 1 in every epoch."""
 
     params: Float[Array, " p"]
     ratios: Float[Array, "e 2"]
@@ -65,17 +64,27 @@ def fairbatch(
     :math:`p=(\tanh z+1)/2=\sigma(2z)`, cross-entropy, Adam. Among a batch's rows of label y group 1
     has the share :math:`\lambda_y` (the authors' lb1 for y = 1, lb2 for y = 0), at first its share
     of all of them. Before every epoch one of them moves by :math:`\alpha`, see
-    :func:`fedfb.algorithms.baselines.fairbatch.moved`.
+    :func:`fedfb.algorithms.baselines.fairbatch.move_ratios`.
 
-    ``notion`` is a long name; ``start`` (of the logit 2z) and ``key`` replace what follows from the
-    seed.
+    Departs from the authors' code: equal losses do not move a ratio (there it falls), and the ratio
+    of a label that a group lacks does not move.
 
-    Departs from the authors' code: ratios stay where losses are equal (theirs fall), and the ratio
-    of a label that a group lacks is frozen.
+    Args:
+        x: features.
+        y: labels 0 and 1.
+        group: groups 0 and 1.
+        notion: a long name, one of EPOCHS.
+        alpha: step of the ratios.
+        learning_rate: of Adam.
+        batch: rows of a batch; at most all rows.
+        epochs: None: the authors' number.
+        seed: draws the first parameters and the batches.
+        start: first parameters of the logit 2z, in place of those of the seed.
+        key: draws the batches, in place of the seed.
     """
     if notion not in EPOCHS:
         raise ConfigError(unknown_name("notion of fairbatch", notion, EPOCHS))
-    # A batch larger than the data would be none: then all rows are one.
+    # With a batch larger than the data an epoch would have no batch. All rows are one batch then.
     data, batch = ClientData(0, x, y, group, 2), min(batch, len(y))
     counts, rng = cell_counts(data), generator(key or (seed, 1))
     lam = ratio(counts[:, 1], counts.sum(axis=1), empty=0.0)
@@ -85,11 +94,11 @@ def fairbatch(
     rows = np.column_stack([x, np.ones(len(y))])
     for epoch in range(len(ratios)):
         chance = sigmoid(rows @ (2 * w[0]))
-        lam = ratios[epoch] = moved(lam, signed_gaps(chance, data, notion), notion, alpha)
-        for chosen in batches(data.cell, batch_sizes(lam, counts, batch), len(y) // batch, rng):
-            own = rows[chosen]
-            error = 2 * (sigmoid(own @ (2 * w[0])) - y[chosen])
-            gradient = error @ own / len(chosen)
+        lam = ratios[epoch] = move_ratios(lam, signed_gaps(chance, data, notion), notion, alpha)
+        for batch_rows in batches(data.cell, batch_sizes(lam, counts, batch), len(y) // batch, rng):
+            batch_x = rows[batch_rows]
+            error = 2 * (sigmoid(batch_x @ (2 * w[0])) - y[batch_rows])
+            gradient = error @ batch_x / len(batch_rows)
             w, moments, t = *descend(w, gradient[None], moments, adam, t + 1), t + 1
     return FairBatchFit(2 * w[0], ratios)
 
@@ -103,9 +112,14 @@ def original_data(seed: int, rows: int = 2000, test: int = 1000) -> tuple[Client
     with :math:`\mu_1=-\mu_0=(2,2)`, :math:`\Sigma_1=((5,1),(1,5))`,
     :math:`\Sigma_0=((10,1),(1,3))` and :math:`p_y` the density of label y. The group is a feature.
 
-    A reading: the authors give rows, not the generator. These are Zafar et al.'s (2017) for the
-    angle :math:`\pi/4`, which turn clockwise; ``synthetic`` turns the other way, has 60% positives
-    and ties group and label closer together.
+    An interpretation: the authors published rows, not the generator. This is the generator of Zafar
+    et al. (2017) with the angle :math:`\pi/4`, which turns clockwise. ``synthetic`` turns
+    counter-clockwise, has 60% positives, and has a stronger relation of group and label.
+
+    Args:
+        seed: draws the rows.
+        rows: training rows.
+        test: test rows.
     """
     rng, n = generator((seed, 11)), rows + test
     y = (rng.random(n) < 0.5).astype(np.int64)
@@ -121,21 +135,20 @@ def original_data(seed: int, rows: int = 2000, test: int = 1000) -> tuple[Client
     return train, Examples(x[rows:], y[rows:], group[rows:], np.full(test, -1))
 
 
-class State(NamedTuple):
-    """The classifier."""
-
-    params: Float[Array, "r p"]
-
-
 def fairbatch_algorithm(
     engine: Engine, solver: LocalSolver, notion: str, alpha: Float[Array, " r"]
 ) -> Algorithm:
-    """Return :func:`fairbatch` on one client that holds all rows; one round is a whole training.
+    """Return :func:`fairbatch` for one client that holds all rows. A round is a whole training.
 
-    The logit is that of the engine's model, 2z: its parameters are twice those of z. A further
-    round goes on from there with the ratios at their start. Of the solver it takes learning rate,
-    batch and epochs; the optimiser is Adam. As 30 local epochs are usual here, they stand for the
-    authors' 300, 400 or 450, other numbers for as many in proportion.
+    The model of the engine has the logit 2z: its parameters are twice those of z. A second round
+    continues from the parameters, with the ratios at their start.
+
+    Args:
+        engine: scores the rows; its model is linear.
+        solver: learning rate, batch and epochs; the optimiser is Adam. The default of 30 local
+            epochs stands for the authors' 300, 400 or 450; other numbers in proportion.
+        notion: a long name.
+        alpha: step of the ratios, one value per run.
     """
     epochs = max(1, EPOCHS[notion] * solver.epochs // USUAL_EPOCHS)
 
@@ -158,28 +171,17 @@ def fairbatch_algorithm(
             )
         ]
         n = float(len(data.y))
-        upload = {
-            "weighted": n * np.stack([fit.params for fit in fits]),
-            "ratios": n * np.stack([fit.ratios[-1] for fit in fits]),
-            "weight": np.full(len(fits), n),
-        }
-        return upload, memory
+        upload = weigh_model(np.stack([fit.params for fit in fits]), np.full(len(fits), n))
+        return {**upload, "ratios": n * np.stack([fit.ratios[-1] for fit in fits])}, memory
 
     fit = ClientTask("fit", "sum", run)
 
-    def round(s: State, ask: Ask) -> tuple[State, Info]:
+    def round(s: Model, ask: Ask) -> tuple[Model, Info]:
         total = ask(fit, {"params": s.params})
-        return State(average(total, s.params)), Info(lam=total["ratios"] / total["weight"][:, None])
+        return Model(average(total, s.params)), Info(lam=total["ratios"] / total["weight"][:, None])
 
-    return Algorithm(
-        name="fairbatch",
-        tasks=(fit,),
-        state=State,
-        memory=lambda params: {},
-        setup=lambda params, ask: State(params),
-        round=round,
-        params=lambda s: s.params,
-        predict=lambda s, _, examples: predict_globally(engine, s.params, examples),
+    return global_model(
+        "fairbatch", engine, (fit,), Model, lambda params, ask: Model(params), round
     )
 
 
@@ -220,17 +222,22 @@ METHOD = Method(
 
 
 TIE = 1e-12
-"""Gaps up to this are none."""
+"""Gaps up to this size count as 0."""
 
 
 def signed_gaps(chance: Float[Array, " n"], data: ClientData, notion: str) -> Float[Array, " 2"]:
-    r"""Return by label how much more weight group 1 needs; 0 where a group lacks the label.
+    r"""Return for each label how much more weight group 1 needs; 0 if a group lacks the label.
 
     .. math:: D_y = L_{y1}-L_{y0},\qquad\text{for demographic parity}\quad
               D_y = (2y-1)(G_{y1}-G_{y0}),\ G_{ya}=\frac1{n_a}\sum_{(y,a)}\ell(1,p)
 
-    with the mean losses :math:`L_{ya}`. More weight on rows of label 0 pushes predictions down,
-    hence the sign.
+    with the mean losses :math:`L_{ya}`. More weight on rows of label 0 lowers predictions: hence
+    the sign.
+
+    Args:
+        chance: predicted probability of label 1.
+        data: labels and groups.
+        notion: a long name.
     """
     counts, parity = cell_counts(data), notion == "demographic_parity"
     target = np.ones_like(data.y) if parity else data.y
@@ -241,17 +248,23 @@ def signed_gaps(chance: Float[Array, " n"], data: ClientData, notion: str) -> Fl
     return gaps * (np.array([-1.0, 1.0]) if parity else 1.0)
 
 
-def moved(
+def move_ratios(
     lam: Float[Array, " 2"], gaps: Float[Array, " 2"], notion: str, alpha: float
 ) -> Float[Array, " 2"]:
-    r"""Return the ratios after a step of :math:`\alpha`, kept within [0, 1].
+    r"""Return the ratios after a step of :math:`\alpha`, limited to [0, 1].
 
     Only the label with the larger gap moves (equal opportunity: only label 1), towards the group
-    that needs more; where the gap is 0, nothing.
+    that needs more. A gap of 0 moves nothing.
 
-    >>> moved(np.array([0.5, 0.5]), np.array([0.3, -0.2]), "equalized_odds", 0.1)
+    Args:
+        lam: ratio of group 1 for each label.
+        gaps: see :func:`signed_gaps`.
+        notion: a long name.
+        alpha: the step.
+
+    >>> move_ratios(np.array([0.5, 0.5]), np.array([0.3, -0.2]), "equalized_odds", 0.1)
     array([0.6, 0.5])
-    >>> moved(np.array([0.5, 0.5]), np.array([0.3, -0.2]), "equal_opportunity", 0.1)
+    >>> move_ratios(np.array([0.5, 0.5]), np.array([0.3, -0.2]), "equal_opportunity", 0.1)
     array([0.5, 0.4])
     """
     label = 1 if notion == "equal_opportunity" or abs(gaps[1]) > abs(gaps[0]) else 0
@@ -264,9 +277,9 @@ def moved(
 def batch_sizes(
     lam: Float[Array, " 2"], counts: Int[Array, "2 2"], batch: int
 ) -> Int[Array, "2 2"]:
-    r"""Return how many rows of each cell (label, group) a batch has.
+    r"""Return the number of rows of each cell (label, group) in a batch.
 
-    That is :math:`B\frac{n_y}{n}(1-\lambda_y,\lambda_y)`, rounded.
+    The number is :math:`B\frac{n_y}{n}(1-\lambda_y,\lambda_y)`, rounded.
 
     >>> batch_sizes(np.array([0.5, 0.2]), np.array([[20, 20], [30, 30]]), batch=100)
     array([[20, 20],
@@ -274,7 +287,7 @@ def batch_sizes(
     """
     of_label = batch * counts.sum(axis=1) / counts.sum()
     sizes = np.stack([1 - lam, lam], axis=1) * of_label[:, None]
-    # A half is rounded alike on both sides, though .35 and 1 - .65 are not the same float.
+    # .35 and 1 - .65 are different floats. Rounding first makes halves round alike for both groups.
     sizes = np.rint(np.round(sizes, 9))
     return np.where(counts > 0, sizes, 0).astype(np.int64)
 
@@ -282,13 +295,20 @@ def batch_sizes(
 def batches(
     cell: Int[Array, " n"], sizes: Int[Array, "2 2"], number: int, rng: np.random.Generator
 ) -> Iterator[Int[Array, " b"]]:
-    """Yield a number of batches: every cell's rows in random order, begun anew when used up."""
-    # One order for all rows, so that exchanging the groups' numbers changes no batch.
+    """Yield batches: the rows of every cell in random order, again from the start at the end.
+
+    Args:
+        cell: cell number of each row.
+        sizes: rows of each cell in a batch.
+        number: number of batches.
+        rng: draws the order.
+    """
+    # One order for all rows, so that swapping the numbers of the groups changes no batch.
     order = rng.permutation(len(cell))
-    by_cell = [order[cell[order] == one] for one in range(4)]
-    drawn = [
+    by_cell = [order[cell[order] == number_of_cell] for number_of_cell in range(4)]
+    parts = [
         rows[np.arange(number * size) % len(rows)].reshape(number, size)
         for rows, size in zip(by_cell, sizes.ravel(), strict=True)
         if size
     ]
-    yield from np.concatenate(drawn, axis=1) if drawn else ()
+    yield from np.concatenate(parts, axis=1) if parts else ()

@@ -1,19 +1,19 @@
 """FairFed (Ezzeldin, Yan, He, Ferrara, Avestimehr: FairFed, AAAI 2023).
 
-Clients whose own gap is close to the gap of all rows count more in the average, on top of a local
-debiasing.
+Clients whose gap is close to the gap of all rows have a larger weight in the average. Local
+training removes bias as well.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
-from fedfb.algorithms.baselines.lft import READS, rule_of, train_fairbatch
+from fedfb.algorithms.baselines.lft import READS, read_rule, train_fairbatch
 from fedfb.algorithms.baselines.reweighing import independent_weights
 from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
-from fedfb.algorithms.tasks import average, global_model
+from fedfb.algorithms.tasks import Model, average, global_model, make_task, weigh_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine, cell_counts
 from fedfb.errors import ConfigError
@@ -27,12 +27,6 @@ Debias = Callable[
     [Float[Array, "r p"], ClientData, Arrays, Key], tuple[Float[Array, "r p"], Arrays]
 ]
 """Local training from the common model: parameters, data, memory, key -> trained, memory."""
-
-
-class State(NamedTuple):
-    """The common model; every client keeps its own weight."""
-
-    params: Float[Array, "r p"]
 
 
 def fairfed(
@@ -55,27 +49,38 @@ def fairfed(
               \texttt{v1}:\ \bar w_i^t=\tfrac{n_i}n e^{-\beta D_i},\qquad
               w^t=\frac{\sum_i\bar w_i^t\,w_i^t}{\sum_i\bar w_i^t}
 
-    where :math:`w_i^t` comes from local training with ``debias``. ``v3`` is the AAAI 2023 rule,
-    ``v1`` the one of October 2021 that FedFB's authors compare with. Three short sums come before
-    the models: F and Acc, then the mean of D, then the sum of the weights.
+    where :math:`w_i^t` comes from local training with ``debias``. Three short sums come before the
+    models: F and Acc, then the mean of D, then the sum of the weights.
 
-    A client remembers :math:`\bar w_i-n_i/n`, whose sum over clients stays 0; n are the rows of the
-    round's participants. If those have rows of one group only, every :math:`D_i` is 0.
+    A client keeps :math:`\bar w_i-n_i/n`, whose sum over clients stays 0. n is the number of rows
+    of the round's participants. If they have rows of one group only, every :math:`D_i` is 0.
 
-    Departs from the paper: a weight below 0 counts as 0 in the average (the recursion goes on
-    unclipped, so weights keep their sum), and if none is above 0 all count the same.
+    Departs from the paper: a weight below 0 counts as 0 in the average (the recursion continues
+    with the negative weight, so weights keep their sum). If no weight is above 0, all are equal.
+
+    Args:
+        engine: does the arithmetic.
+        notion: demographic parity or equal opportunity, for two groups.
+        beta: cost of a client's distance, one value per run.
+        debias: local training.
+        version: ``v3`` is the rule of AAAI 2023; ``v1`` is that of October 2021, with which FedFB's
+            authors compare.
     """
 
-    def looks(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> _Answer:
-        return _sums(engine, notion, broadcast["params"], data), memory
+    def sum_decisions(broadcast: Arrays, data: ClientData) -> Arrays:
+        return _sums(engine, notion, broadcast["params"], data)
 
-    def compares(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> _Answer:
-        own = _measures(_sums(engine, notion, broadcast["params"], data))
-        which = "gap" if own["comparable"] else "accuracy"
-        distance = np.abs(own[which] - broadcast[which]) * broadcast["comparable"]
+    def compare_gap(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        local = _measures(_sums(engine, notion, broadcast["params"], data))
+        which = "gap" if local["comparable"] else "accuracy"
+        distance = np.abs(local[which] - broadcast[which]) * broadcast["comparable"]
         return {"distance": distance, "clients": np.asarray(1.0)}, {**memory, "distance": distance}
 
-    def weighs(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> _Answer:
+    def weigh_client(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
         share = len(data.y) / broadcast["rows"]
         distance, drift = memory["distance"], memory["drift"]
         if version == "v3":
@@ -83,47 +88,47 @@ def fairfed(
             weight = np.maximum(share + drift, 0.0)
         else:
             weight = share * np.exp(-beta * distance)
-        kept = {**memory, "drift": drift, "weight": weight}
-        return {"weight": weight, "clients": np.asarray(1.0)}, kept
+        memory = {**memory, "drift": drift, "weight": weight}
+        return {"weight": weight, "clients": np.asarray(1.0)}, memory
 
-    def fits(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> _Answer:
+    def fit_model(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
         weight = ratio(memory["weight"], broadcast["weight"], empty=0.0)
         weight = np.where(broadcast["weight"] > 0, weight, 1.0 / broadcast["clients"])
         trained, memory = debias(broadcast["params"], data, memory, key)
-        return {"weighted": trained * weight[:, None], "weight": weight}, memory
+        return weigh_model(trained, weight), memory
 
-    # Weights are shares of 1; those of v1 may be tiny, and are divided by their sum.
+    # Weights are shares of 1. Those of v1 may be tiny and are divided by their sum, so they need
+    # many binary places: a small bound leaves room for them.
     bounds = {"distance": 2.0, "weight": 2.0 if version == "v1" else 2.0**16, "weighted": 2.0**20}
-    look = ClientTask("look", "sum", looks)
-    compare = ClientTask("compare", "sum", compares, bounds=bounds)
-    weigh = ClientTask("weigh", "sum", weighs, bounds=bounds)
-    fit = ClientTask("fit", "sum", fits, bounds=bounds)
+    look = make_task("look", "sum", sum_decisions)
+    compare = ClientTask("compare", "sum", compare_gap, bounds=bounds)
+    weigh = ClientTask("weigh", "sum", weigh_client, bounds=bounds)
+    fit = ClientTask("fit", "sum", fit_model, bounds=bounds)
 
     def memory(params: Float[Array, "r p"]) -> Arrays:
         return {name: np.zeros(len(params)) for name in ("distance", "drift", "weight")}
 
-    def setup(params: Float[Array, "r p"], ask: Ask) -> State:
-        return State(params)
+    def setup(params: Float[Array, "r p"], ask: Ask) -> Model:
+        return Model(params)
 
-    def round(s: State, ask: Ask) -> tuple[State, Info]:
+    def round(s: Model, ask: Ask) -> tuple[Model, Info]:
         sums = ask(look, {"params": s.params})
         common = {"params": s.params, **_measures(sums)}
         distances = ask(compare, common)
         mean_distance = distances["distance"] / distances["clients"]
         weights = ask(weigh, {"mean_distance": mean_distance, "rows": sums["rows"]})
         total = ask(fit, {"params": s.params, **weights})
-        return State(average(total, s.params)), Info(signal=common["gap"][:, None])
+        return Model(average(total, s.params)), Info(signal=common["gap"][:, None])
 
-    return global_model("fairfed", engine, (look, compare, weigh, fit), State, setup, round, memory)
-
-
-_Answer = tuple[Arrays, Arrays]
+    return global_model("fairfed", engine, (look, compare, weigh, fit), Model, setup, round, memory)
 
 
 def _sums(
     engine: Engine, notion: TwoGroupNotion, params: Float[Array, "r p"], data: ClientData
 ) -> Arrays:
-    """Return what F and Acc are made of: numbers of rows and decisions, right as sums."""
+    """Return the numbers of rows and decisions from which F and Acc follow; they can be added."""
     confusion, counts = engine.confusion(params, data), cell_counts(data)
     labels = slice(1, 2) if notion.name == "equal_opportunity" else slice(0, 2)
     return {
@@ -135,7 +140,7 @@ def _sums(
 
 
 def _measures(sums: Arrays) -> Arrays:
-    """Return gap and accuracy from sums, of one client or of all; no gap without two groups."""
+    """Return gap and accuracy from sums, of one client or of all clients."""
     rates = ratio(sums["positives"], sums["compared"], empty=0.0)
     return {
         "gap": rates[:, 0] - rates[:, -1],
@@ -144,8 +149,8 @@ def _measures(sums: Arrays) -> Arrays:
     }
 
 
-def locally_reweighed(engine: Engine, solver: LocalSolver) -> Debias:
-    r"""Train on rows weighted :math:`n^{(i)}_{y*}n^{(i)}_{*a}/(n^{(i)}n^{(i)}_{ya})`."""
+def make_reweighing(engine: Engine, solver: LocalSolver) -> Debias:
+    r"""Return training on rows of weight :math:`n^{(i)}_{y*}n^{(i)}_{*a}/(n^{(i)}n^{(i)}_{ya})`."""
 
     def debias(
         params: Float[Array, "r p"], data: ClientData, memory: Arrays, key: Key
@@ -170,9 +175,11 @@ def _make(problem: Problem) -> Algorithm:
         )
     version, _, local = problem.variant.partition("-")
     if local == "fairbatch":
-        debias: Debias = partial(train_fairbatch, problem.engine, problem.solver, rule_of(problem))
+        debias: Debias = partial(
+            train_fairbatch, problem.engine, problem.solver, read_rule(problem)
+        )
     else:
-        debias = locally_reweighed(problem.engine, problem.solver)
+        debias = make_reweighing(problem.engine, problem.solver)
     rule: Literal["v3", "v1"] = "v1" if version == "v1" else "v3"
     return fairfed(problem.engine, notion, problem.knobs["beta"], debias, rule)
 

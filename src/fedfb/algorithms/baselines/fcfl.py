@@ -1,4 +1,4 @@
-"""FCFL (Cui, Pan, Liang, Zhang, Wang, NeurIPS 2021): the worst client's loss, fair on each."""
+"""FCFL (Cui, Pan, Liang, Zhang, Wang, NeurIPS 2021): the worst client, fair on each client."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from fedfb.algorithms.baselines.server_step import descend, no_moments
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import global_model
-from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
+from fedfb.algorithms.tasks import global_model, make_task
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, LocalSolver
 from fedfb.engine import Engine, cell_counts
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity, EqualOpportunity
@@ -15,9 +15,10 @@ from fedfb.notions.base import ratio
 from fedfb.shapes import Array, Float
 
 FIRST_STAGE = 0.4
-"""The share of the steps that look for the best worst case; the others improve all clients."""
+"""The share of the steps in stage 1, which lowers the worst loss. Stage 2 lowers all losses."""
 
 WARMEST, COLDEST = 0.5, 1e-4
+"""The first temperature, and the temperature below which cooling stops."""
 
 
 class State(NamedTuple):
@@ -40,7 +41,7 @@ def fcfl(
     .. math:: D_i=\Big|\operatorname*{mean}_{a=1}\sigma(10z)-\operatorname*{mean}_{a=0}
               \sigma(10z)\Big|\ \text{ on client i's rows (of label 1 for equal opportunity)}
 
-    Stage 1 lowers the worst loss without leaving, or on the way to, :math:`\max_iD_i\le\epsilon`:
+    Stage 1 lowers the worst loss while it keeps, or approaches, :math:`\max_iD_i\le\epsilon`:
     with :math:`d_l=\sum_iu_i\nabla F_i,\ u=\mathrm{softmax}(F/\delta_l)` and
     :math:`d_g=\sum_iv_i\nabla D_i,\ v=\mathrm{softmax}(D/\delta_g)` it goes along
     :math:`t\,d_l+(1-t)\,d_g` (:func:`share_of_loss`). A temperature above 1e-4 falls to a hundredth
@@ -48,10 +49,17 @@ def fcfl(
     mean loss most while no client's loss, nor a violated disparity, rises (:func:`common_descent`).
 
     The server needs every client's loss, disparity and their gradients. A client without one of the
-    groups has disparity 0. Always plain descent: Adam would leave the direction that is chosen.
+    groups has disparity 0. Descent is always plain: Adam would change the direction.
 
-    Departs from the released code: all rows in every step; an epsilon of 1 or more, which no
-    disparity reaches, is no constraint at all (the code may still follow :math:`d_g`).
+    Departs from the released code: every step uses all rows. An epsilon of 1 or more is never
+    exceeded, and is no constraint (the code may still follow :math:`d_g`).
+
+    Args:
+        engine: does the arithmetic.
+        solver: learning rate and weight decay of the server's step.
+        eps: bound on each client's disparity, one value per run.
+        labels: labels of the rows that are compared.
+        first_stage: number of steps in stage 1.
     """
     local = _local_task(engine, labels)
     plain = solver._replace(optimiser="sgd")
@@ -60,65 +68,82 @@ def fcfl(
         return State(params, np.full((len(params), 2), WARMEST), 0)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
-        told, t = ask(local, {"params": s.params}), s.t + 1
+        stack, t = ask(local, {"params": s.params}), s.t + 1
         void = (eps >= 1)[:, None]
-        d_l = _softest(told["loss"], told["loss_gradient"], s.temperature[:, 0])
-        d_g = _softest(told["disparity"], told["disparity_gradient"], s.temperature[:, 1])
+        d_l = _soft_maximum(stack["loss"], stack["loss_gradient"], s.temperature[:, 0])
+        d_g = _soft_maximum(stack["disparity"], stack["disparity_gradient"], s.temperature[:, 1])
         d_g = np.where(void, 0.0, d_g)
-        worst, temperature = told["disparity"].max(axis=0), s.temperature
+        worst, temperature = stack["disparity"].max(axis=0), s.temperature
         if t <= first_stage:
             share = share_of_loss(d_l, d_g, worst <= eps)[:, None]
             direction = share * d_l + (1 - share) * d_g
-            temperature = cooled(s.temperature, np.stack([d_l, d_g], axis=1))
+            temperature = cool(s.temperature, np.stack([d_l, d_g], axis=1))
         else:
-            kept = np.where((worst < eps)[:, None], 0.0, d_g)
-            by_run = np.swapaxes(told["loss_gradient"], 0, 1)
-            direction = np.stack([common_descent(g, k) for g, k in zip(by_run, kept, strict=True)])
+            disparity_gradient = np.where((worst < eps)[:, None], 0.0, d_g)
+            by_run = np.swapaxes(stack["loss_gradient"], 0, 1)
+            direction = np.stack(
+                [common_descent(g, k) for g, k in zip(by_run, disparity_gradient, strict=True)]
+            )
         params, _ = descend(s.params, direction, no_moments(s.params), plain, t)
-        return State(params, temperature, t), Info(signal=told["disparity"].T, lam=temperature)
+        return State(params, temperature, t), Info(signal=stack["disparity"].T, lam=temperature)
 
     return global_model("fcfl", engine, (local,), State, setup, round)
 
 
 def share_of_loss(
-    d_l: Float[Array, "r p"], d_g: Float[Array, "r p"], kept: Array
+    d_l: Float[Array, "r p"], d_g: Float[Array, "r p"], within_budget: Array
 ) -> Float[Array, " r"]:
     r"""Return t of the direction :math:`t\,d_l+(1-t)\,d_g`.
 
-    Where the budget is ``kept``, t in {0, 1} that lowers the loss faster. Else the t that lowers
-    the disparity fastest without raising the loss: the better end if the two agree,
-    :math:`d_l\cdot d_g\ge0`, and otherwise :math:`t=\frac{-d_l\cdot d_g}{\lVert d_l\rVert^2-d_l
-    \cdot d_g}`, whose direction is orthogonal to :math:`d_l`.
+    Within the budget, t is 0 or 1, whichever lowers the loss faster. Otherwise t lowers the
+    disparity fastest without a larger loss. If the gradients agree, :math:`d_l\cdot d_g\ge0`, it is
+    the better of 0 and 1. If not, :math:`t=\frac{-d_l\cdot d_g}{\lVert d_l\rVert^2-d_l\cdot d_g}`,
+    whose direction is orthogonal to :math:`d_l`.
+
+    Args:
+        d_l: gradient of the soft worst loss.
+        d_g: gradient of the soft worst disparity.
+        within_budget: runs whose worst disparity is at most epsilon.
 
     >>> share_of_loss(np.array([[1.0, 0.0]]), np.array([[-1.0, 1.0]]), np.array([False]))
     array([0.5])
     """
-    both = np.sum(d_l * d_g, axis=1)
+    inner = np.sum(d_l * d_g, axis=1)
     loss, gap = np.sum(d_l**2, axis=1), np.sum(d_g**2, axis=1)
-    agreeing = np.where(kept, loss >= both, both > gap).astype(float)
-    opposed = ratio(-both, loss - both, empty=1.0)
-    return np.where(~kept & (both < 0), opposed, agreeing)
+    agreeing = np.where(within_budget, loss >= inner, inner > gap).astype(float)
+    opposed = ratio(-inner, loss - inner, empty=1.0)
+    return np.where(~within_budget & (inner < 0), opposed, agreeing)
 
 
-def cooled(
+def cool(
     temperature: Float[Array, "r 2"], directions: Float[Array, "r 2 p"]
 ) -> Float[Array, "r 2"]:
-    """Return the temperatures after a step: a hundredth where the direction has become short."""
+    """Return the temperatures after a step: a hundredth if the direction is short.
+
+    Args:
+        temperature: temperatures of losses and disparities, by run.
+        directions: the gradients d_l and d_g, by run.
+    """
     length = np.linalg.norm(directions, axis=2)
-    cool = (temperature > COLDEST) & (0.1 * length <= temperature)
-    return np.where(cool, 0.01 * temperature, temperature)
+    cooling = (temperature > COLDEST) & (0.1 * length <= temperature)
+    return np.where(cooling, 0.01 * temperature, temperature)
 
 
 def common_descent(clients: Float[Array, "i p"], gap: Float[Array, " p"]) -> Float[Array, " p"]:
-    r"""Return :math:`b^\top G` on which all objectives fall, the clients' mean loss the fastest.
+    r"""Return :math:`b^\top G` along which no objective rises and the mean loss falls fastest.
 
     .. math:: \max_{b\in\Delta}\,(b^\top G)\cdot\bar g\quad\text{s.t.}\quad
               (b^\top G)\cdot G_r\ge 0\ \text{ for every row } G_r
 
-    The rows are the clients' gradients and the disparity's; :math:`\bar g` is the clients' mean.
-    The shortest point of their convex hull is always feasible, and the answer if the solver fails.
+    The rows are the gradients of the clients and of the disparity. :math:`\bar g` is the mean of
+    the clients' gradients. If the solver fails, the result is the shortest point of the convex
+    hull, which is always feasible.
+
+    Args:
+        clients: gradients of the clients' losses.
+        gap: gradient of the disparity; zeros if it is not violated.
     """
-    from scipy.optimize import linprog  # heavy: only those who run FCFL should wait for it
+    from scipy.optimize import linprog  # imported here: scipy takes long to import
 
     rows = np.vstack([clients, gap])
     gram = rows @ rows.T
@@ -126,7 +151,7 @@ def common_descent(clients: Float[Array, "i p"], gap: Float[Array, " p"]) -> Flo
     if scale == 0:
         return np.zeros_like(gap)
     gram = gram / scale
-    found = linprog(
+    solution = linprog(
         -gram[:, :-1].mean(axis=1),
         A_ub=-gram,
         b_ub=np.zeros(len(rows)),
@@ -135,19 +160,19 @@ def common_descent(clients: Float[Array, "i p"], gap: Float[Array, " p"]) -> Flo
         bounds=(0, 1),
         method="highs",
     )
-    weights = found.x if found.success else shortest(rows / scale**0.5)
+    weights = solution.x if solution.success else find_shortest(rows / scale**0.5)
     combined: Float[Array, " p"] = weights @ rows
     return combined
 
 
-def shortest(rows: Float[Array, "k p"]) -> Float[Array, " k"]:
+def find_shortest(rows: Float[Array, "k p"]) -> Float[Array, " k"]:
     r"""Return the convex weights of the shortest vector in the hull of rows.
 
     With :math:`u=sb`, b convex, :math:`\min_{u\ge0}\lVert u^\top G\rVert^2+(\mathbf1^\top u-1)^2`
-    has for the best s the value :math:`N/(1+N)`, :math:`N=\lVert b^\top G\rVert^2`: its minimiser
-    is the shortest vector's, up to scale.
+    has the value :math:`N/(1+N)` at the best s, with :math:`N=\lVert b^\top G\rVert^2`. Its
+    minimiser is therefore that of the shortest vector, up to scale.
 
-    >>> shortest(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    >>> find_shortest(np.array([[1.0, 0.0], [0.0, 1.0]]))
     array([0.5, 0.5])
     """
     from scipy.optimize import nnls
@@ -159,18 +184,18 @@ def shortest(rows: Float[Array, "k p"]) -> Float[Array, " k"]:
     return convex
 
 
-def _softest(
+def _soft_maximum(
     values: Float[Array, "i r"], gradients: Float[Array, "i r p"], delta: Float[Array, " r"]
 ) -> Float[Array, "r p"]:
-    """Return the gradient of the softest maximum over clients: a softmax-weighted sum."""
+    """Return the gradient of the soft maximum over clients: a softmax-weighted sum."""
     odds = np.exp((values - values.max(axis=0)) / delta)
     return np.einsum("ir,irp->rp", odds / odds.sum(axis=0), gradients)
 
 
 def _local_task(engine: Engine, labels: tuple[int, ...]) -> ClientTask:
-    """Ask every client for its mean loss, its own disparity, and the gradients of both."""
+    """Ask every client for its mean loss, its disparity, and the gradients of both."""
 
-    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+    def measure(broadcast: Arrays, data: ClientData) -> Arrays:
         params, n = broadcast["params"], len(data.y)
         everyone = np.ones((len(params), 2, data.groups))
         counts = cell_counts(data)[list(labels)].sum(axis=0)
@@ -185,9 +210,9 @@ def _local_task(engine: Engine, labels: tuple[int, ...]) -> ClientTask:
             "loss_gradient": engine.gradient(params, data, everyone) / n,
             "disparity": np.abs(signed),
             "disparity_gradient": engine.gradient(params, data, towards, "steep"),
-        }, memory
+        }
 
-    return ClientTask("local losses and disparities", "gather", run)
+    return make_task("local losses and disparities", "gather", measure)
 
 
 def _make(problem: Problem) -> Algorithm:

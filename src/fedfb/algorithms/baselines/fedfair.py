@@ -25,11 +25,11 @@ from fedfb.notions.values import enough
 from fedfb.shapes import Array, Float
 
 LARGEST = 10.0
-"""The bound on each multiplier."""
+"""The upper bound of each multiplier."""
 
 
 class State(NamedTuple):
-    """The common model, moments, the multipliers of both signs, and who is compared with whom."""
+    """The common model, moments, multipliers of both signs, the reference group, and steps."""
 
     params: Float[Array, "r p"]
     moments: Float[Array, "r 2 p"]
@@ -56,14 +56,22 @@ def fedfair(
               \nabla d_a\big)
 
     with :math:`L_{1a}` the mean of :math:`|y-p|` (or of the cross-entropy) over the positives of
-    group a, :math:`\Pi` the projection onto [0, 10]; group 0 is the first with enough positive
-    rows (``notion.minimum``) in the federation. A group with fewer of them among
-    those who answered, or compared with such a one, keeps its multipliers and exerts no force in
-    that step.
+    group a, :math:`\Pi` the projection onto [0, 10]. Group 0 is the first group with enough
+    positive rows (``notion.minimum``) in the federation. If a group, or the reference, has too few
+    positive rows among the participants of a step, the group keeps its multipliers and has no
+    effect on the step.
 
-    After Chu et al.: a reconstruction. Departs from it: :math:`d_a` is exact, from sums, where the
-    paper averages the clients' own differences (which a client without a cell has not); more than
-    two groups are each compared with the first; the server's step may be Adam's.
+    After Chu et al.: a reconstruction. Departs from the paper: :math:`d_a` is exact, from sums. The
+    paper averages the differences of the clients, which a client without a cell does not have. With
+    more than two groups, each is compared with the first. The server's step may be Adam's.
+
+    Args:
+        engine: does the arithmetic.
+        solver: learning rate and optimiser of the server's step.
+        notion: equal opportunity.
+        eps: bound on the gap, one value per run.
+        gamma: step size of the multipliers, one value per run.
+        statistic: what is averaged over the positives of a group.
     """
     count, ask_sums = count_task(notion), gaps_task(engine, statistic)
 
@@ -80,8 +88,8 @@ def fedfair(
         compared = gap.present & gap.present[:, first]
         d = np.where(compared, gap.value - gap.value[:, first], 0.0)
         slope = gap.gradient - gap.gradient[:, first]
-        moved = np.clip(s.lam + gamma[:, None, None] * excess(d, eps), 0.0, LARGEST)
-        lam = np.where(compared[:, None], moved, s.lam)
+        after = np.clip(s.lam + gamma[:, None, None] * excess(d, eps), 0.0, LARGEST)
+        lam = np.where(compared[:, None], after, s.lam)
         force = np.where(compared, lam[:, 0] - lam[:, 1], 0.0)
         gradient = mean_loss_gradient(total) + np.einsum("ra,rap->rp", force, slope)
         params, moments = descend(s.params, gradient, s.moments, solver, t)

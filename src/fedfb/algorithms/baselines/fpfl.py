@@ -26,7 +26,7 @@ from fedfb.shapes import Array, Float
 
 
 class Multipliers(NamedTuple):
-    r"""The bound :math:`\tau` on every gap, the damping c, the multipliers' step :math:`\gamma`."""
+    r"""The bound :math:`\tau` on every gap, the damping c, and the step :math:`\gamma`, by run."""
 
     tau: Float[Array, " r"]
     damping: Float[Array, " r"]
@@ -57,15 +57,22 @@ def fpfl(
     .. math:: w\leftarrow w-\eta\big(\nabla\bar L+\textstyle\sum_a\max(0,\lambda_a+c\,g_a)
               \nabla g_a\big),\qquad \lambda_a\leftarrow\max(0,\lambda_a+\gamma g_a)
 
-    both sides taken at the old point, :math:`\lambda=0` at first. :math:`h_a` is the mean over
-    group a of 1-p on positives (equal opportunity) or of p (demographic parity), h the mean of all.
-    A group with fewer such rows than ``minimum`` among those who answered keeps its multiplier for
-    that step. With
-    :math:`\tau=0` no g is negative and multipliers only grow: a small positive bound settles.
+    Both updates use the old point; :math:`\lambda=0` at first. :math:`h_a` is the mean over group a
+    of 1-p on positives (equal opportunity) or of p (demographic parity), and h is the mean of all.
+    If the participants of a step have too few rows of a group, its multiplier does not move. With
+    :math:`\tau=0` no g is negative and multipliers only grow. A small positive bound converges.
 
-    After Rodriguez-Galvez et al.: a reconstruction. Departs from it: no clipping and no noise, so
-    no differential privacy; demographic parity by the soft rate (erratum E38); the server's step
-    may be Adam's.
+    After Rodriguez-Galvez et al.: a reconstruction. Departs from the paper: no clipping and no
+    noise, so no differential privacy; demographic parity by the soft rate (erratum E38); the
+    server's step may be Adam's.
+
+    Args:
+        engine: does the arithmetic.
+        solver: learning rate and optimiser of the server's step.
+        groups: number of groups.
+        statistic: what is averaged over the rows of a group.
+        rule: bound, damping and step of the multipliers.
+        minimum: smallest number of rows of a compared group.
     """
     ask_sums = gaps_task(engine, statistic)
     damping, gamma = rule.damping[:, None], rule.gamma[:, None]

@@ -4,7 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.baselines.client_losses import losses_task, own, placed, roll_call_task
+from fedfb.algorithms.baselines.client_losses import (
+    losses_task,
+    place_losses,
+    roll_call_task,
+    select_client,
+)
 from fedfb.algorithms.method import Knob, Method, Problem
 from fedfb.algorithms.tasks import average, fit_task, global_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
@@ -14,7 +19,7 @@ from fedfb.shapes import Array, Float, Int
 
 
 def rank_scores(losses: Float[Array, "r i"]) -> Float[Array, "r i"]:
-    r"""Return how many losses are smaller than each, less how many are larger.
+    r"""Return for each loss the number of smaller losses less the number of larger losses.
 
     .. math:: r_i=\sum_j\operatorname{sign}(F_i-F_j),\qquad \sum_{i<j}|F_i-F_j|=\sum_i r_iF_i
 
@@ -27,7 +32,7 @@ def rank_scores(losses: Float[Array, "r i"]) -> Float[Array, "r i"]:
 
 
 class State(NamedTuple):
-    """The common model, the rank scores, and the clients of the roll call with their sizes."""
+    """The common model, the rank scores, and the ids and sizes of the clients."""
 
     params: Float[Array, "r p"]
     score: Float[Array, "r i"]
@@ -45,18 +50,23 @@ def gifair(engine: Engine, solver: LocalSolver, lam: Float[Array, " r"]) -> Algo
     positive for :math:`\Lambda<\Lambda_{\max}=\min_i p_i/(I-1)`; the knob is the fraction,
     :math:`\Lambda=\text{lam}\,\Lambda_{\max}` with lam in [0, 1), and the weights sum to 1.
 
-    A round: clients train on their plain mean loss and are averaged with weights
-    :math:`\rho_i`; then each tells its loss at the new model, for the scores of the next round.
-    In the first round all scores are 0: it is FedAvg's, as is every round with lam = 0. A client
-    that does not answer is not compared (score 0).
+    In a round, clients train on their plain mean loss, and the server averages with the weights
+    :math:`\rho_i`. Then each client sends its loss at the new model, for the scores of the next
+    round. In the first round all scores are 0: it is a round of FedAvg, as is every round with
+    lam = 0. A client that does not take part has score 0.
 
-    After Yue et al.: a reconstruction. Departs from the paper: it scales the local loss by
-    :math:`\rho_i/p_i` and averages with :math:`p_i`, which Adam would cancel; and from FedFB's
-    code, whose bound :math:`\max_i p_i` lets weights become negative (D9).
+    After Yue et al.: a reconstruction. Departs from the paper, which scales the local loss by
+    :math:`\rho_i/p_i` and averages with :math:`p_i`: Adam would cancel the scale. Departs from
+    FedFB's code, whose bound :math:`\max_i p_i` allows negative weights (D9).
+
+    Args:
+        engine: does the arithmetic.
+        solver: local training.
+        lam: fraction of :math:`\Lambda_{\max}` in [0, 1), one value per run.
     """
 
     def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
-        weight = own(broadcast["weights"], broadcast["ids"], data.id, absent=1.0)
+        weight = select_client(broadcast["weights"], broadcast["ids"], data.id, absent=1.0)
         return np.repeat(weight, 2 * data.groups).reshape(-1, 2, data.groups)
 
     roll_call = roll_call_task(sizes=True)
@@ -64,9 +74,9 @@ def gifair(engine: Engine, solver: LocalSolver, lam: Float[Array, " r"]) -> Algo
     losses = losses_task(engine)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
-        called = ask(roll_call, {})
-        score = np.zeros((len(params), len(called["client"])))
-        return State(params, score, called["client"], called["size"])
+        roll = ask(roll_call, {})
+        score = np.zeros((len(params), len(roll["client"])))
+        return State(params, score, roll["client"], roll["size"])
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         p = s.sizes / s.sizes.sum()
@@ -74,8 +84,8 @@ def gifair(engine: Engine, solver: LocalSolver, lam: Float[Array, " r"]) -> Algo
         rho = p + lam[:, None] * largest * s.score
         total = ask(fit, {"params": s.params, "weights": rho / p, "ids": s.ids})
         params, score = average(total, s.params), np.zeros_like(s.score)
-        here, found = placed(ask(losses, {"params": params}), s.ids)
-        score[:, here] = rank_scores(found)
+        places, client_losses = place_losses(ask(losses, {"params": params}), s.ids)
+        score[:, places] = rank_scores(client_losses)
         return State(params, score, s.ids, s.sizes), Info(signal=score, lam=rho)
 
     return global_model("gifair", engine, (roll_call, fit, losses), State, setup, round)

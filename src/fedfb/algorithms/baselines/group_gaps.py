@@ -1,15 +1,16 @@
-r"""How far each group's mean of a differentiable statistic lies from the mean of all, from sums.
+r"""Gaps between each group's mean of a differentiable statistic and the mean of all rows.
 
-Zafar's covariance, FPFL's and FedFair's performance gaps are such differences. Clients send sums
-over their rows with the sums' own weights and gradients; every division happens after the sum, by
-what came with it, so the gaps are the pooled ones of whoever answered.
+Zafar's covariance and the performance gaps of FPFL and FedFair are such gaps. Clients send sums
+over their rows, with gradients and denominators. The server divides after the sum, so the gaps are
+the pooled gaps of the participants.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.core import Arrays, ClientData, ClientTask, Key
+from fedfb.algorithms.tasks import make_task
+from fedfb.core import Arrays, ClientData, ClientTask
 from fedfb.engine import Engine, RowLoss, cell_counts
 from fedfb.notions.base import ratio
 from fedfb.notions.values import enough
@@ -17,10 +18,10 @@ from fedfb.shapes import Array, Bool, Float
 
 
 class Statistic(NamedTuple):
-    r"""What is averaged: of a row with label y, :math:`s_y\ell(z,y)+1[s_y=-1]`.
+    r"""The statistic of a row with label y: :math:`s_y\ell(z,y)+1[s_y=-1]`.
 
-    ``signs`` are :math:`(s_0,s_1)`; rows whose sign is 0 are not compared. With
-    :math:`\ell=|y-p|` the signs (1, -1) make it p itself, (0, 1) the soft miss 1-p of a positive.
+    ``signs`` are :math:`(s_0,s_1)`. Rows of a label with sign 0 are not compared. For
+    :math:`\ell=|y-p|` the signs (1, -1) give p, and (0, 1) give the soft miss 1-p of a positive.
     """
 
     loss: RowLoss
@@ -37,8 +38,8 @@ LOSS_OF_POSITIVES = Statistic("ce", (0, 1))
 class Gaps(NamedTuple):
     r"""The gaps :math:`h_a-h`, their gradients and each group's share of the compared rows.
 
-    A group that is not ``present``, because those who answered have too few rows of it, has gap,
-    gradient and share 0.
+    A group is not ``present`` if the participants have too few rows of it. Its gap, gradient and
+    share are then 0.
     """
 
     value: Float[Array, "r a"]
@@ -48,18 +49,18 @@ class Gaps(NamedTuple):
 
 
 def gaps_task(engine: Engine, statistic: Statistic) -> ClientTask:
-    """Ask for the loss's gradient and, by group, the statistic and its gradient: all sums."""
+    """Ask for sums: the gradient of the loss and, by group, the statistic and its gradient."""
 
-    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+    def measure(broadcast: Arrays, data: ClientData) -> Arrays:
         params = broadcast["params"]
         everyone = np.ones((len(params), 2, data.groups))
         upload = {
             "loss_gradient": engine.gradient(params, data, everyone, "ce"),
             "rows": np.full(len(params), float(len(data.y))),
         }
-        return {**upload, **statistic_sums(engine, params, data, statistic)}, memory
+        return {**upload, **statistic_sums(engine, params, data, statistic)}
 
-    return ClientTask("gradients and gaps", "sum", run)
+    return make_task("gradients and gaps", "sum", measure)
 
 
 def statistic_sums(
@@ -67,11 +68,11 @@ def statistic_sums(
 ) -> Arrays:
     """Return the statistic, its gradient and the compared rows, summed by group."""
     signs, counts = np.array(statistic.signs, dtype=float), cell_counts(data)
-    found = engine.loss_sums(params, data, statistic.loss)
+    loss_sums = engine.loss_sums(params, data, statistic.loss)
     constant = np.sum((signs == -1)[:, None] * counts, axis=0)
     compared = np.sum((signs != 0)[:, None] * counts, axis=0)
     return {
-        "sums": np.einsum("y,rya->ra", signs, found) + constant,
+        "sums": np.einsum("y,rya->ra", signs, loss_sums) + constant,
         "gradients": group_gradients(engine, params, data, statistic),
         "compared": np.repeat(compared[None].astype(float), len(params), axis=0),
     }
@@ -84,22 +85,32 @@ def group_gradients(
     statistic: Statistic,
     row_weights: Float[Array, "r n"] | None = None,
 ) -> Float[Array, "r a p"]:
-    """Return the gradient of the statistic, summed over the (weighted) rows of each group."""
+    """Return the gradient of the statistic, summed over the rows of each group.
+
+    Args:
+        engine: computes gradients by cell.
+        params: the common model.
+        data: the client's rows.
+        statistic: whose gradient.
+        row_weights: weights of the rows by run; None: every row has weight 1.
+    """
     signs = np.array(statistic.signs, dtype=float)
     by_cell = engine.cell_gradients(params, data, statistic.loss, row_weights)
     return np.einsum("y,ryap->rap", signs, by_cell)
 
 
 def mean_loss_gradient(total: Arrays) -> Float[Array, "r p"]:
-    """Return the gradient of the mean loss of those who answered."""
+    """Return the gradient of the participants' mean loss."""
     mean: Float[Array, "r p"] = total["loss_gradient"] / total["rows"][:, None]
     return mean
 
 
 def gaps(total: Arrays, minimum: int = 1) -> Gaps:
-    """Return the gaps of those who answered, from the sum of their answers.
+    """Return the gaps of the participants' rows from the sum of their uploads.
 
-    A group with fewer compared rows than ``minimum`` is not present.
+    Args:
+        total: sum of the uploads of :func:`gaps_task`.
+        minimum: a group with fewer compared rows is not present.
 
     >>> total = {"sums": np.array([[3.0, 1.0]]), "compared": np.array([[4.0, 4.0]])}
     >>> gaps({**total, "gradients": np.zeros((1, 2, 1))}).value
@@ -122,18 +133,22 @@ def gaps(total: Arrays, minimum: int = 1) -> Gaps:
 
 
 def excess(value: Float[Array, "r a"], bound: Float[Array, " r"]) -> Float[Array, "r 2 a"]:
-    """Return by how much values exceed their run's bound, above and below; negative within it.
+    """Return how far values are above the bound, and below minus the bound; negative within it.
+
+    Args:
+        value: by run and group.
+        bound: one value per run, at least 0; infinity is no bound.
 
     >>> excess(np.array([[-0.3], [0.1]]), np.array([0.1, np.inf])).round(1).tolist()
     [[[-0.4], [0.2]], [[-999999999.9], [-1000000000.1]]]
     """
-    # Of no bound a finite number must come, or a weight of 0 would make it 0 * inf.
-    known = np.minimum(bound, 1e9)[:, None]
-    return np.stack([value - known, -value - known], axis=1)
+    # An infinite bound must give a finite excess: a weight of 0 would give 0 * inf otherwise.
+    finite = np.minimum(bound, 1e9)[:, None]
+    return np.stack([value - finite, -value - finite], axis=1)
 
 
 def pull(
     pressure: Float[Array, "r a"], value: Float[Array, "r a"], gradient: Float[Array, "r a p"]
 ) -> Float[Array, "r p"]:
-    r"""Return :math:`\sum_a\text{pressure}_a\,\nabla|\text{value}_a|`."""
+    r"""Return :math:`\sum_a\text{pressure}_a\,\nabla|\text{value}_a|`; ``gradient`` is of value."""
     return np.einsum("ra,rap->rp", pressure * np.sign(value), gradient)

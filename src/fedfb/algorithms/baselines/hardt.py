@@ -1,30 +1,31 @@
 """Post-processing (Hardt, Price, Srebro: Equality of Opportunity in Supervised Learning, 2016).
 
-Train without a thought of fairness, then give every group its own, possibly randomised, threshold.
+Train without fairness, then give every group its own threshold, which may be randomised.
 """
 
 from fedfb.algorithms.fedavg import fedavg
 from fedfb.algorithms.fedfb import fedfb
 from fedfb.algorithms.fedfb.threshold_rules import refuse_without_group
-from fedfb.algorithms.fedfb.thresholds import cutting_of, with_thresholds
+from fedfb.algorithms.fedfb.thresholds import read_cutting, with_thresholds
 from fedfb.algorithms.method import Method, Problem
 from fedfb.core import Algorithm
 
 BINS = 1024
-"""Bins of scores between 0 and 1; a half is the lower edge of one."""
+"""Number of bins of the scores from 0 to 1; 1/2 is the lower edge of a bin."""
 
 
 def hardt(problem: Problem) -> Algorithm:
     """Return post-processing by group thresholds.
 
-    The linear program is that of :mod:`fedfb.algorithms.fedfb.threshold_rules` with its mixtures:
-    mostly one threshold, and a coin between two where rates would not be equal otherwise.
+    The linear program is that of :mod:`fedfb.algorithms.fedfb.threshold_rules`, with mixtures. Most
+    groups have one threshold. A random choice of two thresholds is used where one threshold cannot
+    make rates equal.
 
-    Departs from the paper: thresholds stand on a grid of :data:`BINS`, so scores within 1/BINS of
-    one another may be decided alike; and they are chosen on the training rows.
+    Departs from the paper: thresholds are on a grid of :data:`BINS`, so scores that differ by less
+    than 1/BINS may have the same decision. Thresholds are chosen on the training rows.
     """
     refuse_without_group("hardt", problem.options["sensitive_at_prediction"])
-    cutting = cutting_of(problem, mixed=True, minimum=0, bins=BINS)
+    cutting = read_cutting(problem, mixed=True, minimum=0, bins=BINS)
     base = fedavg(problem.engine, problem.solver)
     return with_thresholds(
         base._replace(name="hardt"),

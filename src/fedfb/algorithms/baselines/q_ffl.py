@@ -13,11 +13,11 @@ from fedfb.notions.base import ratio
 from fedfb.shapes import Array, Float
 
 FLOOR = 1e-10
-"""Added to every loss: a client without loss has no power F^(q-1) for q < 1."""
+"""Added to every loss: the power F^(q-1) of a loss of 0 is infinite for q < 1."""
 
 
 class State(NamedTuple):
-    """The common model, and the mean loss one round ago: the unit in which losses are raised."""
+    """The common model, and the mean loss of the previous round: the unit of the losses' powers."""
 
     params: Float[Array, "r p"]
     unit: Float[Array, " r"]
@@ -29,7 +29,7 @@ def q_ffl(
     q: Float[Array, " r"],
     variant: Literal["avg", "sgd"] = "avg",
 ) -> Algorithm:
-    r"""Return q-FFL: clients with a larger loss count more, the more so the larger q.
+    r"""Return q-FFL: clients with a larger loss have a larger weight, and more so for a larger q.
 
     .. math:: \min_w\sum_i\frac{p_i}{q+1}F_i(w)^{q+1},\qquad p_i=\frac{n_i}n
 
@@ -40,17 +40,23 @@ def q_ffl(
     .. math:: \Delta_i=F_i^q g_i,\quad h_i=qF_i^{q-1}\lVert g_i\rVert^2+LF_i^q,\quad
               w^{t+1}=w^t-\frac{\sum_i p_i\Delta_i}{\sum_i p_i h_i}
 
-    With q = 0 this is FedAvg (``avg``) or one pooled gradient step (``sgd``). The local identity
-    :math:`g_i=L(w^t-w_i)` belongs to one step of plain SGD. With many epochs, and with Adam above
-    all, :math:`g_i` is a sum of many steps and :math:`\lVert g_i\rVert^2` grows with its square:
-    the update stays safe but becomes short (for one client the factor on :math:`w_i-w^t` is
-    :math:`L/(L+q\lVert g_i\rVert^2/F_i)\le 1`), so that already q = 0.1 may hardly move.
+    With q = 0 this is FedAvg (``avg``) or one pooled gradient step (``sgd``). The identity
+    :math:`g_i=L(w^t-w_i)` holds for one step of plain SGD. With many epochs, and especially with
+    Adam, :math:`g_i` is a sum of many steps, and :math:`\lVert g_i\rVert^2` grows with its square.
+    The update stays safe but becomes short: for one client the factor on :math:`w_i-w^t` is
+    :math:`L/(L+q\lVert g_i\rVert^2/F_i)\le 1`. Even q = 0.1 may hardly move the model.
 
-    Departs from the paper: all clients take part, weighted by :math:`p_i`, where it draws clients
-    with that probability. Numerators and denominators both carry :math:`F^q`, so losses are
-    divided by a common unit before they are raised, which changes nothing but keeps large q in the
-    range of floats. The largest loss would need a gather, so the unit is the mean loss one round
-    ago, known from two sums; powers beyond exp(+-500) are cut off.
+    Departs from the paper: all clients take part with weight :math:`p_i`; the paper draws clients
+    with this probability. Losses are divided by a common unit before the power. This changes
+    nothing, because numerator and denominator both contain :math:`F^q`, but keeps large q in the
+    range of floats. The unit is the mean loss of the previous round, which follows from two sums;
+    the largest loss would need a gather. Powers beyond exp(+-500) are cut off.
+
+    Args:
+        engine: does the arithmetic.
+        solver: local training; its learning rate gives L.
+        q: power of the losses, one value per run, at least 0.
+        variant: how a client computes its gradient.
     """
     L = 1.0 / solver.learning_rate
 

@@ -22,12 +22,12 @@ from fedfb.shapes import Array, Float, Num
 
 
 def independent_weights(counts: Num[Array, "2 a"]) -> Float[Array, "2 a"]:
-    r"""Return the weights under which label and group are independent; an empty cell has 1.
+    r"""Return the weights that make label and group independent; an empty cell has weight 1.
 
     .. math:: \omega_{ya}=\frac{n_{y*}\,n_{*a}}{n\,n_{ya}}
 
-    so that a group's weighted share of positives is :math:`n_{1*}/n`, if it has rows of both
-    labels.
+    The weighted share of positives of a group is then :math:`n_{1*}/n`, if the group has rows of
+    both labels.
 
     >>> independent_weights(np.array([[3, 1], [1, 3]])).round(3)
     array([[0.667, 2.   ],
@@ -52,14 +52,21 @@ def reweighing(
     .. math:: \min_w\sum_j\omega_{y_j a_j}\,\ell_j,\qquad
               \omega_{ya}=\frac{n_{y*}\,n_{*a}}{n\,n_{ya}}
 
-    with counts pooled over all clients by one sum before the first round: the pre-processing of
-    the centralised method exactly, also where a client lacks a cell. With one group, or with labels
-    independent of groups, every weight is 1 and this is FedAvg. It makes labels independent of
-    groups in the training rows; decisions follow only as far as the model cannot tell groups. Rows
-    of groups with fewer rows than ``notion.minimum`` keep weight 1 and enter no count.
+    The counts are pooled over all clients by one sum before the first round. The weights are
+    exactly those of the centralised method, also if a client lacks a cell. With one group, or with
+    labels that are independent of groups, every weight is 1 and this is FedAvg. The method makes
+    labels independent of groups in the training rows. Decisions are independent only as far as the
+    model cannot recognise groups. Rows of groups with fewer rows than ``notion.minimum`` keep
+    weight 1, and the counts leave them out.
 
-    Departs from Abay et al.: noise is added to the counts (their differential privacy) only where
-    privacy is asked for, and then to the training as well.
+    Departs from Abay et al., who always add noise to the counts (differential privacy): here noise
+    is added only under privacy, and then to the training as well.
+
+    Args:
+        engine: does the arithmetic.
+        solver: local training.
+        notion: demographic parity.
+        scaling: see :func:`fedfb.algorithms.tasks.fit_task`.
     """
 
     def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:

@@ -1,4 +1,4 @@
-"""The server's step where clients send gradients: plain descent or Adam, moments in the state."""
+"""The server's step if clients send gradients: plain descent or Adam, with moments in the state."""
 
 import numpy as np
 
@@ -27,8 +27,15 @@ def descend(
               m\leftarrow\beta_1m+(1-\beta_1)g,\quad v\leftarrow\beta_2v+(1-\beta_2)g^2,\quad
               w\leftarrow w-\eta\,\frac{m/(1-\beta_1^t)}{\sqrt{v/(1-\beta_2^t)}+\epsilon}
 
-    Weight decay adds :math:`wd\cdot w` to g. Epochs, batch and proximal term have no meaning here:
-    one exchange is one step on all rows.
+    Weight decay adds :math:`wd\cdot w` to g.
+
+    Args:
+        params: the common model.
+        gradient: of the objective, over all rows.
+        moments: Adam's moments after step t - 1.
+        solver: learning rate, optimiser, weight decay. Epochs, batch and proximal term have no
+            meaning here, because one exchange is one step on all rows.
+        t: number of the step: 1, 2, ...
 
     >>> solver = LocalSolver(np.array([0.1]), optimiser="sgd")
     >>> w = np.array([[1.0, 2.0]])

@@ -6,33 +6,38 @@ import numpy as np
 
 from fedfb.algorithms.baselines.client_losses import bounded_exp, mean_loss
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import average, equal_weights, global_model
+from fedfb.algorithms.tasks import average, equal_weights, global_model, weigh_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
 from fedfb.shapes import Array, Float
 
 
 class State(NamedTuple):
-    """The common model, and the mean loss one round ago, from which losses are measured."""
+    """The common model, and the mean loss of the previous round, the origin of the losses."""
 
     params: Float[Array, "r p"]
     centre: Float[Array, " r"]
 
 
 def term(engine: Engine, solver: LocalSolver, t: Float[Array, " r"]) -> Algorithm:
-    r"""Return TERM: clients are averaged with weights tilted towards larger losses.
+    r"""Return TERM: the average has exponential weights, larger for larger losses.
 
     .. math:: \min_w\frac1t\log\sum_i p_i e^{tF_i(w)},\qquad
               w^{k+1}=\frac{\sum_i p_ie^{tF_i(w^k)}w_i}{\sum_i p_ie^{tF_i(w^k)}},\qquad
               p_i=\frac{n_i}n
 
     with :math:`w_i` from E local epochs on the plain mean loss. One full-batch step of plain SGD
-    is a gradient step on the tilted objective. With t = 0 it is FedAvg, bit for bit; with
+    is a gradient step on the tilted objective. With t = 0 it is FedAvg, bit for bit. With
     :math:`t\to\infty` only the worst client counts.
 
-    Departs from the paper: a public value is subtracted from all losses, which cancels. The
-    largest loss would need a gather, so it is the mean loss one round ago, known from two sums;
-    exponents beyond +-500 are cut off.
+    Departs from the paper: a public value is subtracted from all losses, which cancels. The value
+    is the mean loss of the previous round, which follows from two sums; the largest loss would need
+    a gather. Exponents beyond +-500 are cut off.
+
+    Args:
+        engine: does the arithmetic.
+        solver: local training.
+        t: the tilt, one value per run, at least 0.
     """
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
@@ -40,7 +45,7 @@ def term(engine: Engine, solver: LocalSolver, t: Float[Array, " r"]) -> Algorith
         loss = mean_loss(engine, params, data)
         weight = rows * bounded_exp(t * (loss - broadcast["centre"]))
         trained = engine.train(params, data, equal_weights(broadcast, data), solver, key)
-        upload = {"weighted": trained * weight[:, None], "weight": weight}
+        upload = weigh_model(trained, weight)
         return {**upload, "loss": rows * loss, "rows": np.asarray(rows)}, memory
 
     fit = ClientTask("fit", "sum", run)

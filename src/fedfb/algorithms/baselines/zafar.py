@@ -1,7 +1,7 @@
 """Fairness constraints (Zafar, Valera, Gomez Rodriguez, Gummadi, AISTATS and WWW 2017).
 
-Covariances and their gradients are sums over rows, so the constraint is imposed across clients
-exactly; the variant ``pooled`` is the same code with all rows in one place.
+Covariances and their gradients are sums over rows, so the constraint on all clients is exact. The
+variant ``pooled`` is the same code with all rows in one place.
 """
 
 from math import inf
@@ -28,7 +28,7 @@ from fedfb.notions import DemographicParity, EqualOpportunity
 from fedfb.shapes import Array, Float
 
 PERIOD = 30
-"""Steps between two moves of the multipliers; with 10 the model lags behind and both oscillate."""
+"""Steps between two moves of the multipliers. With 10, the model is late and both oscillate."""
 
 
 class State(NamedTuple):
@@ -61,15 +61,24 @@ def zafar(
     .. math:: w\leftarrow w-\eta\big(\nabla\bar L+\textstyle\sum_a(p^+_a-p^-_a)\nabla c_a\big),
               \qquad m^\pm_a\leftarrow p^\pm_a\ \text{ every k steps}
 
-    where :math:`\pi_a` is the share of group a and k the ``period``. Without multipliers (None) it
-    is the penalty form :math:`\bar L+\nu\sum_a\max(0,|c_a|-\tau)^2`. Of two groups the covariances
-    are :math:`\mp\pi_0\pi_1(\bar z_1-\bar z_0)`: both are counted. Equal opportunity is disparate
-    mistreatment: the mean of :math:`\min(0, z)` over the positives of a group stands for
-    :math:`\bar z_a`, a proxy of its false negative rate.
+    where :math:`\pi_a` is the share of group a and k the ``period``. For two groups the covariances
+    are :math:`\mp\pi_0\pi_1(\bar z_1-\bar z_0)`, and both count. Equal opportunity is disparate
+    mistreatment: :math:`\bar z_a` is the mean of :math:`\min(0, z)` over the positives of a group,
+    a proxy of its false negative rate.
 
-    Departs from the paper: the solver (the paper's is SLSQP, and a convex-concave procedure for
-    mistreatment), and :math:`\tau` is absolute, not a fraction of the free model's covariance. A
-    group with fewer compared rows than ``minimum`` has no bound.
+    Departs from the paper: another solver (the paper uses SLSQP, and a convex-concave procedure for
+    mistreatment), and :math:`\tau` is absolute, not a fraction of the free model's covariance.
+
+    Args:
+        engine: does the arithmetic.
+        solver: learning rate and optimiser of the server's step.
+        groups: number of groups.
+        tau: bound on each covariance, one value per run.
+        nu: weight of the squared excess, one value per run.
+        statistic: what is averaged over the rows of a group.
+        period: steps between two moves of the multipliers. None: no multipliers, the penalty form
+            :math:`\bar L+\nu\sum_a\max(0,|c_a|-\tau)^2`.
+        minimum: a group with fewer compared rows has no bound.
     """
     ask_sums = gaps_task(engine, statistic)
 

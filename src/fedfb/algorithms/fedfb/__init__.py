@@ -1,1 +1,1 @@
-"""FedFB: the method of the paper, how its weights are found, and thresholds by group."""
+"""FedFB: the method of the paper, the search for its weights, and thresholds by group."""

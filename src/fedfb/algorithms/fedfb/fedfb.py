@@ -10,17 +10,17 @@ import numpy as np
 
 from fedfb.algorithms.fedfb.outer import (
     Outer,
-    at_a_bound,
-    choice,
-    chosen,
+    describe_choice,
     distances,
+    has_start_weights,
+    is_at_bound,
+    keep_nearer,
     measured_gaps,
+    pick_model,
     solve,
     step,
-    take_nearer,
-    unmoved,
 )
-from fedfb.algorithms.fedfb.root_search import nothing_seen
+from fedfb.algorithms.fedfb.root_search import empty_record
 from fedfb.algorithms.fedfb.signals import (
     COARSEST,
     Quantiser,
@@ -53,9 +53,9 @@ from fedfb.shapes import Array, Bool, Float, Int, Num
 class State(NamedTuple):
     """The common model, the weights' lambda, the pooled counts, and the number of rounds done.
 
-    Where lambda is solved for: what the rounds so far have shown (``seen``), the model of the round
-    whose training signal came nearest to the target, that round, how near it came by the measure
-    that chooses, and by the disparity itself.
+    If lambda is solved for: the record of the rounds so far (``seen``), the model of the round
+    whose training signal came nearest to the target, the number of this round, its distance to the
+    target by the measure that chooses, and by the disparity.
     """
 
     params: Float[Array, "r p"]
@@ -74,14 +74,21 @@ def fedfb(
 ) -> Algorithm:
     r"""Return FedFB for a notion of fairness.
 
-    Round t: clients train on rows weighted by :math:`\omega(\lambda)`, the server averages; every k
-    rounds the summed signal :math:`\mu` moves lambda: to where it should vanish, or by the paper's
-    step :math:`\lambda\leftarrow\Pi_\Lambda(\lambda+\alpha_u\mu)`. With lambda at its start every
-    weight is 1, so the first round is FedAvg's.
+    In round t, clients train on rows weighted by :math:`\omega(\lambda)`, and the server averages.
+    Every k rounds the summed signal :math:`\mu` moves lambda: to the point where the signal should
+    vanish, or by the paper's step :math:`\lambda\leftarrow\Pi_\Lambda(\lambda+\alpha_u\mu)`. At the
+    initial lambda every weight is 1, so the first round is FedAvg's.
 
     Departs from the paper: :math:`\mu` is measured at the common model (E7), the average is
     weighted (E14), lambda is projected (E15), and the root of the default signal is parity, not
     that of the cross-entropy (E19).
+
+    Args:
+        engine: does the arithmetic.
+        solver: local training.
+        notion: the fairness notion.
+        outer: how lambda moves.
+        scaling: see :func:`fedfb.algorithms.tasks.fit_task`.
     """
     solving, coarse = outer.alpha is None, _too_coarse(notion, outer)
 
@@ -99,7 +106,7 @@ def fedfb(
         counts = read_counts(ask(count, {}))
         lam = np.repeat(notion.init(counts)[None], len(params), axis=0)
         never, far = np.zeros(len(params), dtype=int), np.full(len(params), np.inf)
-        return State(params, lam, counts, 0, nothing_seen(lam), params, never, far, far)
+        return State(params, lam, counts, 0, empty_record(lam), params, never, far, far)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         weights = notion.weights(s.lam, s.counts)
@@ -113,32 +120,32 @@ def fedfb(
             total = ask(measure.task, {"params": measured, "counts": s.counts})
         signal = measure.read(total, s.counts)
         if solving:
-            s = solved(s, measured, signal, measure.there(total, s.counts))
+            s = solve_weights(s, measured, signal, measure.measured(total, s.counts))
         else:
             s = s._replace(lam=step(outer, notion, s.lam, signal, s.counts, s.t // outer.period))
         return s, Info(signal=signal, lam=s.lam)
 
-    def solved(
+    def solve_weights(
         s: State,
         measured_at: Float[Array, "r p"],
         signal: Float[Array, "r *l"],
-        there: Bool[Array, " a"],
+        present: Bool[Array, " a"],
     ) -> State:
-        gap, measured = measured_gaps(notion, signal, there, s.counts)
-        free = unmoved(notion, s.lam, s.counts)
+        gap, measured = measured_gaps(notion, signal, present, s.counts)
+        free = has_start_weights(notion, s.lam, s.counts)
         far, off = distances(outer, notion, gap, free, s.counts)
-        lam, seen = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
-        s = s._replace(lam=lam, seen=seen)
-        found: State = take_nearer(s, measured_at, far, off, outer.period)
-        return found
+        lam, record = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
+        s = s._replace(lam=lam, seen=record)
+        chosen: State = keep_nearer(s, measured_at, far, off, outer.period)
+        return chosen
 
-    def tell(s: State) -> list[dict[str, Any]]:
+    def describe(s: State) -> list[dict[str, Any]]:
         if not solving:
             return [coarse for _ in s.params]
-        bound = at_a_bound(notion, s.lam, s.counts)
+        bound = is_at_bound(notion, s.lam, s.counts)
         return [
-            {**one, "at_bound": _groups_of(stuck), **coarse}
-            for one, stuck in zip(choice(s), bound, strict=True)
+            {**facts, "at_bound": _groups_of(stuck), **coarse}
+            for facts, stuck in zip(describe_choice(s), bound, strict=True)
         ]
 
     algorithm = global_model(
@@ -150,19 +157,20 @@ def fedfb(
         round,
     )
     if not solving:
-        return algorithm._replace(tell=tell) if coarse else algorithm
+        return algorithm._replace(describe=describe) if coarse else algorithm
     return algorithm._replace(
-        predict=lambda s, _, examples: predict_globally(engine, chosen(s), examples), tell=tell
+        predict=lambda s, _, examples: predict_globally(engine, pick_model(s), examples),
+        describe=describe,
     )
 
 
 def _groups_of(bound: Bool[Array, "*l"]) -> list[int]:
-    """Return the groups (or clients) of which any weight is at a bound."""
+    """Return the groups (or clients) that have a weight at its bound."""
     return np.flatnonzero(bound.reshape(-1, bound.shape[-1]).any(axis=0)).tolist()
 
 
 def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExchange:
-    """Return how the signal travels: in sums where the notion allows it, quantised where asked."""
+    """Return the exchange of the signal: a sum if the notion allows it, quantised if wanted."""
     if outer.timing == "local" and outer.alpha is None:
         raise ConfigError(
             "signals of the clients' own trained models (--timing local) belong to no model that "
@@ -192,7 +200,7 @@ def _quantiser(notion: Notion, outer: Outer) -> Quantiser | None:
         return None
     bits = bits_per_value(outer.bits, notion.values, outer.bits_mode)
     needed = fewest_bits(*notion.reach)
-    # Who names the bits of each value knows how few they are, and is told what that means.
+    # A user who sets the bits of each value knows their number, and gets a note in the report.
     if outer.bits_mode == "per_round" and bits < needed:
         raise ConfigError(
             f"{outer.bits} bits a round leave {bits} for each of {notion.values} values, in which "
@@ -203,7 +211,7 @@ def _quantiser(notion: Notion, outer: Outer) -> Quantiser | None:
 
 
 def _too_coarse(notion: Notion, outer: Outer) -> dict[str, Any]:
-    """Return what there is to say of codes with too few bits; nothing of others."""
+    """Return the facts for a report on codes with too few bits; otherwise an empty record."""
     quantiser = _quantiser(notion, outer)
     if quantiser is None or quantiser.step <= COARSEST:
         return {}
@@ -212,7 +220,7 @@ def _too_coarse(notion: Notion, outer: Outer) -> dict[str, Any]:
 
 
 def from_settings(problem: Problem) -> Algorithm:
-    """Return FedFB as its settings ask for it."""
+    """Return FedFB for a problem: its settings choose the outer rule and the signal."""
     options, notion = problem.options, problem.notion
     rule = options["outer"]
     outer = Outer(
@@ -232,7 +240,7 @@ def from_settings(problem: Problem) -> Algorithm:
     if rule == "solve":
         notion = symmetric(notion)
         if notion.reduce == "gather" and _sums_suffice(outer):
-            from fedfb.algorithms.fedfb.search import fedfb_by_sums  # here: few runs need it
+            from fedfb.algorithms.fedfb.search import fedfb_by_sums  # imported here: rarely needed
 
             return fedfb_by_sums(
                 problem.engine,
@@ -246,18 +254,15 @@ def from_settings(problem: Problem) -> Algorithm:
 
 
 def _sums_suffice(outer: Outer) -> bool:
-    """Tell whether clients can be made alike by sums of their losses.
-
-    Codes of few bits are read one by one.
-    """
+    """Return True if sums of the clients' losses suffice; codes of few bits are read singly."""
     return outer.timing == "post" and not outer.bits
 
 
 def _usual_surrogate(notion: Notion, rule: str) -> Surrogate:
-    """Return the loss whose gap is the disparity; the paper's is the cross-entropy.
+    """Return the default loss of the signal; in the paper it is the cross-entropy.
 
-    A step of fixed size wants the smooth :math:`|y-p|`; the search takes the decisions themselves,
-    whose gap is the disparity that is reported.
+    A step of fixed size needs the smooth :math:`|y-p|`. The search uses the decisions, whose gap is
+    the reported disparity.
     """
     if notion.name == "client_parity" or rule == "paper":
         return "ce"
@@ -279,7 +284,7 @@ TARGET = Knob(
 )
 
 SIGNAL = {"signal_loss": (), "timing": (), "period": (), "bits": ()}
-"""What is read of the signal, however the weights are found."""
+"""The settings of the signal that every outer rule reads."""
 
 METHOD = Method(
     name="fedfb",

@@ -1,6 +1,8 @@
-"""How lambda moves between rounds: to where the gaps vanish, or a step along the signal.
+"""How lambda moves between rounds, and which round's model is the result.
 
-Of all rounds, the one whose model is the result: the nearest to the target on training rows.
+Lambda moves to the point where the gaps should vanish (``solve``), or takes a step along the signal
+(``step``). With ``solve``, the result is the model of the round that came nearest to the target on
+training rows.
 """
 
 from dataclasses import dataclass
@@ -11,32 +13,43 @@ import numpy as np
 from fedfb.algorithms.fedfb.root_search import (
     FARTHEST,
     FREE,
-    by_line,
+    add_round,
     compared,
+    find_shifts,
     gaps,
-    look,
-    mean_of,
-    meet,
+    line_effect,
+    mean_over_groups,
 )
 from fedfb.notions import Notion, Surrogate
-from fedfb.notions.base import decay, normalised
+from fedfb.notions.base import decay, normalise
 from fedfb.shapes import Array, Bool, Float, Num
 
 
 @dataclass(frozen=True)
 class Outer:
-    r"""How lambda moves: every ``period`` rounds, by the signal :math:`\mu`.
+    r"""How lambda moves every ``period`` rounds, by the signal :math:`\mu`.
 
-    Without ``alpha`` it goes where the gaps vanish, or the largest equals its run's ``target``
-    (:mod:`fedfb.algorithms.fedfb.root_search`). The round whose training signal came nearest is the
-    result. With it, it takes the step :math:`\alpha_u\,\mu`, or
-    :math:`\alpha_u\,\mu/\lVert\mu\rVert` where ``normalise`` is ``l2``, and the last round is.
-
-    ``timing`` says where the signal is taken: at the new common model (``post``, an exchange of its
-    own), at the received one (``piggyback``: no extra exchange, lambda lags one round), or at each
-    client's own trained model (``local``: the pseudo-code taken literally; its sum is no pooled
-    quantity of any model). Unless ``everyone`` takes part in every round, the signal is estimated
-    from those who do. A ``private`` signal travels as losses by cell, to which noise is added.
+    Args:
+        alpha: step size, one value per run. None: lambda moves to the point where the gaps vanish,
+            or where the largest gap equals ``target``
+            (:mod:`fedfb.algorithms.fedfb.root_search`), and the round whose training signal came
+            nearest is the result. Otherwise lambda takes steps, and the last round is the result.
+        surrogate: loss of the signal.
+        normalise: ``none`` steps by :math:`\alpha_u\,\mu`, ``l2`` by
+            :math:`\alpha_u\,\mu/\lVert\mu\rVert`.
+        decay: how :math:`\alpha_u` falls with the number u of the step.
+        timing: the model at which the signal is measured. ``post``: the new common model, in an
+            exchange of its own. ``piggyback``: the received model, without an extra exchange;
+            lambda is one round late. ``local``: each client's trained model, as the pseudo-code
+            says literally; the sum is then not the signal of any one model.
+        period: rounds between two moves.
+        bits: bits of the quantised signal; None: exact numbers.
+        bits_mode: whether ``bits`` is for each value or for a whole round.
+        rounding: rounding of the quantiser.
+        everyone: whether all clients take part in every round. If not, the signal is estimated
+            from the participants.
+        target: the disparity to train to, one value per run.
+        private: whether the signal is sent as losses by cell, to which noise is added.
     """
 
     alpha: Float[Array, " r"] | None = None
@@ -61,9 +74,18 @@ def step(
     counts: Num[Array, "*c"],
     update: int,
 ) -> Float[Array, "r *l"]:
-    r"""Return :math:`\Pi_\Lambda(\lambda+\alpha_u\mu)`, the paper's rule."""
+    r"""Return :math:`\Pi_\Lambda(\lambda+\alpha_u\mu)`, the paper's rule.
+
+    Args:
+        outer: step size, decay and normalisation.
+        notion: projects onto :math:`\Lambda`.
+        lam: lambda before the step.
+        signal: mu.
+        counts: pooled counts.
+        update: number u of the step: 1, 2, ...
+    """
     step_size = np.asarray(outer.alpha) * decay(update, outer.decay)
-    return notion.step(lam, normalised(signal, outer.normalise), counts, step_size)
+    return notion.step(lam, normalise(signal, outer.normalise), counts, step_size)
 
 
 def solve(
@@ -71,25 +93,38 @@ def solve(
     notion: Notion,
     lam: Float[Array, "r *l"],
     gap: Float[Array, "r *l"],
-    there: Bool[Array, "*l"],
+    measured: Bool[Array, "*l"],
     counts: Num[Array, "*c"],
-    seen: Float[Array, "r k *l"],
+    record: Float[Array, "r k *l"],
 ) -> tuple[Float[Array, "r *l"], Float[Array, "r k *l"]]:
-    """Return the lambda at which the gaps should vanish, judging by all rounds so far."""
+    """Return the lambda at which the gaps should vanish by all rounds so far, and the new record.
+
+    Args:
+        outer: holds the target.
+        notion: relates weights and shifts of the logits.
+        lam: lambda of the round.
+        gap: signed gaps of the round's model.
+        measured: the parts of lambda whose gap was measured.
+        counts: pooled counts.
+        record: the record of the rounds before, see
+            :class:`fedfb.algorithms.fedfb.root_search.LineRecord`.
+    """
     start = notion.init(counts)
     shares = np.where(compared(notion, counts), start, 0.0)
     weighed = shares > 0
     omega = np.where(weighed, lam / np.where(weighed, start, 1.0), 1.0)
     theta = notion.shift(omega)
-    guess, there = notion.answer(counts), there & weighed
-    value = gap + mean_of(by_line(seen, theta, guess), shares, there)
-    seen = look(seen, theta, value, guess, there)
-    moved = notion.omega(meet(notion, seen, theta, shares, guess, there, outer.target))
-    return np.where(weighed, start * moved, lam), seen
+    guess, measured = notion.guess_slope(counts), measured & weighed
+    value = gap + mean_over_groups(line_effect(record, theta, guess), shares, measured)
+    record = add_round(record, theta, value, guess, measured)
+    omega_after = notion.omega(
+        find_shifts(notion, record, theta, shares, guess, measured, outer.target)
+    )
+    return np.where(weighed, start * omega_after, lam), record
 
 
 RELIABLE = 400
-"""From so many rows on a gap counts in full: chance alone shows .025 there, and more below."""
+"""A gap of a group with at least this many rows counts fully: its standard error is below .025."""
 
 
 def distances(
@@ -99,38 +134,40 @@ def distances(
     free: Bool[Array, " r"],
     counts: Num[Array, "*c"],
 ) -> tuple[Float[Array, " r"], Float[Array, " r"]]:
-    r"""Return what chooses a round, and how far its training disparity lies from the target.
+    r"""Return the distance that chooses a round, and the distance of its disparity to the target.
 
-    The round is chosen by gaps :math:`g_a\min(1,\sqrt{n_a/400})`: the gap of a group of few rows
-    jumps by :math:`1/n_a`, and would choose a round in which the large groups are far apart.
+    The first distance uses the gaps :math:`g_a\min(1,\sqrt{n_a/400})`. The gap of a small group
+    jumps by :math:`1/n_a`. Without the factor it would choose a round in which large groups are far
+    apart.
 
     Args:
         outer: holds the target.
-        notion: makes one disparity of the gaps.
+        notion: computes the disparity of the gaps.
         gap: signed gaps of the round's model, 0 for groups that are not compared.
         free: runs with every weight 1; their model may be fairer than the target asks for.
-        counts: pooled rows, as the notion takes them.
+        counts: pooled counts.
     """
     rows = notion.init(counts) * counts.sum()
     weighed = gap * np.minimum(1.0, np.sqrt(rows / RELIABLE))
     over = [notion.disparity(gaps) - outer.target for gaps in (weighed, gap)]
+    # A free run below its target needs no weights: it is not too far, but fair enough.
     asks_nothing = np.asarray(outer.target) >= FREE
     choosing, off = (np.where(asks_nothing | (free & (far < 0)), 0.0, np.abs(far)) for far in over)
     return choosing, off
 
 
-def unmoved(
+def has_start_weights(
     notion: Notion, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]
 ) -> Bool[Array, " r"]:
-    """Tell for which runs every weight is still 1, up to rounding."""
+    """Return True for the runs in which every weight is still 1, up to rounding."""
     still = np.isclose(lam, notion.init(counts), rtol=1e-9, atol=0.0)
     return np.asarray(still.all(axis=tuple(range(1, lam.ndim))))
 
 
-def at_a_bound(
+def is_at_bound(
     notion: Notion, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]
 ) -> Bool[Array, "r *l"]:
-    """Tell which weights have been moved as far as they go: the root, if any, lies beyond."""
+    """Return True for the weights at their bound: the root, if there is one, is beyond it."""
     start = notion.init(counts)
     weighed = compared(notion, counts) & (start > 0)
     omega = np.where(weighed, lam / np.where(weighed, start, 1.0), 1.0)
@@ -140,35 +177,42 @@ def at_a_bound(
 def measured_gaps(
     notion: Notion,
     signal: Float[Array, "r *l"],
-    there: Bool[Array, " a"],
+    measured: Bool[Array, " a"],
     counts: Num[Array, "*c"],
 ) -> tuple[Float[Array, "r *l"], Bool[Array, "*l"]]:
-    """Return the gaps of the groups that were measured, and which these are."""
-    measured = compared(notion, counts) & there
+    """Return the gaps of the compared groups that were measured, and where these are in lambda.
+
+    Args:
+        notion: says which groups are compared.
+        signal: mu.
+        measured: groups that had rows among the participants.
+        counts: pooled counts.
+    """
+    measured = compared(notion, counts) & measured
     return gaps(signal, notion.init(counts), measured), measured
 
 
 NEAR = 0.005
-"""Of the rounds that come this near to the target the last is taken: it is trained best."""
+"""Of the rounds within this distance of the target the last is chosen: it is trained longest."""
 
 
-def take_nearer(
+def keep_nearer(
     s: Any,
     params: Float[Array, "r p"],
     far: Float[Array, " r"],
     off: Float[Array, " r"],
     period: int,
 ) -> Any:
-    """Return the state with the model of the runs that came nearer.
+    """Return the state with the measured model as the best model of the runs that came nearer.
 
     Args:
         s: a state with the fields best, best_round, distance, off_target, and t.
         params: the model that was measured.
-        far: how far from the target it is, by the measure that chooses the round.
-        off: how far its training disparity is from the target.
+        far: its distance to the target, by the measure that chooses the round.
+        off: distance of its training disparity to the target.
         period: rounds between two measurements.
     """
-    # The first round is FedAvg's, or has not learnt anything yet: no row, no gap.
+    # The first measurement does not count: a model that has learnt nothing has no gap.
     nearer = (far <= np.maximum(s.distance, NEAR)) & (s.t > period)
     return s._replace(
         best=np.where(nearer[:, None], params, s.best),
@@ -178,13 +222,13 @@ def take_nearer(
     )
 
 
-def chosen(s: Any) -> Float[Array, "r p"]:
-    """Return the model of the chosen round; the last where no round was measured."""
+def pick_model(s: Any) -> Float[Array, "r p"]:
+    """Return the model of the chosen round; the last model if no round was measured."""
     return np.where(np.isfinite(s.distance)[:, None], s.best, s.params)
 
 
-def choice(s: Any) -> list[dict[str, Any]]:
-    """Return for every run which round was chosen, and how far from the target it was."""
+def describe_choice(s: Any) -> list[dict[str, Any]]:
+    """Return for every run the chosen round and its distance to the target."""
     return [
         {"chosen_round": int(number), "off_target": float(far)} if number else {}
         for number, far in zip(s.best_round, s.off_target, strict=True)

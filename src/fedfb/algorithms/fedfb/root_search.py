@@ -1,14 +1,16 @@
-r"""The weights at which the groups' gaps vanish, found in few rounds and with no step to choose.
+r"""Search for the weights at which the groups' gaps vanish, in few rounds and without a step size.
 
-Weighing a group shifts its logits: by :math:`\theta=\log\omega` where one of its labels (or a whole
-client) weighs :math:`\omega`, by :math:`\theta=\log\frac{\omega}{2-\omega}` where its labels weigh
-:math:`\omega` and :math:`2-\omega`. A group's gap answers to its own shift, nearly along a line:
+The weight of a group shifts its logits: by :math:`\theta=\log\omega` if one of its labels (or a
+whole client) has weight :math:`\omega`, by :math:`\theta=\log\frac{\omega}{2-\omega}` if its labels
+have the weights :math:`\omega` and :math:`2-\omega`. The gap of a group is nearly linear in its
+shift:
 
 .. math:: g_a\approx b_a-s_a\theta_a
 
-The lines are fitted to the rounds so far, and the next shifts are where they all meet in one level
-c, with the sum of the weights kept, :math:`\sum_a p_a\omega(\theta_a)=\sum_a p_a`: of all weights
-that make the groups equal these cost the least accuracy (Lemma "solution" of the paper's appendix).
+The lines are fitted to the rounds so far. The next shifts are those at which all lines meet at one
+level c, while the sum of the weights stays: :math:`\sum_a p_a\omega(\theta_a)=\sum_a p_a`. Of all
+weights that make the groups equal, these cost the least accuracy (Lemma "solution" of the paper's
+appendix).
 """
 
 from typing import NamedTuple
@@ -20,37 +22,41 @@ from fedfb.notions.base import ratio
 from fedfb.shapes import Array, Bool, Float, Num
 
 CERTAINTY = 0.1
-"""How much movement (squared shift) it takes for what was seen to count as much as the guess."""
+"""The sum of squared moves at which the measured slope counts as much as the guess."""
 
 SLOPES = (0.02, 1.0)
+"""The smallest and the largest slope of a line."""
+
 LONGEST_FIRST, LONGEST_MOVE = 1.0, 1.5
-"""The first slope is a guess, and models lag: what is moved too far swings for rounds."""
+"""The longest first and later move of a shift. The first slope is a guess, and models follow their
+weights late: a move that is too long makes gaps swing for several rounds."""
 
 FARTHEST = 6.0
-"""The largest shift: a weight of 0.005 or 1.995 where two labels share 2. Parity beyond it would
-make the decision of a whole group constant."""
+"""The largest shift: a weight of 0.005 or 1.995 if two labels share 2. Beyond it, parity would make
+the decision for a whole group constant."""
 
 FADING_LEVEL = 0.5
-"""A round counts half as much one round later: minibatches make noise, which a mean takes away."""
+"""The weight of a round halves with every later round. A mean reduces the noise of minibatches."""
 
 SURPRISE = 0.02
-"""A gap this far off its line says that the past is over: it counts half as much again. Models lag
-behind their weights in the first rounds."""
+"""At this distance from its line, a gap halves the weight of the past once more. Models follow
+their weights late in the first rounds, so the past is then misleading."""
 
 FADING_SLOPE = 0.8
+"""The weight of a move in the slope after each later round."""
 
 FREE = 1.0
-"""The target that asks for nothing: weights stay 1, however far apart the groups are."""
+"""The target without a constraint: weights stay 1, however far apart the groups are."""
 
 FAR_LEVEL = 10.0
-"""The level at which lines meet is sought between this and its negative."""
+"""The level at which the lines meet is searched between minus this value and this value."""
 
 
-class Seen(NamedTuple):
-    r"""What the rounds so far say of every group: the last shift and value, and sums that fade.
+class LineRecord(NamedTuple):
+    r"""The record of all rounds for every group: the last shift and value, and sums that fade.
 
-    ``drop`` sums :math:`-\Delta\theta\,\Delta v` and ``spread`` :math:`\Delta\theta^2` from
-    round to round; a ``weight`` of 0 says that the group was never seen.
+    ``drop`` sums :math:`-\Delta\theta\,\Delta v`, and ``spread`` sums :math:`\Delta\theta^2`, from
+    round to round. A ``weight`` of 0 means that the group was never measured.
     """
 
     theta: Float[Array, "r *l"]
@@ -62,68 +68,81 @@ class Seen(NamedTuple):
     spread: Float[Array, "r *l"]
 
 
-def nothing_seen(lam: Float[Array, "r *l"]) -> Float[Array, "r k *l"]:
-    """Return the memory of a search that has not begun."""
-    return np.zeros((len(lam), len(Seen._fields), *lam.shape[1:]))
+def empty_record(lam: Float[Array, "r *l"]) -> Float[Array, "r k *l"]:
+    """Return the record before the first round."""
+    return np.zeros((len(lam), len(LineRecord._fields), *lam.shape[1:]))
 
 
 def compared(notion: Notion, counts: Num[Array, "*c"]) -> Bool[Array, "*l"]:
-    """Tell which parts of lambda belong to groups that are compared."""
+    """Return True for the parts of lambda that belong to compared groups."""
     shares = notion.init(counts)
-    here = np.zeros(shares.shape, dtype=bool)
-    here[..., notion.present(counts)] = True
-    return here
+    parts = np.zeros(shares.shape, dtype=bool)
+    parts[..., notion.present(counts)] = True
+    return parts
 
 
 def gaps(
-    signal: Float[Array, "r *l"], shares: Float[Array, "*l"], there: Bool[Array, "*l"]
+    signal: Float[Array, "r *l"], shares: Float[Array, "*l"], measured: Bool[Array, "*l"]
 ) -> Float[Array, "r *l"]:
-    """Return how far each group lies from all of them together; 0 for those not there.
+    """Return the difference of each group to the mean of all; 0 for groups without measurement.
+
+    Args:
+        signal: values by group.
+        shares: weights of the groups in the mean.
+        measured: groups that have a value.
 
     >>> gaps(np.array([[0.0, 0.4]]), np.array([0.25, 0.75]), np.array([True, True]))
     array([[-0.3,  0.1]])
     """
-    return np.where(there, signal - mean_of(signal, shares, there), 0.0)
+    return np.where(measured, signal - mean_over_groups(signal, shares, measured), 0.0)
 
 
-def mean_of(
-    values: Float[Array, "r *l"], shares: Float[Array, "*l"], there: Bool[Array, "*l"]
+def mean_over_groups(
+    values: Float[Array, "r *l"], shares: Float[Array, "*l"], measured: Bool[Array, "*l"]
 ) -> Float[Array, "r *m"]:
-    """Return the mean over the groups that are there, weighed by their shares."""
-    weight = np.where(there, shares, 0.0)
+    """Return the mean over the measured groups, weighted by their shares."""
+    weight = np.where(measured, shares, 0.0)
     weight = ratio(weight, weight.sum(axis=-1, keepdims=True), empty=0.0)
     return np.asarray(np.sum(weight * values, axis=-1, keepdims=True))
 
 
-def look(
+def add_round(
     memory: Float[Array, "r k *l"],
     theta: Float[Array, "r *l"],
     value: Float[Array, "r *l"],
     guess: Float[Array, "*l"],
-    there: Bool[Array, "*l"],
+    measured: Bool[Array, "*l"],
 ) -> Float[Array, "r k *l"]:
-    """Add a round to what was seen, for the groups that were there.
+    """Return the record with one more round.
 
-    Gaps are measured from the groups' mean, which moves as well: a group's ``value`` is its gap and
-    where the mean should be by the lines so far, the mean of :func:`by_line`.
+    Gaps are differences to the groups' mean, and the mean moves too. A group's ``value`` is
+    therefore its gap plus the mean that the lines predict, the mean of :func:`line_effect`.
+
+    Args:
+        memory: the record so far, a stack of :class:`LineRecord`.
+        theta: shifts of the round.
+        value: values of the round.
+        guess: slopes before any measurement.
+        measured: groups that have a value in this round.
     """
-    seen = Seen(*np.moveaxis(memory, 1, 0))
+    record = LineRecord(*np.moveaxis(memory, 1, 0))
     level, slope = lines(memory, guess)
+    # The further a value is from its line, the less the past counts.
     fading = FADING_LEVEL / (1.0 + ((value - level + slope * theta) / SURPRISE) ** 2)
-    known = (seen.weight > 0) & there
-    moved = np.where(known, theta - seen.theta, 0.0)
-    changed = np.where(known, value - seen.value, 0.0)
-    weight = np.where(there, fading * seen.weight + 1.0, seen.weight)
-    newest = np.where(there, ratio(np.ones_like(weight), weight, empty=0.0), 0.0)
+    repeated = (record.weight > 0) & measured
+    shift_change = np.where(repeated, theta - record.theta, 0.0)
+    value_change = np.where(repeated, value - record.value, 0.0)
+    weight = np.where(measured, fading * record.weight + 1.0, record.weight)
+    newest = np.where(measured, ratio(np.ones_like(weight), weight, empty=0.0), 0.0)
     return np.stack(
-        Seen(
-            theta=np.where(there, theta, seen.theta),
-            value=np.where(there, value, seen.value),
-            mean_theta=seen.mean_theta + newest * (theta - seen.mean_theta),
-            mean_value=seen.mean_value + newest * (value - seen.mean_value),
+        LineRecord(
+            theta=np.where(measured, theta, record.theta),
+            value=np.where(measured, value, record.value),
+            mean_theta=record.mean_theta + newest * (theta - record.mean_theta),
+            mean_value=record.mean_value + newest * (value - record.mean_value),
             weight=weight,
-            drop=FADING_SLOPE * seen.drop - moved * changed,
-            spread=FADING_SLOPE * seen.spread + moved**2,
+            drop=FADING_SLOPE * record.drop - shift_change * value_change,
+            spread=FADING_SLOPE * record.spread + shift_change**2,
         ),
         axis=1,
     )
@@ -133,62 +152,74 @@ def lines(
     memory: Float[Array, "r k *l"], guess: Float[Array, "*l"]
 ) -> tuple[Float[Array, "r *l"], Float[Array, "r *l"]]:
     r"""Return level :math:`b_a` and slope :math:`s_a` of every group's line."""
-    seen = Seen(*np.moveaxis(memory, 1, 0))
-    slope = (CERTAINTY * guess + seen.drop) / (CERTAINTY + seen.spread)
+    record = LineRecord(*np.moveaxis(memory, 1, 0))
+    # Ridge regression towards the guess: without moves, the slope is the guess.
+    slope = (CERTAINTY * guess + record.drop) / (CERTAINTY + record.spread)
     slope = np.clip(slope, *SLOPES)
-    return seen.mean_value + slope * seen.mean_theta, slope
+    return record.mean_value + slope * record.mean_theta, slope
 
 
-def by_line(
+def line_effect(
     memory: Float[Array, "r k *l"], theta: Float[Array, "r *l"], guess: Float[Array, "*l"]
 ) -> Float[Array, "r *l"]:
-    r"""Return what the shift alone does to every group by its line, :math:`-s_a\theta_a`."""
+    r"""Return the effect of the shifts by the lines, :math:`-s_a\theta_a`."""
     return -lines(memory, guess)[1] * theta
 
 
-def towards(
+def limit_shifts(
     memory: Float[Array, "r k *l"],
     theta: Float[Array, "r *l"],
     fall: Float[Array, "r *f"],
     guess: Float[Array, "*l"],
 ) -> Float[Array, "r *f"]:
-    """Return the shifts by which the groups' values fall so far, or as near as one move goes.
+    """Return the shifts that lower the groups' values by ``fall``, within the longest move.
 
-    No shift moves by more than LONGEST_MOVE, at first LONGEST_FIRST. Several falls of one group
-    may be asked for at once.
+    No shift moves by more than LONGEST_MOVE, at first LONGEST_FIRST.
+
+    Args:
+        memory: the record, a stack of :class:`LineRecord`.
+        theta: shifts of the last round.
+        fall: wanted values below the level of the line; several for one group are possible.
+        guess: slopes before any measurement.
     """
-    spread = Seen(*np.moveaxis(memory, 1, 0)).spread
+    spread = LineRecord(*np.moveaxis(memory, 1, 0)).spread
     longest = np.where(spread > 0, LONGEST_MOVE, LONGEST_FIRST)
     move = np.clip(fall / lines(memory, guess)[1] - theta, -longest, longest)
     return np.clip(theta + move, -FARTHEST, FARTHEST)
 
 
-def meet(
+def find_shifts(
     notion: Notion,
     memory: Float[Array, "r k *l"],
     theta: Float[Array, "r *l"],
     shares: Float[Array, "*l"],
     guess: Float[Array, "*l"],
-    there: Bool[Array, "*l"],
+    measured: Bool[Array, "*l"],
     target: Float[Array, " r"] | float = 0.0,
 ) -> Float[Array, "r *l"]:
-    r"""Return the next shifts: where the lines meet, or come as near as the target allows.
+    r"""Return the next shifts: the lines meet there, or come as near as the target allows.
 
-    Groups that are not there keep theirs; ``shares`` is 0 for those that are never compared.
+    With a target all gaps shrink in the same proportion until the disparity is the target:
+    :math:`\theta_a=(b_a(1-\tau/\max_b|b_b|)-c)/s_a`, with levels relative to their mean.
 
-    With a target all gaps shrink in the same proportion, until the disparity is the target:
-    :math:`\theta_a=(b_a(1-\tau/\max_b|b_b|)-c)/s_a`, the levels taken from their
-    mean.
+    Args:
+        notion: relates shifts and weights, and computes the disparity.
+        memory: the record, a stack of :class:`LineRecord`.
+        theta: shifts of the last round.
+        shares: shares p of the groups; 0 for groups that are never compared.
+        guess: slopes before any measurement.
+        measured: groups of this round; the other groups keep their shift.
+        target: the largest disparity, one value per run.
     """
-    level = gaps(lines(memory, guess)[0], shares, there)
+    level = gaps(lines(memory, guess)[0], shares, measured)
     largest = notion.disparity(level).reshape(-1, *(1 for _ in shares.shape))
-    # Losses may lie further apart than 1, the target that asks for nothing.
-    asked = np.where(np.asarray(target) >= FREE, np.inf, target)
-    allowed = np.zeros_like(largest) + np.reshape(asked, (-1, *(1 for _ in shares.shape)))
+    # Losses may differ by more than FREE, so the target without a constraint becomes infinite.
+    bound = np.where(np.asarray(target) >= FREE, np.inf, target)
+    allowed = np.zeros_like(largest) + np.reshape(bound, (-1, *(1 for _ in shares.shape)))
     aim = level * np.clip(1.0 - ratio(allowed, largest, 1.0), 0.0, 1.0)
 
     def shifts(c: Float[Array, "..."]) -> Float[Array, "r *l"]:
-        return np.where(there, towards(memory, theta, aim - c, guess), theta)
+        return np.where(measured, limit_shifts(memory, theta, aim - c, guess), theta)
 
     low = np.full((*level.shape[:-1], 1), -FAR_LEVEL)
     high = -low

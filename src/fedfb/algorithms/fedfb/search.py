@@ -1,47 +1,47 @@
-"""FedFB for client parity, its weights found without a step to choose and from sums alone.
+"""FedFB for client parity: weights without a step size, from sums alone.
 
-The search of :mod:`fedfb.algorithms.fedfb.root_search` fits a line to every client. Each client can
-do that for itself; the level at which all lines meet follows from sums.
+The search of :mod:`fedfb.algorithms.fedfb.root_search` fits a line to every client. Each client
+can fit its own line. The level at which all lines meet follows from sums.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.fedfb.outer import choice, chosen, take_nearer
+from fedfb.algorithms.fedfb.outer import describe_choice, keep_nearer, pick_model
 from fedfb.algorithms.fedfb.root_search import (
     FAR_LEVEL,
     FREE,
-    by_line,
+    add_round,
+    empty_record,
+    limit_shifts,
+    line_effect,
     lines,
-    look,
-    nothing_seen,
-    towards,
 )
 from fedfb.algorithms.tasks import average, equal_weights, global_model, predict_globally
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
 from fedfb.notions import Surrogate
 from fedfb.notions.base import ratio
-from fedfb.notions.client_parity import LOSS_ANSWER
+from fedfb.notions.client_parity import LOSS_SLOPE
 from fedfb.shapes import Array, Float, Int
 
 LEVELS, GRIDS = 65, 3
-"""At so many levels the clients say what they would weigh; then at as many between two of these,
-and so on. The last two lie :math:`20/64^3` apart, which moves a shift by at most .004 (over the
-least slope)."""
+"""Clients upload their weights at 65 levels, then at 65 levels between two of these, and once more.
+The last levels differ by :math:`20/64^3`, which changes a shift by at most .004 (at the smallest
+slope)."""
 
 MEASURE = "the root mean square gap of the clients' losses, which follows from sums"
-"""What a target is for, in the words of a report."""
+"""What a target bounds, in the words of a report."""
 
-GUESS, NEVER = np.asarray(LOSS_ANSWER), np.asarray(0)
+GUESS, NEVER = np.asarray(LOSS_SLOPE), np.asarray(0)
 
 
 class State(NamedTuple):
     """The common model, the number of rounds, and the model of the round nearest to parity.
 
-    ``level`` is where the lines of those who took part in the last search meet, ``part`` the part
-    of every gap that their weights are to take away. Shifts and lines are with the clients.
+    ``level`` is where the lines of the participants of the last search meet. ``part`` is the part
+    of every gap that the weights shall remove. The clients keep shifts and lines.
     """
 
     params: Float[Array, "r p"]
@@ -64,19 +64,20 @@ def fedfb_by_sums(
 ) -> Algorithm:
     r"""Return FedFB for client parity with solved weights, for which the server needs only sums.
 
-    Client i weighs :math:`n_i\omega_i` in the average, :math:`\omega_i=e^{\theta_i}`, and keeps its
-    shift :math:`\theta_i` and its line :math:`L_i-\bar L\approx b_i-s_i\theta_i` to itself. Every
-    ``period`` rounds it adds to two sums,
+    Client i has the weight :math:`n_i\omega_i` in the average, :math:`\omega_i=e^{\theta_i}`. It
+    never sends its shift :math:`\theta_i` and its line
+    :math:`L_i-\bar L\approx b_i-s_i\theta_i`. Every ``period`` rounds it adds to two sums,
 
     .. math:: \bar L=\frac1n\sum_in_iL_i,\qquad \bar v=-\frac1n\sum_in_is_i\theta_i
 
-    sees :math:`L_i-\bar L+\bar v` as its line's next value, and says for many levels c at once what
-    it would weigh with the shift that brings it there, :math:`\theta_i(c)=(b_i-c)/s_i`. The server
-    takes the c that keeps the weights' sum, :math:`\sum_in_i\omega(\theta_i(c))=\sum_in_i`.
+    takes :math:`L_i-\bar L+\bar v` as the next value of its line, and uploads its weight for many
+    levels c at once, with the shift :math:`\theta_i(c)=(b_i-c)/s_i` that reaches the level. The
+    server takes the c that keeps the sum of weights,
+    :math:`\sum_in_i\omega(\theta_i(c))=\sum_in_i`.
 
-    The same search as FedFB's for any notion, :func:`fedfb.algorithms.fedfb.fedfb.fedfb`, up to the
-    grid's fineness. One thing differs: the disparity that the ``target`` is for, and by which the
-    round is chosen, is the root mean square of the gaps,
+    Up to the grid's width, the search is that of :func:`fedfb.algorithms.fedfb.fedfb.fedfb`. One
+    thing differs: the ``target`` bounds, and the round is chosen by, the root mean square of the
+    gaps,
 
     .. math:: D=\sqrt{\tfrac1n\sum_in_i(L_i-\bar L)^2}
 
@@ -87,8 +88,14 @@ def fedfb_by_sums(
     :math:`\rho=\max(0,1-\tau/B)`. Where the part is 0, at a target of 1 (FREE) always, every
     weight is 1.
 
-    A client with fewer rows than ``minimum`` trains with weight 1 and adds 0 to every other sum:
-    the mean loss of a few rows would steer all others.
+    Args:
+        engine: does the arithmetic.
+        solver: local training.
+        surrogate: loss that is compared.
+        period: rounds between two searches.
+        target: largest root mean square gap, one value per run.
+        minimum: a client with fewer rows trains with weight 1 and adds 0 to every other sum: the
+            mean loss of a few rows would decide the weights of all clients.
     """
     target = np.asarray(target, dtype=np.float64)
     free = target >= FREE
@@ -97,24 +104,24 @@ def fedfb_by_sums(
     def compared_rows(data: ClientData) -> int:
         return len(data.y) if len(data.y) >= minimum else 0
 
-    def moved(broadcast: Arrays, memory: Arrays) -> Arrays:
+    def apply_shift(broadcast: Arrays, memory: Arrays) -> Arrays:
         """Return the memory after the last search, if the client took part in it."""
         if memory["searched"] != broadcast["searched"] or not memory["searched"]:
             return memory
-        seen = memory["next"]
-        theta = shifts(seen, memory["theta"], broadcast["part"], broadcast["level"])
-        return {**memory, "theta": theta, "seen": seen, "searched": NEVER}
+        record = memory["next"]
+        theta = client_shifts(record, memory["theta"], broadcast["part"], broadcast["level"])
+        return {**memory, "theta": theta, "seen": record, "searched": NEVER}
 
     def train(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
-        memory = moved(broadcast, memory)
+        memory = apply_shift(broadcast, memory)
         weights = equal_weights(broadcast, data)
         trained = engine.train(broadcast["params"], data, weights, solver, key)
         weight = np.exp(memory["theta"]) * len(data.y)
         return {"weighted": trained * weight[:, None], "weight": weight}, memory
 
-    def tell_loss(
+    def upload_loss(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
         loss = engine.loss_sums(broadcast["params"], data, surrogate).sum(axis=(1, 2))
@@ -123,37 +130,41 @@ def fedfb_by_sums(
             "rows": np.asarray(rows),
             "loss": rows * loss,
             "square": rows * loss**2,
-            "by_line": rows * by_line(memory["seen"], memory["theta"], GUESS),
+            "by_line": rows * line_effect(memory["seen"], memory["theta"], GUESS),
         }
         return upload, {**memory, "loss": loss, "measured": broadcast["round"]}
 
-    def updated(broadcast: Arrays, memory: Arrays) -> Float[Array, "r k"]:
-        """Return what the client has seen, this round included."""
+    def add_measurement(broadcast: Arrays, memory: Arrays) -> Float[Array, "r k"]:
+        """Return the client's record with this round."""
         value = memory["loss"] - broadcast["mean_loss"] + broadcast["mean_by_line"]
-        here = np.asarray(memory["measured"] == broadcast["round"])
-        return look(memory["seen"], memory["theta"], value, GUESS, here)
+        measured = np.asarray(memory["measured"] == broadcast["round"])
+        return add_round(memory["seen"], memory["theta"], value, GUESS, measured)
 
-    def tell_line(
+    def upload_line(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
-        rows, gap = compared_rows(data), lines(updated(broadcast, memory), GUESS)[0]
+        rows, gap = compared_rows(data), lines(add_measurement(broadcast, memory), GUESS)[0]
         return {"rows": np.asarray(rows), "gap": rows * gap, "square": rows * gap**2}, memory
 
-    def tell_weights(
+    def upload_weights(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
-        seen, theta, rows = updated(broadcast, memory), memory["theta"], compared_rows(data)
-        at_levels = shifts(
-            seen[..., None], theta[:, None], broadcast["part"][:, None], broadcast["levels"]
+        record, theta, rows = (
+            add_measurement(broadcast, memory),
+            memory["theta"],
+            compared_rows(data),
+        )
+        at_levels = client_shifts(
+            record[..., None], theta[:, None], broadcast["part"][:, None], broadcast["levels"]
         )
         upload = {"weight": rows * np.exp(at_levels), "rows": np.asarray(rows)}
         searched = broadcast["round"] if rows else NEVER
-        return upload, {**memory, "next": seen, "searched": searched}
+        return upload, {**memory, "next": record, "searched": searched}
 
     fit = ClientTask("fit", "sum", train)
-    measure = ClientTask("measure", "sum", tell_loss)
-    line_up = ClientTask("line up", "sum", tell_line)
-    search = ClientTask("search", "sum", tell_weights)
+    measure = ClientTask("measure", "sum", upload_loss)
+    line_up = ClientTask("line up", "sum", upload_line)
+    search = ClientTask("search", "sum", upload_weights)
     tasks = (fit, measure, line_up, search) if aimed else (fit, measure, search)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
@@ -168,73 +179,78 @@ def fedfb_by_sums(
         s = s._replace(params=average(total, s.params), t=s.t + 1)
         if s.t % period:
             return s, Info()
-        found = ask(measure, {"params": s.params, "round": np.asarray(s.t)})
-        # Where no client has enough rows nothing is compared, and every weight stays 1.
-        gap = root_mean_square(found, "loss")
+        total = ask(measure, {"params": s.params, "round": np.asarray(s.t)})
+        # If no client has enough rows, nothing is compared, and every weight stays 1.
+        gap = root_mean_square(total, "loss")
         means = {
-            "mean_loss": ratio(found["loss"], found["rows"], empty=0.0),
-            "mean_by_line": ratio(found["by_line"], found["rows"], empty=0.0),
+            "mean_loss": ratio(total["loss"], total["rows"], empty=0.0),
+            "mean_by_line": ratio(total["by_line"], total["rows"], empty=0.0),
             "round": np.asarray(s.t),
         }
         over = gap - target
-        # A model whose weights were 1 may be fairer than the target asks for.
+        # A model with all weights 1 may be fairer than the target.
         far = np.where(free | ((s.part == 0) & (over < 0)), 0.0, np.abs(over))
-        part = part_to_take(means, ask)
-        s = s._replace(part=part, level=meeting({**means, "part": part}, ask))
-        return take_nearer(s, s.params, far, far, period), Info(signal=gap[:, None])
+        part = choose_part(means, ask)
+        s = s._replace(part=part, level=find_level({**means, "part": part}, ask))
+        return keep_nearer(s, s.params, far, far, period), Info(signal=gap[:, None])
 
-    def part_to_take(told: Arrays, ask: Ask) -> Float[Array, " r"]:
-        """Return which part of every client's gap its weight is to take away."""
-        whole = np.where(free, 0.0, np.ones(len(told["mean_loss"])))
+    def choose_part(broadcast: Arrays, ask: Ask) -> Float[Array, " r"]:
+        """Return the part of every client's gap that its weight shall remove."""
+        whole = np.where(free, 0.0, np.ones(len(broadcast["mean_loss"])))
         if not aimed:
             return whole
-        gap = root_mean_square(ask(line_up, told), "gap")
+        gap = root_mean_square(ask(line_up, broadcast), "gap")
         return np.where(target > 0, whole * np.clip(1.0 - ratio(target, gap, 1.0), 0.0, 1.0), whole)
 
-    def meeting(told: Arrays, ask: Ask) -> Float[Array, " r"]:
-        """Return the level that keeps the weights' sum, between two of a fine grid."""
-        high = np.full(len(told["mean_loss"]), FAR_LEVEL)
+    def find_level(broadcast: Arrays, ask: Ask) -> Float[Array, " r"]:
+        """Return the level that keeps the sum of weights, between two levels of a fine grid."""
+        high = np.full(len(broadcast["mean_loss"]), FAR_LEVEL)
         low = -high
         for _ in range(GRIDS):
             levels = np.linspace(low, high, LEVELS, axis=1)
-            found = ask(search, {**told, "levels": levels})
-            low, high, level = bracket(levels, ratio(found["weight"], found["rows"], empty=1.0))
+            total = ask(search, {**broadcast, "levels": levels})
+            low, high, level = bracket(levels, ratio(total["weight"], total["rows"], empty=1.0))
         return level
 
     def memory(params: Float[Array, "r p"]) -> Arrays:
         nought = np.zeros(len(params))
-        seen = nothing_seen(nought)
+        record = empty_record(nought)
         return {
             "theta": nought,
             "loss": nought,
-            "seen": seen,
-            "next": seen,
+            "seen": record,
+            "next": record,
             "measured": NEVER,
             "searched": NEVER,
         }
 
-    def tell(s: State) -> list[dict[str, Any]]:
-        return [{**one, "target_is_for": MEASURE} for one in choice(s)]
+    def describe(s: State) -> list[dict[str, Any]]:
+        return [{**facts, "target_is_for": MEASURE} for facts in describe_choice(s)]
 
     algorithm = global_model("fedfb", engine, tasks, State, setup, round, memory)
     return algorithm._replace(
-        predict=lambda s, _, examples: predict_globally(engine, chosen(s), examples), tell=tell
+        predict=lambda s, _, examples: predict_globally(engine, pick_model(s), examples),
+        describe=describe,
     )
 
 
-def shifts(
-    seen: Float[Array, "r k *f"],
+def client_shifts(
+    record: Float[Array, "r k *f"],
     theta: Float[Array, "r *f"],
     part: Float[Array, "r *f"],
     level: Float[Array, "r *g"],
 ) -> Float[Array, "r *g"]:
-    """Return the shifts that take this part of a client's gap away, down to a level.
+    """Return the shifts that remove a part of a client's gap, down to a level.
 
-    A part of 0 leaves every weight at 1, whatever the level: its sum is kept by itself.
+    Args:
+        record: the client's record.
+        theta: its shift.
+        part: the part of the gap; 0 leaves every weight at 1, at any level.
+        level: one or several levels.
     """
-    guess = np.full(theta.shape[1:], LOSS_ANSWER)
-    fall = part * lines(seen, guess)[0] - level
-    return np.where(part > 0, towards(seen, theta, fall, guess), 0.0)
+    guess = np.full(theta.shape[1:], LOSS_SLOPE)
+    fall = part * lines(record, guess)[0] - level
+    return np.where(part > 0, limit_shifts(record, theta, fall, guess), 0.0)
 
 
 def root_mean_square(total: Arrays, name: str) -> Float[Array, " r"]:
@@ -251,7 +267,11 @@ def root_mean_square(total: Arrays, name: str) -> Float[Array, " r"]:
 def bracket(
     levels: Float[Array, "r k"], weight: Float[Array, "r k"]
 ) -> tuple[Float[Array, " r"], Float[Array, " r"], Float[Array, " r"]]:
-    """Return the two levels between which a falling weight passes 1, and where by their line.
+    """Return the two levels between which a falling weight passes 1, and the level between them.
+
+    Args:
+        levels: ascending levels, by run.
+        weight: mean weight at each level; falls with the level.
 
     >>> bracket(np.array([[0.0, 1.0, 2.0]]), np.array([[3.0, 2.0, 0.0]]))
     (array([1.]), array([2.]), array([1.5]))

@@ -1,6 +1,7 @@
-"""How the unfairness signal travels: what a client says of it, and how the server reads the sum.
+"""The exchange of the unfairness signal: what a client uploads, and how the server reads the total.
 
-A uniform quantiser whose integer codes can be summed: FedFB(b bits).
+An upload holds numbers, or the codes of a uniform quantiser. Integer codes can be summed: this is
+FedFB(b bits).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from fedfb.shapes import Array, Bool, Float, Int, Num
 
 @dataclass(frozen=True)
 class Quantiser:
-    r"""Map values of [low, high] to integers of b bits whose sum decodes to the sum of values.
+    r"""A map of [low, high] to integers of b bits; the sum of codes decodes to the sum of values.
 
     A signed range [-R, R] gets an odd number of levels :math:`K=2^b-1`, so that 0 is one of them:
     :math:`\Delta=2R/(K-1)`, code :math:`\mathrm{round}(v/\Delta)`. One bit is the sign: levels -R
@@ -63,25 +64,32 @@ class Quantiser:
 
 
 class SignalExchange(NamedTuple):
-    """A question for the signal, and mu read off what came back and the pooled counts.
+    """The task of the signal, and how the server reads mu from the total and the pooled counts.
 
-    ``there`` tells which groups (or clients) had rows among those who took part.
+    ``measured`` returns True for the groups (or clients) of which participants have rows.
     """
 
     task: ClientTask
     read: Callable[[Arrays, Num[Array, "*c"]], Float[Array, "r *l"]]
-    there: Callable[[Arrays, Num[Array, "*c"]], Bool[Array, " a"]]
+    measured: Callable[[Arrays, Num[Array, "*c"]], Bool[Array, " a"]]
 
 
-def everybody(total: Arrays, counts: Num[Array, "*c"]) -> Bool[Array, " a"]:
-    """Say that all groups were there."""
+def all_measured(total: Arrays, counts: Num[Array, "*c"]) -> Bool[Array, " a"]:
+    """Return True for all groups."""
     return np.ones(counts.shape[-1], dtype=bool)
 
 
 def summed_signal(
     engine: Engine, notion: Notion, surrogate: Surrogate, quantiser: Quantiser | None
 ) -> SignalExchange:
-    """Sum the clients' shares, A-1 numbers (or codes of b bits) each; everybody takes part."""
+    """Return the exchange that sums the clients' shares. All clients must take part.
+
+    Args:
+        engine: computes losses.
+        notion: computes shares and the signal. A share is A-1 numbers.
+        surrogate: loss of the signal.
+        quantiser: encodes the shares; None: exact numbers.
+    """
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         losses = engine.loss_sums(broadcast["params"], data, surrogate)
@@ -92,17 +100,17 @@ def summed_signal(
         share = quantiser.decode(total["signal"]) if quantiser else total["signal"]
         return notion.signal(share, counts)
 
-    # A share is divided by the rows of all, so it is small; a code is a whole number.
+    # A share is divided by the rows of all clients, so it is small. A code is a whole number.
     bounds = {} if quantiser else {"signal": 2.0**16}
     task = ClientTask("measure", "sum", run, _bits(quantiser), bounds)
-    return SignalExchange(task, read, everybody)
+    return SignalExchange(task, read, all_measured)
 
 
 def cell_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:
-    """Sum the losses by cell, and take shares of the sum; everybody takes part.
+    """Return the exchange that sums losses by cell, from which shares follow. All take part.
 
-    It is the same signal in more numbers. One row is in one cell, and moves it by at most 1 unless
-    the loss has no bound: what noise can hide.
+    The signal is the same, from more numbers. One row is in one cell and, with a bounded loss,
+    moves it by at most 1: noise can hide this.
     """
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
@@ -112,54 +120,57 @@ def cell_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalE
         return notion.signal(notion.share(total["losses"], counts, 0), counts)
 
     bounded = None if surrogate == "ce" else {"losses": 1.0}
-    return SignalExchange(ClientTask("measure", "sum", run, sensitivity=bounded), read, everybody)
+    return SignalExchange(
+        ClientTask("measure", "sum", run, sensitivity=bounded), read, all_measured
+    )
 
 
 def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:
-    r"""Estimate each cell's mean loss from those who take part, as a ratio of two sums.
+    r"""Return the exchange that estimates each cell's mean loss from the participants P.
 
     .. math:: \hat L_{ya} = \frac{\sum_{i\in P} S^{(i)}_{ya}}{\sum_{i\in P} n^{(i)}_{ya}}
 
-    A group of which nobody has rows in a cell that the pooled counts have stays out of mu today.
+    If the pooled counts have rows in a cell and no participant has, mu leaves out its group in this
+    round.
     """
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         losses = engine.loss_sums(broadcast["params"], data, surrogate)
         return {"losses": losses, "rows": cell_counts(data)}, memory
 
-    def there(total: Arrays, counts: Num[Array, "2 a"]) -> Bool[Array, " a"]:
+    def measured(total: Arrays, counts: Num[Array, "2 a"]) -> Bool[Array, " a"]:
         return ~np.any((counts > 0) & (total["rows"] == 0), axis=0)
 
     def read(total: Arrays, counts: Num[Array, "2 a"]) -> Float[Array, "r *l"]:
         pooled = total["losses"] * ratio(counts, total["rows"], empty=0.0)
-        return notion.signal(notion.share(pooled, counts, 0), counts, ~there(total, counts))
+        return notion.signal(notion.share(pooled, counts, 0), counts, ~measured(total, counts))
 
-    return SignalExchange(ClientTask("measure", "sum", run), read, there)
+    return SignalExchange(ClientTask("measure", "sum", run), read, measured)
 
 
 def single_signals(
     engine: Engine, notion: Notion, surrogate: Surrogate, quantiser: Quantiser | None
 ) -> SignalExchange:
-    """Show the server the loss of each client that takes part, to compare them with each other."""
+    """Return the exchange that shows the server the loss of each participant."""
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         losses = engine.loss_sums(broadcast["params"], data, surrogate)
         share = notion.share(losses, broadcast["counts"], data.id)
-        said = quantiser.encode(share, key) if quantiser else share
-        return {"signal": said, "client": np.asarray(data.id)}, memory
+        value = quantiser.encode(share, key) if quantiser else share
+        return {"signal": value, "client": np.asarray(data.id)}, memory
 
-    def there(stack: Arrays, counts: Num[Array, " i"]) -> Bool[Array, " i"]:
+    def measured(stack: Arrays, counts: Num[Array, " i"]) -> Bool[Array, " i"]:
         took_part = np.zeros(len(counts), dtype=bool)
         took_part[stack["client"]] = True
         return took_part
 
     def read(stack: Arrays, counts: Num[Array, " i"]) -> Float[Array, "r i"]:
-        said = quantiser.decode(stack["signal"]) if quantiser else stack["signal"]
-        everyone = np.zeros((len(counts), *said.shape[1:]))
-        everyone[stack["client"]] = said
-        return notion.signal(everyone, counts, ~there(stack, counts))
+        values = quantiser.decode(stack["signal"]) if quantiser else stack["signal"]
+        everyone = np.zeros((len(counts), *values.shape[1:]))
+        everyone[stack["client"]] = values
+        return notion.signal(everyone, counts, ~measured(stack, counts))
 
-    return SignalExchange(ClientTask("measure", "gather", run, _bits(quantiser)), read, there)
+    return SignalExchange(ClientTask("measure", "gather", run, _bits(quantiser)), read, measured)
 
 
 def _bits(quantiser: Quantiser | None) -> Mapping[str, int]:
@@ -167,14 +178,14 @@ def _bits(quantiser: Quantiser | None) -> Mapping[str, int]:
 
 
 COARSEST = 0.3
-r"""The largest step that is of use. A client's share of a gap below half a step becomes 0, so that
-of I clients a gap of :math:`I\Delta/2` can vanish. Measured (3 seeds, disparity by FedAvg, by codes
+r"""The largest useful step. A client's share of a gap below half a step becomes 0, so a gap of
+:math:`I\Delta/2` of I clients can vanish. Measured (3 seeds, disparity by FedAvg, by codes
 of 3 and 4 bits, and exactly): COMPAS, dp: .243, .281, .099, .035; eod: .317, .238, .164, .066;
 synthetic of 3 groups, dp: .457, .189 (at 12 points less accuracy than exactly), .112, .022."""
 
 
 def fewest_bits(low: float, high: float) -> int:
-    """Return with how many bits the step of a range is no coarser than :data:`COARSEST`.
+    """Return the smallest number of bits with which the step of a range is at most COARSEST.
 
     >>> fewest_bits(-2.0, 2.0), fewest_bits(-1.0, 1.0), fewest_bits(0.0, 1.4)
     (4, 4, 3)
@@ -183,15 +194,20 @@ def fewest_bits(low: float, high: float) -> int:
 
 
 def bits_per_value(bits: int, values: int, mode: Literal["per_value", "per_round"]) -> int:
-    """Return the bits of each value when ``bits`` is meant for each, or for a whole round.
+    """Return the bits of each value.
+
+    Args:
+        bits: bits of each value, or of a whole round.
+        values: number of values that a client sends in a round.
+        mode: what ``bits`` counts.
 
     >>> bits_per_value(10, 3, "per_round")
     3
     """
-    each = bits if mode == "per_value" else bits // max(values, 1)
-    if each < 1:
+    value_bits = bits if mode == "per_value" else bits // max(values, 1)
+    if value_bits < 1:
         raise ConfigError(
             f"{bits} bits a round leave less than one for each of {values} values. "
             f"Give at least --bits {values}, or count them per value (--bits-mode per_value)."
         )
-    return each
+    return value_bits

@@ -1,6 +1,6 @@
 """FedFB for client parity from sums alone (Zeng, Chen, Lee, appendix on client parity).
 
-By the paper's rule FedFB's server needs every client's loss to move the clients' weights. Here each
+By the paper's rule, the server needs every client's loss to move the clients' weights. Here each
 client moves its own weight, and the server needs only sums.
 """
 
@@ -19,12 +19,12 @@ from fedfb.shapes import Array, Float
 Decay = Literal["const", "inv_sqrt", "inv"]
 
 TOLERANCE = 1e-9
-"""How exactly the weights must add up to what they were before: above the rounding of fixed point,
-so that a run asks as many questions with secure sums as without."""
+"""The tolerance of the weights' sum. It is larger than the rounding of fixed point, so that a run
+has the same number of exchanges with and without secure sums."""
 
 
 class State(NamedTuple):
-    """The common model, the number of all rows, and of rounds; lambda is with the clients."""
+    """The common model, the number of all rows, and of rounds. The clients keep lambda."""
 
     params: Float[Array, "r p"]
     rows: int
@@ -53,15 +53,22 @@ def fedfb_sums(
 
     .. math:: \theta\leftarrow\theta+\frac{f(\theta)-1}{\#\{i:v_i>\theta\}}
 
-    f is convex, decreasing and piecewise linear, so theta rises to the root in at most I steps;
-    usually in one or two: it is reached when a step leaves the same clients above theta. Every step
-    is a question whose answer is three sums. The lambda of FedFB with the symmetric form of client
-    parity is the same.
+    f is convex, decreasing and piecewise linear, so theta rises to the root in at most I steps,
+    usually in one or two. The root is reached when a step leaves the same clients above theta.
+    Every step is an exchange whose total is three sums. FedFB with the symmetric form of client
+    parity has the same lambda.
 
     Departs from the paper: losses are compared with their mean, which is a sum, not with the loss
-    of client 0, which that client would have to publish. Where only some clients answer, they
-    share the part of lambda that they held. A client keeps :math:`n\lambda_i/n_i`, which starts
-    at 1 everywhere. A client with fewer rows than ``minimum`` stays at 1 and adds 0 to the sums.
+    of client 0, which this client would have to publish. If only some clients take part, they share
+    the part of lambda that they had. A client keeps :math:`n\lambda_i/n_i`, which is 1 at first.
+
+    Args:
+        engine: does the arithmetic.
+        solver: local training.
+        alpha: step size, one value per run.
+        decaying: how the step size falls.
+        surrogate: loss that is compared.
+        minimum: a client with fewer rows keeps weight 1 and adds 0 to the sums.
     """
 
     def is_compared(data: ClientData) -> bool:
@@ -81,7 +88,7 @@ def fedfb_sums(
         weight = memory["weight"] * len(data.y)
         return {"weighted": trained * weight[:, None], "weight": weight}, memory
 
-    def tell_loss(
+    def upload_loss(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
         sums = engine.loss_sums(broadcast["params"], data, surrogate)
@@ -90,7 +97,7 @@ def fedfb_sums(
         upload = {"loss": loss * compared, "clients": compared}
         return upload, {**memory, "before": memory["weight"], "loss": loss}
 
-    def move(
+    def move_weight(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
         before, rows = share(memory, "before", data, broadcast["rows"]), broadcast["rows"]
@@ -104,8 +111,8 @@ def fedfb_sums(
 
     count = ClientTask("count", "sum", count_rows)
     fit = ClientTask("fit", "sum", train)
-    measure = ClientTask("measure", "sum", tell_loss, bounds={"loss": 2.0**12})
-    project = ClientTask("project", "sum", move, bounds={"held": 2.0**12, "before": 2.0**12})
+    measure = ClientTask("measure", "sum", upload_loss, bounds={"loss": 2.0**12})
+    project = ClientTask("project", "sum", move_weight, bounds={"held": 2.0**12, "before": 2.0**12})
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         return State(params, int(ask(count, {})["rows"]), 0)
@@ -113,17 +120,18 @@ def fedfb_sums(
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         params, t = average(ask(fit, {"params": s.params}), s.params), s.t + 1
         rows = np.asarray(s.rows)
-        found = ask(measure, {"params": params})
-        mean_loss = ratio(found["loss"], found["clients"], empty=0.0)
+        losses = ask(measure, {"params": params})
+        mean_loss = ratio(losses["loss"], losses["clients"], empty=0.0)
         step = {"mean_loss": mean_loss, "step_size": alpha * decay(t, decaying), "rows": rows}
         theta, above = np.zeros(len(params)), np.full(len(params), np.nan)
-        for _ in range(int(found["clients"]) + 1):
-            moved = ask(project, {**step, "theta": theta})
-            excess = moved["held"] - moved["before"]
-            # Of very many clients also the rounding is larger: the same ones above tell the root.
-            if np.all((np.abs(excess) <= TOLERANCE) | (moved["above"] == above)):
+        for _ in range(int(losses["clients"]) + 1):
+            held = ask(project, {**step, "theta": theta})
+            excess = held["held"] - held["before"]
+            # Rounding grows with the number of clients: the same clients above theta also mean the
+            # root.
+            if np.all((np.abs(excess) <= TOLERANCE) | (held["above"] == above)):
                 break
-            theta, above = theta + ratio(excess, moved["above"], empty=0.0), moved["above"]
+            theta, above = theta + ratio(excess, held["above"], empty=0.0), held["above"]
         return State(params, s.rows, t), Info(signal=mean_loss[:, None])
 
     def memory(params: Float[Array, "r p"]) -> Arrays:

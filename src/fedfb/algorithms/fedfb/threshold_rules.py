@@ -1,4 +1,4 @@
-r"""Thresholds by group from a histogram of scores: the fewest mistakes among rates that are alike.
+r"""Thresholds by group from a histogram of scores: the fewest mistakes with equal rates.
 
 With :math:`P_{yak}` the number of rows of label y in group a whose score reaches threshold k, a
 group decides 1 where the score reaches a threshold drawn from :math:`w_a`:
@@ -10,15 +10,15 @@ group decides 1 where the score reaches a threshold drawn from :math:`w_a`:
 with :math:`r_Y` the rate of all groups together: a linear programme. :math:`Y=\{1\}` for equal
 opportunity, {0} and {1} for equalized odds, {0, 1} (all rows) for demographic parity.
 
-**Bins.** Rows of one bin are decided alike, so bins cost something against thresholds on the scores
-themselves. Let :math:`m_a` be the most rows of group a in one bin.
+**Bins.** All rows of a bin have the same decision, so bins cost accuracy compared with thresholds
+on the scores. Let :math:`m_a` be the largest number of rows of group a in one bin.
 
 1. Under demographic parity at most :math:`\sum_a m_a/2` more mistakes are made: the optimal
-   threshold of a group lies within a bin, and a coin for that bin's rows that keeps the group's
-   rate p flips 2p(1-p), at most half of them.
+   threshold of a group lies within a bin. A random decision for this bin's rows with the same rate
+   p changes a share 2p(1-p) of them, at most half.
 2. Under any notion, moving thresholds to the edges of their bins changes at most
    :math:`\sum_a m_a` decisions, and a gap by at most :math:`2\max_{Y,a} m_{Ya}/n_{Ya}`.
-3. Halving bins never costs anything: every rule of the wider is one of the narrower.
+3. Halving bins never costs accuracy: every rule on wide bins is also a rule on narrow bins.
 """
 
 from typing import NamedTuple
@@ -44,7 +44,7 @@ COMPARED: dict[str, Compared] = {
 
 
 class Cut(NamedTuple):
-    """P(decide 1) by group and bin, with the accuracy and disparity that it has on the rows."""
+    """P(decide 1) by group and bin, with its accuracy and disparity on the rows."""
 
     chance: Float[Array, "a k"]
     accuracy: float
@@ -52,7 +52,12 @@ class Cut(NamedTuple):
 
 
 def compared_groups(name: str, notion: Notion) -> tuple[int, Compared]:
-    """Return the number of groups and which rates are compared; clients cannot be cut apart."""
+    """Return the number of groups and the compared rates; refuse client parity.
+
+    Args:
+        name: name of the method, for the message.
+        notion: the notion.
+    """
     match notion:
         case (
             DemographicParity(groups=groups)
@@ -68,7 +73,12 @@ def compared_groups(name: str, notion: Notion) -> tuple[int, Compared]:
 
 
 def refuse_without_group(name: str, group_given: bool) -> None:
-    """Refuse a method that decides by the group, unless somebody has chosen to give the group."""
+    """Refuse a method that decides by the group, unless the user has allowed it.
+
+    Args:
+        name: name of the method, for the message.
+        group_given: whether the setting ``sensitive_at_prediction`` is on.
+    """
     if not group_given:
         raise ConfigError(
             f"{name} decides by the group of a row: two rows that differ in nothing else may be "
@@ -82,31 +92,37 @@ def refuse_without_group(name: str, group_given: bool) -> None:
 def cut(
     rows: Float[Array, "2 a k"], compared: Compared, target: float = 0.0, mixed: bool = True
 ) -> Cut:
-    """Return the decisions of fewest mistakes whose disparity is at most the target.
+    """Return the decisions with the fewest mistakes and a disparity of at most the target.
 
-    Unless ``mixed``, every group has one threshold: the one whose rate comes nearest to that of the
-    optimal mixture; with several rates to be equal only a mixture can make them so. A group that
-    lacks a label to be compared by keeps the threshold 1/2.
+    A group that lacks a compared label keeps the threshold 1/2.
+
+    Args:
+        rows: histogram: numbers of rows by label, group and bin.
+        compared: the sets of labels whose rates are compared.
+        target: largest disparity.
+        mixed: whether a group may choose between thresholds at random. If not, it has the threshold
+            whose rate is nearest to that of the optimal mixture. With several sets of labels only a
+            mixture can make all rates equal, and ``mixed`` has no effect.
     """
-    chance = np.tile(at_a_half(rows.shape[2]), (rows.shape[1], 1))
-    here = comparable(rows.sum(axis=2), compared)
-    if here.any():
-        filled, of_bin = _filled(rows[:, here])
+    chance = np.tile(decide_at_half(rows.shape[2]), (rows.shape[1], 1))
+    present = comparable(rows.sum(axis=2), compared)
+    if present.any():
+        filled, of_bin = _filled(rows[:, present])
         reach = np.zeros((*filled.shape[:2], filled.shape[2] + 1))
         reach[..., :-1] = np.cumsum(filled[..., ::-1], axis=2)[..., ::-1]
         weights = mixtures(reach, compared, target)
         if not mixed and len(compared) == 1:
             weights = _single(weights, rates(reach, compared[0]))
-        chance[here] = np.cumsum(weights, axis=1)[:, :-1][:, of_bin]
-    # The solver's sums to 1 are off by rounding.
+        chance[present] = np.cumsum(weights, axis=1)[:, :-1][:, of_bin]
+    # The solver's weights sum to 1 only up to rounding.
     chance = np.clip(np.where(chance > 1 - 1e-9, 1.0, np.where(chance < 1e-9, 0.0, chance)), 0, 1)
     right = np.sum(rows[1] * chance) + np.sum(rows[0] * (1.0 - chance))
-    found = largest_gap(rows[:, here], chance[here], compared)
-    return Cut(chance, float(right / max(rows.sum(), 1.0)), found)
+    gap = largest_gap(rows[:, present], chance[present], compared)
+    return Cut(chance, float(right / max(rows.sum(), 1.0)), gap)
 
 
 def _filled(rows: Float[Array, "2 a k"]) -> tuple[Float[Array, "2 a f"], Int[Array, " k"]]:
-    """Leave out bins without rows; an empty bin is decided like the next filled one below."""
+    """Drop bins without rows; an empty bin has the decision of the next filled bin below."""
     places = np.flatnonzero(rows.sum(axis=(0, 1)) > 0)
     below = np.searchsorted(places, np.arange(rows.shape[2]), side="right") - 1
     return rows[..., places], np.maximum(below, 0)
@@ -115,50 +131,63 @@ def _filled(rows: Float[Array, "2 a k"]) -> tuple[Float[Array, "2 a f"], Int[Arr
 def mixtures(
     reach: Float[Array, "2 a t"], compared: Compared, target: float = 0.0
 ) -> Float[Array, "a t"]:
-    """Solve the linear programme for the weights of the thresholds, each group's sum to 1."""
-    from scipy.optimize import linprog  # heavy: only those who use it should wait for it
+    """Solve the linear programme for the weights of the thresholds; each group's sum is 1.
+
+    Args:
+        reach: numbers of rows by label, group and threshold whose score reaches the threshold.
+        compared: the sets of labels whose rates are compared.
+        target: largest disparity.
+    """
+    from scipy.optimize import linprog  # imported here: scipy takes long to import
 
     _, groups, thresholds = reach.shape
     of_group = np.kron(np.eye(groups), np.ones(thresholds))
     gaps = np.vstack([_gaps(of_group, reach, labels) for labels in compared])
     bounded = {"A_ub": np.vstack([gaps, -gaps]), "b_ub": np.full(2 * len(gaps), target)}
     equal = {"A_eq": of_group, "b_eq": np.ones(groups)}
+    # At target 0 the two inequalities are one equation.
     if target == 0:
         everything = np.vstack([of_group, gaps])
         equal = {"A_eq": everything, "b_eq": np.repeat([1.0, 0.0], [groups, len(gaps)])}
         bounded = {}
     mistakes = (reach[0] - reach[1]).ravel()
-    found = linprog(mistakes, **bounded, **equal, bounds=(0, 1), method="highs")
-    weights: Float[Array, "a t"] = found.x.reshape(groups, thresholds)
+    solution = linprog(mistakes, **bounded, **equal, bounds=(0, 1), method="highs")
+    weights: Float[Array, "a t"] = solution.x.reshape(groups, thresholds)
     return weights
 
 
 def _gaps(
     of_group: Float[Array, "a v"], reach: Float[Array, "2 a t"], labels: tuple[int, ...]
 ) -> Float[Array, "a v"]:
-    """Return the rows of the programme that say how far each group's rate lies from that of all."""
+    """Return the rows of the programme for the gap of each group's rate to the rate of all."""
     among = reach[list(labels), :, 0].sum(axis=0)
     rate = of_group * rates(reach, labels).ravel()
     return rate - (among / among.sum()) @ rate
 
 
 def rates(reach: Float[Array, "2 a t"], labels: tuple[int, ...]) -> Float[Array, "a t"]:
-    """Return the rate of positive decisions of every threshold, among the rows of these labels."""
+    """Return the rate of positive decisions at every threshold, among the rows of these labels."""
     among = reach[list(labels)].sum(axis=0)
     return among / among[:, :1]
 
 
 def _single(weights: Float[Array, "a t"], rate: Float[Array, "a t"]) -> Float[Array, "a t"]:
-    """Put all weight on the threshold whose rate is nearest to the mixture's."""
-    wanted = np.sum(weights * rate, axis=1, keepdims=True)
-    nearest = np.argmin(np.abs(rate - wanted), axis=1)
+    """Return weights that are 1 at the threshold whose rate is nearest to the mixture's."""
+    mixture_rate = np.sum(weights * rate, axis=1, keepdims=True)
+    nearest = np.argmin(np.abs(rate - mixture_rate), axis=1)
     return np.eye(rate.shape[1])[nearest]
 
 
 def largest_gap(
     rows: Float[Array, "2 a k"], chance: Float[Array, "a k"], compared: Compared
 ) -> float:
-    """Return the largest distance of a group's rate to that of all groups together."""
+    """Return the largest absolute gap of a group's rate to the rate of all groups.
+
+    Args:
+        rows: numbers of rows by label, group and bin.
+        chance: P(decide 1) by group and bin.
+        compared: the sets of labels whose rates are compared.
+    """
     if not rows.size:
         return 0.0
     gaps = []
@@ -169,36 +198,36 @@ def largest_gap(
     return float(max(gaps))
 
 
-def at_a_half(bins: int) -> Float[Array, " k"]:
-    """Return the usual decision by bin: 1 from the score 1/2 on.
+def decide_at_half(bins: int) -> Float[Array, " k"]:
+    """Return the default decision by bin: 1 from the score 1/2 on.
 
-    >>> at_a_half(4)
+    >>> decide_at_half(4)
     array([0., 0., 1., 1.])
     """
     return (np.arange(bins) >= bins / 2).astype(np.float64)
 
 
-def bin_of(score: Float[Array, "r n"], bins: int) -> Int[Array, "r n"]:
-    """Return the bin of each score; a score of 1 falls into the last."""
+def find_bins(score: Float[Array, "r n"], bins: int) -> Int[Array, "r n"]:
+    """Return the bin of each score; a score of 1 is in the last bin."""
     return np.minimum((score * bins).astype(np.int64), bins - 1)
 
 
 def comparable(
     counts: Num[Array, "2 a"], compared: Compared, minimum: int = 1
 ) -> Bool[Array, " a"]:
-    """Tell which groups have enough rows of every set of labels that is compared."""
+    """Return True for the groups with at least ``minimum`` rows of every compared set of labels."""
     rows = [counts[list(labels)].sum(axis=0) for labels in compared]
     return np.all([enough(of_labels, minimum) for of_labels in rows], axis=0)
 
 
 def histogram_task(engine: Engine, bins: int) -> ClientTask:
-    """Ask how many rows of each label and group have their score in each bin.
+    """Ask for numbers of rows by label, group and bin of the score.
 
-    Groups that are not ``wanted`` are left at 0 before anything leaves the client.
+    The client sets groups that are not ``wanted`` (in the broadcast) to 0 before it uploads.
     """
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        number = bin_of(sigmoid(engine.logits(broadcast["params"], data.x)), bins)
+        number = find_bins(sigmoid(engine.logits(broadcast["params"], data.x)), bins)
         cells = 2 * data.groups * bins
         rows = [np.bincount(data.cell * bins + run, minlength=cells) for run in number]
         table = np.reshape(rows, (-1, 2, data.groups, bins)).astype(np.float64)
@@ -209,9 +238,10 @@ def histogram_task(engine: Engine, bins: int) -> ClientTask:
 
 
 def read_histogram(total: Arrays) -> Float[Array, "r 2 a k"]:
-    """Return the summed histogram; one that noise was added to, as the nearest that can be.
+    """Return the summed histogram; noise may have made numbers negative.
 
-    That is, of as many rows of every label and group, the nearest without negative numbers.
+    Then it is the nearest histogram without negative numbers that has the same number of rows of
+    every label and group.
 
     >>> read_histogram({"rows": np.array([[[[3.0, -1.0, 2.0]], [[1.0, 0.0, 4.0]]]])})
     array([[[[2.5, 0. , 1.5]],
@@ -223,5 +253,5 @@ def read_histogram(total: Arrays) -> Float[Array, "r 2 a k"]:
         return rows
     flat = rows.reshape(-1, rows.shape[-1])
     mass = np.maximum(flat.sum(axis=1), 0.0)
-    near = [simplex(one[None], size)[0] for one, size in zip(flat, mass.tolist(), strict=True)]
+    near = [simplex(cell[None], size)[0] for cell, size in zip(flat, mass.tolist(), strict=True)]
     return np.stack(near).reshape(rows.shape)

@@ -1,4 +1,4 @@
-"""Thresholds by summed histograms: federated training, then one exchange that makes it fair."""
+"""Thresholds from summed histograms: federated training, then one exchange for fair thresholds."""
 
 from collections import namedtuple
 from collections.abc import Callable
@@ -10,15 +10,15 @@ import numpy as np
 
 from fedfb.algorithms.fedavg import fedavg
 from fedfb.algorithms.fedfb import fedfb
-from fedfb.algorithms.fedfb.outer import chosen
+from fedfb.algorithms.fedfb.outer import pick_model
 from fedfb.algorithms.fedfb.threshold_rules import (
     Compared,
     Cut,
-    at_a_half,
-    bin_of,
     comparable,
     compared_groups,
     cut,
+    decide_at_half,
+    find_bins,
     histogram_task,
     read_histogram,
     refuse_without_group,
@@ -32,14 +32,19 @@ from fedfb.notions import Notion
 from fedfb.shapes import Array, Bool, Float, Num
 
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
-"""The disparities at which the trade-off curve of the final model is told."""
+"""The disparities at which the trade-off curve of the final model is computed."""
 
 
 @dataclass(frozen=True)
 class Cutting:
-    """How scores are cut: after how many rounds, into which bins, how fair, mixed or not.
+    """How scores are cut.
 
-    A group with fewer than ``minimum`` rows of a label that it has is left out of the histogram.
+    Args:
+        rounds: rounds of training before the cut.
+        bins: number of bins of the scores.
+        minimum: a group with fewer rows of a label that it has is left out of the histogram.
+        target: largest disparity, one value per run.
+        mixed: whether a group may choose between thresholds at random.
     """
 
     rounds: int
@@ -59,14 +64,21 @@ def with_thresholds(
     r"""Return a method that trains as ``base`` does and then gives every group its thresholds.
 
     After the last round every client adds its rows to a histogram :math:`P_{yak}` of the final
-    model's scores; from the sum the server finds the thresholds for any target
-    (:mod:`fedfb.algorithms.fedfb.threshold_rules`), and so the whole trade-off curve of the model.
-    Predicting needs the group of a row; its score is the model's.
+    model's scores. From the sum the server computes the thresholds for any target
+    (:mod:`fedfb.algorithms.fedfb.threshold_rules`), and the whole trade-off curve of the model. A
+    decision needs the group of a row; the score is that of the model.
+
+    Args:
+        base: the method that trains.
+        model: state of ``base`` -> the model whose scores are cut.
+        engine: scores the rows.
+        notion: which rates are compared.
+        cutting: how scores are cut.
     """
     groups, compared = compared_groups(base.name, notion)
     count, histogram = count_task(notion), histogram_task(engine, cutting.bins)
-    own = ("counts",) * ("counts" not in base.state._fields)
-    State = _state_with(base.state, *own, "done", "chance", "curve", "found")
+    count_fields = ("counts",) * ("counts" not in base.state._fields)
+    State = _state_with(base.state, *count_fields, "done", "chance", "curve", "found")
     width = len(base.state._fields)
 
     def within(s: Any) -> Any:
@@ -74,47 +86,47 @@ def with_thresholds(
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> Any:
         start = base.setup(params, ask)
-        counts = [read_counts(ask(count, {})) for _ in own]
+        counts = [read_counts(ask(count, {})) for _ in count_fields]
         runs = len(params)
-        chance = np.tile(at_a_half(cutting.bins), (runs, groups, 1))
-        curve, found = np.zeros((runs, len(LEVELS), 2)), np.zeros((runs, 2))
-        return State(*start, *counts, 0, chance, curve, found)
+        chance = np.tile(decide_at_half(cutting.bins), (runs, groups, 1))
+        curve, training = np.zeros((runs, len(LEVELS), 2)), np.zeros((runs, 2))
+        return State(*start, *counts, 0, chance, curve, training)
 
     def round(s: Any, ask: Ask) -> tuple[Any, Info]:
         inner, info = base.round(within(s), ask)
         s = State(*inner, *s[width:])._replace(done=s.done + 1)
         if s.done < cutting.rounds:
             return s, info
-        asked = wanted(s.counts, compared, cutting.minimum, notion.minimum)
-        rows = read_histogram(ask(histogram, {"params": model(inner), "wanted": asked}))
-        rows = np.where(asked[:, None], rows, 0.0)  # of the others there is at most noise
+        large = are_large_enough(s.counts, compared, cutting.minimum, notion.minimum)
+        rows = read_histogram(ask(histogram, {"params": model(inner), "wanted": large}))
+        rows = np.where(large[:, None], rows, 0.0)  # the histogram of other groups is only noise
 
         @cache
         def cut_at(run: int, target: float) -> Cut:
             return cut(rows[run], compared, target, cutting.mixed)
 
-        # Runs that differ only in their target have one model: it is cut once for all of them.
-        first = [_place_of(own, rows) for own in rows]
+        # Runs that differ only in their target have the same model: it is cut once.
+        first = [_place_of(run_rows, rows) for run_rows in rows]
         cuts = [cut_at(run, float(at)) for run, at in zip(first, cutting.target, strict=True)]
         curves = [[cut_at(run, level) for level in LEVELS] for run in first]
         return s._replace(
-            chance=np.stack([one.chance for one in cuts]),
-            curve=np.array([[_point(one) for one in curve] for curve in curves]),
-            found=np.array([_point(one) for one in cuts]),
+            chance=np.stack([rule.chance for rule in cuts]),
+            curve=np.array([[_point(rule) for rule in curve] for curve in curves]),
+            found=np.array([_point(rule) for rule in cuts]),
         ), info
 
     def predict(s: Any, _: object, examples: Examples) -> Prediction:
         score = sigmoid(engine.logits(model(within(s)), examples.x))
         run = np.arange(len(score))[:, None]
-        return Prediction(score, s.chance[run, examples.group, bin_of(score, cutting.bins)])
+        return Prediction(score, s.chance[run, examples.group, find_bins(score, cutting.bins)])
 
-    def tell(s: Any) -> list[dict[str, Any]]:
-        cut_apart = wanted(s.counts, compared, cutting.minimum, notion.minimum)
+    def describe(s: Any) -> list[dict[str, Any]]:
+        cut_apart = are_large_enough(s.counts, compared, cutting.minimum, notion.minimum)
         left_out = np.flatnonzero(~cut_apart).tolist()
-        trained = base.tell(within(s)) if base.tell else [{} for _ in s.chance]
+        trained = base.describe(within(s)) if base.describe else [{} for _ in s.chance]
         return [
             {
-                **_renamed(of_base),
+                **_rename_fields(of_base),
                 "off_target": max(float(disparity) - float(target), 0.0),
                 "thresholds": [thresholds(row) for row in chance],
                 "curve": [{"accuracy": a, "disparity": d} for a, d in curve.tolist()],
@@ -127,48 +139,50 @@ def with_thresholds(
 
     return Algorithm(
         name=base.name,
-        tasks=(*base.tasks, *(count for _ in own), histogram),
+        tasks=(*base.tasks, *(count for _ in count_fields), histogram),
         state=State,
         memory=base.memory,
         setup=setup,
         round=round,
         params=lambda s: base.params(within(s)),
         predict=predict,
-        tell=tell,
+        describe=describe,
     )
 
 
 def _state_with(within: Any, *fields: str) -> type[Any]:
-    """Return the type of a state with more fields, so that a checkpoint holds all of them alike."""
+    """Return the type of a state with further fields; a checkpoint stores all fields."""
     return namedtuple("State", (*within._fields, *fields))
 
 
-def _place_of(own: Float[Array, "2 a k"], rows: Float[Array, "r 2 a k"]) -> int:
-    """Return the place of the first run whose scores lie in the same bins."""
-    return next(place for place, other in enumerate(rows) if np.array_equal(own, other))
+def _place_of(run_rows: Float[Array, "2 a k"], rows: Float[Array, "r 2 a k"]) -> int:
+    """Return the place of the first run whose scores are in the same bins."""
+    return next(
+        place for place, other_rows in enumerate(rows) if np.array_equal(run_rows, other_rows)
+    )
 
 
-def _point(found: Cut) -> tuple[float, float]:
-    return found.accuracy, found.disparity
+def _point(cut_rule: Cut) -> tuple[float, float]:
+    return cut_rule.accuracy, cut_rule.disparity
 
 
-def _renamed(told: dict[str, Any]) -> dict[str, Any]:
-    """Keep apart how far the training within came: thresholds go the rest of the way."""
-    return {"off_target_before" if k == "off_target" else k: v for k, v in told.items()}
+def _rename_fields(facts: dict[str, Any]) -> dict[str, Any]:
+    """Rename the distance to the target after training: thresholds change it afterwards."""
+    return {"off_target_before" if k == "off_target" else k: v for k, v in facts.items()}
 
 
-def wanted(
+def are_large_enough(
     counts: Num[Array, "2 a"], compared: Compared, minimum: int, minimum_group: int = 1
 ) -> Bool[Array, " a"]:
-    """Tell which groups are large enough for thresholds of their own.
+    """Return True for the groups that are large enough for their own thresholds.
 
     Args:
         counts: training rows of all clients, by label and group.
         compared: the sets of labels whose rates are compared.
-        minimum: least rows of every label that a group has.
-        minimum_group: least rows of every set of labels.
+        minimum: smallest number of rows of every label that a group has.
+        minimum_group: smallest number of rows of every set of labels.
 
-    >>> wanted(np.array([[30, 3, 0], [30, 30, 30]]), ((1,),), minimum=20)
+    >>> are_large_enough(np.array([[30, 3, 0], [30, 30, 30]]), ((1,),), minimum=20)
     array([ True, False,  True])
     """
     small = (counts > 0) & (counts < minimum)
@@ -176,7 +190,7 @@ def wanted(
 
 
 def thresholds(chance: Float[Array, " k"]) -> list[dict[str, float]]:
-    """Return a group's thresholds with their probabilities; above 1 nobody is let in.
+    """Return a group's thresholds with their probabilities; no score reaches a threshold above 1.
 
     >>> thresholds(np.array([0.0, 0.25, 1.0, 1.0]))
     [{'score': 0.25, 'share': 0.25}, {'score': 0.5, 'share': 0.75}]
@@ -186,23 +200,23 @@ def thresholds(chance: Float[Array, " k"]) -> list[dict[str, float]]:
     return [{"score": float(k / len(chance)), "share": float(share[k])} for k in at]
 
 
-def cutting_of(problem: Problem, mixed: bool, minimum: int, bins: int) -> Cutting:
-    """Return how the settings want scores to be cut."""
+def read_cutting(problem: Problem, mixed: bool, minimum: int, bins: int) -> Cutting:
+    """Return how scores are cut by the settings."""
     target = problem.knobs["target"]
     return Cutting(int(problem.options["rounds"]), bins, minimum, target, mixed)
 
 
 def _make(problem: Problem) -> Algorithm:
     refuse_without_group("fedfb-thresholds", problem.options["sensitive_at_prediction"])
-    bins, minimum = (_one(problem, name) for name in ("bins", "minimum"))
-    cutting = cutting_of(problem, "mixed" in problem.variant, minimum, bins)
+    bins, minimum = (_read_whole_number(problem, name) for name in ("bins", "minimum"))
+    cutting = read_cutting(problem, "mixed" in problem.variant, minimum, bins)
     base, model = fedavg(problem.engine, problem.solver), _common_model
     if problem.variant.startswith("combined"):
-        # Weights go all the way to parity: thresholds then have little to move.
+        # FedFB solves for its weights first: thresholds then have little to change.
         within = problem._replace(options={**problem.options, "outer": "solve"})
-        base, model = fedfb.from_settings(within), chosen
-    found = with_thresholds(base, model, problem.engine, problem.notion, cutting)
-    return found._replace(name="fedfb-thresholds")
+        base, model = fedfb.from_settings(within), pick_model
+    algorithm = with_thresholds(base, model, problem.engine, problem.notion, cutting)
+    return algorithm._replace(name="fedfb-thresholds")
 
 
 def _common_model(s: Any) -> Float[Array, "r p"]:
@@ -210,7 +224,7 @@ def _common_model(s: Any) -> Float[Array, "r p"]:
     return params
 
 
-def _one(problem: Problem, name: str) -> int:
+def _read_whole_number(problem: Problem, name: str) -> int:
     values = np.unique(problem.knobs[name])
     if len(values) > 1 or values[0] != int(values[0]):
         raise ConfigError(f"--set {name} takes one whole number, got {values.tolist()}.")

@@ -1,1 +1,1 @@
-"""The data sets that fedfb knows by name: one loader each, and where their files are."""
+"""The built-in data sets: one loader each, and the addresses of their files."""

@@ -33,7 +33,7 @@ COLUMNS = (
 """The files have no header; these are the publisher's names."""
 
 ATTRIBUTES = (("sex",), ("race",), ("sex", "race"))
-"""What groups may be formed by; the first is the paper's."""
+"""Attributes that may form the groups. The first choice is the paper's."""
 
 _RACE = Keep(source="race", target="race", values=("White",), other="Other")
 
@@ -51,7 +51,16 @@ def load_adult(
     formed by race, it is reduced to White and Other.
 
     Departs from the reference code: numbers are standardised by the training rows (there: each
-    file scaled by its own extremes), and the group is read as one column each, not as a code.
+    file is scaled by its own extremes), and the model reads the group as 0/1 columns, not as a
+    code.
+
+    Args:
+        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
+        split_seed: seed of all random choices about the data.
+        sensitive_at_prediction: whether the model reads the group.
+        resplit: draw training and test rows again instead of the published split.
+        sensitive: attributes that form the groups, one of ``ATTRIBUTES``.
+
     """
     table, training_rows = _read(path_of("adult.data"), path_of("adult.test"))
     rules = (_RACE,) if "race" in sensitive else ()
@@ -75,7 +84,7 @@ def load_adult(
     return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
 
 
-@lru_cache(maxsize=1)  # it may be dealt out in many ways, one after the other
+@lru_cache(maxsize=1)  # the same rows are often dealt in several ways
 def _read(training: Path, testing: Path) -> tuple[Table, int]:
     train = read_cells(training, ",", header=COLUMNS)
     test = read_cells(testing, ",", header=COLUMNS, skip=1)

@@ -20,7 +20,7 @@ AGE_GROUPS = Bins(
     edges=(32.0, 36.0, 42.0, 51.0),
     names=("age <= 32", "age 33-36", "age 37-42", "age 43-51", "age > 51"),
 )
-"""Fifths of the rows by age, at declared cut points."""
+"""Five groups of about equal size, at declared ages."""
 
 _NOT_FEATURES = ("age", "age group", "day", "month", "y")
 
@@ -34,6 +34,13 @@ def load_bank(
     """Load Bank Marketing: 70 % of the rows, drawn by the split seed, train; three clients.
 
     The clients receive 50, 10 and 40 % of the rows without a loan, 20, 60 and 20 % of the others.
+
+    Args:
+        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
+        split_seed: seed of all random choices about the data.
+        sensitive_at_prediction: whether the model reads the group.
+        resplit: as in the other loaders; this split is drawn in any case.
+
     """
     table = derive(_read(path_of("bank-full.csv")), (AGE_GROUPS,))
     group = groups_in(table, (AGE_GROUPS.target,)).group_of(table)
@@ -58,7 +65,7 @@ def load_bank(
     return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
 
 
-@lru_cache(maxsize=1)  # it may be dealt out in many ways, one after the other
+@lru_cache(maxsize=1)  # the same rows are often dealt in several ways
 def _read(path: Path) -> Table:
-    (read,) = typed([read_cells(path, ";")], text=("y",))
-    return replace(read, source="bank")
+    (table,) = typed([read_cells(path, ";")], text=("y",))
+    return replace(table, source="bank")

@@ -1,4 +1,4 @@
-"""What built-in data sets have in common: a table, its split, and the paper's way to deal rows."""
+"""Common parts of built-in data sets: a table, its split, and the paper's clients."""
 
 from dataclasses import dataclass, replace
 
@@ -46,7 +46,7 @@ class Source:
 def split_at_random(
     group: Int[Array, " n"], split_seed: int
 ) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
-    """Draw 70 % of the rows to train on; return their numbers and those of the others, in order.
+    """Draw 70 % of the rows for training. Return their numbers, and those of the others, in order.
 
     >>> import numpy as np
     >>> train, test = split_at_random(np.zeros(10, int), split_seed=0)
@@ -63,15 +63,21 @@ def deal(
     sensitive_at_prediction: bool,
     resplit: bool = False,
 ) -> Federation:
-    """Deal a built-in data set to clients; test rows get clients by the same rule.
+    """Deal a built-in data set to clients. Test rows get clients by the same rule.
 
-    ``resplit`` draws training and test rows anew instead of taking the published ones.
+    Args:
+        source: the data set.
+        partition: how rows are dealt, as text; 'paper' for the paper's way.
+        split_seed: seed of all random choices about the data.
+        sensitive_at_prediction: whether the model reads the group.
+        resplit: draw training and test rows again instead of the published split.
+
     """
     if resplit:
         groups = groups_in(source.table, source.sensitive, source.group_order)
         train, test = split_at_random(groups.group_of(source.table), split_seed)
         source = replace(source, train=train, test=test)
-    client, names = _clients(source, partition, split_seed)
+    client, names = _deal_clients(source, partition, split_seed)
     return federate(
         source.name,
         source.table,
@@ -89,11 +95,11 @@ def deal(
     )
 
 
-def _clients(source: Source, partition: str, split_seed: int) -> Clients:
-    parsed, key = parse_partition(partition), (split_seed, 13)
-    if parsed.kind == "paper":
+def _deal_clients(source: Source, partition: str, split_seed: int) -> Clients:
+    rule, key = parse_partition(partition), (split_seed, 13)
+    if rule.kind == "paper":
         paper = source.paper
-        dealt = deal_by_shares(paper.values, paper.shares, source.train, key)
-        return Clients(dealt.client, paper.names)
+        clients = deal_by_shares(paper.values, paper.shares, source.train, key)
+        return Clients(clients.client, paper.names)
     groups = groups_in(source.table.take(source.train), source.sensitive, source.group_order)
-    return assign(parsed, source.table, groups, source.train, key)
+    return assign(rule, source.table, groups, source.train, key)

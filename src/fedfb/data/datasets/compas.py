@@ -27,7 +27,7 @@ FEATURES = (
 _LABEL = "two_year_recid"
 
 ATTRIBUTES = (("sex", "race"), ("sex",), ("race",))
-"""What groups may be formed by; the first is the paper's."""
+"""Attributes that may form the groups. The first choice is the paper's."""
 
 _RACE = Keep(source="race", target="race", values=("African-American",), other="Other")
 
@@ -41,9 +41,17 @@ def load_compas(
 ) -> Federation:
     """Load COMPAS: the first 70 % of the rows, in file order, train; two clients by age.
 
-    Label 1 is the favourable outcome, no new charge. Where groups are formed by race, it is reduced
-    to African-American and Other. An attribute by which they are not formed is a feature.
-    The file holds names and dates of birth: only the columns needed here are ever stored.
+    Label 1 is the favourable outcome, no new charge. Where race forms the groups, it is reduced to
+    African-American and Other. An attribute that does not form the groups is a feature. The file
+    holds names and dates of birth: only the columns in use are stored.
+
+    Args:
+        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
+        split_seed: seed of all random choices about the data.
+        sensitive_at_prediction: whether the model reads the group.
+        resplit: draw training and test rows at random instead of by file order.
+        sensitive: attributes that form the groups, one of ``ATTRIBUTES``.
+
     """
     rules = (_RACE,) if "race" in sensitive else ()
     table = derive(_read(path_of("compas-scores-two-years.csv")), rules)
@@ -67,9 +75,9 @@ def load_compas(
     return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
 
 
-@lru_cache(maxsize=1)  # it may be dealt out in many ways, one after the other
+@lru_cache(maxsize=1)  # the same rows are often dealt in several ways
 def _read(path: Path) -> Table:
     # The file has two columns named priors_count, equal in all rows: the first is read.
     cells = read_cells(path, ",", only=(*ATTRIBUTES[0], *FEATURES, _LABEL))
-    (read,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))
-    return replace(read, source="compas")
+    (table,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))
+    return replace(table, source="compas")

@@ -1,4 +1,4 @@
-"""Where the published files are: in a folder the user names, or downloaded, checked and cached."""
+"""Find published files: in a folder that the user names, or downloaded, checked and cached."""
 
 import hashlib
 import io
@@ -21,7 +21,7 @@ _PROPUBLICA = (
 
 @dataclass(frozen=True)
 class Published:
-    """A file as its publisher offers it; ``members`` leads through the zip files it lies in."""
+    """A published file. ``members`` are the names to unpack, from the outer zip file inwards."""
 
     url: str
     sha256: str
@@ -60,7 +60,7 @@ FILES_OF = {
 
 
 def refuse_missing(data_sets: Iterable[str]) -> None:
-    """Refuse published data sets that cannot be had, all of them in one message."""
+    """Refuse published data sets that are not available, all in one message."""
     missing: dict[str, dict[str, str]] = {}
     for name in data_sets:
         for filename in FILES_OF[name]:
@@ -102,9 +102,9 @@ def _download(filename: str, published: Published) -> Path:
     known_hash = None if published.members else f"sha256:{published.sha256}"
     name = filename if known_hash else published.url.rsplit("/", 1)[1]
     try:
-        fetched = Path(pooch.retrieve(published.url, known_hash, fname=name, path=cache))
+        archive = Path(pooch.retrieve(published.url, known_hash, fname=name, path=cache))
         if published.members:
-            write_whole(path, _extract(fetched.read_bytes(), published.members))
+            write_whole(path, _extract(archive.read_bytes(), published.members))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{filename} could not be downloaded from {published.url} ({error}). Download it by "
@@ -122,10 +122,10 @@ def _extract(content: bytes, members: tuple[str, ...]) -> bytes:
 
 
 def _check(path: Path, published: Published) -> None:
-    found = _sha256_of(path)
-    if found != published.sha256:
+    sha256 = _sha256_of(path)
+    if sha256 != published.sha256:
         raise DataError(
-            f"{path} is not the published file: its sha256 is {found}, expected "
+            f"{path} is not the published file: its sha256 is {sha256}, expected "
             f"{published.sha256}. Download it again, unchanged, from {published.url}."
         )
 

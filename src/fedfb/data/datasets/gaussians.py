@@ -1,7 +1,7 @@
 """The paper's populations of Figures 1 to 3, to draw rows from: one feature, Gaussian in a group.
 
-Unlike on the synthetic data, the law of x given the group differs between clients: what is fair on
-each client need not be fair on all of them together.
+The distribution of x given the group differs between clients, unlike in the synthetic data. What is
+fair on each client need not be fair on all clients together.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ POPULATIONS = {
     "fig2": Gaussians(((3.0, 5.0), (1.0, -1.0)), (1.0, 1.0), (0.5, 0.5)),
     "fig3": Gaussians(((3.0, 5.0), (1.0, -1.0), (1.0, 2.0)), (1.0, 1.0, 1.0), (0.5, 0.5, 0.5)),
 }
-"""By the paper's figure; 2 and 3 (three clients) are drawn there for several q."""
+"""By the paper's figure. Figures 2 and 3 show several q; Figure 3 has three clients."""
 
 
 def load_gaussians(
@@ -50,8 +50,19 @@ def load_gaussians(
     rows: int | None = None,
     test_rows: int | None = None,
 ) -> Federation:
-    """Draw rows of a population; ``q`` is the share of group 1 in each client."""
-    population = _with_shares(name, q)
+    """Draw rows of a population and deal them to its clients.
+
+    Args:
+        name: a name in ``POPULATIONS``.
+        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
+        split_seed: seed of all random choices about the data.
+        sensitive_at_prediction: whether the model reads the group.
+        q: share of group 1 in each client; empty: the paper's.
+        rows: training rows; None: 12,000.
+        test_rows: test rows; None: 12,000.
+
+    """
+    population = _choose_population(name, q)
     train, test = rows or ROWS[0], test_rows or ROWS[1]
     client, table = draw(population, train + test, split_seed, name)
     clients = len(population.q)
@@ -91,7 +102,7 @@ def _logistic(x: Float[Array, " n"]) -> Float[Array, " n"]:
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
-def _with_shares(name: str, q: tuple[float, ...]) -> Gaussians:
+def _choose_population(name: str, q: tuple[float, ...]) -> Gaussians:
     if name not in POPULATIONS:
         raise ConfigError(unknown_name("population", name, POPULATIONS))
     population = POPULATIONS[name]

@@ -1,4 +1,4 @@
-"""The paper's synthetic data: two Gaussian classes, and a group that follows the rotated point."""
+"""The paper's synthetic data: two Gaussian classes, and a group drawn by the rotated point."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ MEANS = np.array([[-2.0, -2.0], [2.0, 2.0], [0.0, 0.0]])
 COVARIANCES = np.array(
     [[[10.0, 1.0], [1.0, 3.0]], [[5.0, 1.0], [1.0, 5.0]], [[7.5, 1.0], [1.0, 4.0]]]
 )
-"""Of label 0, label 1, and (ours) the middle density that draws a third group."""
+"""Of label 0, label 1, and the middle density of a third group (ours, not the paper's)."""
 
 SHARES = {
     (2, "medium"): ((0.6, 0.4), (0.2, 0.8), (0.5, 0.5)),
@@ -39,12 +39,20 @@ def load_synthetic(
     rows: int | None = None,
     test_rows: int | None = None,
 ) -> Federation:
-    """Draw the synthetic data and deal them to 2, 3 (unless told otherwise) or 4 clients.
+    """Draw the synthetic data and deal them to clients.
 
-    A third group is ours, not the paper's. With another partition than the paper's, the number
-    of clients and their heterogeneity follow from it and must not be given.
+    Args:
+        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
+        split_seed: seed of all random choices about the data.
+        sensitive_at_prediction: whether the model reads the group.
+        clients: 2, 3 (default) or 4; only for the partition 'paper'.
+        groups: 2, or 3. The third group is ours, not the paper's.
+        heterogeneity: low, medium or high; only for the partition 'paper'.
+        rows: training rows; None: the paper's number.
+        test_rows: test rows; None: the paper's number.
+
     """
-    clients, shares = _shares(partition, clients, groups, heterogeneity)
+    clients, shares = _choose_shares(partition, clients, groups, heterogeneity)
     train, test = rows or ROWS[clients][0], test_rows or ROWS[clients][1]
     table = draw(train + test, groups, split_seed)
     source = Source(
@@ -78,7 +86,7 @@ def draw(rows: int, groups: int, seed: int) -> Table:
     y = (rng.random(rows) < 0.6).astype(int)
     factors = np.linalg.cholesky(COVARIANCES)
     x = MEANS[y] + np.einsum("nij,nj->ni", factors[y], rng.standard_normal((rows, 2)))
-    densities = np.stack([_density(_rotated(x), a) for a in range(groups)], axis=1)
+    densities = np.stack([_evaluate_density(_rotate(x), a) for a in range(groups)], axis=1)
     cumulative = np.cumsum(densities, axis=1)
     group = (rng.random((rows, 1)) * cumulative[:, -1:] >= cumulative[:, :-1]).sum(axis=1)
     return Table(
@@ -92,22 +100,22 @@ def draw(rows: int, groups: int, seed: int) -> Table:
     )
 
 
-def _rotated(x: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
+def _rotate(x: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
     c, s = np.cos(np.pi / 4), np.sin(np.pi / 4)
     return np.stack([x[:, 0] * c - x[:, 1] * s, x[:, 0] * s + x[:, 1] * c], axis=1)
 
 
-def _density(x: Float[Array, "n 2"], number: int) -> Float[Array, " n"]:
+def _evaluate_density(x: Float[Array, "n 2"], number: int) -> Float[Array, " n"]:
     centred = x - MEANS[number]
     distance = np.einsum("ni,ij,nj->n", centred, np.linalg.inv(COVARIANCES[number]), centred)
     density: Array = np.exp(-0.5 * distance) / np.sqrt(np.linalg.det(COVARIANCES[number]))
     return density
 
 
-def _shares(
+def _choose_shares(
     partition: str, clients: int | None, groups: int, heterogeneity: str
 ) -> tuple[int, Float[Array, "v i"]]:
-    """Check the options against each other; return the number of clients and the paper's shares."""
+    """Check the options. Return the number of clients and the paper's shares."""
     if groups not in (2, 3):
         raise ConfigError(f"synthetic data have 2 or 3 groups, not {groups}.")
     if heterogeneity not in ("low", "medium", "high"):

@@ -20,7 +20,7 @@ from fedfb.engine.native.work import (
     give_solver,
     make_sparse,
 )
-from fedfb.engine.optimise import local_weights, moved
+from fedfb.engine.optimise import local_weights, move_lambda
 from fedfb.engine.private import PrivateEpoch, private_epochs
 from fedfb.engine.rows import cell_counts, cells_of, orders
 from fedfb.models import Network
@@ -73,7 +73,7 @@ class NativeEngine:
             work.weigh_cells(local_weights(rule, lam, data, counts))
             self._train_epoch(work, order)
             losses = self._sums_of(work, data, rule.surrogate)
-            lam = moved(losses, data, lam, rule, number)
+            lam = move_lambda(losses, data, lam, rule, number)
         return self._params(work), lam
 
     def loss_sums(

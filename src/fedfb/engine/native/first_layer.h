@@ -21,13 +21,13 @@ typedef struct {
 } Block;
 
 /* Sums are held in registers: rows (backward: features) by vectors of units. */
-enum { MOST = 8, VECTORS = 3, SPARSE_VECTORS = 12, FEW_INPUTS = 16 };
+enum { MOST = 8 };
 
 /* The ReLU where layers follow, and nothing where these are the logits. */
 INLINE real least_of(const Job *job, int64_t layer) { return layer + 1 < job->depth ? 0 : -(real)INFINITY; }
 
 INLINE void forward_tile(int rows, int vectors, const Job *job, const real *x, const real *w, real *out) {
-    vec sum[MOST][VECTORS];
+    vec sum[MOST][FEW_VECTORS];
     UNROLL for (int i = 0; i < rows; i++)
         UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = splat(0);
     for (int64_t f = 0; f <= job->inputs; f++) {
@@ -42,7 +42,7 @@ INLINE void forward_tile(int rows, int vectors, const Job *job, const real *x, c
 
 INLINE void backward_tile(int features, int vectors, const Job *job, int64_t rows, const real *x,
                           const real *error, real *gradient) {
-    vec sum[MOST][VECTORS];
+    vec sum[MOST][FEW_VECTORS];
     UNROLL for (int i = 0; i < features; i++)
         UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = splat(0);
     for (int64_t row = 0; row < rows; row++) {
@@ -91,7 +91,7 @@ INLINE void forward_entries(int rows, int vectors, const Job *job, const Block *
     const uint16_t *columns = job->columns;
     const real *values = job->values, *bias = w + job->inputs * wide;
     int64_t common = job->inputs;
-    vec sum[MOST][SPARSE_VECTORS];
+    vec sum[MOST][MOST_VECTORS];
     UNROLL for (int i = 0; i < rows; i++) {
         const int64_t entries = until[i] - from[i];
         common = entries < common ? entries : common;
@@ -123,7 +123,7 @@ INLINE void backward_entries(int vectors, const Job *job, const Block *block, co
     const real *values = job->values;
     real *bias = gradient + job->inputs * wide;
     for (int64_t row = 0; row < block->filled; row++) {
-        vec own[SPARSE_VECTORS];
+        vec own[MOST_VECTORS];
         UNROLL for (int v = 0; v < vectors; v++) {
             own[v] = load(error + row * wide + v * LANES);
             store(bias + v * LANES, load(bias + v * LANES) + own[v]);

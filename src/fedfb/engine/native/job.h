@@ -4,7 +4,14 @@
 
 #include <stdint.h>
 
-enum { BLOCK_ROWS = 128, ROW_TILE = 16, FEATURE_TILE = 4, CACHE_BYTES = 1 << 18 };
+enum { BLOCK_ROWS = 128, ROW_TILE = 16, CACHE_BYTES = 1 << 18 };
+
+/* What Python knows too, and compares when it loads the kernel: see description.c. */
+enum { FEATURE_TILE = 4, FEW_INPUTS = 16, FEW_VECTORS = 3, MOST_VECTORS = 12 };
+#define STEEPNESS 10
+#define BETA1 0.9
+#define BETA2 0.999
+#define EPSILON 1e-8
 
 /* The kinds of fedfb.engine.losses, and the decision itself, in the order of native/library.py. */
 enum { ZERO_ONE, PROB, CE, LOGIT, STEEP, MISTAKE, POSITIVE };

@@ -1,4 +1,4 @@
-/* The one function that is looked up from outside. */
+/* The kernels, looked up from outside. */
 #include "job.h"
 
 #include <stddef.h>

@@ -9,6 +9,7 @@ from typing import get_args
 import numpy as np
 
 from fedfb.engine.losses import RowLoss
+from fedfb.engine.native.seams import REMEDY, check_seams
 from fedfb.errors import ConfigError
 
 KINDS: tuple[str, ...] = (*get_args(RowLoss), "positive")
@@ -101,10 +102,20 @@ def _lookup(is_double: bool, only_baseline: bool) -> Kernel:
             "the native engine was not compiled when fedfb was installed. Install a C compiler and "
             "fedfb again, or use --engine numpy."
         )
-    look_up = ctypes.CDLL(path).fedfb_kernel
+    look_up = _load(path).fedfb_kernel
     look_up.restype, look_up.argtypes = ctypes.POINTER(Kernel), (_whole, _whole)
     found: Kernel = look_up(is_double, only_baseline).contents
     return found
+
+
+@cache
+def _load(path: str) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise ConfigError(f"the kernel cannot be loaded ({error}). {REMEDY}") from None
+    check_seams(library, (Job, Kernel), KINDS)
+    return library
 
 
 @cache

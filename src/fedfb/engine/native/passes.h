@@ -52,9 +52,9 @@ typedef struct {
 } Step;
 
 static Step step_at(const Job *job) {
-    const double scale = sqrt((1 - 0.999) / (1 - pow(0.999, (double)job->time)));
-    const double factor = (1 - 0.9) / ((1 - pow(0.9, (double)job->time)) * scale);
-    return (Step){splat((real)factor), splat((real)(1e-8 / scale)), splat((real)job->weight_decay)};
+    const double scale = sqrt((1 - BETA2) / (1 - pow(BETA2, (double)job->time)));
+    const double factor = (1 - BETA1) / ((1 - pow(BETA1, (double)job->time)) * scale);
+    return (Step){splat((real)factor), splat((real)(EPSILON / scale)), splat((real)job->weight_decay)};
 }
 
 /* Move the vector of parameters at a place. */
@@ -63,8 +63,8 @@ INLINE void move(const Job *job, const Step *step, int64_t at, vec rate, vec pul
     vec value = load(theta), g = fma_(step->decay, value, load((real *)job->gradient + at));
     if (job->pulls) g = fma_(pull, value - load((const real *)job->anchor + at), g);
     if (job->adam) {
-        vec m = fma_(splat((real)0.9), load(mean), g);
-        vec v = fma_(splat((real)0.999), load(square), g * g);
+        vec m = fma_(splat((real)BETA1), load(mean), g);
+        vec v = fma_(splat((real)BETA2), load(square), g * g);
         store(mean, m);
         store(square, v);
         g = step->factor * m / (root(v) + step->epsilon);

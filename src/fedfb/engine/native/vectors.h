@@ -181,8 +181,6 @@ INLINE vec cross_entropy(vec z, vec y) {
     return positive + log1p_of_fraction(exp_of_negative(minus_absolute(z))) - y * z;
 }
 
-#define STEEPNESS 10
-
 INLINE vec loss(vec z, vec y, int64_t kind) {
     const vec zero = splat(0), one = splat(1), sign = y + y - one;
     vec decision = pick(z >= zero, one, zero);

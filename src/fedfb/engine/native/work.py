@@ -16,7 +16,7 @@ from fedfb.engine.native.layout import (
     pack_steps,
 )
 from fedfb.engine.native.library import Job, Kernel
-from fedfb.engine.rows import Kept, cells_of
+from fedfb.engine.rows import ArrayCache, cells_of
 from fedfb.models import Network
 from fedfb.shapes import Array, Float
 
@@ -149,7 +149,7 @@ class PassedRows:
     sparse: dict[str, Array] | None = None
 
 
-_KEPT: Kept[PassedRows] = Kept()
+_KEPT: ArrayCache[PassedRows] = ArrayCache()
 
 
 def _without_zeros(work: Work, x: Array) -> dict[str, Array]:

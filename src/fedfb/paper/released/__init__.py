@@ -1,7 +1,7 @@
 """The variant ``released``: the rules, data and random numbers behind the paper's printed digits.
 
-It is off by default and nothing but reproduction uses it. Each departure from FedFB as it should be
-is a named switch (:mod:`fedfb.paper.released.flags`), so one cause can be removed at a time.
+Only the reproduction uses it. Each difference from FedFB as it should be is a named switch
+(:mod:`fedfb.paper.released.flags`), so one cause can be removed at a time.
 """
 
 from fedfb.paper.released.data import DATA as DATA

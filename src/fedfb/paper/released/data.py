@@ -1,20 +1,17 @@
-"""The data sets of the paper's tables, by name.
+"""The data sets of the paper's tables, prepared, split and drawn as the released code does it.
 
-Rows as the released code holds them: clients, each with its last tenth set aside, and a test.
+Every data set is a ``ReleasedData``: clients, each with its last tenth for validation, and test
+rows.
 
-Adult as released: each file scaled by its own extremes, two clients by workclass.
-
-Bank Marketing as released: shuffled once, scaled before the split, three clients by loan.
-
-COMPAS as released: rows in the order of the file, scaled before they are split.
-
-FairFed's setting as released: five clients, rows drawn with replacement, Adult's wrong races.
-
-On Adult the code takes race by its number and means 1 to be White and 0 all others: it trains and
-compares Asian-Pac-Islander and Amer-Indian-Eskimo, 1,350 rows, and tests on rows of all races. How
-many rows a client has is known; which, and COMPAS's shares, are drawn here, from seeds of our own.
-
-The synthetic data as released: numpy's legacy generator, one row after another, seed 123.
+- Adult: each file is scaled by its own extremes; two clients by workclass.
+- Bank: shuffled once, scaled before the split; three clients by loan.
+- COMPAS: rows in the order of the file, scaled before the split; two clients by age.
+- FairFed's setting (``adult-*``, ``compas-*``): five clients, rows drawn with replacement. On
+  Adult the code takes race by its number and assumes that 1 is White and 0 all others. It so
+  trains and compares Asian-Pac-Islander and Amer-Indian-Eskimo, 1,350 rows, and tests on rows of
+  all races. The number of rows of a client is known; the rows, and COMPAS's shares, are drawn here
+  from our own seeds.
+- Synthetic: numpy's legacy generator, row by row, seed 123.
 """
 
 import random
@@ -55,16 +52,21 @@ class ReleasedData(NamedTuple):
 
 
 def with_group(x: Float[Array, "n d"], y: Int[Array, " n"], group: Int[Array, " n"]) -> Rows:
-    """Make rows whose last feature is the group's number: the released classifiers see it.
+    """Return rows whose last feature is the group's number: the released classifiers see it.
 
     Features are rounded to float32, as they are before they enter torch's layers.
+
+    Args:
+        x: features.
+        y: labels, 0 or 1.
+        group: number of each row's group.
     """
     features = np.column_stack([x, group]).astype(np.float32)
     return Rows(features.astype(np.float64), y.astype(int), group.astype(int))
 
 
-def held_out(rows: Rows) -> tuple[Rows, Rows]:
-    """Split a client's rows as they stand: nine tenths to train on, the last tenth to validate."""
+def hold_out_last_tenth(rows: Rows) -> tuple[Rows, Rows]:
+    """Return the first nine tenths of a client's rows to train on, the rest to validate."""
     cut = int(0.9 * len(rows.y))
     return rows.take(slice(cut)), rows.take(slice(cut, None))
 
@@ -75,28 +77,36 @@ def pooled(parts: tuple[Rows, ...]) -> Rows:
 
 
 def cell_counts(rows: Rows, groups: int) -> Float[Array, "2 a"]:
-    """Count rows by label and group."""
+    """Return the number of rows by label and group."""
     cell = rows.y * groups + rows.group
     return np.bincount(cell, minlength=2 * groups).reshape(2, groups).astype(np.float64)
 
 
-def in_shares(rows: Int[Array, " n"], shares: tuple[float, ...]) -> list[Int[Array, " m"]]:
-    """Cut rows as they stand at the rounded-down sums of shares; the last part takes the rest.
+def cut_by_shares(rows: Int[Array, " n"], shares: tuple[float, ...]) -> list[Int[Array, " m"]]:
+    """Cut rows, in their order, at the rounded-down sums of shares; the last part takes the rest.
 
-    >>> [part.tolist() for part in in_shares(np.arange(7), (0.5, 0.3, 0.2))]
+    Args:
+        rows: numbers of rows.
+        shares: of each part; they sum to 1, or to more by the slip of the pen in ``SPLITS``.
+
+    >>> [part.tolist() for part in cut_by_shares(np.arange(7), (0.5, 0.3, 0.2))]
     [[0, 1, 2], [3, 4], [5, 6]]
     """
     ends = np.cumsum(shares)[:-1]
     return np.split(rows, [min(int(end * len(rows)), len(rows)) for end in ends])
 
 
-def min_max(values: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Scale to 0..1 by the extremes of just these values, whichever file or split they are of."""
+def scale_min_max(values: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Return values scaled to 0..1 by their own extremes, whichever file or split they are of."""
     return (values - values.min()) / (values.max() - values.min())
 
 
 def one_hot(cells: list[str], categories: list[str]) -> Float[Array, "n c"]:
-    """Return one column per category; a cell of none of them is all zero.
+    """Return one column for each category; a cell of no category is all zero.
+
+    Args:
+        cells: the column.
+        categories: in the order of the result's columns.
 
     >>> one_hot(["b", "c"], ["a", "b"])
     array([[0., 1.],
@@ -119,18 +129,18 @@ ADULT_SPLIT_SEED = 1
 
 
 def load_adult() -> ReleasedData:
-    """Load the publisher's files; a missing cell is a category of its own."""
+    """Load the published files; a missing cell is a category of its own."""
     train = read_cells(path_of("adult.data"), ",", header=COLUMNS)
     test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1)
     values = {name: sorted(set(train.columns[name])) for name in ADULT_CATEGORIES}
-    rows = _rows(train, values)
+    rows = _adult_rows_by_sex(train, values)
     private = np.array([cell == "Private" for cell in train.columns["workclass"]])
     clients = tuple(rows.take(numbers) for numbers in _clients(private))
-    return ReleasedData("adult", 2, clients, _rows(test, values))
+    return ReleasedData("adult", 2, clients, _adult_rows_by_sex(test, values))
 
 
-def _rows(cells: Cells, values: dict[str, list[str]]) -> Rows:
-    numbers = [min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
+def _adult_rows_by_sex(cells: Cells, values: dict[str, list[str]]) -> Rows:
+    numbers = [scale_min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
     categories = [one_hot(cells.columns[name], values[name]) for name in ADULT_CATEGORIES]
     y = np.array([cell.startswith(">50K") for cell in cells.columns["income"]])
     group = np.array([cell == "Male" for cell in cells.columns["sex"]])
@@ -164,7 +174,7 @@ BANK_SPLIT_SEED = 1
 def load_bank() -> ReleasedData:
     """Load the file; groups are fifths by age, numbered from the youngest."""
     cells = read_cells(path_of("bank-full.csv"), ";").columns
-    numbers = [min_max(np.array(cells[name], float)) for name in BANK_NUMBERS]
+    numbers = [scale_min_max(np.array(cells[name], float)) for name in BANK_NUMBERS]
     categories = [one_hot(cells[name], sorted(set(cells[name]))) for name in BANK_CATEGORIES]
     y = np.array([cell == "yes" for cell in cells["y"]])
     group = np.searchsorted(AGE_GROUPS.edges, np.array(cells["age"], float))
@@ -173,7 +183,8 @@ def load_bank() -> ReleasedData:
     loan = np.array(cells["loan"], object)[order]
     cut = int(0.7 * len(y))
     parts = [
-        in_shares(np.flatnonzero(loan[:cut] == answer), shares) for answer, shares in SHARES.items()
+        cut_by_shares(np.flatnonzero(loan[:cut] == answer), shares)
+        for answer, shares in SHARES.items()
     ]
     clients = tuple(rows.take(np.concatenate(dealt)) for dealt in zip(*parts, strict=True))
     return ReleasedData("bank", 5, clients, rows.take(slice(cut, None)))
@@ -186,8 +197,8 @@ OLDER = 0.1
 
 
 def load_compas() -> ReleasedData:
-    """Load the file, the first 70 % of its rows to train on."""
-    rows, _ = read_rows()
+    """Load the file; the first 70 % of its rows are for training."""
+    rows, _ = read_compas_rows()
     cut = int(0.7 * len(rows.y))
     train, test = rows.take(slice(cut)), rows.take(slice(cut, None))
     older = train.x[:, 0] > OLDER
@@ -195,17 +206,17 @@ def load_compas() -> ReleasedData:
     return ReleasedData("compas", 4, clients, test)
 
 
-def read_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, list[str]]]:
-    """Read all rows, and some columns as they stand.
+def read_compas_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, list[str]]]:
+    """Return all rows of COMPAS, and some columns as they are in the file.
 
-    Label 1 is no new charge, the group 2 * female + African-American.
+    Label 1 is no new charge; the group is 2 * female + African-American.
     """
     cells = read_cells(
         path_of("compas-scores-two-years.csv"),
         ",",
         only=("sex", "race", *COMPAS_NUMBERS, *COMPAS_CATEGORIES, "two_year_recid"),
     ).columns
-    numbers = [min_max(np.array(cells[name], float)) for name in COMPAS_NUMBERS]
+    numbers = [scale_min_max(np.array(cells[name], float)) for name in COMPAS_NUMBERS]
     # A missing cell is no category here: its row is all zero.
     values = {name: sorted(set(cells[name]) - {""}) for name in COMPAS_CATEGORIES}
     categories = [one_hot(cells[name], values[name]) for name in COMPAS_CATEGORIES]
@@ -237,18 +248,20 @@ def load_adult_by_race(alpha: str) -> ReleasedData:
     test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1)
     categories = [*(name for name in ADULT_CATEGORIES if name != "race"), "sex"]
     values = {name: sorted(set(train.columns[name])) for name in [*categories, "race"]}
-    rows = _adult_rows(train, values)
+    rows = _adult_rows_by_race(train, values)
     rng = np.random.RandomState(0)
     compared = np.flatnonzero(rows.group < 2)
     # A client has the same share of both groups: one number of a drawn pair serves them.
     clients = tuple(rows.take(rng.choice(compared, size)) for size in ADULT_SIZES[alpha])
-    return ReleasedData(f"adult-{alpha}", 2, clients, _adult_rows(test, values))
+    return ReleasedData(f"adult-{alpha}", 2, clients, _adult_rows_by_race(test, values))
 
 
-def _adult_rows(cells: Cells, values: dict[str, list[str]]) -> Rows:
-    numbers = [min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
+def _adult_rows_by_race(cells: Cells, values: dict[str, list[str]]) -> Rows:
+    numbers = [scale_min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
     categories = [
-        one_hot(cells.columns[name], own) for name, own in values.items() if name != "race"
+        one_hot(cells.columns[name], categories_of)
+        for name, categories_of in values.items()
+        if name != "race"
     ]
     y = np.array([cell.startswith(">50K") for cell in cells.columns["income"]])
     race = np.array([values["race"].index(cell) for cell in cells.columns["race"]])
@@ -256,8 +269,8 @@ def _adult_rows(cells: Cells, values: dict[str, list[str]]) -> Rows:
 
 
 def load_compas_by_sex(alpha: str) -> ReleasedData:
-    """Load COMPAS: every client draws its own shares of men and of women, who then overlap."""
-    rows, race = read_rows(("sex", "race"))
+    """Load COMPAS: every client draws its own shares of men and of women; clients overlap."""
+    rows, race = read_compas_rows(("sex", "race"))
     features = np.column_stack([rows.x[:, :-1], one_hot(race["race"], sorted(set(race["race"])))])
     female = np.array([cell == "Female" for cell in race["sex"]], int)
     everyone = with_group(features, rows.y, 1 - female)
@@ -265,11 +278,13 @@ def load_compas_by_sex(alpha: str) -> ReleasedData:
     train, test = everyone.take(slice(cut)), everyone.take(slice(cut, None))
     rng = np.random.RandomState(0)
     shares = rng.dirichlet([ALPHAS[alpha]] * 2, size=CLIENTS)
-    clients = tuple(train.take(_drawn(train.group, share, rng)) for share in shares)
+    clients = tuple(train.take(_draw_rows(train.group, share, rng)) for share in shares)
     return ReleasedData(f"compas-{alpha}", 2, clients, test)
 
 
-def _drawn(group: Int[Array, " n"], share: Array, rng: np.random.RandomState) -> Int[Array, " m"]:
+def _draw_rows(
+    group: Int[Array, " n"], share: Array, rng: np.random.RandomState
+) -> Int[Array, " m"]:
     """Draw a client's rows with replacement: a share of the men and one of the women."""
     parts = []
     for number, part in zip((1, 0), share, strict=True):
@@ -284,7 +299,7 @@ SCALES = 1 / np.sqrt(np.linalg.det(COVARIANCES[:2]))
 
 
 class Split(NamedTuple):
-    """Training and test rows, and each client's share of group 0 and of group 1."""
+    """Number of training and test rows, and each client's shares of group 0 and of group 1."""
 
     train: int
     test: int
@@ -305,13 +320,13 @@ SPLITS = {
 
 
 def load_synthetic(name: str) -> ReleasedData:
-    """Draw the rows; the first train. A client's rows are those of group 1, then 0, shuffled."""
+    """Draw the rows; the first are for training. A client has group 1, then 0, shuffled."""
     split = SPLITS[name]
     drawn = draw(split.train + split.test)
     train = drawn.take(slice(split.train))
     shuffler = random.Random(SEED)
     parts = [
-        in_shares(np.flatnonzero(train.group == group), shares)
+        cut_by_shares(np.flatnonzero(train.group == group), shares)
         for group, shares in ((1, split.group_1), (0, split.group_0))
     ]
     clients = []
@@ -323,7 +338,7 @@ def load_synthetic(name: str) -> ReleasedData:
 
 
 def draw(rows: int) -> Rows:
-    r"""Draw all labels, then row by row the point and its group.
+    r"""Draw all labels, then the point and the group of each row.
 
     .. math:: y \sim \mathrm{Bern}(0.6),\quad x \mid y \sim N(\mu_y, \Sigma_y),\quad
               P(a = 1 \mid x) = \frac{p_1(x')}{p_0(x') + p_1(x')},\quad x' = R(+\pi/4)\, x

@@ -1,6 +1,6 @@
-"""What the released code does otherwise than FedFB should, each cause under its own name.
+"""The differences between the released code and FedFB as it should be, each under a name.
 
-The released code's rows as a federation: what our methods make of them, split as they are.
+``as_federation`` gives the rows of the released code, with their split, to our methods.
 """
 
 from collections.abc import Mapping
@@ -62,10 +62,15 @@ METHODS = ("fedavg", "fedfb", "fedfb-2022")
 """FedAvg, FedFB of October 2021 (the printed digits), FedFB of the last release (2022)."""
 
 
-def flags_of(method: str, groups: int, changes: Mapping[str, Any]) -> Flags:
-    """Return a method's flags with some changed, each checked by name and value.
+def make_flags(method: str, groups: int, changes: Mapping[str, Any]) -> Flags:
+    """Return the flags of a method.
 
-    >>> flags_of("fedavg", 2, {"averaging": "weighted"}).averaging
+    Args:
+        method: one of ``METHODS``.
+        groups: number of groups; FedFB of 2021 has other rules for two groups.
+        changes: flags that differ from the method's, checked by name and value.
+
+    >>> make_flags("fedavg", 2, {"averaging": "weighted"}).averaging
     'weighted'
     """
     if method not in METHODS:
@@ -88,10 +93,10 @@ def _usual(method: str, groups: int) -> Flags:
 
 
 def as_federation(data: ReleasedData) -> Federation:
-    """Return the rows as our methods read them, every feature as it is.
+    """Return the rows as a federation for our methods, every feature as it is.
 
-    A client's rows are all of them: the tenth that the released code sets aside is among them, as
-    our methods set their own aside. Test rows belong to no client.
+    A client has all its rows, with the tenth that the released code keeps for validation: our
+    methods hold out their own validation rows. Test rows belong to no client.
     """
     features = tuple(f"x{number}" for number in range(data.test.x.shape[1]))
     groups = Groups(("group",), tuple(str(number) for number in range(data.groups)))

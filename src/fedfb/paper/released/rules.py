@@ -1,11 +1,7 @@
-"""The rules by which the released FedFB weighs cells (label, group) and moves lambda.
+"""The released FedFB's rules: weights, the step of lambda, averages of models, and measures.
 
-Arrays have a leading axis of seeds ``s``; ``counts`` are rows by label and group over all clients,
-those set aside for validation included.
-
-How the released code puts models together, and how it should.
-
-What the released code measures: accuracy, disparity, and the losses that move lambda.
+Arrays have a leading axis of seeds ``s``. ``counts`` are rows by label and group over all clients,
+validation rows included. Averages exist as released and as they should be.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +18,14 @@ Lambda = Float[Array, "s 2 a"]
 
 
 class Rule(NamedTuple):
-    """How lambda starts, what it weighs, and how losses of round t move it.
+    """The rule of one method.
 
-    ``step`` takes lambda, the loss sums by cell over all clients, alpha and t. ``losses_on`` says
-    of which of a client's rows these are.
+    Attributes:
+        start: lambda at first.
+        weights: the weight of each cell, from lambda.
+        reduction: how a batch's losses are reduced.
+        losses_on: the rows of a client whose losses move lambda.
+        step: takes lambda, loss sums by cell over all clients, alpha and the round; returns lambda.
     """
 
     start: Float[Array, "2 a"]
@@ -35,22 +35,29 @@ class Rule(NamedTuple):
     step: Callable[[Lambda, Lambda, float, int], Lambda]
 
 
-def rule_of(method: str, flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
-    """Return the rule of a method: that of October 2021 treats two groups in a way of its own."""
+def choose_rule(method: str, flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
+    """Return the rule of a method.
+
+    Args:
+        method: one of ``METHODS``.
+        flags: the switches.
+        counts: rows by label and group.
+        clients: number of clients.
+    """
     if method == "fedavg":
-        return unweighted(counts)
+        return make_unweighted_rule(counts)
     if method == "fedfb" and counts.shape[1] == 2:
-        return two_groups(flags, counts)
-    return many_groups(flags, counts, clients)
+        return make_two_group_rule(flags, counts)
+    return make_many_group_rule(flags, counts, clients)
 
 
-def unweighted(counts: Float[Array, "2 a"]) -> Rule:
-    """Weigh every row alike: FedAvg."""
+def make_unweighted_rule(counts: Float[Array, "2 a"]) -> Rule:
+    """Return FedAvg's rule: every row has the same weight."""
     return Rule(np.ones_like(counts), lambda lam: lam, "sum", "training", lambda lam, *_: lam)
 
 
-def two_groups(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
-    r"""Follow October 2021's rule for two groups.
+def make_two_group_rule(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
+    r"""Return October 2021's rule for two groups.
 
     .. math:: \lambda_{yz} = n_{yz}/n_z \text{ at first},\quad
               w_{yz} = \lambda_{yz}\, n_y / n_{yz},\quad
@@ -59,8 +66,12 @@ def two_groups(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
 
     Forth, :math:`\lambda_{00}` loses and :math:`\lambda_{01}` gains :math:`\alpha/t`, and
     :math:`\lambda_{1z} = 1 - \lambda_{0z}`. Back, as released, :math:`\lambda_{00}` gains and
-    :math:`\lambda_{10}` loses it, and :math:`\lambda_{y1} = 1 - \lambda_{y0}`: another
-    normalisation than the one forth.
+    :math:`\lambda_{10}` loses it, and :math:`\lambda_{y1} = 1 - \lambda_{y0}`: this normalisation
+    is not the one of the step forth.
+
+    Args:
+        flags: ``return_step`` counts.
+        counts: rows by label and group.
     """
     sizes = counts.sum(axis=0)
 
@@ -87,18 +98,23 @@ def two_groups(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
     )
 
 
-def many_groups(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
-    r"""Follow the rule of the last release, or October 2021's for more than two groups.
+def make_many_group_rule(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
+    r"""Return the rule of the last release, and October 2021's for more than two groups.
 
     .. math:: \lambda_{yz} = n_z/n \text{ at first},\quad w_{yz} = \lambda_{yz}/n_z,\quad
               f_z = \frac{L_{10} - L_{00}}{n_0} - \frac{L_{1z} - L_{0z}}{n_z}
               + K \Big(\frac{n_{00}}{n_0} - \frac{n_{0z}}{n_z}\Big)
 
-    with the number of clients K where it should be 1. From losses towards label 1 (October 2021)
-    it is :math:`f_z = (L_{00} + L_{10})/n_0 - (L_{0z} + L_{1z})/n_z`. Then
-    :math:`\lambda_{00}` loses :math:`\alpha f_z/\sqrt t` and :math:`\lambda_{0z}` gains it, both
-    kept in :math:`[0, 2 n_0/n]` for every z, and :math:`\lambda_{1z} = 2 n_0/n - \lambda_{0z}`:
-    right is :math:`2 n_z/n`.
+    with the number of clients K where it should be 1. From losses towards label 1 (October 2021) it
+    is :math:`f_z = (L_{00} + L_{10})/n_0 - (L_{0z} + L_{1z})/n_z`. Then :math:`\lambda_{00}` loses
+    :math:`\alpha f_z/\sqrt t` and :math:`\lambda_{0z}` gains it, both clipped to
+    :math:`[0, 2 n_0/n]` for every z, and :math:`\lambda_{1z} = 2 n_0/n - \lambda_{0z}`. The correct
+    bound is :math:`2 n_z/n`.
+
+    Args:
+        flags: ``bound``, ``constant``, ``signal`` and ``step`` count.
+        counts: rows by label and group.
+        clients: number of clients.
     """
     sizes = counts.sum(axis=0)
     shares = sizes / sizes.sum()
@@ -119,8 +135,8 @@ def many_groups(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule
         if flags.step == "normalised":
             f = f / np.maximum(np.linalg.norm(f, axis=1, keepdims=True), np.finfo(float).tiny)
         gain = f - np.eye(f.shape[1])[0] * f.sum(axis=1, keepdims=True)
-        moved = np.clip(lam[:, 0] + alpha / np.sqrt(number) * gain, 0, bound)
-        return np.stack([moved, bound - moved], axis=1)
+        first_label = np.clip(lam[:, 0] + alpha / np.sqrt(number) * gain, 0, bound)
+        return np.stack([first_label, bound - first_label], axis=1)
 
     return Rule(
         start=np.stack([shares, shares]),
@@ -134,20 +150,25 @@ def many_groups(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule
 Averaging = Literal["first-unweighted", "weighted"]
 
 
-def by_weight(
+def average_by_weight(
     models: Sequence[Float[Array, "s p"]], weights: Float[Array, "s i"], averaging: Averaging
 ) -> Float[Array, "s p"]:
-    r"""Average FedFB's models.
+    r"""Return the average of FedFB's models.
 
     .. math:: \frac{w_0 + \sum_{i \ge 1} c_i w_i}{\sum_i c_i}
               \quad\text{(released)} \qquad \frac{\sum_i c_i w_i}{\sum_i c_i}
 
-    As released client 0 all but falls out, and the model shrinks by its share.
+    As released, client 0 has almost no influence, and the model shrinks by its share.
+
+    Args:
+        models: one for each client.
+        weights: mass of each client's rows, by seed.
+        averaging: as released, or correct.
 
     >>> models = [np.array([[4.0]]), np.array([[8.0]])]
-    >>> by_weight(models, np.array([[3.0, 1.0]]), "first-unweighted")
+    >>> average_by_weight(models, np.array([[3.0, 1.0]]), "first-unweighted")
     array([[3.]])
-    >>> by_weight(models, np.array([[3.0, 1.0]]), "weighted")
+    >>> average_by_weight(models, np.array([[3.0, 1.0]]), "weighted")
     array([[5.]])
     """
     factors = weights.copy()
@@ -157,19 +178,25 @@ def by_weight(
     return (total / weights.sum(axis=1, keepdims=True)).astype(models[0].dtype)
 
 
-def by_size(
+def average_by_size(
     models: Sequence[Float[Array, "s p"]],
     sizes: Sequence[int],
     first: Int[Array, " s"],
     averaging: Averaging,
 ) -> Float[Array, "s p"]:
-    r"""Average FedAvg's models; ``first`` is each seed's client f that is asked first.
+    r"""Return the average of FedAvg's models.
 
     .. math:: \frac{w_f + \sum_{i \ne f} n_i w_i}{\sum_{i \ne f} n_i}
               \quad\text{(released)} \qquad \frac{\sum_i n_i w_i}{\sum_i n_i}
 
+    Args:
+        models: one for each client.
+        sizes: rows of each client.
+        first: for each seed the client f that is asked first.
+        averaging: as released, or correct.
+
     >>> models = [np.array([[4.0]]), np.array([[8.0]])]
-    >>> by_size(models, [3, 2], np.array([0]), "first-unweighted")
+    >>> average_by_size(models, [3, 2], np.array([0]), "first-unweighted")
     array([[10.]])
     """
     factors = np.tile(np.array(sizes, float), (len(first), 1))
@@ -182,7 +209,11 @@ def by_size(
 
 
 def first_clients(seeds: tuple[int, ...], clients: int) -> Int[Array, " s"]:
-    """Return whom each seed asks first: the same client in every round, as it seeds anew in each.
+    """Return the client that each seed asks first; as the code seeds anew, it is so in every round.
+
+    Args:
+        seeds: of the runs.
+        clients: number of clients.
 
     >>> first_clients((0, 1, 2, 3, 4), 3).tolist()
     [2, 0, 2, 1, 1]
@@ -191,14 +222,24 @@ def first_clients(seeds: tuple[int, ...], clients: int) -> Int[Array, " s"]:
 
 
 def accuracies(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
-    """Return the share of right decisions; a row is decided positively above a margin of 0."""
+    """Return the share of correct decisions, by seed.
+
+    Args:
+        margin: by seed and row; a positive margin is a positive decision.
+        rows: the rows.
+    """
     return ((margin > 0) == rows.y).mean(axis=1)
 
 
 def disparities(margin: Float[Array, "s n"], rows: Rows, groups: int) -> Float[Array, " s"]:
-    r"""Return the largest gap between a group's rate of positive decisions and everyone's.
+    r"""Return the largest gap between a group's rate of positive decisions and the overall rate.
 
     .. math:: \max_z |P(\hat y = 1 \mid z) - P(\hat y = 1)|
+
+    Args:
+        margin: by seed and row; a positive margin is a positive decision.
+        rows: the rows.
+        groups: number of groups.
     """
     decision = margin > 0
     rate = decision.mean(axis=1)
@@ -207,7 +248,12 @@ def disparities(margin: Float[Array, "s n"], rows: Rows, groups: int) -> Float[A
 
 
 def parity_differences(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
-    r"""Return :math:`|P(\hat y=1\mid 0)-P(\hat y=1\mid 1)|`, whatever other groups there are."""
+    r"""Return :math:`|P(\hat y=1\mid 0)-P(\hat y=1\mid 1)|`, without other groups.
+
+    Args:
+        margin: by seed and row; a positive margin is a positive decision.
+        rows: the rows.
+    """
     rates = [(margin[:, rows.group == group] > 0).mean(axis=1) for group in (0, 1)]
     return np.abs(rates[0] - rates[1])
 
@@ -218,7 +264,14 @@ def loss_sums(
     groups: int,
     signal: Literal["label-one", "cross-entropy", "zero-one"],
 ) -> Float[Array, "s 2 a"]:
-    """Sum losses by label and group; which loss, see :class:`fedfb.paper.released.flags.Flags`."""
+    """Return losses summed by label and group.
+
+    Args:
+        margin: by seed and row.
+        rows: the rows.
+        groups: number of groups.
+        signal: which loss; see :class:`fedfb.paper.released.flags.Flags`.
+    """
     if signal == "zero-one":
         losses: Array = ((margin > 0) != rows.y).astype(np.float64)
     else:

@@ -1,4 +1,4 @@
-"""Run a method as released: seeds in, one JSON-ready record per seed out."""
+"""Run a method as released: seeds in, one JSON-ready record for each seed out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -6,28 +6,35 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fedfb.errors import ConfigError, DivergenceError, unknown_name
-from fedfb.paper.released.data import ReleasedData, Rows, cell_counts, held_out, load, pooled
-from fedfb.paper.released.flags import Flags, flags_of
+from fedfb.paper.released.data import (
+    ReleasedData,
+    Rows,
+    cell_counts,
+    hold_out_last_tenth,
+    load,
+    pooled,
+)
+from fedfb.paper.released.flags import Flags, make_flags
 from fedfb.paper.released.rules import (
     Rule,
     accuracies,
-    by_size,
-    by_weight,
+    average_by_size,
+    average_by_weight,
+    choose_rule,
     disparities,
     first_clients,
     loss_sums,
     parity_differences,
-    rule_of,
 )
 from fedfb.paper.released.torch_random import loader_orders
 from fedfb.paper.released.training import (
     BATCH,
     HIDDEN,
     LocalRows,
-    initial,
+    add_ones,
+    draw_initial,
     margins,
-    trained,
-    with_ones,
+    train,
 )
 from fedfb.shapes import Array, Float
 
@@ -38,7 +45,7 @@ AT_ONCE = 5
 
 
 class _Setting(NamedTuple):
-    """What all seeds of a run have in common."""
+    """Values that all seeds of a run share."""
 
     data: ReleasedData
     flags: Flags
@@ -52,13 +59,13 @@ class _Setting(NamedTuple):
 
 
 class _Client(NamedTuple):
-    """A client's rows: all, those it trains on, and those its losses are of."""
+    """A client: the number of all its rows, rows to train on, and rows whose losses count."""
 
     size: int
     local: LocalRows
     rows: Rows
-    judged: Rows
-    judged_x: Float[Array, "m i"]
+    loss_rows: Rows
+    loss_x: Float[Array, "m i"]
 
 
 def run(
@@ -76,22 +83,40 @@ def run(
 ) -> list[Record]:
     """Train and test as the released code does.
 
-    ``method`` is one of ``flags.METHODS``; ``flags`` changes some of its rules. ``precision`` is
-    that of training: torch's is float32. The default was chosen by the printed digits: of three
-    ways to round, float64 on features rounded to float32 gives those of Adult, where rounding
-    decides how some seeds end.
+    Departs from torch: numpy decides the order in which the terms of a sum are added. Where
+    training is chaotic (see ``training._move``) a seed may end elsewhere than on the authors'
+    machine.
 
-    Departs from torch: the order in which a sum's terms are added is numpy's. Where training is
-    chaotic (see ``training._move``) a seed may end elsewhere than on the authors' machine.
+    Args:
+        data: a data set, or its name.
+        method: one of ``METHODS``.
+        model: ``mlp`` or ``logistic``.
+        seeds: of the runs.
+        lr: learning rate.
+        alpha: step size of lambda.
+        flags: rules that differ from the method's.
+        rounds: number of rounds.
+        epochs: of local training in a round.
+        precision: of training. torch's is float32. The default was chosen by the printed digits: of
+            three ways to round, float64 on features rounded to float32 gives those of Adult, where
+            rounding decides how some seeds end.
     """
     if model not in HIDDEN:
         raise ConfigError(unknown_name("model", model, HIDDEN))
-    held = load(data) if isinstance(data, str) else data
-    chosen = flags_of(method, held.groups, flags or {})
-    counts = cell_counts(pooled(held.clients), held.groups)
-    rule = rule_of(method, chosen, counts, len(held.clients))
+    released_data = load(data) if isinstance(data, str) else data
+    rules = make_flags(method, released_data.groups, flags or {})
+    counts = cell_counts(pooled(released_data.clients), released_data.groups)
+    rule = choose_rule(method, rules, counts, len(released_data.clients))
     setting = _Setting(
-        held, chosen, rule, HIDDEN[model], lr, alpha, rounds, epochs, np.dtype(precision).name
+        released_data,
+        rules,
+        rule,
+        HIDDEN[model],
+        lr,
+        alpha,
+        rounds,
+        epochs,
+        np.dtype(precision).name,
     )
     parts = [tuple(seeds[at : at + AT_ONCE]) for at in range(0, len(seeds), AT_ONCE)]
     return [record for part in parts for record in _train(setting, part, method)]
@@ -100,7 +125,7 @@ def run(
 def _train(setting: _Setting, seeds: tuple[int, ...], method: str) -> list[Record]:
     data, rule, flags = setting.data, setting.rule, setting.flags
     clients = [_client(setting, rows, seeds) for rows in data.clients]
-    params = initial(seeds, data.test.x.shape[1], setting.hidden).astype(setting.dtype)
+    params = draw_initial(seeds, data.test.x.shape[1], setting.hidden).astype(setting.dtype)
     lam = np.tile(rule.start, (len(seeds), 1, 1))
     first = first_clients(seeds, len(clients))
     history: list[list[Record]] = []
@@ -110,24 +135,26 @@ def _train(setting: _Setting, seeds: tuple[int, ...], method: str) -> list[Recor
         weights = [cell_weights[:, c.rows.y, c.rows.group] for c in clients]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             models = [
-                trained(
+                train(
                     params,
                     client.local,
-                    own.astype(params.dtype),
+                    row_weights.astype(params.dtype),
                     rate,
                     setting.hidden,
                     rule.reduction,
                 )
-                for client, own in zip(clients, weights, strict=True)
+                for client, row_weights in zip(clients, weights, strict=True)
             ]
         _refuse_divergence(models, seeds, number, rate)
         if method == "fedavg":
-            params = by_size(models, [c.size for c in clients], first, flags.averaging)
+            params = average_by_size(models, [c.size for c in clients], first, flags.averaging)
         else:
-            mass = setting.epochs * np.stack([own.sum(axis=1) for own in weights], axis=1)
-            params = by_weight(models, mass, flags.averaging)
+            mass = setting.epochs * np.stack(
+                [row_weights.sum(axis=1) for row_weights in weights], axis=1
+            )
+            params = average_by_weight(models, mass, flags.averaging)
             lam = rule.step(lam, _losses(setting, clients, params), setting.alpha, number)
-        history.append(_tested(setting, clients, params, lam, number))
+        history.append(_test(setting, clients, params, lam, number))
     return [
         _record(flags, seed, [of_round[place] for of_round in history])
         for place, seed in enumerate(seeds)
@@ -148,22 +175,22 @@ def _refuse_divergence(
 
 
 def _client(setting: _Setting, rows: Rows, seeds: tuple[int, ...]) -> _Client:
-    train, validation = held_out(rows)
+    train, validation = hold_out_last_tenth(rows)
     fillers = setting.flags.fillers == "drawn"
     orders = [loader_orders(seed, len(train.y), setting.epochs, BATCH, fillers) for seed in seeds]
-    local = LocalRows(with_ones(train.x, setting.dtype), train.y, np.stack(orders))
-    judged = validation if setting.rule.losses_on == "validation" else train
-    return _Client(len(rows.y), local, train, judged, with_ones(judged.x, setting.dtype))
+    local = LocalRows(add_ones(train.x, setting.dtype), train.y, np.stack(orders))
+    loss_rows = validation if setting.rule.losses_on == "validation" else train
+    return _Client(len(rows.y), local, train, loss_rows, add_ones(loss_rows.x, setting.dtype))
 
 
 def _losses(
     setting: _Setting, clients: Sequence[_Client], params: Float[Array, "s p"]
 ) -> Float[Array, "s 2 a"]:
-    """Sum the losses that move lambda by cell, over all clients."""
+    """Return the losses that move lambda, summed by cell over all clients."""
     parts = [
         loss_sums(
-            margins(params, client.judged_x, setting.hidden),
-            client.judged,
+            margins(params, client.loss_x, setting.hidden),
+            client.loss_rows,
             setting.data.groups,
             setting.flags.signal,
         )
@@ -173,7 +200,7 @@ def _losses(
     return total
 
 
-def _tested(
+def _test(
     setting: _Setting,
     clients: Sequence[_Client],
     params: Float[Array, "s p"],
@@ -181,7 +208,7 @@ def _tested(
     number: int,
 ) -> list[Record]:
     test, groups = setting.data.test, setting.data.groups
-    margin = margins(params, with_ones(test.x, setting.dtype), setting.hidden)
+    margin = margins(params, add_ones(test.x, setting.dtype), setting.hidden)
     right, apart = accuracies(margin, test), disparities(margin, test, groups)
     spd = parity_differences(margin, test)
     train = pooled(tuple(client.rows for client in clients))
@@ -203,9 +230,9 @@ def _tested(
 
 
 def _record(flags: Flags, seed: int, rounds: list[Record]) -> Record:
-    """Describe a seed by the round whose model is reported."""
+    """Return the record of a seed: the round whose model is reported, and all rounds."""
     chosen = (
-        min(rounds, key=lambda one: one["training_disparity"])
+        min(rounds, key=lambda record: record["training_disparity"])
         if flags.selection == "least-disparity"
         else rounds[-1]
     )

@@ -1,16 +1,15 @@
 """One client's training as ``torch.optim.Adam`` does it, for several seeds at once.
 
-The two models with two outputs each, for several seeds at once: a leading axis ``s``.
-
-All parameters of a seed stand in one row. A layer is a block (outputs, inputs + 1) whose last
-column is the bias, so features carry a last column of ones.
+Arrays have a leading axis of seeds ``s``. All parameters of a seed are one row. A layer is a block
+(outputs, inputs + 1) whose last column is the bias, so features have a last column of ones. Both
+models have two outputs.
 """
 
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedfb.paper.released.torch_random import Linear, linear, torch_generator
+from fedfb.paper.released.torch_random import Linear, draw_linear, torch_generator
 from fedfb.shapes import Array, Float, Int
 
 HIDDEN = {"mlp": 4, "logistic": 0}
@@ -24,20 +23,32 @@ class Layers(NamedTuple):
     last: Float[Array, "s 2 j"]
 
 
-def layers(params: Float[Array, "s p"], inputs: int, hidden: int) -> Layers:
-    """Look at rows of parameters as layers; writing to the views writes to the rows."""
+def view_layers(params: Float[Array, "s p"], inputs: int, hidden: int) -> Layers:
+    """Return rows of parameters as layers; writing to the views writes to the rows.
+
+    Args:
+        params: one row for each seed.
+        inputs: number of features, without the column of ones.
+        hidden: number of hidden units; 0 for a single layer.
+    """
     seeds, cut = len(params), hidden * (inputs + 1)
     first = params[:, :cut].reshape(seeds, hidden, inputs + 1) if hidden else None
     return Layers(first, params[:, cut:].reshape(seeds, 2, (hidden or inputs) + 1))
 
 
-def initial(seeds: tuple[int, ...], inputs: int, hidden: int) -> Float[Array, "s p"]:
-    """Draw each seed's parameters as torch does after ``torch.manual_seed(seed)``."""
+def draw_initial(seeds: tuple[int, ...], inputs: int, hidden: int) -> Float[Array, "s p"]:
+    """Draw each seed's parameters as torch does after ``torch.manual_seed(seed)``.
+
+    Args:
+        seeds: of the runs.
+        inputs: number of features.
+        hidden: number of hidden units; 0 for a single layer.
+    """
     sizes = ((inputs, hidden), (hidden, 2)) if hidden else ((inputs, 2),)
     drawn = []
     for seed in seeds:
         rng = torch_generator(seed)
-        drawn.append(np.concatenate([_packed(linear(rng, *size)) for size in sizes]))
+        drawn.append(np.concatenate([_packed(draw_linear(rng, *size)) for size in sizes]))
     return np.stack(drawn)
 
 
@@ -45,17 +56,27 @@ def _packed(layer: Linear) -> Float[Array, " p"]:
     return np.column_stack([layer.weight, layer.bias]).ravel()
 
 
-def with_ones(x: Float[Array, "n d"], dtype: str) -> Float[Array, "n i"]:
-    """Add the column that the biases multiply."""
+def add_ones(x: Float[Array, "n d"], dtype: str) -> Float[Array, "n i"]:
+    """Return features with the column that the biases multiply.
+
+    Args:
+        x: features.
+        dtype: of the result.
+    """
     return np.column_stack([x, np.ones(len(x))]).astype(dtype)
 
 
 def margins(params: Float[Array, "s p"], x: Float[Array, "n i"], hidden: int) -> Array:
-    r"""Return by how much the second output exceeds the first, by seed and row.
+    r"""Return the difference of the second and the first output, by seed and row.
 
     .. math:: m = o_1 - o_0, \qquad P(y = 1) = \frac{1}{1 + e^{-m}}
+
+    Args:
+        params: one row for each seed.
+        x: features with ones.
+        hidden: number of hidden units; 0 for a single layer.
     """
-    first, last = layers(params, x.shape[1] - 1, hidden)
+    first, last = view_layers(params, x.shape[1] - 1, hidden)
     difference = last[:, 1] - last[:, 0]
     if first is None:
         return difference @ x.T
@@ -64,7 +85,12 @@ def margins(params: Float[Array, "s p"], x: Float[Array, "n i"], hidden: int) ->
 
 
 def cross_entropy(margin: Float[Array, "s n"], y: Int[Array, " n"]) -> Float[Array, "s n"]:
-    """Return each row's cross-entropy towards the given labels."""
+    """Return each row's cross-entropy towards the labels.
+
+    Args:
+        margin: by seed and row.
+        y: labels, 0 or 1.
+    """
     return np.logaddexp(0, np.where(y == 1, -margin, margin).astype(np.float64))
 
 
@@ -77,7 +103,7 @@ Reduction = Literal["sum", "weighted mean"]
 
 
 class LocalRows(NamedTuple):
-    """What a client trains on: features with ones, labels, and the orders of its rows."""
+    """Rows of a client for training: features with ones, labels, and orders by seed and epoch."""
 
     x: Float[Array, "n i"]
     y: Int[Array, " n"]
@@ -85,7 +111,7 @@ class LocalRows(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """Arrays that every step writes anew: parameters, gradients, Adam's two moments."""
+    """Arrays that every step overwrites: parameters, gradients, Adam's two moments."""
 
     params: Float[Array, "s p"]
     gradient: Float[Array, "s p"]
@@ -93,7 +119,7 @@ class _Work(NamedTuple):
     square: Float[Array, "s p"]
 
 
-def trained(
+def train(
     params: Float[Array, "s p"],
     rows: LocalRows,
     weights: Float[Array, "s n"],
@@ -105,11 +131,19 @@ def trained(
 
     .. math:: \ell = \sum_{j \in B} w_j\, \mathrm{CE}_j
               \quad\text{or}\quad \sum_{j \in B} w_j\, \mathrm{CE}_j \Big/ \sum_{j \in B} w_j
+
+    Args:
+        params: to start from, one row for each seed.
+        rows: the client's rows and their orders.
+        weights: of each row, by seed.
+        rate: learning rate.
+        hidden: number of hidden units; 0 for a single layer.
+        reduction: the loss of a batch: the weighted sum, or the weighted mean.
     """
     work = _Work(params.copy(), *(np.zeros_like(params) for _ in range(3)))
     inputs, seeds, number = rows.x.shape[1] - 1, np.arange(len(params))[:, None], 0
     labels = rows.y.astype(params.dtype)
-    current, gradients = (layers(part, inputs, hidden) for part in work[:2])
+    current, gradients = (view_layers(part, inputs, hidden) for part in work[:2])
     for epoch in range(rows.orders.shape[1]):
         order = rows.orders[:, epoch]
         for start in range(0, order.shape[1], BATCH):
