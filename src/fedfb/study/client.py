@@ -240,7 +240,7 @@ STEPS = {
 
 
 def _single(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
-    """Run a task whose uploads the server sees one by one, if the study allows it."""
+    """Run a task whose uploads the server receives one by one, if the study allows it."""
     study, phase = client.bundle.study, content["phase"]
     tasks = client.prepared.trial.tasks if client.prepared else {}
     task = tasks.get(content["task"])

@@ -40,7 +40,7 @@ def describe_uploads(bundle: Bundle, data: Path, train: int, test: int) -> Itera
         f"{experiment.algorithm} ({experiment.notion}), {experiment.rounds} rounds, groups "
         f"{', '.join(groups)}. The group is {negation}an input of the model."
     )
-    yield "No row leaves this machine. What is sent, and what the server sees of it"
+    yield "No row leaves this machine. What is sent, and what the server receives of it"
     yield "(in brackets the largest number of values; categories that no client has are left out):"
     yield from (f"  once: {what}; {SUMS}" for what in _describe_columns(study))
     for phase, title in (("tune", TRIALS), ("run", "")):
