@@ -56,7 +56,7 @@ def agrees(stated, parameter):
 FOLLOWS = {
     "algorithms": "fedavg,fedfb,cfl",  # test_compare: the methods that are compared
     "alpha": "fedfb and cfl .5",
-    "client_column": "a silo is a file",
+    "client_column": "a client is a file",
     "jobs": "all cores",
     "least": "over two thirds",
     "levels": ",".join(f"{level:g}".removeprefix("0") or "0" for level in LEVELS),
@@ -69,7 +69,7 @@ FOLLOWS = {
     "seeds": "5",
     "setting": "0",
     "signal_loss": "zero_one",
-    "silo_column": "a silo is a file",
+    "silo_column": "a client is a file",
     "split_seed": "0",
     "state": "beside BUNDLE",
     "target": "0",
