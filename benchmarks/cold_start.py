@@ -14,7 +14,7 @@ PROGRAM = """
 import fedfb
 grid = dict(alpha={alphas}, lr={rates}, sensitive_at_prediction=True)
 outcome = fedfb.run(fedfb.Experiment(model={model!r}, engine={engine!r}, **grid))
-assert len(outcome.report["runs"]) == 24
+assert len(outcome.runs) == 24
 """
 
 

@@ -94,10 +94,10 @@ def paths(figure: Figure) -> None:
     }
     lam, gap = figure.subplots(1, 2)
     for style, (name, experiment) in zip(STYLES, rules.items(), strict=False):
-        rounds = run(experiment).report["runs"][0]["rounds"]
-        at = [row["round"] for row in rounds]
-        lam.plot(at, [row["lambda"][1] for row in rounds], style, color="0.1", label=name)
-        gap.plot(at, [row["disparity"] for row in rounds], style, color="0.1", label=name)
+        rounds = run(experiment).runs[0].rounds
+        at = [row.round for row in rounds]
+        lam.plot(at, [row.lam[1] for row in rounds], style, color="0.1", label=name)
+        gap.plot(at, [row.disparity for row in rounds], style, color="0.1", label=name)
     lam.set_ylabel(r"$\lambda_1$")
     gap.set_ylabel("training disparity")
     gap.axhline(0.01, color="0.6", linewidth=0.8)
@@ -113,10 +113,10 @@ def periods(figure: Figure) -> None:
         experiment = Experiment(
             lr=(0.005,), rounds=10 * k, local_epochs=30 // k, period=k, sensitive_at_prediction=True
         )
-        rounds = run(experiment).report["runs"][0]["rounds"]
-        at = [row["round"] * 30 / k for row in rounds]
-        accuracy.plot(at, [row["accuracy"] for row in rounds], style, color="0.1", label=f"k = {k}")
-        gap.plot(at, [row["disparity"] for row in rounds], style, color="0.1", label=f"k = {k}")
+        rounds = run(experiment).runs[0].rounds
+        at = [row.round * 30 / k for row in rounds]
+        accuracy.plot(at, [row.accuracy for row in rounds], style, color="0.1", label=f"k = {k}")
+        gap.plot(at, [row.disparity for row in rounds], style, color="0.1", label=f"k = {k}")
     accuracy.set_ylabel("training accuracy")
     gap.set_ylabel("training disparity")
     for axes in (accuracy, gap):

@@ -83,9 +83,9 @@ def show(*cells: object) -> None:
 
 
 def means(experiment: Experiment) -> tuple[float, float]:
-    summary = run(experiment).report["summary"]
+    summary = run(experiment).summary
     notion = long_name(experiment.notion)
-    return summary["accuracy"]["mean"], summary["disparity"][notion]["mean"]
+    return summary.accuracy.mean, summary.disparity[notion].mean
 
 
 def resplit(seeds: tuple[int, ...], data: list[str]) -> None:
@@ -129,10 +129,10 @@ def targets(seeds: tuple[int, ...], data: list[str]) -> None:
     print("| adult, target | accuracy | disparity | training within .005 | test within .012 |")
     print("|---|---|---|---|---|")
     for target in (0.0, 0.02, 0.05, 0.1):
-        runs = run(as_in_the_paper(data="adult", seeds=seeds, target=(target,))).report["runs"]
-        tested = np.array([one["disparity"]["demographic_parity"] for one in runs])
-        near = sum(one["told"]["off_target"] <= 0.005 for one in runs)
-        found = (float(np.mean([one["accuracy"] for one in runs])), float(tested.mean()))
+        runs = run(as_in_the_paper(data="adult", seeds=seeds, target=(target,))).runs
+        tested = np.array([one.disparity["demographic_parity"] for one in runs])
+        near = sum(one.method.off_target <= 0.005 for one in runs)
+        found = (float(np.mean([one.accuracy for one in runs])), float(tested.mean()))
         within = int((np.abs(tested - target) <= 0.012).sum())
         show(target, found, f"{near} of {len(runs)}", f"{within} of {len(runs)}")
 
@@ -154,10 +154,10 @@ def rules(seeds: tuple[int, ...], data: list[str]) -> None:
 def rounds_to(experiment: Experiment, level: float = 0.01) -> dict[tuple[float, ...], float]:
     """Return the mean number of rounds by alpha; one more than there are where none is enough."""
     found: dict[tuple[float, ...], list[int]] = {}
-    for one in run(experiment).report["runs"]:
-        alpha = tuple(v for k, v in one["settings"].items() if k == "alpha")
-        near = [row["round"] for row in one["rounds"] if row["disparity"] <= level]
-        found.setdefault(alpha, []).append(min([*near, len(one["rounds"]) + 1]))
+    for one in run(experiment).runs:
+        alpha = tuple(v for k, v in one.settings.items() if k == "alpha")
+        near = [row.round for row in one.rounds if row.disparity <= level]
+        found.setdefault(alpha, []).append(min([*near, len(one.rounds) + 1]))
     return {alpha: float(np.mean(rounds)) for alpha, rounds in found.items()}
 
 

@@ -10,6 +10,7 @@ import time
 from typing import NamedTuple
 
 from fedfb.experiments.evaluate import summarise
+from fedfb.experiments.result import Quality
 from fedfb.paper.released import run
 
 
@@ -64,9 +65,11 @@ def row(case: Case) -> list[str]:
         flags=dict(case.flags),
     )
     seconds = (time.process_time() - start) / case.seeds
-    summary = summarise(records)
-    found = (summary["accuracy"], summary["disparity"]["demographic_parity"])
-    digits = " / ".join(f"{f['mean']:.4f} ({f['std'] or 0:.4f})" for f in found)
+    summary = summarise(
+        [Quality(accuracy=one["accuracy"], disparity=one["disparity"]) for one in records]
+    )
+    found = (summary.accuracy, summary.disparity["demographic_parity"])
+    digits = " / ".join(f"{f.mean:.4f} ({f.std or 0:.4f})" for f in found)
     switched = ", ".join("=".join(flag) for flag in case.flags)
     alpha = "" if case.method == "fedavg" else f"{case.alpha:g}"
     setting = [case.data, case.method, f"{case.lr:g}", alpha, switched, str(case.seeds)]

@@ -101,9 +101,9 @@ def sampled(share, secure, clients=1000, rounds=20):
         sensitive_at_prediction=True,
     )
     start = time.perf_counter()
-    [record] = run(experiment, federations={0: many_clients(clients)}).report["runs"]
+    [record] = run(experiment, federations={0: many_clients(clients)}).runs
     took = (time.perf_counter() - start) / rounds
-    return record["accuracy"], record["disparity"]["demographic_parity"], took
+    return record.accuracy, record.disparity["demographic_parity"], took
 
 
 def evaluated(clients):
@@ -111,13 +111,15 @@ def evaluated(clients):
 
     The rows and the report of training are held before and not counted.
     """
+    from msgspec.structs import asdict, replace
+
     from fedfb.core import Examples, Prediction
     from fedfb.experiments.evaluate import evaluate
     from fedfb.experiments.outcome import run
     from fedfb.experiments.spec import Experiment
     from fedfb.report.text import print_run
 
-    report = run(Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)).report
+    report = run(Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1))
     rng, rows = np.random.default_rng(0), 30 * clients
     score, names = rng.random((1, rows)), [f"c{id}" for id in range(clients)]
     y, group = rng.integers(0, 2, (2, rows))
@@ -126,9 +128,9 @@ def evaluated(clients):
 
     def report_on():
         [record] = evaluate(Prediction(score, decision), test, ["0", "1"], names)
-        [old] = report["runs"]
+        [old] = report.runs
         with redirect_stdout(StringIO()):
-            print_run({**report, "runs": [{**old, **record}]})
+            print_run(replace(report, runs=(replace(old, **asdict(record)),)))
 
     start = time.process_time()
     report_on()

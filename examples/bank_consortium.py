@@ -59,9 +59,9 @@ def main() -> None:
                     **quick,
                 )
             )
-            [run] = outcome.report["runs"]
-            gap = run["disparity"]["demographic_parity"]
-            rates = ", ".join(f"{g['name']}: {g['positive_rate']:.3f}" for g in run["groups"])
+            [run] = outcome.runs
+            gap = run.disparity["demographic_parity"]
+            rates = ", ".join(f"{g.name}: {g.positive_rate:.3f}" for g in run.groups)
             print(f"{algorithm:18}{run['accuracy']:>10.3f}{gap:>11.3f}   {rates}")
         print(f"\nBranches: {', '.join(outcome.federation.client_names)}.")
 

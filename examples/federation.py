@@ -84,12 +84,12 @@ def _start(command: list[str], out: Path) -> "subprocess.Popen[str]":
 def in_one_process(study: Path, silos: Path, **options):
     """Run the same experiment with --secure in this process; return its outcome."""
     from fedfb.data.schema_file import write_schema
-    from fedfb.experiments.outcome import run
+    from fedfb.experiments.outcome import train
     from fedfb.study.study import read_study
 
     planned, schema = read_study(study), study.parent / "schema.toml"
     schema.write_text(write_schema(planned.schema), encoding="utf-8")
-    return run(replace(planned.experiment, data=f"{silos}/*", schema=str(schema)), **options)
+    return train(replace(planned.experiment, data=f"{silos}/*", schema=str(schema)), **options)
 
 
 def final_state(study: Path) -> dict[str, np.ndarray]:

@@ -1,8 +1,8 @@
 """fedfb: one accurate classifier that treats groups alike, from data that may not leave its owners.
 
 >>> import fedfb
->>> outcome = fedfb.run(fedfb.Experiment(rows=300, test_rows=300, rounds=2, local_epochs=2))
->>> outcome.report["notion"]
+>>> result = fedfb.run(fedfb.Experiment(rows=300, test_rows=300, rounds=2, local_epochs=2))
+>>> result.notion
 'demographic_parity'
 """
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from fedfb.experiments.compare import compare as compare
     from fedfb.experiments.outcome import Outcome as Outcome
     from fedfb.experiments.outcome import run as run
+    from fedfb.experiments.outcome import train as train
+    from fedfb.experiments.result import Comparison as Comparison
+    from fedfb.experiments.result import Result as Result
     from fedfb.experiments.run_folder import load_model as load_model
     from fedfb.experiments.run_folder import save as save
     from fedfb.experiments.shortfall_warnings import ShortfallWarning as ShortfallWarning
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ClientData": "core",
     "ClientTask": "core",
+    "Comparison": "experiments.result",
     "ConfigError": "errors",
     "DataError": "errors",
     "DataRequest": "data.request",
@@ -50,6 +54,7 @@ _HOME = {
     "FedFBClassifier": "estimator",
     "Federation": "data.federation",
     "Outcome": "experiments.outcome",
+    "Result": "experiments.result",
     "ShortfallWarning": "experiments.shortfall_warnings",
     "TargetNotReachedWarning": "experiments.shortfall_warnings",
     "compare": "experiments.compare",
@@ -58,6 +63,7 @@ _HOME = {
     "load_model": "experiments.run_folder",
     "run": "experiments.outcome",
     "save": "experiments.run_folder",
+    "train": "experiments.outcome",
 }
 
 __version__ = "0.1.0"

@@ -166,7 +166,7 @@ def test_two_rounds_of_a_two_function_adversary_by_hand():
 DISPARITY = """
 from fedfb import Experiment, run
 flags = dict(data="synthetic", algorithm="agnosticfair", model="mlp", seeds=(1,))
-print(repr(run(Experiment(**flags)).report["runs"][0]["disparity"]["demographic_parity"]))
+print(repr(run(Experiment(**flags)).runs[0].disparity["demographic_parity"]))
 """
 
 

@@ -51,9 +51,9 @@ def test_who_stays_away_neither_moves_nor_stops_the_others():
     few = Experiment(
         notion="cp", lr=(0.005,), rounds=6, local_epochs=3, participation=0.67, rows=300, clients=3
     )
-    [one] = run_experiment(few).report["runs"]
-    assert one["told"]["chosen_round"] >= 2
-    assert np.isfinite(one["disparity"]["client_parity"])
+    [one] = run_experiment(few).runs
+    assert one.method.chosen_round >= 2
+    assert np.isfinite(one.disparity["client_parity"])
 
 
 def test_clients_become_more_alike_and_no_loss_is_seen():
@@ -63,8 +63,7 @@ def test_clients_become_more_alike_and_no_loss_is_seen():
         run_experiment(Experiment(algorithm=name, **flags, **aim)) for name in ("fedfb", "fedavg")
     )
     mean = [
-        np.mean([one["disparity"]["client_parity"] for one in found.report["runs"]])
-        for found in (fair, free)
+        np.mean([one.disparity["client_parity"] for one in found.runs]) for found in (fair, free)
     ]
     assert mean[0] < mean[1]
 

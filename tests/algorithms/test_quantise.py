@@ -110,7 +110,7 @@ def test_bits_of_a_round_that_leave_too_few_for_a_value_are_refused(groups, noti
 @pytest.mark.parametrize("rule", ["solve", "step"])
 def test_a_run_whose_codes_are_too_coarse_says_so_first(bits, warned, rule, capsys):
     tiny = {"rows": 200, "test_rows": 200, "rounds": 2, "local_epochs": 1, "lr": (0.01,)}
-    report = run(Experiment(bits=bits, outer=rule, **tiny)).report
+    report = run(Experiment(bits=bits, outer=rule, **tiny))
     print_run(report)
     printed = capsys.readouterr().out
     # Before any figure of the run.

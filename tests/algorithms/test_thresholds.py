@@ -187,10 +187,10 @@ def test_only_sums_are_used(algorithm, notion):
 
 def test_the_report_tells_what_thresholds_did_and_what_fairness_cost():
     given = Experiment(algorithm="fedfb-thresholds", target=(0.05,), **TINY, **GIVEN)
-    report = run_experiment(given).report
-    [run_record] = report["runs"]
-    assert run_record["at_one_half"]["accuracy"] > 0
-    assert len(run_record["told"]["thresholds"]) == 2
-    free, cost = report["summary"]["free"], report["summary"]["cost"]
-    gained = free["accuracy"]["mean"] - report["summary"]["accuracy"]["mean"]
-    assert cost["mean"] == pytest.approx(gained)
+    report = run_experiment(given)
+    [run_record] = report.runs
+    assert run_record.at_one_half.accuracy > 0
+    assert len(run_record.method.thresholds) == 2
+    free, cost = report.summary.free, report.summary.cost
+    gained = free.accuracy.mean - report.summary.accuracy.mean
+    assert cost.mean == pytest.approx(gained)

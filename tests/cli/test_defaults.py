@@ -147,8 +147,8 @@ TINY = {"rows": 200, "test_rows": 100, "rounds": 3, "local_epochs": 2, "lr": (0.
 )
 def test_the_usual_loss_of_the_signal_is_the_one_that_the_help_names(settings, usual):
     def result(loss):
-        report = run(Experiment(**{**TINY, **settings}, signal_loss=loss)).report
-        return [(r["accuracy"], r["rounds"]) for r in report["runs"]]
+        report = run(Experiment(**{**TINY, **settings}, signal_loss=loss))
+        return [(r.accuracy, r.rounds) for r in report.runs]
 
     left_open = result(None)
     assert left_open == result(usual)

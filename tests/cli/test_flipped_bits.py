@@ -331,7 +331,7 @@ def test_a_record_of_the_store_is_trained_again_or_as_it_was():
     from fedfb.experiments.cache import SeedRecord, Store
 
     store, key = Store(Path("own-store"), lambda sentence: None), {"seed": 0}
-    record = SeedRecord(1, [{"accuracy": 0.75}])
+    record = SeedRecord(number=1, results=())
     store.put(key, record)
     assert store.get(key) == record
     for _ in flipped(store.path(key)):

@@ -57,7 +57,7 @@ def test_a_warm_store_gives_the_same_without_training(fedfb, monkeypatch, tmp_pa
     assert list((tmp_path / "store").rglob("*.json.gz"))
     from fedfb.experiments import cache as recorded
 
-    monkeypatch.setattr(recorded, "run", None)
+    monkeypatch.setattr(recorded, "train", None)
     assert fedfb("frontier", *FEW, "--json").out == cold
 
 
@@ -67,7 +67,7 @@ def test_a_comparison_is_not_trained_twice_either(fedfb, monkeypatch, tmp_path):
     cold = fedfb("compare", *TINY, "--algorithms", "fedavg,reweighing", "--json").out
     from fedfb.experiments import cache as recorded
 
-    monkeypatch.setattr(recorded, "run", None)
+    monkeypatch.setattr(recorded, "train", None)
     assert fedfb("compare", *TINY, "--algorithms", "fedavg,reweighing", "--json").out == cold
     flags = ("--algorithms", "fedavg,reweighing", "--seeds", 1, "--json")
     assert len(fedfb("frontier", *TINY, *flags).json["points"]) == 2

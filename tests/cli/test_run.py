@@ -4,9 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from msgspec import convert
 
 from cli.asking import OWN, TINY, refused, silo
 from fedfb.data.federation import ONE_GROUP
+from fedfb.experiments.result import Result
 from fedfb.report.text import print_run
 
 DISPARITIES = {"demographic_parity", "spd", "equal_opportunity", "equalized_odds", "client_parity"}
@@ -54,7 +56,7 @@ def test_published_data_have_every_field_too(fedfb, published, capsys, data):
     [run] = report["runs"]
     assert set(run) >= RUN
     assert (run["disparity"]["spd"] is None) == (data != "adult")
-    print_run(report)
+    print_run(convert(report, Result))
     table = capsys.readouterr().out
     assert max(map(len, table.splitlines())) <= 80
     assert all(group["name"] in table for group in run["groups"])

@@ -18,7 +18,7 @@ def test_the_code_runs_as_written():
         for block in blocks:
             exec(compile(block, "estimator.md", "exec"), names)
     assert names["search"].best_params_["target"] in (0.0, 0.05, 1.0)
-    gap = names["model"].report()["runs"][0]["disparity"]["demographic_parity"]
+    gap = names["model"].report().runs[0].disparity["demographic_parity"]
     assert names["model"].score(names["X"], names["y"]) > 0.6
     assert gap < 0.1
     assert len(names["content"]) > 1000

@@ -9,9 +9,10 @@ import pytest
 
 from fedfb.algorithms import METHODS
 from fedfb.estimator import FedFBClassifier
+from fedfb.experiments.compare import make_comparison
 from fedfb.experiments.effect import is_read
 from fedfb.experiments.explain import exchanges_of, explain
-from fedfb.experiments.outcome import run
+from fedfb.experiments.outcome import run, train
 from fedfb.experiments.spec import Experiment
 from fedfb.report.ledger import as_record as ledger_record
 from fedfb.report.ledger import exchanges_sentence as sentence
@@ -29,7 +30,7 @@ TINY = {
 
 def ledger_of(experiment, folder):
     folder.mkdir(exist_ok=True)
-    outcome = run(experiment, checkpoints=folder, ledger=folder / "ledger.jsonl", jobs=1)
+    outcome = train(experiment, checkpoints=folder, ledger=folder / "ledger.jsonl", jobs=1)
     return outcome, read_ledger(folder / "ledger.jsonl")
 
 
@@ -70,9 +71,9 @@ def test_client_parity_runs_with_secure_sums_and_no_other_flag(tmp_path):
 def test_the_free_model_beside_client_parity_is_that_of_fedavg():
     """Weights stay 1, and the last round is taken: a target of 1 asks for nothing."""
     flags = {**TINY, "lr": (0.005,), "partition": "group"}
-    free = run(Experiment(notion="cp", target=(1.0,), **flags))
-    plain = run(Experiment(algorithm="fedavg", notion="cp", **flags))
-    beside = run(Experiment(notion="cp", **flags))
+    free = train(Experiment(notion="cp", target=(1.0,), **flags))
+    plain = train(Experiment(algorithm="fedavg", notion="cp", **flags))
+    beside = train(Experiment(notion="cp", **flags))
     for outcome, setting in ((free, 0), (beside, 1)):
         np.testing.assert_array_equal(
             outcome.fitted[0].trained.state.params[setting],
@@ -84,7 +85,7 @@ def test_the_free_model_beside_client_parity_is_that_of_fedavg():
 def rms_gap(record):
     """Return the root mean square gap of the clients' mean losses on their test rows."""
     rows, losses = (
-        np.array([client[name] for client in record["clients"]]) for name in ("n", "loss")
+        np.array([getattr(client, name) for client in record.clients]) for name in ("n", "loss")
     )
     mean = np.average(losses, weights=rows)
     return np.sqrt(np.average((losses - mean) ** 2, weights=rows))
@@ -94,8 +95,8 @@ def test_a_target_for_client_parity_is_met_between_parity_and_the_free_model():
     targets = (0.0, 0.02, 0.04, 1.0)
     flags = {"lr": (0.005,), "local_epochs": 10, "partition": "group", "rounds": 12}
     flags["sensitive_at_prediction"] = True
-    outcome = run(Experiment(notion="cp", target=targets, seeds=(0, 1, 2), **flags))
-    met = np.mean([[rms_gap(record) for record in of_seed] for of_seed in outcome.records], axis=0)
+    outcome = train(Experiment(notion="cp", target=targets, seeds=(0, 1, 2), **flags))
+    met = np.mean([[rms_gap(record) for record in of_seed] for of_seed in outcome.by_seed], axis=0)
     assert np.all(np.diff(met) > 0), met
     off = [told["off_target"] for fitted in outcome.fitted for told in fitted.tell()[1:3]]
     assert max(off) < 0.01, off
@@ -185,7 +186,7 @@ def test_what_is_beyond_the_model_is_told_by_what_does_not_grow_with_it():
 )
 def test_a_run_says_itself_that_single_values_were_needed(changes, tasks, capsys):
     outcome = run(Experiment(**{**TINY, "lr": (0.005,), **changes}))
-    print_run(outcome.report)
+    print_run(outcome)
     printed = " ".join(capsys.readouterr().out.split())
     said = f"needs single values ({tasks}), and the server received each client's upload"
     assert (said in printed) == (tasks is not None)
@@ -194,17 +195,15 @@ def test_a_run_says_itself_that_single_values_were_needed(changes, tasks, capsys
 
 def test_a_comparison_says_it_of_every_method(capsys):
     reports = [
-        run(
-            Experiment(algorithm=name, notion="cp", lr=(0.005,), **{**TINY, "local_epochs": 30})
-        ).report
+        run(Experiment(algorithm=name, notion="cp", lr=(0.005,), **{**TINY, "local_epochs": 30}))
         for name in ("fedavg", "afl")
     ]
-    print_comparison(reports, [], {})
+    print_comparison(make_comparison(reports), {})
     assert "afl: the method needs single values" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_target_for_client_parity_says_what_it_is_for():
-    report = run(Experiment(notion="cp", target=(0.03,), lr=(0.005,), **TINY)).report
+    report = run(Experiment(notion="cp", target=(0.03,), lr=(0.005,), **TINY))
     assert any("root mean square gap" in line for line in findings(report))
 
 
@@ -250,7 +249,7 @@ def test_list_explain_ledger_and_run_agree_on_client_parity(tmp_path, capsys):
     assert explained.needs_only_sums
     assert ledger_record(accounts, published=True)["needs_only_sums"]
     assert not ledger_record(accounts, published=True)["server_received_only_sums"]
-    print_run(outcome.report)
+    print_run(outcome.result)
     assert "single values" not in capsys.readouterr().out
 
 
@@ -260,5 +259,5 @@ def test_the_estimator_for_client_parity_needs_only_sums():
     y = (x[:, 0] + 0.5 * owner + rng.normal(size=120) > 0.5).astype(int)
     model = FedFBClassifier(notion="cp", rounds=3, local_epochs=2)
     model.fit(x, y, sensitive_features=owner % 2, client=owner)
-    assert not any("single values" in note for note in model.report_["notes"])
-    assert model.report_["runs"][0]["needs_single"] == []
+    assert not any("single values" in note for note in model.result_.notes)
+    assert model.result_.runs[0].needs_single == ()

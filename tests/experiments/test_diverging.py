@@ -8,9 +8,10 @@ import pytest
 
 from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DivergenceError
-from fedfb.experiments.cache import Store, report_of
+from fedfb.experiments.cache import Store, result_of
 from fedfb.experiments.frontier import frontier
-from fedfb.experiments.outcome import load_federations, run
+from fedfb.experiments.outcome import load_federations, run, train
+from fedfb.experiments.result import Divergence, Statistic, to_builtins
 from fedfb.experiments.run_folder import claim, load_model, save
 from fedfb.experiments.spec import Experiment
 from fedfb.report.folder import Found
@@ -25,8 +26,8 @@ WILD = replace(TINY, model="mlp", optimiser="sgd", lr=(0.01, 1e30, 0.1))
 
 
 def figures(report, lr):
-    [record] = [run for run in report["runs"] if run["settings"]["lr"] == lr]
-    return json.dumps(record, sort_keys=True, allow_nan=False)
+    [record] = [run for run in report.runs if run.settings["lr"] == lr]
+    return json.dumps(to_builtins(record), sort_keys=True, allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -47,26 +48,26 @@ def figures(report, lr):
 )
 def test_the_others_have_the_bits_that_they_have_without_it(more):
     wild = replace(WILD, **more)
-    report = run(wild, warn=False).report
-    lost = report["runs"][1]
-    assert lost["settings"]["lr"] == 1e30
-    assert lost["diverged"]["round"] in (1, 2)
-    assert lost["accuracy"] is None
-    assert set(lost["disparity"].values()) == {None}
-    assert report["summaries"][1]["accuracy"] == {"mean": None, "std": None}
-    assert report["summaries"][1]["diverged"]["seeds"] == [0]
-    calm = run(replace(wild, lr=(0.01, 0.1)), warn=False).report
+    report = run(wild, warn=False)
+    lost = report.runs[1]
+    assert lost.settings["lr"] == 1e30
+    assert lost.diverged.round in (1, 2)
+    assert lost.accuracy is None
+    assert set(lost.disparity.values()) == {None}
+    assert report.summaries[1].accuracy == Statistic(mean=None, std=None)
+    assert report.summaries[1].diverged.seeds == (0,)
+    calm = run(replace(wild, lr=(0.01, 0.1)), warn=False)
     for rate in (0.01, 0.1):
         assert figures(report, rate) == figures(calm, rate)
-    assert any("diverged in round" in note for note in report["notes"])
+    assert any("diverged in round" in note for note in report.notes)
 
 
 def test_a_prediction_that_is_not_finite_is_a_setting_that_diverged():
     """One round in numpy: uploads are finite, and the scores of the averaged model are not."""
     one = replace(WILD, rounds=1, local_epochs=1, engine="numpy")
-    report = run(one, warn=False).report
-    assert report["runs"][1]["diverged"] == {"round": 1, "client": None}
-    assert report["runs"][0]["accuracy"] is not None
+    report = run(one, warn=False)
+    assert report.runs[1].diverged == Divergence(round=1, client=None)
+    assert report.runs[0].accuracy is not None
 
 
 def test_if_all_settings_diverge_it_is_an_error_as_for_one():
@@ -76,32 +77,32 @@ def test_if_all_settings_diverge_it_is_an_error_as_for_one():
 
 def test_a_rate_that_diverges_is_tried_in_vain_and_never_picked():
     picking = replace(WILD, tune=True, lr=(1e30, 0.01))
-    report = run(picking, warn=False).report
-    assert report["tuning"]["chosen"]["lr"] == 0.01
-    by_rate = {one["setting"]["lr"]: one for one in report["tuning"]["candidates"]}
-    assert by_rate[1e30]["diverged"]["round"] in (1, 2)
-    assert by_rate[1e30]["accuracy"] is None
-    assert by_rate[1e30]["loss"] is None
-    assert report["summary"]["accuracy"]["mean"] is not None
-    json.dumps(report, allow_nan=False)
+    report = run(picking, warn=False)
+    assert report.tuning.chosen["lr"] == 0.01
+    by_rate = {one.setting["lr"]: one for one in report.tuning.candidates}
+    assert by_rate[1e30].diverged.round in (1, 2)
+    assert by_rate[1e30].accuracy is None
+    assert by_rate[1e30].loss is None
+    assert report.summary.accuracy.mean is not None
+    json.dumps(to_builtins(report), allow_nan=False)
 
 
 def test_fedfb_that_picks_among_targets_does_without_a_rate_that_diverges():
     solving = replace(WILD, algorithm="fedfb", lr=(), cost=0.05, local_epochs=1, seeds=(0, 1))
     wild = replace(solving, lr=(0.05, 1e30))
-    report = run(wild, warn=False).report
-    assert {one["chosen"]["lr"] for one in report["picked"]} == {0.05}
+    report = run(wild, warn=False)
+    assert {one.chosen["lr"] for one in report.picked} == {0.05}
 
 
 def test_a_seed_on_which_a_setting_diverges_has_no_part_in_a_mean():
-    report = run(replace(WILD, seeds=(0, 1)), warn=False).report
-    assert report["summaries"][1]["diverged"]["seeds"] == [0, 1]
-    assert report["summaries"][0]["accuracy"]["std"] is not None
+    report = run(replace(WILD, seeds=(0, 1)), warn=False)
+    assert report.summaries[1].diverged.seeds == (0, 1)
+    assert report.summaries[0].accuracy.std is not None
 
 
 def test_a_kept_grid_is_read_back_without_the_setting_that_diverged(tmp_path):
     with claim(tmp_path / "kept", WILD) as checkpoints:
-        outcome = run(WILD, checkpoints=checkpoints, warn=False)
+        outcome = train(WILD, checkpoints=checkpoints)
     save(outcome, tmp_path / "kept")
     third = load_model(tmp_path / "kept", run=2)
     assert third.fitted.settings[third.run]["lr"] == 0.1
@@ -123,26 +124,26 @@ def test_a_run_goes_on_from_the_checkpoint_of_the_smaller_grid(tmp_path):
 
     long = replace(WILD, rounds=6)
     with pytest.raises(KeyboardInterrupt):
-        run(long, checkpoints=tmp_path, warn=False, on_round=stop_in_round_two)
-    resumed, whole = run(long, checkpoints=tmp_path, warn=False), run(long, warn=False)
-    assert resumed.report == whole.report
+        train(long, checkpoints=tmp_path, on_round=stop_in_round_two)
+    resumed, whole = train(long, checkpoints=tmp_path).result, run(long, warn=False)
+    assert resumed == whole
     assert told == [1, 2, 3]
 
 
 def test_the_store_keeps_a_setting_that_diverged(tmp_path):
     store = Store(tmp_path)
-    first, again = report_of(WILD, store), report_of(WILD, store)
-    assert first == again == run(WILD, warn=False).report
+    first, again = result_of(WILD, store), result_of(WILD, store)
+    assert first == again == run(WILD, warn=False)
 
 
 def test_a_frontier_shows_the_point_as_diverged(capsys):
     record = frontier(replace(WILD, lr=(0.05, 1e30, 1e31)), ["fedavg", "fedprox"], quick=True)
-    by_rate = {(p["algorithm"], p["settings"]["lr"]): p for p in record["points"]}
-    assert by_rate["fedavg", 0.05]["diverged"] is None
+    by_rate = {(p.algorithm, p.settings["lr"]): p for p in record.points}
+    assert by_rate["fedavg", 0.05].diverged is None
     for rate in (1e30, 1e31):
         lost = by_rate["fedavg", rate]
-        assert (lost["accuracy"]["mean"], lost["pareto"]) == (None, False)
-        assert lost["diverged"]["round"] in (1, 2)
+        assert (lost.accuracy.mean, lost.pareto) == (None, False)
+        assert lost.diverged.round in (1, 2)
     print_frontier(record)
     assert "diverged: fedavg" in capsys.readouterr().out
     assert ">diverged<" in render(make_page(Found((), frontier=record)))

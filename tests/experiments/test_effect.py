@@ -10,7 +10,7 @@ from fedfb.algorithms import METHODS, find_method
 from fedfb.data import load
 from fedfb.errors import ConfigError
 from fedfb.experiments import resolve as resolving
-from fedfb.experiments.compare import compare, compare_into, for_methods, reports_of
+from fedfb.experiments.compare import compare, compare_into, for_methods, results_of
 from fedfb.experiments.effect import forms_that_read, is_read, without_effect
 from fedfb.experiments.frontier import _plan_all, frontier, plan
 from fedfb.experiments.resolve import given_grid, resolve
@@ -188,12 +188,12 @@ def test_a_comparison_refuses_every_method_before_it_trains_one(
 ):
     for module in ("compare", "cache"):
         monkeypatch.setattr(
-            f"fedfb.experiments.{module}.run", lambda *a, **k: pytest.fail("trained")
+            f"fedfb.experiments.{module}.train", lambda *a, **k: pytest.fail("trained")
         )
     given = Experiment(**{**TINY, **settings})
     for call in (
         lambda: compare(given, methods),
-        lambda: reports_of(given, methods, None),
+        lambda: results_of(given, methods, None),
         lambda: compare_into(tmp_path / "kept", given, methods),
     ):
         with pytest.raises(Exception, match=message):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import convert
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
 
 from fedfb.core import Examples, Prediction
@@ -19,6 +20,14 @@ from fedfb.experiments.evaluate import (
     cross_entropy,
     evaluate,
     summarise,
+)
+from fedfb.experiments.result import (
+    Evaluation,
+    Figures,
+    GroupRates,
+    Quality,
+    Statistic,
+    to_builtins,
 )
 
 GROUPS = ["f", "m", "x"]
@@ -50,31 +59,32 @@ def test_accuracies_auc_and_losses_agree_with_sklearn(seed):
     examples, prediction = draw_examples(seed, 200), draw_prediction(seed, 2, 200)
     records = evaluate(prediction, examples, GROUPS, CLIENTS)
     for record, score, decision in zip(records, *prediction, strict=True):
-        assert record["accuracy"] == pytest.approx(accuracy_score(examples.y, decision))
+        assert record.accuracy == pytest.approx(accuracy_score(examples.y, decision))
         expected = balanced_accuracy_score(examples.y, decision)
-        assert record["balanced_accuracy"] == pytest.approx(expected)
-        assert record["auc"] == pytest.approx(roc_auc_score(examples.y, score))
-        for number, client in enumerate(record["clients"]):
+        assert record.balanced_accuracy == pytest.approx(expected)
+        assert record.auc == pytest.approx(roc_auc_score(examples.y, score))
+        for number, client in enumerate(record.clients):
             mine = examples.client == number
-            assert client["n"] == mine.sum()
-            assert client["loss"] == pytest.approx(log_loss(examples.y[mine], score[mine]))
+            assert client.n == mine.sum()
+            assert client.loss == pytest.approx(log_loss(examples.y[mine], score[mine]))
             expected = accuracy_score(examples.y[mine], decision[mine])
-            assert client["accuracy"] == pytest.approx(expected)
+            assert client.accuracy == pytest.approx(expected)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 60), st.booleans())
 def test_records_are_plain_json_without_nan(seed, n, randomised):
     examples, prediction = draw_examples(seed, n), draw_prediction(seed, 2, n, randomised)
     for record in evaluate(prediction, examples, GROUPS, CLIENTS):
-        assert json.loads(json.dumps(record, allow_nan=False)) == record
-        assert set(record) == FIELDS
-        assert list(record["disparity"]) == list(record["interval"]) == NAMES
+        plain = to_builtins(record)
+        assert convert(json.loads(json.dumps(plain, allow_nan=False)), Evaluation) == record
+        assert set(plain) == FIELDS
+        assert list(record.disparity) == list(record.interval) == NAMES
         for name in NAMES:
-            if record["disparity"][name] is None:
-                assert record["interval"][name] is None
+            if record.disparity[name] is None:
+                assert record.interval[name] is None
             else:
-                low, high = record["interval"][name]
-                assert 0 <= low <= record["disparity"][name] <= high
+                low, high = record.interval[name]
+                assert 0 <= low <= record.disparity[name] <= high
 
 
 @given(st.integers(0, 10**6), st.integers(0, 60))
@@ -96,14 +106,15 @@ def test_randomised_decisions_give_the_expected_figures():
     examples = Examples(np.zeros((40, 1)), y, group, np.zeros(40, dtype=int))
     decision = np.array([0.25, 0.5, 0.5, 1.0] * 10)[None]
     [record] = evaluate(Prediction(decision, decision), examples, ["f", "m"], ["all"])
-    assert record["accuracy"] == pytest.approx((0.75 + 0.5 + 0.5 + 1) / 4)
-    assert record["disparity"]["spd"] == pytest.approx(0.375)
-    assert record["disparity"]["demographic_parity"] == pytest.approx(0.1875)
-    assert record["disparity"]["equal_opportunity"] == pytest.approx(0.25)
-    assert record["four_fifths"] == pytest.approx(0.5)
+    assert record.accuracy == pytest.approx((0.75 + 0.5 + 0.5 + 1) / 4)
+    assert record.disparity["spd"] == pytest.approx(0.375)
+    assert record.disparity["demographic_parity"] == pytest.approx(0.1875)
+    assert record.disparity["equal_opportunity"] == pytest.approx(0.25)
+    assert record.four_fifths == pytest.approx(0.5)
     rates = {"positive_rate": 0.375, "tpr": 0.5, "fpr": 0.25, "accuracy": 0.625}
-    assert record["groups"][0] == pytest.approx({"name": "f", "n": 20, "positives": 10, **rates})
-    assert record["clients"][0]["accuracy"] == pytest.approx(record["accuracy"])
+    group = {"name": "f", "n": 20, "positives": 10, **rates}
+    assert to_builtins(record.groups[0]) == pytest.approx(group)
+    assert record.clients[0].accuracy == pytest.approx(record.accuracy)
 
 
 def test_expected_figures_are_the_mean_over_drawn_decisions():
@@ -126,39 +137,37 @@ def test_majority_accuracy_is_that_of_the_better_constant_classifier():
     examples = draw_examples(3, 300)
     constants = Prediction(np.full((2, 300), 0.5), np.repeat([[0.0], [1.0]], 300, axis=1))
     records = evaluate(constants, examples, GROUPS, CLIENTS)
-    best = max(record["accuracy"] for record in records)
-    assert [record["majority_accuracy"] for record in records] == pytest.approx([best, best])
+    best = max(record.accuracy for record in records)
+    assert [record.majority_accuracy for record in records] == pytest.approx([best, best])
 
 
 def test_rows_without_clients_give_no_clients_and_no_client_parity():
     examples = draw_examples(0, 100)._replace(client=np.full(100, -1))
     [record] = evaluate(draw_prediction(0, 1, 100), examples, GROUPS, CLIENTS)
-    assert record["clients"] == []
-    assert record["disparity"]["client_parity"] is None
-    assert record["not_estimable"]["client_parity"] == []
+    assert record.clients == ()
+    assert record.disparity["client_parity"] is None
+    assert record.not_estimable["client_parity"] == ()
 
 
 def test_what_cannot_be_estimated_is_none_and_named():
     examples = draw_examples(0, 100)
     examples = examples._replace(group=np.minimum(examples.group, 1), client=0 * examples.client)
     [record] = evaluate(draw_prediction(0, 1, 100), examples, GROUPS, CLIENTS)
-    assert record["not_estimable"]["demographic_parity"] == ["x"]
-    assert record["not_estimable"]["client_parity"] == ["south"]
-    assert record["groups"][2] == {
-        "name": "x", "n": 0, "positives": 0, "positive_rate": None, "tpr": None, "fpr": None,
-        "accuracy": None
-    }  # fmt: skip
-    south = record["clients"][1]
-    assert (south["n"], south["accuracy"], south["loss"]) == (0, None, None)
-    assert set(south["disparity"].values()) == {None}
+    assert record.not_estimable["demographic_parity"] == ("x",)
+    assert record.not_estimable["client_parity"] == ("south",)
+    no_rates = dict.fromkeys(("positive_rate", "tpr", "fpr", "accuracy"))
+    assert record.groups[2] == GroupRates(name="x", n=0, positives=0, **no_rates)
+    south = record.clients[1]
+    assert (south.n, south.accuracy, south.loss) == (0, None, None)
+    assert set(south.disparity.values()) == {None}
 
 
 def test_rows_of_one_label_have_no_auc_and_no_balanced_accuracy():
     examples = draw_examples(0, 50)._replace(y=np.ones(50, dtype=int))
     [record] = evaluate(draw_prediction(0, 1, 50), examples, GROUPS, CLIENTS)
-    assert record["auc"] is None
-    assert record["balanced_accuracy"] is None
-    assert record["majority_accuracy"] == 1
+    assert record.auc is None
+    assert record.balanced_accuracy is None
+    assert record.majority_accuracy == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -182,15 +191,17 @@ def test_a_run_has_the_same_record_alone_and_among_others():
 
 def test_summaries_are_over_the_estimable_runs():
     def record(accuracy, **disparity):
-        return {"accuracy": accuracy, "disparity": disparity}
+        return Quality(accuracy=accuracy, disparity=disparity)
 
     summary = summarise([record(0.7, a=0.1, b=None, c=None), record(0.9, a=0.3, b=0.2, c=None)])
-    assert summary["accuracy"] == pytest.approx({"mean": 0.8, "std": math.sqrt(0.02)})
-    assert summary["disparity"]["a"] == pytest.approx({"mean": 0.2, "std": math.sqrt(0.02)})
-    assert summary["disparity"]["b"] == {"mean": 0.2, "std": None}
-    assert summary["disparity"]["c"] == {"mean": None, "std": None}
-    assert summarise([record(0.7, a=0.1)])["accuracy"] == {"mean": 0.7, "std": None}
-    assert summarise([]) == {"accuracy": {"mean": None, "std": None}, "disparity": {}}
+    nothing, spread = Statistic(mean=None, std=None), math.sqrt(0.02)
+    assert (summary.accuracy.mean, summary.accuracy.std) == pytest.approx((0.8, spread))
+    fair = summary.disparity["a"]
+    assert (fair.mean, fair.std) == pytest.approx((0.2, spread))
+    assert summary.disparity["b"] == Statistic(mean=0.2, std=None)
+    assert summary.disparity["c"] == nothing
+    assert summarise([record(0.7, a=0.1)]).accuracy == Statistic(mean=0.7, std=None)
+    assert summarise([]) == Figures(accuracy=nothing, disparity={})
 
 
 def test_a_whole_run_imports_neither_scikit_learn_nor_scipy():
@@ -214,15 +225,15 @@ def test_tied_scores_share_their_rank(rows):
 def test_a_clients_own_disparity_is_that_of_its_rows_alone():
     examples, prediction = draw_examples(3, 400), draw_prediction(3, 1, 400)
     [record] = evaluate(prediction, examples, GROUPS, CLIENTS)
-    for number, client in enumerate(record["clients"]):
+    for number, client in enumerate(record.clients):
         mine = examples.client == number
         own = Examples(*(part[mine] for part in examples))
         alone = Prediction(prediction.score[:, mine], prediction.decision[:, mine])
         [expected] = evaluate(alone, own, GROUPS, CLIENTS)
-        for notion, value in client["disparity"].items():
-            assert value == pytest.approx(expected["disparity"][notion], nan_ok=False)
-    for notion, largest in record["local_disparity"].items():
-        values = [client["disparity"][notion] for client in record["clients"]]
+        for notion, value in client.disparity.items():
+            assert value == pytest.approx(expected.disparity[notion], nan_ok=False)
+    for notion, largest in record.local_disparity.items():
+        values = [client.disparity[notion] for client in record.clients]
         assert largest == max((v for v in values if v is not None), default=None)
 
 
@@ -240,5 +251,5 @@ def test_ten_thousand_clients_are_evaluated_within_100_megabytes():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 100 * 2**20
-    low, high = record["interval"]["client_parity"]
-    assert low < record["disparity"]["client_parity"] < high
+    low, high = record.interval["client_parity"]
+    assert low < record.disparity["client_parity"] < high

@@ -10,6 +10,7 @@ from fedfb.algorithms import METHODS
 from fedfb.errors import DivergenceError
 from fedfb.experiments import frontier as module
 from fedfb.experiments.frontier import Place, dominates, frontier, pareto, plan, with_pareto
+from fedfb.experiments.result import Estimate, Point
 from fedfb.experiments.spec import Experiment
 
 TINY = Experiment(rows=200, test_rows=200, rounds=2, local_epochs=1, seeds=(0, 1))
@@ -59,12 +60,16 @@ def test_what_is_left_out_is_dominated_by_what_is_in(found):
 
 
 def point(accuracy, disparity, limit=False):
-    return {"accuracy": {"mean": accuracy}, "disparity": {"mean": disparity}, "limit": limit}
+    figures = {
+        "accuracy": Estimate(mean=accuracy, interval=None),
+        "disparity": Estimate(mean=disparity, interval=None),
+    }
+    return Point(**{**dict.fromkeys(Point.__struct_fields__), **figures, "limit": limit})
 
 
 def test_the_limit_dominates_nobody_and_the_constant_classifier_does():
     found = with_pareto([point(0.9, 0.0, limit=True), point(0.8, 0.1), point(0.5, 0.0)], 0.6)
-    assert [one["pareto"] for one in found] == [False, True, False]
+    assert [one.pareto for one in found] == [False, True, False]
 
 
 def test_all_are_those_that_aim_at_the_notion_and_know_so_many_groups():
@@ -95,32 +100,34 @@ def test_targets_are_one_grid_and_knobs_go_one_at_a_time():
 
 def test_a_method_that_must_be_refused_is_listed_with_its_reason():
     record = frontier(TINY, ["fedavg", "hardt"], quick=True)
-    assert {one["algorithm"] for one in record["points"]} == {"fedavg"}
-    [refused] = record["left_out"]
-    assert not record["failed"]
-    assert refused["algorithm"] == "hardt"
-    assert "sensitive" in refused["reason"]
+    assert {one.algorithm for one in record.points} == {"fedavg"}
+    [refused] = record.left_out
+    assert not record.failed
+    assert refused.algorithm == "hardt"
+    assert "sensitive" in refused.reason
 
 
 def test_a_method_that_diverges_does_not_stop_the_others(monkeypatch):
-    def report_of(experiment, *rest, **options):
+    def result_of(experiment, *rest, **options):
         if experiment.algorithm == "fedavg":
             raise DivergenceError("training diverged in round 1")
         return original(experiment, *rest, **options)
 
-    original = module.report_of
-    monkeypatch.setattr(module, "report_of", report_of)
+    original = module.result_of
+    monkeypatch.setattr(module, "result_of", result_of)
     record = frontier(TINY, ["fedavg", "reweighing"])
-    assert record["failed"] == [{"algorithm": "fedavg", "reason": "training diverged in round 1"}]
-    assert [one["algorithm"] for one in record["points"]] == ["reweighing"]
+    assert [(one.algorithm, one.reason) for one in record.failed] == [
+        ("fedavg", "training diverged in round 1")
+    ]
+    assert [one.algorithm for one in record.points] == ["reweighing"]
 
 
 def test_points_are_means_over_seeds_with_intervals():
     longer = replace(TINY, rounds=6, local_epochs=5, sensitive_at_prediction=True)
     record = frontier(longer, ["fedfb"], quick=True)
-    assert [one["settings"]["target"] for one in record["points"]] == [0.0, 0.05, 1.0]
-    for one in record["points"]:
-        assert len(one["seeds"]) == 2
-        assert one["accuracy"]["mean"] == pytest.approx(sum(a for a, _ in one["seeds"]) / 2)
-        low, high = one["disparity"]["interval"]
-        assert 0 <= low <= one["disparity"]["mean"] <= high
+    assert [one.settings["target"] for one in record.points] == [0.0, 0.05, 1.0]
+    for one in record.points:
+        assert len(one.seeds) == 2
+        assert one.accuracy.mean == pytest.approx(sum(a for a, _ in one.seeds) / 2)
+        low, high = one.disparity.interval
+        assert 0 <= low <= one.disparity.mean <= high

@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import convert
+from msgspec.structs import replace as change
 
 from fedfb.errors import ConfigError, WriteError
 from fedfb.experiments.compare import compare
+from fedfb.experiments.result import Printed, Statistic
 from fedfb.experiments.spec import Experiment
 from fedfb.paper.targets import printed
 from fedfb.report.figures import FORMATS, check_figure_path, draw_comparison
@@ -16,7 +19,7 @@ TINY = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
 
 
 def reports(methods=("fedavg", "fedfb"), **changes):
-    return [outcome.report for outcome in compare(replace(TINY, **changes), methods)]
+    return compare(replace(TINY, **changes), methods)
 
 
 @pytest.mark.parametrize(
@@ -30,21 +33,26 @@ def test_a_picture_is_drawn_for_seeds_and_grids(tmp_path, changes):
 
 def test_a_picture_shows_the_papers_figure_and_can_be_svg(tmp_path):
     path = tmp_path / "points.svg"
-    paper = printed("tab:dp_mlp", "fedfb", "synthetic")
+    paper = convert(printed("tab:dp_mlp", "fedfb", "synthetic"), Printed)
     draw_comparison(reports(), {"fedfb": paper}, path)
     assert "<svg" in path.read_text()
 
 
 def test_a_picture_without_any_estimable_disparity_is_drawn(tmp_path):
+    nothing = {"demographic_parity": None}
+    no_mean = {"demographic_parity": Statistic(mean=None, std=None)}
     found = reports(seeds=(0, 1))
-    for report in found:
-        for record in [*report["runs"], *report["summaries"]]:
-            summary = "seed" not in record
-            record["disparity"]["demographic_parity"] = (
-                {"mean": None, "std": None} if summary else None
-            )
+    results = tuple(
+        change(
+            result,
+            runs=tuple(change(run, disparity=nothing) for run in result.runs),
+            summaries=tuple(change(summary, disparity=no_mean) for summary in result.summaries),
+        )
+        for result in found.results
+    )
+    found = change(found, results=results, differences=())
     draw_comparison(found, {}, tmp_path / "points.png")
-    print_comparison(found, [], {})
+    print_comparison(found, {})
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -70,7 +78,8 @@ def test_the_papers_figures_and_a_grid_fit_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     found = reports(("fedavg", "fedfb", "cfl"), alpha=(0.001, 0.05), seeds=(0, 1))
     names = ("fedavg", "fedfb", "cfl")
-    print_comparison(found, [], {n: printed("tab:dp_lg", n, "synthetic") for n in names})
+    paper = {n: convert(printed("tab:dp_lg", n, "synthetic"), Printed) for n in names}
+    print_comparison(found, paper)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(".756 ± .001" in line for line in lines) == 1
@@ -83,14 +92,14 @@ def test_numbers_of_no_size_have_no_sign():
 
 
 def test_more_than_twenty_clients_are_printed_as_quantiles(capsys):
-    [report] = reports(("fedavg",))
-    [run] = report["runs"]
-    client = run["clients"][0]
-    run["clients"] = [
-        {**client, "name": f"c{number}", "accuracy": number / 100} for number in range(101)
-    ]
-    run["clients"][0]["accuracy"] = None  # a client without test rows
-    print_run(report)
+    [result] = reports(("fedavg",)).results
+    [run] = result.runs
+    accuracies = [None, *(number / 100 for number in range(1, 101))]  # one without test rows
+    clients = tuple(
+        change(run.clients[0], name=f"c{number}", accuracy=accuracy)
+        for number, accuracy in enumerate(accuracies)
+    )
+    print_run(change(result, runs=(change(run, clients=clients),)))
     out = capsys.readouterr().out
     assert "101 clients" in out
     assert "c17" not in out

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as change
 
 import fedfb
 from fedfb.data.repeats import beyond_chance, copied_share
-from fedfb.experiments.attained import chance, training_record
+from fedfb.experiments.attained import chance, measure_training
 from fedfb.experiments.outcome import load_federations, run
 from fedfb.experiments.reporting import training_figures
-from fedfb.experiments.shortfalls import shortfalls
+from fedfb.experiments.result import MethodAccount, Privacy, SeedResult, Statistic, Training
+from fedfb.experiments.shortfalls import find_shortfalls
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import RoundRecord
 from weak_features import weak_table
@@ -22,11 +24,11 @@ QUICK = Experiment(rows=600, test_rows=600, rounds=2, local_epochs=2, lr=(0.01,)
 
 
 def kinds(report):
-    return [one["kind"] for one in report["shortfalls"]]
+    return [one.kind for one in report.shortfalls]
 
 
 def quiet(experiment, **more):
-    return run(experiment, warn=False, **more).report
+    return run(experiment, warn=False, **more)
 
 
 def weak_rows():
@@ -47,7 +49,7 @@ def test_the_classifier_warns_of_a_missed_target():
     [message] = [str(one.message) for one in caught]
     assert "Weights of Black and Other are at their bound." in message
     assert caught[0].filename == __file__
-    assert model.report_["notes"][0] == message
+    assert model.result_.notes[0] == message
 
 
 def test_the_warning_is_a_convergence_warning_and_costs_no_import():
@@ -78,50 +80,49 @@ def test_run_warns_its_caller_and_compare_too():
 
 def test_a_model_that_decides_all_rows_alike_is_said_with_the_share():
     report = quiet(replace(QUICK, algorithm="fedavg", lr=(1e-9,)))
-    [run_record] = report["runs"]
-    rates = {group["positive_rate"] for group in report["runs"][0]["groups"]}
+    [run_record] = report.runs
+    rates = {group.positive_rate for group in report.runs[0].groups}
     expected = rates <= {0.0} or rates <= {1.0}
     assert ("alike" in kinds(report)) == expected
-    constant = {
-        **run_record,
-        "groups": [{**g, "positive_rate": 0.005} for g in run_record["groups"]],
-    }
-    [alike] = [s for s in shortfalls({**report, "runs": [constant]}) if s.kind == "alike"]
+    groups = tuple(change(group, positive_rate=0.005) for group in run_record.groups)
+    constant = change(run_record, groups=groups)
+    [alike] = [s for s in find_shortfalls(change(report, runs=(constant,))) if s.kind == "alike"]
     assert alike.values["share"] == pytest.approx(0.995)
     assert "99.5% of the test rows negatively" in alike.sentence
     for rate, expected in ((0.02, True), (0.05, False)):  # beside 40% of positive labels
-        few = [{**g, "positive_rate": rate} for g in run_record["groups"]]
-        judged = {**run_record, "groups": few, "majority_accuracy": 0.6}
-        assert ("alike" in [s.kind for s in shortfalls({**report, "runs": [judged]})]) == expected
-    rare = {**constant, "majority_accuracy": 0.99}
-    assert "alike" not in [s.kind for s in shortfalls({**report, "runs": [rare]})]
+        few = tuple(change(group, positive_rate=rate) for group in run_record.groups)
+        judged = change(run_record, groups=few, majority_accuracy=0.6)
+        kinds_of = [s.kind for s in find_shortfalls(change(report, runs=(judged,)))]
+        assert ("alike" in kinds_of) == expected
+    rare = change(constant, majority_accuracy=0.99)
+    assert "alike" not in [s.kind for s in find_shortfalls(change(report, runs=(rare,)))]
 
 
 def test_a_loss_above_the_constant_classifiers_is_said():
     steep = quiet(replace(QUICK, algorithm="fedavg", optimiser="sgd", lr=(300.0,)))
-    [record] = steep["runs"]
+    [record] = steep.runs
     federation = load_federations(QUICK)[0]
     share = np.concatenate([c.y for c in federation.clients]).mean()
     y = federation.test.y
     expected = -np.mean(np.log(np.where(y == 1, share, 1 - share)))
-    assert record["constant_loss"] == pytest.approx(expected)
-    assert record["loss"] > record["constant_loss"]
+    assert record.constant_loss == pytest.approx(expected)
+    assert record.loss > record.constant_loss
     assert "loss" in kinds(steep)
     usual = quiet(replace(QUICK, algorithm="fedavg", rounds=5, local_epochs=20))
-    assert usual["runs"][0]["loss"] < expected
+    assert usual.runs[0].loss < expected
     assert kinds(usual) == []
 
 
 def test_a_model_less_fair_than_the_plain_one_is_said():
     report = quiet(replace(QUICK, target=(0.1,)))
-    notion, summary = report["notion"], report["summary"]
+    notion, summary = report.notion, report.summary
 
     def with_plain(value):
-        free = {**summary["free"], "disparity": {notion: {"mean": value, "std": None}}}
-        both = {**report["summaries"][0], "free": free}
-        return [s.kind for s in shortfalls({**report, "summaries": [both]})]
+        free = change(summary.free, disparity={notion: Statistic(mean=value, std=None)})
+        both = change(report.summaries[0], free=free)
+        return [s.kind for s in find_shortfalls(change(report, summaries=(both,)))]
 
-    low, _high = report["runs"][0]["interval"][notion]
+    low, _high = report.runs[0].interval[notion]
     assert "less_fair" in with_plain(low - 1e-6) or low == 0
     assert "less_fair" not in with_plain(low + 1e-6)
 
@@ -130,31 +131,38 @@ def test_of_a_grid_the_worst_setting_is_told_once():
     report = quiet(
         replace(QUICK, algorithm="fedavg", optimiser="sgd", lr=(0.3, 300.0, 600.0), local_epochs=10)
     )
-    [loss] = [s for s in report["shortfalls"] if s["kind"] == "loss"]
-    assert [s["lr"] for s in loss["values"]["settings"]] == [300.0, 600.0]
-    assert "1 other setting likewise" in loss["sentence"]
+    [loss] = [s for s in report.shortfalls if s.kind == "loss"]
+    assert [s["lr"] for s in loss.values["settings"]] == [300.0, 600.0]
+    assert "1 other setting likewise" in loss.sentence
 
 
 @pytest.mark.parametrize(("privacy", "said"), [(2.9, False), (3.0, False), (3.1, True)])
 def test_a_budget_that_was_exceeded_is_said(privacy, said):
     report = quiet(replace(QUICK, algorithm="fedavg"))
-    spent = {**report, "privacy": {"epsilon": 3.0, "most": privacy}}
-    assert ("privacy" in [s.kind for s in shortfalls(spent)]) == said
+    nothing = dict.fromkeys(Privacy.__struct_fields__)
+    spent = Privacy(**{**nothing, "epsilon": 3.0, "most": privacy})
+    found = find_shortfalls(change(report, privacy=spent))
+    assert ("privacy" in [s.kind for s in found]) == said
 
 
 def test_a_cost_that_was_exceeded_beyond_chance_is_said():
     report = quiet(replace(QUICK, target=(0.1,)))
-    [one] = report["summaries"]
+    [one] = report.summaries
 
     def at(cost):
-        settings = {**report["settings"], "cost": 0.01}
-        summary = {**one, "cost": {"mean": cost, "std": None}}
-        return [
-            s.kind for s in shortfalls({**report, "settings": settings, "summaries": [summary]})
-        ]
+        settings = {**report.settings, "cost": 0.01}
+        summary = change(one, cost=Statistic(mean=cost, std=None))
+        found = find_shortfalls(change(report, settings=settings, summaries=(summary,)))
+        return [s.kind for s in found]
 
     assert "cost" not in at(0.02)
     assert "cost" in at(0.2)
+
+
+def off_target(distance):
+    """Return a run of which only the method's account is known."""
+    method = MethodAccount(off_target=distance, chosen_round=1)
+    return SeedResult(**{**dict.fromkeys(SeedResult.__struct_fields__), "method": method})
 
 
 def confusion(rates, rows):
@@ -165,28 +173,27 @@ def confusion(rates, rows):
 
 @pytest.mark.parametrize(("rows", "missed"), [(200, False), (20000, True)])
 def test_a_gap_within_chance_is_no_miss(rows, missed):
-    told = {"off_target": 0.02, "chosen_round": 1}
+    record = off_target(0.02)
     history = [RoundRecord(None, None, confusion([0.5, 0.54], np.array([rows, rows])))]
-    found = training_record(history, 0, "demographic_parity", 0.0, {"told": told})
-    assert found == {"target": 0.0, "disparity": 0.02, "missed": missed}
+    found = measure_training(history, 0, "demographic_parity", 0.0, record)
+    assert found == Training(target=0.0, disparity=0.02, missed=missed)
 
 
 def test_a_tiny_group_does_not_hide_the_miss_of_a_large_one():
-    told = {"off_target": 0.1, "chosen_round": 1}
+    record = off_target(0.1)
     rows = np.array([5000, 5000, 8])
     history = [RoundRecord(None, None, confusion([0.4, 0.6, 0.5], rows))]
-    record = {"told": told}
-    assert training_record(history, 0, "demographic_parity", 0.0, record)["missed"]
+    assert measure_training(history, 0, "demographic_parity", 0.0, record).missed
     small = [RoundRecord(None, None, confusion([0.5, 0.5, 0.75], rows))]
-    assert not training_record(small, 0, "demographic_parity", 0.0, record)["missed"]
+    assert not measure_training(small, 0, "demographic_parity", 0.0, record).missed
 
 
 def test_a_model_fairer_than_its_target_has_not_missed_it():
-    told = {"off_target": 0.04, "chosen_round": 1}
+    record = off_target(0.04)
     rows = np.array([50000, 50000])
     history = [RoundRecord(None, None, confusion([0.49, 0.51], rows))]
-    found = training_record(history, 0, "demographic_parity", 0.05, {"told": told})
-    assert not found["missed"]
+    found = measure_training(history, 0, "demographic_parity", 0.05, record)
+    assert not found.missed
 
 
 def test_chance_is_what_equal_rates_show():
@@ -243,11 +250,11 @@ def test_published_tables_are_not_accused():
 def test_copied_rows_are_told_and_not_of_the_classifiers_training_rows():
     doubled = split_anew(load_federations(QUICK)[0], 1.0)
     report = quiet(replace(QUICK, algorithm="fedavg"), federations={0: doubled})
-    [copies] = [s for s in report["shortfalls"] if s["kind"] == "copies"]
-    assert copies["values"]["share"] == pytest.approx(0.7, abs=0.05)
+    [copies] = [s for s in report.shortfalls if s.kind == "copies"]
+    assert copies.values["share"] == pytest.approx(0.7, abs=0.05)
     x, y, more = weak_rows()
     model = fedfb.estimator.FedAvgClassifier(rounds=3).fit(x, y, **more)
-    assert "copies" not in kinds(model.report_)
+    assert "copies" not in kinds(model.result_)
 
 
 def test_with_privacy_no_figure_of_training_rows_is_told():

@@ -50,7 +50,7 @@ def test_a_torch_mlp_ends_where_the_native_engine_does(settings):
     """The same shape, start and order: 5 rounds of 5 epochs end within 1e-4 of the largest."""
     fixed = {"data": "synthetic", "rows": 1000, "rounds": 5, "local_epochs": 5, **settings}
     native, ours = (
-        fedfb.run(fedfb.Experiment(**fixed, model=model, engine=engine))
+        fedfb.train(fedfb.Experiment(**fixed, model=model, engine=engine))
         for model, engine in (("mlp", "native"), ("torch_nets:like_the_mlp", "auto"))
     )
     expected, found = params_of(native), params_of(ours)
@@ -61,24 +61,24 @@ def test_a_torch_mlp_ends_where_the_native_engine_does(settings):
 
 def test_seeds_side_by_side_have_the_bits_of_each_alone():
     """Dropout draws from torch's one generator, and seeds run on threads."""
-    both = fedfb.run(fedfb.Experiment(**SMALL, model=DROPPING, lr=(0.01,), seeds=(0, 1)), jobs=2)
+    both = fedfb.train(fedfb.Experiment(**SMALL, model=DROPPING, lr=(0.01,), seeds=(0, 1)), jobs=2)
     for number, seed in enumerate((0, 1)):
-        alone = fedfb.run(fedfb.Experiment(**SMALL, model=DROPPING, lr=(0.01,), seeds=(seed,)))
+        alone = fedfb.train(fedfb.Experiment(**SMALL, model=DROPPING, lr=(0.01,), seeds=(seed,)))
         np.testing.assert_array_equal(params_of(both, number), params_of(alone))
 
 
 def test_a_run_goes_on_from_its_checkpoint_with_the_same_bits(tmp_path):
     experiment = fedfb.Experiment(**{**SMALL, "rounds": 4}, model=DROPPING, lr=(0.01,))
-    whole = fedfb.run(experiment)
+    whole = fedfb.train(experiment)
 
     def stop(progress):
         if progress.round == 2:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        fedfb.run(experiment, checkpoints=tmp_path, on_round=stop)
+        fedfb.train(experiment, checkpoints=tmp_path, on_round=stop)
     rounds = []
-    resumed = fedfb.run(
+    resumed = fedfb.train(
         experiment, checkpoints=tmp_path, on_round=lambda progress: rounds.append(progress.round)
     )
     assert rounds[0] > 1
@@ -134,7 +134,7 @@ def test_a_model_of_ones_own_is_trained_anew_every_time():
 
 
 def test_the_module_taken_out_scores_as_the_run_does():
-    outcome = fedfb.run(fedfb.Experiment(**SMALL, model=DROPPING))
+    outcome = fedfb.train(fedfb.Experiment(**SMALL, model=DROPPING))
     test = outcome.federation.test
     rule = rule_of(outcome.experiment, outcome.fitted[0], test.x.shape[1])
     module = rule.network.module(rule.members[0])
@@ -184,10 +184,10 @@ def test_without_torch_the_extra_is_named(monkeypatch):
 def test_three_layers_with_dropout_train_under_fedfb_on_adult():
     """Two epochs in each of 4 rounds: most of the disparity goes for two points of accuracy."""
     fixed = {"data": "adult", "model": DROPPING, "lr": (0.005,), "rounds": 4, "local_epochs": 2}
-    plain = fedfb.run(fedfb.Experiment(**fixed, algorithm="fedavg")).report["summary"]
-    fair = fedfb.run(fedfb.Experiment(**fixed, algorithm="fedfb")).report["summary"]
-    gaps = [one["disparity"]["demographic_parity"]["mean"] for one in (plain, fair)]
-    assert plain["accuracy"]["mean"] > 0.84
-    assert fair["accuracy"]["mean"] > plain["accuracy"]["mean"] - 0.03
+    plain = fedfb.run(fedfb.Experiment(**fixed, algorithm="fedavg")).summary
+    fair = fedfb.run(fedfb.Experiment(**fixed, algorithm="fedfb")).summary
+    gaps = [one.disparity["demographic_parity"].mean for one in (plain, fair)]
+    assert plain.accuracy.mean > 0.84
+    assert fair.accuracy.mean > plain.accuracy.mean - 0.03
     assert gaps[0] > 0.09
     assert gaps[1] < gaps[0] / 3

@@ -69,7 +69,7 @@ def test_given_values_are_tried_and_else_the_papers():
 def test_permuting_the_test_labels_does_not_change_the_choice(how, monkeypatch):
     grid = {"tune": True, "alpha": (0.1, 0.5, 2.0), "lr": (0.05, 0.2)} if how == "tuning" else {}
     tuned = replace(TINY, seeds=(0, 1), **grid)
-    honest = outcome.run(tuned).report
+    honest = outcome.run(tuned)
     load = outcome.load
 
     def load_permuted(*request):
@@ -78,18 +78,18 @@ def test_permuting_the_test_labels_does_not_change_the_choice(how, monkeypatch):
         return replace(federation, test=federation.test._replace(y=y))
 
     monkeypatch.setattr(outcome, "load", load_permuted)
-    permuted = outcome.run(tuned).report
-    assert honest[how]
-    assert permuted[how] == honest[how]
-    assert permuted["summary"]["accuracy"] != honest["summary"]["accuracy"]
+    permuted = outcome.run(tuned)
+    assert getattr(honest, how)
+    assert getattr(permuted, how) == getattr(honest, how)
+    assert permuted.summary.accuracy != honest.summary.accuracy
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "lft-fedavg"])
 def test_the_tuned_setting_is_trained_on_all_rows(algorithm):
-    tuned = outcome.run(replace(TINY, algorithm=algorithm, tune=True)).report
-    chosen = {knob: (value,) for knob, value in tuned["tuning"]["chosen"].items()}
-    plain = outcome.run(replace(TINY, algorithm=algorithm, **chosen)).report
-    assert tuned["runs"] == plain["runs"]
+    tuned = outcome.run(replace(TINY, algorithm=algorithm, tune=True))
+    chosen = {knob: (value,) for knob, value in tuned.tuning.chosen.items()}
+    plain = outcome.run(replace(TINY, algorithm=algorithm, **chosen))
+    assert tuned.runs == plain.runs
 
 
 RATED = st.lists(
@@ -121,37 +121,37 @@ def test_a_bounded_cost_picks_the_least_target_within_it(accuracies, cost):
 @pytest.mark.parametrize("algorithm", ["fedfb", "cfl", "fedfb-thresholds"])
 def test_a_picked_rate_is_trained_on_all_rows_and_nothing_is_picked_that_was_given(algorithm):
     one = replace(TINY, algorithm=algorithm, sensitive_at_prediction=True)
-    picked = outcome.run(one).report
-    [choice] = picked["picked"]
-    given = replace(one, lr=(choice["chosen"]["lr"],))
-    plain = outcome.run(given).report
-    assert picked["runs"] == plain["runs"]
-    assert plain["picked"] == []
+    picked = outcome.run(one)
+    [choice] = picked.picked
+    given = replace(one, lr=(choice.chosen["lr"],))
+    plain = outcome.run(given)
+    assert picked.runs == plain.runs
+    assert plain.picked == ()
 
 
 @pytest.mark.parametrize("notion", ["dp", "eo", "eod"])
 def test_a_target_that_is_always_met_is_fedavg(notion):
     """Weights stay 1, and the last round is taken, however unfair it is."""
     free = replace(TINY, notion=notion, target=(1.0,), lr=(0.05,), rounds=4)
-    found = outcome.run(free)
-    plain = outcome.run(replace(free, algorithm="fedavg", target=()))
+    found = outcome.train(free)
+    plain = outcome.train(replace(free, algorithm="fedavg", target=()))
     state = found.fitted[0].trained.state
     np.testing.assert_allclose(state.best, plain.fitted[0].trained.state.params, atol=1e-6)
-    [record] = found.report["runs"]
-    assert (record["told"]["chosen_round"], record["told"]["off_target"]) == (4, 0.0)
+    [record] = found.result.runs
+    assert (record.method.chosen_round, record.method.off_target) == (4, 0.0)
 
 
 def test_the_free_model_has_a_rate_of_its_own():
-    several = outcome.run(replace(TINY, target=(0.0, 0.1), seeds=(0,)))
+    several = outcome.train(replace(TINY, target=(0.0, 0.1), seeds=(0,)))
     [fitted] = several.fitted
     assert [setting["target"] for setting in fitted.settings] == [0.0, 0.1, 1.0]
-    assert "cost" in several.report["summaries"][0]
-    given = outcome.run(replace(TINY, target=(0.0,), lr=(0.01, 0.05))).fitted[0]
+    assert several.result.summaries[0].cost is not None
+    given = outcome.train(replace(TINY, target=(0.0,), lr=(0.01, 0.05))).fitted[0]
     assert all(setting["target"] == 0.0 for setting in given.settings)
 
 
 def test_nobody_is_asked_how_a_trial_goes(tmp_path):
-    outcome.run(TINY, checkpoints=tmp_path, ledger=tmp_path / "all")
+    outcome.train(TINY, checkpoints=tmp_path, ledger=tmp_path / "all")
     asked = {
         account.phase: {entry.task for entry in account.entries}
         for account in read_ledger(tmp_path / "all")

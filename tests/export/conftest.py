@@ -14,7 +14,7 @@ def trained(tmp_path):
 
     def train(**settings):
         small = {"rounds": 2, "local_epochs": 2, **settings}
-        outcome = fedfb.run(Experiment(**small))
+        outcome = fedfb.train(Experiment(**small))
         folder = Path(tmp_path) / f"run{len(list(tmp_path.glob('run*')))}"
         fedfb.save(outcome, folder)
         return outcome, folder

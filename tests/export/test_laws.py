@@ -10,6 +10,7 @@ from fedfb.data.encode import Encoder
 from fedfb.data.groups import groups_in
 from fedfb.data.read import MISSING
 from fedfb.data.table import Table
+from fedfb.experiments.result import Result
 from fedfb.experiments.rule import Rule
 from fedfb.experiments.spec import Experiment
 from fedfb.export.comparing import UNSEEN, made_up_rows, on_an_edge
@@ -71,7 +72,8 @@ def models(draw) -> HandOver:
         draw(st.sampled_from(["randomised", "soft", "vote"])),
         chance,
     )
-    return HandOver(encoder, rule, Experiment(), ("one",), {}, {"runs": []})
+    nothing = Result(**{**dict.fromkeys(Result.__struct_fields__), "runs": ()})
+    return HandOver(encoder, rule, Experiment(), ("one",), {}, nothing)
 
 
 def assert_same(hand: HandOver, table: Table, found) -> None:

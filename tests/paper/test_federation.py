@@ -38,6 +38,6 @@ def test_fedavg_on_them_has_the_printed_figures(rows):
     found = run(
         Experiment(algorithm="fedavg", lr=(0.01,), seeds=seeds),
         federations=dict.fromkeys(seeds, as_federation(rows)),
-    ).report["summaries"][0]
-    assert found["accuracy"]["mean"] == pytest.approx(0.886, abs=0.005)
-    assert found["disparity"]["demographic_parity"]["mean"] == pytest.approx(0.406, abs=0.02)
+    ).summaries[0]
+    assert found.accuracy.mean == pytest.approx(0.886, abs=0.005)
+    assert found.disparity["demographic_parity"].mean == pytest.approx(0.406, abs=0.02)

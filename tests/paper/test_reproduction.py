@@ -7,6 +7,7 @@ import pytest
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.compare import Cause, better, differs, explain
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Result, SeedResult
 from fedfb.experiments.train import training_notion
 from fedfb.paper import reproduce as reproduction
 from fedfb.paper.markdown import as_markdown, draw_target, renew
@@ -195,20 +196,23 @@ def test_a_difference_is_explained_by_the_steps_that_lead_from_the_paper_to_ours
     assert broken.verdict == "unexplained"
 
 
-def report_of(runs):
-    return {
-        "notion": "dp",
-        "runs": [
-            {"seed": s, "settings": {"alpha": a}, "accuracy": acc, "disparity": {"dp": d}}
-            for s, a, acc, d in runs
-        ],
-    }
+def result_of(runs):
+    nothing = dict.fromkeys(SeedResult.__struct_fields__)
+    results = tuple(
+        SeedResult(
+            **{**nothing, "seed": seed, "settings": {"alpha": alpha}}
+            | {"accuracy": accuracy, "disparity": {"dp": disparity}}
+        )
+        for seed, alpha, accuracy, disparity in runs
+    )
+    empty = dict.fromkeys(Result.__struct_fields__)
+    return Result(**{**empty, "notion": "dp", "runs": results})
 
 
 def test_the_released_code_reports_its_grid_by_test_figures():
     runs = [(0, 0.1, 0.9, 0.4), (0, 1.0, 0.7, 0.0), (1, 0.1, 0.9, 0.4), (1, 1.0, 0.6, 0.1)]
     grid, least = (
-        SELECTIONS[name](report_of(runs)) for name in ("over the grid", "least disparity")
+        SELECTIONS[name](result_of(runs)) for name in ("over the grid", "least disparity")
     )
     assert grid["accuracy"]["mean"] == pytest.approx((0.9 + 0.7 + 0.6) / 3)
     assert grid["disparity"]["dp"]["mean"] == pytest.approx(0.5 / 3)

@@ -8,13 +8,16 @@ import pytest
 
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.evaluate import summarise
+from fedfb.experiments.result import Quality
 from fedfb.paper.released import load, run
 
 
 def digits(records: list[dict]) -> list[float]:
-    summary = summarise(records)
-    found = (summary["accuracy"], summary["disparity"]["demographic_parity"])
-    return [round(part[name], 4) for part in found for name in ("mean", "std")]
+    summary = summarise(
+        [Quality(accuracy=one["accuracy"], disparity=one["disparity"]) for one in records]
+    )
+    found = (summary.accuracy, summary.disparity["demographic_parity"])
+    return [round(getattr(part, name), 4) for part in found for name in ("mean", "std")]
 
 
 def near(*expected: float):

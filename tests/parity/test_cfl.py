@@ -10,7 +10,7 @@ from fedfb.algorithms.fedfb.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.data import load, pooled
 from fedfb.engine import minibatches
-from fedfb.experiments.outcome import run
+from fedfb.experiments import outcome as experiments
 from fedfb.experiments.resolve import given_grid
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import fit
@@ -77,7 +77,7 @@ def test_cfl_equals_an_independent_pooled_fairbatch(notion, surrogate, groups):
 
 def test_cfl_through_the_experiment_is_fedfb_on_pooled_rows():
     experiment = Experiment(rows=300, test_rows=60, rounds=2, local_epochs=2, algorithm="cfl")
-    outcome = run(experiment)
+    outcome = experiments.train(experiment)
     [fitted] = outcome.fitted
     one = pooled(load(experiment.request, 0))
     same = fit(Experiment(**{**vars(experiment), "algorithm": "fedfb"}), one, fitted.settings, 0)

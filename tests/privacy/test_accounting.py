@@ -31,23 +31,23 @@ def step_by_step(accountant, sampling, steps, training, answers, answering):
 def test_the_epsilon_of_a_run_is_that_of_its_steps(algorithm):
     """FedAvg: steps only; FedFB: counts and a signal a round; thresholds: counts, a histogram."""
     answers = {"fedavg": 0, "fedfb": 4, "fedfb-thresholds": 2}[algorithm]
-    report = run(Experiment(**TINY, algorithm=algorithm, **GIVEN)).report
-    for place, silo in enumerate(report["privacy"]["silos"]):
-        assert silo["steps"] == 3 * 2 * -(-silo["rows"] // 128)
-        assert silo["sampling"] == min(1.0, 128 / silo["rows"])
-        assert silo["answers"] == answers
-        noise = (silo["training_noise"], answers, silo["answering_noise"])
-        done = (silo["sampling"], silo["steps"], *noise)
+    report = run(Experiment(**TINY, algorithm=algorithm, **GIVEN))
+    for place, silo in enumerate(report.privacy.silos):
+        assert silo.steps == 3 * 2 * -(-silo.rows // 128)
+        assert silo.sampling == min(1.0, 128 / silo.rows)
+        assert silo.answers == answers
+        noise = (silo.training_noise, answers, silo.answering_noise)
+        done = (silo.sampling, silo.steps, *noise)
         grid = grid_of(2.0)
         same = step_by_step(pld.PLDAccountant(value_discretization_interval=grid), *done)
-        assert silo["epsilon"] == pytest.approx(same, abs=1e-9)
-        assert 0.98 * 2.0 <= silo["epsilon"] <= 2.0
+        assert silo.epsilon == pytest.approx(same, abs=1e-9)
+        assert 0.98 * 2.0 <= silo.epsilon <= 2.0
         if place or not answers:
             continue
         finer = step_by_step(pld.PLDAccountant(value_discretization_interval=grid / 10), *done)
         rougher = step_by_step(rdp.RdpAccountant(), *done)
-        assert finer <= silo["epsilon"] <= 1.005 * finer
-        assert silo["epsilon"] <= rougher
+        assert finer <= silo.epsilon <= 1.005 * finer
+        assert silo.epsilon <= rougher
 
 
 @pytest.mark.parametrize("noise", [0.8, 2.0, 10.0])

@@ -1,6 +1,5 @@
 """Whole private runs: what is refused and told, and that an infinite epsilon asks for nothing."""
 
-import json
 import subprocess
 import sys
 from math import inf
@@ -12,9 +11,10 @@ from fedfb.algorithms import METHODS
 from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DisclosureError, FedFBError
 from fedfb.experiments.frontier import frontier
-from fedfb.experiments.outcome import run
+from fedfb.experiments.outcome import run, train
 from fedfb.experiments.privacy import check_privacy, plan_privacy, questions
 from fedfb.experiments.resolve import given_grid, resolve
+from fedfb.experiments.result import to_json
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values
 from fedfb.experiments.train import build, make_engine, training_notion
@@ -33,8 +33,8 @@ def test_with_an_infinite_epsilon_a_run_is_the_plain_one_bit_for_bit(algorithm, 
     assert free == plain
     assert from_values({"privacy_epsilon": "inf"}) == Experiment()
     assert free.hash == plain.hash
-    one, other = run(plain), run(free)
-    assert one.report == other.report
+    one, other = train(plain), train(free)
+    assert one.result == other.result
     for first, second in zip(one.fitted, other.fitted, strict=True):
         arrays = as_arrays(first.trained), as_arrays(second.trained)
         assert arrays[0].keys() == arrays[1].keys()
@@ -42,9 +42,9 @@ def test_with_an_infinite_epsilon_a_run_is_the_plain_one_bit_for_bit(algorithm, 
 
 
 def test_an_infinite_epsilon_switches_clipping_off_too():
-    plain = run(Experiment(algorithm="fedavg", **TINY)).fitted[0].trained.state.params
+    plain = train(Experiment(algorithm="fedavg", **TINY)).fitted[0].trained.state.params
     settings = {"privacy_epsilon": inf, "privacy_clip": 1e-6, "algorithm": "fedavg", **TINY}
-    assert np.array_equal(run(Experiment(**settings)).fitted[0].trained.state.params, plain)
+    assert np.array_equal(train(Experiment(**settings)).fitted[0].trained.state.params, plain)
 
 
 def test_a_torch_model_is_refused_before_training():
@@ -110,8 +110,8 @@ def test_questions_are_counted_over_the_whole_run():
 def test_noise_is_new_every_seed_and_the_same_again():
     settings = {"algorithm": "fedfb", "privacy_epsilon": 1.0, "split_seed": 0, **TINY}
     experiment = Experiment(seeds=(0, 1), **settings)
-    counts = [one.trained.state.counts for one in run(experiment).fitted]
-    again = [one.trained.state.counts for one in run(experiment).fitted]
+    counts = [one.trained.state.counts for one in train(experiment).fitted]
+    again = [one.trained.state.counts for one in train(experiment).fitted]
     assert not np.any(counts[0] == counts[1])
     assert np.array_equal(counts, again)
 
@@ -120,11 +120,13 @@ def test_noise_is_new_every_seed_and_the_same_again():
 def test_under_secure_sums_silos_share_the_noise():
     """Of three silos two must be honest; the variance of the sum of three shares is 3/2 of it."""
     settings = {"algorithm": "fedfb", "privacy_epsilon": 10.0, "split_seed": 0, **TINY}
-    masked = run(Experiment(secure=True, seeds=tuple(range(12)), **settings))
-    truth = run(Experiment(**TINY, algorithm="fedfb", split_seed=0)).fitted[0].trained.state.counts
-    privacy = masked.report["privacy"]
-    assert privacy["shared_by"] == 2
-    scale = privacy["silos"][0]["answering_noise"]
+    masked = train(Experiment(secure=True, seeds=tuple(range(12)), **settings))
+    truth = (
+        train(Experiment(**TINY, algorithm="fedfb", split_seed=0)).fitted[0].trained.state.counts
+    )
+    privacy = masked.result.privacy
+    assert privacy.shared_by == 2
+    scale = privacy.silos[0].answering_noise
     off = np.ravel([one.trained.state.counts - truth for one in masked.fitted])
     assert truth.min() > 6 * scale  # so that no count was cut off at 0
     assert abs(np.mean(off**2) / (1.5 * scale**2) - 1) < 5 * (2 / off.size) ** 0.5
@@ -132,13 +134,13 @@ def test_under_secure_sums_silos_share_the_noise():
 
 def test_a_whole_silo_can_be_hidden_with_a_warning_among_few(capsys):
     settings = {"algorithm": "fedfb", "privacy_epsilon": 5.0, "privacy_level": "silo", **TINY}
-    report = run(Experiment(**settings)).report
+    report = run(Experiment(**settings))
     assert "below 100" in capsys.readouterr().err
-    privacy = report["privacy"]
-    assert privacy["level"] == "silo"
-    for silo in privacy["silos"]:
-        assert (silo["sampling"], silo["steps"]) == (1.0, TINY["rounds"])
-        assert 4.9 <= silo["epsilon"] <= 5.0
+    privacy = report.privacy
+    assert privacy.level == "silo"
+    for silo in privacy.silos:
+        assert (silo.sampling, silo.steps) == (1.0, TINY["rounds"])
+        assert 4.9 <= silo.epsilon <= 5.0
 
 
 def test_the_frontier_has_points_at_every_epsilon():
@@ -147,11 +149,11 @@ def test_the_frontier_has_points_at_every_epsilon():
         ["fedavg", "fedfb", "lft-fedavg"],
         epsilons=(1.0, inf),
     )
-    points = {(one["algorithm"], one["epsilon"]) for one in record["points"]}
+    points = {(one.algorithm, one.epsilon) for one in record.points}
     assert points == {(name, e) for name in ("fedavg", "fedfb") for e in (1.0, None)}
-    assert [one["algorithm"] for one in record["left_out"]] == ["lft-fedavg"]
-    assert record["epsilons"] == [1.0, None]
-    json.dumps(record, allow_nan=False)
+    assert [one.algorithm for one in record.left_out] == ["lft-fedavg"]
+    assert record.epsilons == (1.0, None)
+    to_json(record)
 
 
 def test_a_plain_run_never_loads_the_accountant():

@@ -4,10 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as change
 
 from fedfb.experiments.compare import compare_into
 from fedfb.experiments.frontier import frontier
-from fedfb.experiments.outcome import run
+from fedfb.experiments.outcome import train
+from fedfb.experiments.result import to_builtins
 from fedfb.experiments.run_folder import FRONTIER, save
 from fedfb.experiments.spec import Experiment
 from fedfb.files import write_json
@@ -35,11 +37,11 @@ def page(folder: Path) -> Path:
 def pages(tmp_path_factory) -> dict[str, Path]:
     """A page of each kind."""
     folder = tmp_path_factory.mktemp("runs")
-    save(run(TINY), folder / "run")
+    save(train(TINY), folder / "run")
     compare_into(folder / "comparison", TINY, ["fedavg", "fedfb"])
     (folder / "frontier").mkdir()
     found = frontier(TINY, ["fedavg", "fedfb"], quick=True)
-    write_json(folder / "frontier" / FRONTIER, found)
+    write_json(folder / "frontier" / FRONTIER, to_builtins(found))
     reproduced(folder / "reproduction")
     return {kind: page(folder / kind) for kind in KINDS}
 
@@ -127,11 +129,13 @@ def test_no_identifier_stands_twice(tab, pages):
 def test_a_script_in_a_name_is_not_run(tab, tmp_path):
     """Neither as a group's name, nor as a client's, nor as the data's."""
     hostile = "<script>document.title = 'taken'</script><img src=http://a.b/c>"
-    outcome = run(replace(TINY, seeds=(0,)))
-    report = {**outcome.report, "data": hostile, "notes": [hostile]}
-    for one in report["runs"]:
-        one["groups"][0]["name"] = one["clients"][0]["name"] = hostile
-    save(replace(outcome, report=report), tmp_path / "run")
+    outcome = train(replace(TINY, seeds=(0,)))
+    [run] = outcome.result.runs
+    groups = (change(run.groups[0], name=hostile), *run.groups[1:])
+    clients = (change(run.clients[0], name=hostile), *run.clients[1:])
+    runs = (change(run, groups=groups, clients=clients),)
+    result = change(outcome.result, data=hostile, notes=(hostile,), runs=runs)
+    save(replace(outcome, result=result), tmp_path / "run")
     tab.open(page(tmp_path / "run"))
     assert "taken" not in (tab.evaluate("document.title").partition("<script>")[0])
     assert tab.evaluate("document.scripts.length") == 1

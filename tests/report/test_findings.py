@@ -24,18 +24,18 @@ def test_under_client_parity_weights_at_their_bound_are_those_of_clients(tmp_pat
         (tmp_path / f"{name}.csv").write_text(silo(of_ten))
     settings = {**more, "notion": "cp", "lr": (0.05,), "batch": 16}
     own = {"data": f"{tmp_path}/*.csv", "label": "y", "positive": "1", "sensitive": ("sex",)}
-    report = run(Experiment(**own, **settings, rounds=15, local_epochs=3), warn=False).report
-    assert report["runs"][0]["told"]["at_bound"] == ["east", "north"]
-    missed = [note for note in report["notes"] if note.startswith("Target missed")]
+    report = run(Experiment(**own, **settings, rounds=15, local_epochs=3), warn=False)
+    assert report.runs[0].method.at_bound == ("east", "north")
+    missed = [note for note in report.notes if note.startswith("Target missed")]
     assert all("Weights of east and north are at their bound" in note for note in missed)
-    assert bool(missed) == report["runs"][0]["training"]["missed"]
+    assert bool(missed) == report.runs[0].training.missed
 
 
 @pytest.mark.parametrize("variant", ["randomised", "vote"])
 def test_an_ensemble_is_said_to_have_no_thresholds(variant):
     experiment = Experiment(algorithm="lft-ensemble", variant=variant, **TINY)
-    report = run(experiment).report
-    assert report["runs"][0]["at_one_half"] is not None
+    report = run(experiment)
+    assert report.runs[0].at_one_half is not None
     said = " ".join(findings(report))
     assert "cut at 1/2 these scores would be" in said
     assert "threshold" not in said
@@ -46,4 +46,4 @@ def test_thresholds_are_said_where_the_method_has_some(algorithm):
     experiment = Experiment(
         algorithm=algorithm, rounds=2, sensitive_at_prediction=True, lr=(0.005,), **TINY
     )
-    assert "with a threshold for each group" in " ".join(findings(run(experiment).report))
+    assert "with a threshold for each group" in " ".join(findings(run(experiment)))

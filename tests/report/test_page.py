@@ -5,11 +5,12 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace as change
 
 from fedfb.errors import DataError
 from fedfb.experiments.compare import compare_into
 from fedfb.experiments.frontier import frontier
-from fedfb.experiments.outcome import run
+from fedfb.experiments.outcome import run, train
 from fedfb.experiments.run_folder import save
 from fedfb.experiments.spec import Experiment
 from fedfb.paper.page import page_of_folder, reproduction_headline
@@ -30,11 +31,16 @@ def html_of(report) -> str:
 
 @pytest.fixture(scope="module")
 def outcome():
-    return run(TINY)
+    return train(TINY)
 
 
-def test_the_headline_says_what_fairness_costs(outcome):
-    said = run_headline({**outcome.report, "shortfalls": []})
+@pytest.fixture(scope="module")
+def result(outcome):
+    return outcome.result
+
+
+def test_the_headline_says_what_fairness_costs(result):
+    said = run_headline(change(result, shortfalls=()))
     assert re.fullmatch(
         r"FedFB is \.\d{3} accurate at a disparity of \.\d{3} \(95% interval [01]?\.\d{3} to "
         r"[01]?\.\d{3}\); without fairness \.\d{3} at \.\d{3}: fairness \w+ .*\.",
@@ -42,10 +48,10 @@ def test_the_headline_says_what_fairness_costs(outcome):
     ), said
 
 
-def test_the_headline_names_no_price_of_a_missed_target(outcome):
-    assert "target" in {shortfall["kind"] for shortfall in outcome.report["shortfalls"]}
-    assert "fairness costs" not in run_headline(outcome.report)
-    assert re.search(r"without fairness \.\d{3} at \.\d{3}\.$", run_headline(outcome.report))
+def test_the_headline_names_no_price_of_a_missed_target(result):
+    assert "target" in {shortfall.kind for shortfall in result.shortfalls}
+    assert "fairness costs" not in run_headline(result)
+    assert re.search(r"without fairness \.\d{3} at \.\d{3}\.$", run_headline(result))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,7 @@ def test_the_headline_names_no_price_of_a_missed_target(outcome):
     ids=["grid", "one seed", "no model", "clients", "mlp", "thresholds", "tuned"],
 )
 def test_every_kind_of_run_has_a_page(experiment):
-    text = html_of(run(experiment).report)
+    text = html_of(run(experiment))
     assert "nan" not in re.sub(r"<[^>]*>", "", text).lower().split()
     assert text.count("<main") == text.count("</main>") == 1
     assert len(text.encode()) < MOST_BYTES
@@ -71,7 +77,7 @@ def test_every_kind_of_run_has_a_page(experiment):
 def test_a_page_holds_settings_versions_seeds_hash_and_what_was_exchanged(outcome, tmp_path):
     save(outcome, tmp_path / "run")
     text = render(page_of_folder(tmp_path / "run"))
-    for word in (outcome.report["experiment_hash"], "numpy", "Seeds: 0, 1.", "measure", "lambda"):
+    for word in (outcome.result.experiment_hash, "numpy", "Seeds: 0, 1.", "measure", "lambda"):
         assert word in text
 
 
@@ -92,22 +98,26 @@ def tags(text: str) -> list[tuple[str, dict[str, str]]]:
     return parser.found
 
 
-def test_names_from_users_data_are_escaped_everywhere(outcome):
-    report = {**outcome.report, "data": HOSTILE, "notes": [HOSTILE], "groups": [HOSTILE, "b"]}
-    report["settings"] = {**report["settings"], "data": HOSTILE}
-    runs = [{**one} for one in report["runs"]]
-    for one in runs:
-        for kind in ("groups", "clients"):
-            one[kind] = [{**part, "name": HOSTILE} for part in one[kind]]
-        one["told"] = {**one["told"], "at_bound": [HOSTILE]}
-    text = html_of({**report, "runs": runs})
+def test_names_from_users_data_are_escaped_everywhere(result):
+    runs = tuple(
+        change(
+            run,
+            groups=tuple(change(group, name=HOSTILE) for group in run.groups),
+            clients=tuple(change(client, name=HOSTILE) for client in run.clients),
+            method=change(run.method, at_bound=(HOSTILE,)),
+        )
+        for run in result.runs
+    )
+    words = {"data": HOSTILE, "notes": (HOSTILE,), "groups": (HOSTILE, "b")}
+    settings = {**result.settings, "data": HOSTILE}
+    text = html_of(change(result, runs=runs, settings=settings, **words))
     assert "<script>alert" not in text
     assert text.count("&lt;script&gt;alert") > 6
     assert [tag for tag, _ in tags(text)].count("script") == 1
 
 
-def test_nothing_points_outside(outcome):
-    text = html_of(outcome.report)
+def test_nothing_points_outside(result):
+    text = html_of(result)
     for tag, given in tags(text):
         for name in ("src", "href", "xlink:href", "action", "srcset"):
             assert (given.get(name) or "#").startswith(("#", "data:")), (tag, given)
@@ -115,8 +125,8 @@ def test_nothing_points_outside(outcome):
     assert not re.search(r"url\((?!#)", text)
 
 
-def test_tables_have_captions_scopes_and_pictures_have_words(outcome):
-    found = tags(html_of(outcome.report))
+def test_tables_have_captions_scopes_and_pictures_have_words(result):
+    found = tags(html_of(result))
     names = [tag for tag, _ in found]
     assert names.count("table") == names.count("caption") > 4
     assert all("scope" in given for tag, given in found if tag == "th")
@@ -129,19 +139,18 @@ def test_tables_have_captions_scopes_and_pictures_have_words(outcome):
 
 
 @pytest.mark.slow
-def test_a_comparison_of_many_methods_and_rounds_stays_small(outcome):
-    several = [{**one, "rounds": one["rounds"] * 100} for one in outcome.report["runs"]] * 2
-    settings = outcome.report["settings"]
-    reports = [
-        {
-            **outcome.report,
-            "algorithm": name,
-            "settings": {**settings, "algorithm": name, "knobs": [], "outer": None},
-            "runs": several,
-        }
+def test_a_comparison_of_many_methods_and_rounds_stays_small(result):
+    several = tuple(change(run, rounds=run.rounds * 100) for run in result.runs) * 2
+    results = [
+        change(
+            result,
+            algorithm=name,
+            settings={**result.settings, "algorithm": name, "knobs": [], "outer": None},
+            runs=several,
+        )
         for name in ("fedavg", "fedfb", "cfl", "zafar")
     ]
-    found = Found(tuple(Run(report, {}, None, ()) for report in reports))
+    found = Found(tuple(Run(of_method, {}, None, ()) for of_method in results))
     # Every method adds as much: sixteen of them, as many as aim at one notion, fit too.
     assert len(render(make_page(found)).encode()) < MOST_BYTES / 4
 
@@ -164,7 +173,7 @@ def test_a_frontier_has_its_pareto_set_limit_and_constant_classifier():
 
 def test_runs_that_cannot_stand_side_by_side_are_refused(tmp_path):
     for name, notion in (("a", "dp"), ("b", "eo")):
-        save(run(replace(TINY, notion=notion, seeds=(0,), rounds=1)), tmp_path / name)
+        save(train(replace(TINY, notion=notion, seeds=(0,), rounds=1)), tmp_path / name)
     with pytest.raises(DataError, match="notion differ"):
         read_folder(tmp_path)
 
@@ -172,7 +181,7 @@ def test_runs_that_cannot_stand_side_by_side_are_refused(tmp_path):
 @pytest.mark.parametrize("content", ["", "[", "{}", "[]", '{"runs": []}', "\xff"])
 def test_results_that_are_none_are_refused(tmp_path, content):
     (tmp_path / "result.json").write_text(content, encoding="latin-1")
-    with pytest.raises(DataError, match=r"cannot be read|not as this version"):
+    with pytest.raises(DataError, match=r"this version of fedfb (writes|reads)"):
         page_of_folder(tmp_path)
 
 
@@ -181,7 +190,7 @@ def test_results_that_are_none_are_refused_in_a_comparison_too(tmp_path, content
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text(content)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"this version of fedfb (writes|reads)"):
         read_folder(tmp_path)
 
 

@@ -45,7 +45,7 @@ def test_a_study_ends_in_the_bits_of_the_run_in_one_process(settings, tmp_path):
     [account] = [a for a in read_ledger(study.parent / "run" / "ledger.jsonl") if a.phase == "run"]
     assert {entry.seen for entry in account.entries} == {"masked", "public"}
     tested = json.loads((study.parent / "run" / "result.json").read_text())["runs"][0]
-    assert tested["accuracy"] == pytest.approx(alone.records[0][0]["accuracy"], abs=1e-12)
+    assert tested["accuracy"] == pytest.approx(alone.by_seed[0][0].accuracy, abs=1e-12)
 
 
 def test_single_values_are_asked_for_only_where_the_study_says_so(tmp_path):

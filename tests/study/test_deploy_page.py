@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedfb.experiments.result import to_builtins
 from fedfb.runtime.ledger import read_ledger
 from study.by_hand import federation
 from study.replay import assert_same_bits
@@ -48,8 +49,9 @@ def it_has_the_bits_of_one_process(folder):
     assert_same_bits(state, alone.fitted[0].trained.state._asdict())
     assert np.ptp(state["lam"]) > 0
     [found] = json.loads((folder / "result" / "result.json").read_text())["runs"]
+    own = json.loads(json.dumps(to_builtins(alone.result.runs[0])))
     for name in ("accuracy", "groups", "four_fifths", "told"):
-        assert found[name] == alone.report["runs"][0][name]
+        assert found[name] == own[name]
     accounts = read_ledger(study.parent / "run" / "ledger.jsonl")
     assert {entry.seen for a in accounts for entry in a.entries} == {"masked", "public"}
 

@@ -81,7 +81,7 @@ def test_five_processes_have_the_bits_of_one_and_the_bytes_of_the_ledger(tmp_pat
     state = federation.final_state(there.study)
     assert_same_bits(state, alone.fitted[0].trained.state._asdict())
     report = json.loads((there.study.parent / "run" / "result.json").read_text())
-    assert report["runs"][0]["accuracy"] == pytest.approx(alone.records[0][0]["accuracy"])
+    assert report["runs"][0]["accuracy"] == pytest.approx(alone.by_seed[0][0].accuracy)
     the_ledger_tells_the_bytes(there.study.parent / "run" / "ledger.jsonl", forwarder)
 
 

@@ -18,7 +18,8 @@ from fedfb.audit.record import audit
 from fedfb.audit.result import read_audit
 from fedfb.data.encode import Encoder
 from fedfb.data.schema_file import read_schema
-from fedfb.experiments.run_folder import save
+from fedfb.experiments.result import to_builtins
+from fedfb.experiments.run_folder import read_result, save
 from fedfb.experiments.secure import make_audit_add
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec import Experiment
@@ -154,7 +155,7 @@ def test_the_same_exchanges_are_asked_of_columns_and_in_every_round(whole):
 
 
 def test_the_learning_rate_is_picked_on_validation_sums(whole):
-    [found], [alone] = whole.report["picked"], whole.alone.report["picked"]
+    [found], [alone] = whole.report["picked"], to_builtins(whole.alone.result.picked)
     assert found["chosen"] == alone["chosen"]
     for one, other in zip(found["candidates"], alone["candidates"], strict=True):
         assert one["setting"] == other["setting"]
@@ -163,7 +164,8 @@ def test_the_learning_rate_is_picked_on_validation_sums(whole):
 
 
 def test_test_figures_have_the_intervals_and_groups_of_one_process(whole):
-    [found], [alone] = whole.report["runs"], whole.alone.report["runs"]
+    [found], [alone] = whole.report["runs"], whole.alone.result.runs
+    alone = json.loads(json.dumps(to_builtins(alone)))
     unknown = {"auc", "clients", "local_disparity", "rounds", "copied"}
     unknown |= {"loss", "loss_spread", "constant_loss", "loss_error"}
     for name in alone.keys() - unknown:
@@ -173,10 +175,11 @@ def test_test_figures_have_the_intervals_and_groups_of_one_process(whole):
         assert found[name] == expected, name
     assert found.keys() == alone.keys()
     assert found["rounds"] == alone["rounds"]
-    notes, others = other_notes(whole.report), other_notes(whole.alone.report)
+    notes = other_notes(read_result(whole.kept, "a result"))
+    others = other_notes(whole.alone.result)
     assert [note for note in notes if note != SUMS_ONLY] == others
     ours = {**whole.report, **dict.fromkeys(("data", "settings", "experiment_hash", "notes"))}
-    assert ours.keys() == {*whole.alone.report, "study", "silos"}
+    assert ours.keys() == {*to_builtins(whole.alone.result), "study", "silos"}
 
 
 def test_the_audit_is_that_of_the_run_in_one_process(whole):

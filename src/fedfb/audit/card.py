@@ -40,7 +40,7 @@ def make_card(audit: Audit, run: Run | None, intended_use: str | None) -> Card:
 
     """
     method = list(_describe_method(run)) if run else ["Not known: decisions were read from a file."]
-    first = first_sentences([run.report]) if run else []
+    first = first_sentences([run.result]) if run else []
     return {
         "Intended use": [intended_use or NOT_STATED],
         "Data": [*_describe_data(audit), *(_describe_training_data(run) if run else ())],
@@ -59,7 +59,7 @@ def make_card(audit: Audit, run: Run | None, intended_use: str | None) -> Card:
 def _describe_data(audit: Audit) -> Iterator[str]:
     rows = words.count(audit.overall.n, "no")
     yield (
-        f"Audited on {audit.rows} ({audit.data}): {rows} rows in groups that are shown, in "
+        f"Audited on {audit.rows} ({audit.data}): {rows} rows in groups that are shown, at "
         f"{len(audit.client_names)} client{'s' if len(audit.client_names) != 1 else ''}."
     )
     yield f"Favourable label: {audit.label} = {audit.positive}."
@@ -68,23 +68,22 @@ def _describe_data(audit: Audit) -> Iterator[str]:
 
 
 def _describe_training_data(run: Run) -> Iterator[str]:
-    settings = run.report["settings"]
-    clients = run.report["runs"][0]["clients"] or run.report.get("silos", [])
-    yield f"Trained on {run.report['data']}, by {len(clients) or 'several'} clients."
-    verb = "is" if settings["sensitive_at_prediction"] else "is not"
+    clients = run.result.runs[0].clients or run.result.silos or ()
+    yield f"Trained on {run.result.data}, by {len(clients) or 'several'} clients."
+    verb = "is" if run.result.group_is_given else "is not"
     yield f"The group {verb} given to the model."
-    yield from (f"{note[0].upper()}{note[1:]}." for note in other_notes(run.report))
+    yield from (f"{note[0].upper()}{note[1:]}." for note in other_notes(run.result))
 
 
 def _describe_method(run: Run) -> Iterator[str]:
-    settings, explained = run.report["settings"], explained_run(run)
+    explained = explained_run(run)
     size = f" of {explained.parameters} parameters" if explained else ""
-    seeds = ", ".join(map(str, settings["seeds"]))
+    seeds = ", ".join(map(str, run.result.seeds))
     yield (
-        f"{shown_name(settings['algorithm'])}, a {settings['model']} model{size}, trained for "
-        f"{NAMES[run.report['notion']]}; seeds {seeds}."
+        f"{shown_name(run.result.algorithm)}, a {run.result.model} model{size}, trained for "
+        f"{NAMES[run.result.notion]}; seeds {seeds}."
     )
-    yield f"Experiment {run.report['experiment_hash']} (hash of all settings)."
+    yield f"Experiment {run.result.experiment_hash} (hash of all settings)."
 
 
 def _describe_fairness(audit: Audit) -> Iterator[str]:

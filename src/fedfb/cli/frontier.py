@@ -1,11 +1,10 @@
 """``fedfb frontier``: every approach on the same seeds, accuracy against disparity."""
 
 import io
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +25,7 @@ from fedfb.extras import is_installed
 
 if TYPE_CHECKING:
     from fedfb.experiments.cache import Store
+    from fedfb.experiments.result import Frontier
 
 CHOSEN = (
     *("algorithm", "variant", "outer", "cost", "alpha", "knobs"),
@@ -100,14 +100,14 @@ def frontier(
         experiment = replace(experiment, seeds=read_seeds(given))
     epsilons = _read_epsilons(privacy_epsilons, experiment)
     with claim_empty(out) if out else nullcontext():
-        record = _trained(experiment, names, quick, make_store(no_store), epsilons)
+        found = _trained(experiment, names, quick, make_store(no_store), epsilons)
         if out:
-            _keep(record, out)
-    show(record, csv, as_json)
+            _keep(found, out)
+    show(found, csv, as_json)
     if plot:
-        _draw(record, plot)
+        _draw(found, plot)
         talk(f"The picture is in {plot}.")
-    end_strictly(strict, record["shortfalls"])
+    end_strictly(strict, found.shortfalls)
 
 
 STDOUT = Path("-")
@@ -131,13 +131,13 @@ def _read_epsilons(value: str | None, experiment: Experiment) -> tuple[float, ..
     return found
 
 
-def _draw(record: dict[str, Any], path: Path) -> None:
+def _draw(found: "Frontier", path: Path) -> None:
     from fedfb.report.frontier import draw_frontier, draw_private_frontier
 
-    if record["epsilons"]:
-        draw_private_frontier(record, path)
+    if found.epsilons:
+        draw_private_frontier(found, path)
     else:
-        draw_frontier(record, path)
+        draw_frontier(found, path)
 
 
 def _trained(
@@ -146,14 +146,14 @@ def _trained(
     quick: bool,
     store: "Store | None",
     epsilons: tuple[float, ...],
-) -> dict[str, Any]:
+) -> "Frontier":
     from contextlib import ExitStack
 
     from fedfb.experiments.frontier import frontier as train_all
 
     # How many rounds there are is known once rows are read, as the number of groups decides.
     with ExitStack() as shown:
-        record = train_all(
+        found = train_all(
             experiment,
             names,
             store,
@@ -161,48 +161,48 @@ def _trained(
             epsilons=epsilons,
             on_plan=lambda plan: shown.enter_context(progress_bar(plan.rounds, "rounds")),
         )
-    if not record["points"]:
-        reasons = [
-            f"{o['algorithm']}: {o['reason']}" for o in record["failed"] + record["left_out"]
-        ]
+    if not found.points:
+        reasons = [f"{o.algorithm}: {o.reason}" for o in (*found.failed, *found.left_out)]
         raise ConfigError(f"no method could be trained. {'; '.join(reasons)}")
-    return record
+    return found
 
 
-def _keep(record: dict[str, Any], folder: Path) -> None:
+def _keep(found: "Frontier", folder: Path) -> None:
     """Write what a frontier came to into its folder; the picture only where it can be drawn."""
+    from fedfb.experiments.result import to_builtins
     from fedfb.experiments.run_folder import FRONTIER
     from fedfb.files import write_json, write_whole
 
-    write_json(folder / FRONTIER, record)
-    write_whole(folder / "frontier.csv", _csv(record))
+    write_json(folder / FRONTIER, to_builtins(found))
+    write_whole(folder / "frontier.csv", _csv(found))
     if is_installed("matplotlib"):
-        _draw(record, folder / "frontier.svg")
+        _draw(found, folder / "frontier.svg")
     talk(f"The frontier is in {folder}; a page to look at: fedfb report {folder}")
 
 
-def _csv(record: dict[str, Any]) -> str:
+def _csv(found: "Frontier") -> str:
     from fedfb.report.frontier import write_csv
 
     lines = io.StringIO(newline="")
-    write_csv(record, lines)
+    write_csv(found, lines)
     return lines.getvalue()
 
 
-def show(record: dict[str, Any], csv: Path | None, as_json: bool) -> None:
+def show(found: "Frontier", csv: Path | None, as_json: bool) -> None:
     """Print the frontier as tables, JSON or CSV, and write the CSV asked for."""
+    from fedfb.experiments.result import to_json
     from fedfb.files import write_whole
     from fedfb.report.frontier import print_frontier, print_private_frontier
 
     if csv == STDOUT:
-        typer.echo(_csv(record), nl=False)
+        typer.echo(_csv(found), nl=False)
         return
     if csv:
-        write_whole(csv, _csv(record))
+        write_whole(csv, _csv(found))
         talk(f"The points are in {csv}.")
     if as_json:
-        typer.echo(json.dumps(record, indent=1, allow_nan=False))
-    elif record["epsilons"]:
-        print_private_frontier(record)
+        typer.echo(to_json(found))
+    elif found.epsilons:
+        print_private_frontier(found)
     else:
-        print_frontier(record)
+        print_frontier(found)

@@ -80,7 +80,6 @@ def reproduce(
 
 
 if TYPE_CHECKING:
-    from fedfb.experiments.evaluate import Record
     from fedfb.theory import Population
 
 SCORE_SETTINGS = (
@@ -208,7 +207,7 @@ def estimate_population(experiment: Experiment) -> "tuple[Population, dict[str, 
 
 def draw(
     population: "Population",
-    record: "Record",
+    record: dict[str, Any],
     setting: str | None,
     has_shares: bool,
     title: str,

@@ -1,9 +1,8 @@
 """Commands that train: ``fedfb run``, ``compare`` and ``demo``."""
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +18,9 @@ from fedfb.cli.options import (
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import is_installed, missing_message
+
+if TYPE_CHECKING:
+    from fedfb.experiments.result import Comparison
 
 
 @experiment_options()
@@ -41,9 +43,10 @@ def run(
 
     Example: fedfb run --data synthetic --algorithm fedfb --notion dp --seeds 5
     """
-    from fedfb.experiments import outcome
     from fedfb.experiments import run_folder as store
+    from fedfb.experiments.outcome import train
     from fedfb.experiments.resolve import total_rounds
+    from fedfb.experiments.result import to_json
     from fedfb.report.text import print_run
 
     if resume and out is None:
@@ -52,18 +55,16 @@ def run(
     rounds = total_rounds(experiment)
     with claimed as checkpoints, progress_bar(rounds, "rounds") as on_round:
         ledger = out / store.LEDGER if out else None
-        result = outcome.run(
-            experiment, checkpoints=checkpoints, ledger=ledger, on_round=on_round, warn=False
-        )
+        outcome = train(experiment, checkpoints=checkpoints, ledger=ledger, on_round=on_round)
         if out:
-            store.save(result, out)
+            store.save(outcome, out)
     if out:
         talk(f"Model, results, rounds and ledger are in {out}.")
     if as_json:
-        typer.echo(json.dumps(result.report, indent=1, allow_nan=False))
+        typer.echo(to_json(outcome.result))
     else:
-        print_run(result.report)
-    end_strictly(strict, result.report["shortfalls"])
+        print_run(outcome.result)
+    end_strictly(strict, outcome.result.shortfalls)
 
 
 @experiment_options("algorithm")
@@ -109,8 +110,8 @@ def compare(
     apart = experiment.secure or experiment.privacy_epsilon is not None
     usual = "fedavg,fedfb" if apart else "fedavg,fedfb,cfl"
     names = read_names(usual if algorithms is None else algorithms, "--algorithms")
-    reports = compare_and_show(experiment, names, plot, as_json, out, no_store)
-    end_strictly(strict, [one for report in reports for one in report["shortfalls"]])
+    comparison = compare_and_show(experiment, names, plot, as_json, out, no_store)
+    end_strictly(strict, comparison.notes)
 
 
 def compare_and_show(
@@ -120,11 +121,11 @@ def compare_and_show(
     as_json: bool,
     out: Path | None = None,
     no_store: bool = False,
-) -> list[dict[str, Any]]:
-    """Run the comparison, print it and draw it; return the reports."""
-    from fedfb.experiments.compare import compare_into, differences, for_methods, reports_of
+) -> "Comparison":
+    """Run the comparison, print it and draw it; return it."""
+    from fedfb.experiments.compare import compare_into, for_methods, make_comparison, results_of
     from fedfb.experiments.resolve import total_rounds
-    from fedfb.experiments.shortfalls import first_sentences
+    from fedfb.experiments.result import to_json
     from fedfb.paper.targets import published
     from fedfb.report.figures import check_figure_path, draw_comparison
     from fedfb.report.text import print_comparison
@@ -134,24 +135,22 @@ def compare_and_show(
     experiments = for_methods(experiment, names)
     rounds = sum(map(total_rounds, experiments))
     with progress_bar(rounds, "rounds") as on_round:
-        reports = (
+        comparison = make_comparison(
             compare_into(out, experiment, names, on_round)
             if out
-            else reports_of(experiment, names, make_store(no_store), on_round)
+            else results_of(experiment, names, make_store(no_store), on_round)
         )
     if out:
         talk(f"The runs are in {out}; a page to look at: fedfb report {out}")
     paper = {one.algorithm: published(one) for one in experiments}
-    found = differences(reports)
     if as_json:
-        shown = {"notes": first_sentences(reports), "results": reports, "differences": found}
-        typer.echo(json.dumps(shown, indent=1, allow_nan=False))
+        typer.echo(to_json(comparison))
     else:
-        print_comparison(reports, found, paper)
+        print_comparison(comparison, paper)
     if plot:
-        draw_comparison(reports, paper, plot)
+        draw_comparison(comparison, paper, plot)
         talk(f"The picture is in {plot}.")
-    return reports
+    return comparison
 
 
 NEXT = """

@@ -279,9 +279,8 @@ def fetch(
 
     Example: fedfb fetch triage/study.toml --to result
     """
-    from fedfb.experiments.run_folder import RESULT, claim_empty
+    from fedfb.experiments.run_folder import claim_empty, read_result
     from fedfb.experiments.shortfalls import first_sentences
-    from fedfb.files import read_json
     from fedfb.study.journal import RUN_FOLDER, locate_state
     from fedfb.study.results import fetch
 
@@ -290,8 +289,8 @@ def fetch(
     folder = source.parent / RUN_FOLDER if source.suffix == ".toml" else locate_state(source)
     with claim_empty(to, undo=True):
         names = [*fetch(folder, to), *_write_audit_page(to)]
-        report = read_json(to / RESULT, "a result as the study wrote it")
-    for sentence in first_sentences([report]):
+        result = read_result(to, "a result as the study wrote it")
+    for sentence in first_sentences([result]):
         typer.echo(sentence)
     talk(f"{to} holds {', '.join(names)}.")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec import convert, structs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -33,9 +34,10 @@ from fedfb.estimator.training import (
     make_federation,
     same_columns,
 )
-from fedfb.experiments.evaluate import Record, evaluate
-from fedfb.experiments.outcome import run
-from fedfb.experiments.reporting import loss_figures, with_shortfalls
+from fedfb.experiments.evaluate import evaluate
+from fedfb.experiments.outcome import train
+from fedfb.experiments.reporting import measure_loss, with_shortfalls
+from fedfb.experiments.result import Result, Summary, to_builtins
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.shortfall_warnings import warn_of
@@ -147,14 +149,15 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table, label, self.positive_, sensitive_features, client, experiment
         )
         seed = experiment.seeds[0]
-        outcome = run(experiment, federations={seed: federation}, jobs=1, warn=False)
-        warn_of(outcome.report["shortfalls"], stacklevel=2)
+        outcome = train(experiment, federations={seed: federation}, jobs=1)
+        warn_of(outcome.result.shortfalls, stacklevel=2)
         self.encoder_, self.groups_ = federation.encoder, list(federation.group_names)
         self.clients_ = list(federation.client_names)
         inputs = len(federation.feature_names)
         self.rule_ = rule_of(outcome.experiment, outcome.fitted[0], inputs)
-        self.report_ = outcome.report
-        self.history_ = outcome.report["runs"][0]["rounds"]
+        # Plain values: skops and pickle keep them, also for a later version of the types.
+        self.report_ = to_builtins(outcome.result)
+        self.history_ = to_builtins(outcome.result.runs[0].rounds)
         return self
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
@@ -218,23 +221,28 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sensitive_features: Any = None,
         client: Any = None,
         to: str | Path | None = None,
-    ) -> dict[str, Any] | Path:
-        """Return the report that ``fedfb run --json`` prints.
+    ) -> Result | Path:
+        """Return the result, as :func:`fedfb.run` does.
 
         Args:
             X: rows to evaluate on; None: the training rows.
             y: labels of the rows.
             sensitive_features: groups of the rows, as in ``fit``.
             client: clients of the rows, as in ``fit``; None: the rows belong to no client.
-            to: path of a new file. The report is then written as a page, and the path returned.
+            to: path of a new file. The result is then written as a page, and the path returned.
 
         """
         check_is_fitted(self)
-        report = self.report_
+        result = self.result_
         if X is not None:
             rows = self._make_examples(X, y, sensitive_features, client)
-            report = judge(report, rows, self.groups_, self.clients_)
-        return report if to is None else write_page(report, self.encoder_, Path(to))
+            result = judge(result, rows, self.groups_, self.clients_)
+        return result if to is None else write_page(result, self.encoder_, Path(to))
+
+    @property
+    def result_(self) -> Result:
+        """What training came to, on training rows."""
+        return convert(self.report_, Result)
 
     def __sklearn_tags__(self) -> Any:
         """Say what the classifier takes: two classes, missing values, no sparse matrices."""
@@ -357,39 +365,38 @@ def choose_favourable(classes: Array, positive: Any) -> Any:
 
 
 def judge(
-    report: Record, outcome: tuple[Prediction, Examples], groups: list[str], clients: list[str]
-) -> Record:
-    """Return a report with the figures of other rows than the training rows.
+    result: Result, outcome: tuple[Prediction, Examples], groups: list[str], clients: list[str]
+) -> Result:
+    """Return a result with the figures of other rows than the training rows.
 
     Args:
-        report: report of the training.
+        result: result of the training.
         outcome: decisions on the rows, and the rows.
         groups: names of the groups.
         clients: names of the clients.
 
     """
-    [record] = evaluate(*outcome, groups, clients)
+    [evaluation] = evaluate(*outcome, groups, clients)
     prediction, examples = outcome
-    loss = loss_figures(prediction.score[0], examples, None)
-    seed_record = {**report["runs"][0], **record, **loss}
-    summary = summarise_seeds([seed_record], shared=1.0)
-    notes = [note for note in report["notes"] if note != ON_TRAINING_ROWS]
+    losses = measure_loss(prediction.score[0], examples, None)._asdict()
+    run = structs.replace(result.runs[0], **structs.asdict(evaluation), **losses)
+    figures = summarise_seeds([run], shared=1.0)
     return with_shortfalls(
-        {
-            **report,
-            "runs": [seed_record],
-            "summary": summary,
-            "summaries": [{"settings": seed_record["settings"], **summary}],
-            "notes": notes,
-        }
+        structs.replace(
+            result,
+            runs=(run,),
+            summary=figures,
+            summaries=(Summary(settings=run.settings, **structs.asdict(figures)),),
+            notes=tuple(note for note in result.notes if note != ON_TRAINING_ROWS),
+        )
     )
 
 
-def write_page(report: Record, encoder: Encoder, path: Path) -> Path:
-    """Write a report as the page of ``fedfb report``.
+def write_page(result: Result, encoder: Encoder, path: Path) -> Path:
+    """Write a result as the page of ``fedfb report``.
 
     Args:
-        report: the report.
+        result: the result.
         encoder: the encoder of the model.
         path: a file that does not exist yet.
 
@@ -401,6 +408,6 @@ def write_page(report: Record, encoder: Encoder, path: Path) -> Path:
     check_tools()
     if path.exists():
         raise ConfigError(f"{path} exists already. Give the name of a new file.")
-    page = make_page(Found((Run(report, {}, len(encoder.feature_names), ()),)))
+    page = make_page(Found((Run(result, {}, len(encoder.feature_names), ()),)))
     write_whole(path, render(page))
     return path

@@ -1,15 +1,13 @@
 """Whether a run's training reached its target, allowing for what chance does to so many rows."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from fedfb.experiments.result import SeedResult, Training
 from fedfb.notions.values import enough
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
-
-Record = Mapping[str, Any]
 
 REACHED = 0.005
 """A training disparity this near to the target counts as the target."""
@@ -20,14 +18,14 @@ LEVEL = 0.95
 CLIENT_PARITY = "client_parity"
 
 
-def training_record(
+def measure_training(
     history: Sequence[RoundRecord],
     run: int,
     notion: str,
     target: float,
-    record: Record,
+    result: SeedResult,
     minimum: int = 1,
-) -> dict[str, Any] | None:
+) -> Training | None:
     """Return the training disparity of a run that has a target, and whether it missed the target.
 
     A group's gap counts as a miss only beyond the target and what chance shows for so many rows.
@@ -38,24 +36,26 @@ def training_record(
         run: the place of the run on the run axis.
         notion: the long name of the notion that was trained for.
         target: the disparity that was asked for.
-        record: the run's record, with the method's own account (``told``) and test figures.
+        result: the run, with the method's account and test figures.
         minimum: least training rows of a group that is compared.
     """
-    told = record["told"]
-    if "off_target" not in told:
+    off = result.method.off_target
+    if off is None:
         return None
-    off = told["off_target"]
-    found = {"target": target, "disparity": target + off, "missed": off > REACHED}
+
+    def training(missed: bool) -> Training:
+        return Training(target=target, disparity=target + off, missed=missed)
+
     if off <= REACHED:
-        return found
-    if "thresholds" in told:
-        rows = _rows_and_positives(record)[0] if notion != CLIENT_PARITY else np.ones(1)
-        return {**found, "missed": off > _one_row(rows)}
+        return training(missed=False)
+    if result.method.thresholds is not None:
+        rows = _rows_and_positives(result)[0] if notion != CLIENT_PARITY else np.ones((2, 1))
+        return training(missed=off > _one_row(rows))
     if notion == CLIENT_PARITY:
-        return {**found, "missed": off > _client_chance(history, record)}
-    gaps, rows, rate = _gaps(history, run, notion, record, minimum)
+        return training(missed=off > _client_chance(history, result))
+    gaps, rows, rate = _gaps(history, run, notion, result, minimum)
     beyond = np.abs(gaps) - target > np.maximum(chance(rows, rate), REACHED)
-    return {**found, "missed": bool(beyond.any())}
+    return training(missed=bool(beyond.any()))
 
 
 def chance(rows: Float[Array, "b a"], rate: Float[Array, "b 1"]) -> Float[Array, "b a"]:
@@ -77,16 +77,16 @@ def chance(rows: Float[Array, "b a"], rate: Float[Array, "b 1"]) -> Float[Array,
 
 
 def _gaps(
-    history: Sequence[RoundRecord], run: int, notion: str, record: Record, minimum: int
+    history: Sequence[RoundRecord], run: int, notion: str, result: SeedResult, minimum: int
 ) -> tuple[Float[Array, "b a"], Float[Array, "b a"], Float[Array, "b 1"]]:
     """Return the training gaps of the chosen round by block and group, their rows and rates.
 
     Where nobody looked at training rows, the gaps are the signal's, and the rows those of the test.
     """
-    number = record["told"].get("chosen_round") or len(history)
+    number = result.method.chosen_round or len(history)
     signal, _, confusion = history[number - 1]
     rows, positives = (
-        _rows_and_positives(record)
+        _rows_and_positives(result)
         if confusion is None
         else (confusion[run].sum(axis=1), confusion[run][:, 1])
     )
@@ -109,11 +109,11 @@ def _blocks(notion: str, by_label: Float[Array, "2 a"]) -> Float[Array, "b a"]:
     return by_label[1:] if notion == "equal_opportunity" else by_label.sum(axis=0, keepdims=True)
 
 
-def _rows_and_positives(record: Record) -> tuple[Float[Array, "2 a"], Float[Array, "2 a"]]:
+def _rows_and_positives(result: SeedResult) -> tuple[Float[Array, "2 a"], Float[Array, "2 a"]]:
     """Return the test rows by label and group, and how many of them are decided positively."""
-    groups = record["groups"]
-    rows = np.array([[g["n"] - g["positives"], g["positives"]] for g in groups], float).T
-    rates = np.array([[g["fpr"] or 0.0, g["tpr"] or 0.0] for g in groups]).T
+    groups = result.groups
+    rows = np.array([[g.n - g.positives, g.positives] for g in groups], float).T
+    rates = np.array([[g.fpr or 0.0, g.tpr or 0.0] for g in groups]).T
     return rows, rows * rates
 
 
@@ -122,13 +122,13 @@ def _one_row(rows: Float[Array, "2 a"]) -> float:
     return max(REACHED, float(1 / rows[rows > 0].min(initial=np.inf)))
 
 
-def _client_chance(history: Sequence[RoundRecord], record: Record) -> float:
+def _client_chance(history: Sequence[RoundRecord], result: SeedResult) -> float:
     """Return how far clients' mean losses lie apart by chance: their range, or its mean square."""
-    clients = record["clients"]
-    rows = sum(client["n"] for client in clients)
-    if not rows:
+    clients = result.clients
+    rows = sum(client.n for client in clients)
+    if not rows or result.loss_spread is None:
         return REACHED
-    error = record["loss_spread"] * (len(clients) / rows) ** 0.5
+    error = result.loss_spread * (len(clients) / rows) ** 0.5
     signal = history[-1].signal
     is_mean_square = signal is not None and signal[0].size == 1
     return max(REACHED, (2 if is_mean_square else 4) * float(error))

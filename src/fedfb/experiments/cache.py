@@ -11,27 +11,28 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from os import cpu_count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 import fedfb
 from fedfb.algorithms import find_method
 from fedfb.data import Federation
 from fedfb.errors import WriteError
-from fedfb.experiments.evaluate import Record
-from fedfb.experiments.outcome import OnRound, Outcome, fingerprint, load_federations, run
-from fedfb.experiments.reporting import make_report
+from fedfb.experiments.outcome import OnRound, Outcome, fingerprint, load_federations, train
+from fedfb.experiments.reporting import make_result
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Result, SeedResult, Value
 from fedfb.experiments.run_folder import versions
 from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.tune import Candidate, Choice, Choices
+from fedfb.experiments.tune import Choice, Choices
 from fedfb.files import CHANGED, say, write_whole, writing
 from fedfb.models.own import is_own
 
@@ -42,23 +43,33 @@ WITHOUT_RESULTS = ("cli", "report", "theory")
 """Parts of the library that no result depends on."""
 
 
-class SeedRecord(NamedTuple):
-    """What one seed came to: a record for each setting, and for the free model after them.
+class SeedRecord(Value, frozen=True, kw_only=True):
+    """What one seed came to: a result for each setting, and for the free model after them.
 
     ``number`` is how many settings were asked for, ``choice`` what the seed chose for itself.
     """
 
     number: int
-    records: Sequence[Record]
+    results: tuple[SeedResult, ...]
     choice: Choice | None = None
+
+
+class _Entry(SeedRecord, frozen=True, kw_only=True):
+    """A record as the store writes it."""
+
+    key: Mapping[str, Any]
 
 
 def seed_records_of(outcome: Outcome) -> dict[int, SeedRecord]:
     """Return the records of an outcome, by seed."""
-    number, choices = len(outcome.report["summaries"]), outcome.choices
+    number, choices = len(outcome.result.summaries), outcome.choices
     return {
-        seed: SeedRecord(number, records, choices.common or choices.by_seed.get(seed))
-        for seed, records in zip(outcome.experiment.seeds, outcome.records, strict=True)
+        seed: SeedRecord(
+            number=number,
+            results=tuple(results),
+            choice=choices.common or choices.by_seed.get(seed),
+        )
+        for seed, results in zip(outcome.experiment.seeds, outcome.by_seed, strict=True)
     }
 
 
@@ -126,8 +137,10 @@ class Store:
         """Return the record of a key, None if there is none that can be read."""
         path = self.path(key)
         try:
-            found = json.loads(gzip.decompress(path.read_bytes()))
-            return _read(found, key)
+            entry = msgspec.json.decode(gzip.decompress(path.read_bytes()), type=_Entry)
+            if entry.key != key:
+                raise ValueError("it belongs to another experiment")
+            return SeedRecord(number=entry.number, results=entry.results, choice=entry.choice)
         except FileNotFoundError:
             return None
         except (OSError, EOFError, zlib.error, *CHANGED) as error:
@@ -137,7 +150,8 @@ class Store:
     def put(self, key: Key, seed: SeedRecord) -> None:
         """Keep a record: whole, or not at all."""
         path = self.path(key)
-        content = json.dumps(_written(seed, key), allow_nan=False).encode()
+        entry = _Entry(key=key, **msgspec.structs.asdict(seed))
+        content = json.dumps(msgspec.to_builtins(entry), allow_nan=False).encode()
         try:
             with writing(path.parent):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,27 +163,6 @@ class Store:
         """Return the file of a record."""
         name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:40]
         return self.folder / name[:2] / f"{name}.json.gz"
-
-
-def _written(seed: SeedRecord, key: Key) -> Record:
-    choice = seed.choice
-    return {
-        "key": key,
-        "number": seed.number,
-        "records": list(seed.records),
-        "choice": choice and {**choice._asdict(), "setting": dict(choice.setting)},
-    }
-
-
-def _read(found: Record, key: Key) -> SeedRecord:
-    if found["key"] != key:
-        raise ValueError("it belongs to another experiment")
-    choice = found["choice"]
-    if choice is not None:
-        candidates = tuple(Candidate(*values) for values in choice["candidates"])
-        diverged = tuple(choice["diverged"])
-        choice = Choice(choice["setting"], choice["floor"], candidates, diverged=diverged)
-    return SeedRecord(found["number"], found["records"], choice)
 
 
 class Rows(NamedTuple):
@@ -186,20 +179,20 @@ def load_rows(experiment: Experiment) -> Rows:
     return Rows(federations, {seed: names[id(one)] for seed, one in federations.items()})
 
 
-def report_of(
+def result_of(
     experiment: Experiment,
     store: Store | None,
     rows: Rows | None = None,
     *,
     jobs: int | None = None,
     on_round: OnRound = lambda progress: None,
-) -> Record:
-    """Return the report of an experiment, as :func:`fedfb.run` makes it, training what is missing.
+) -> Result:
+    """Return the result of an experiment, as :func:`fedfb.run` makes it, training what is missing.
 
     Seeds are trained a few at a time and kept at once, so that a kill loses no more than these.
 
     >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
-    >>> report_of(tiny, None) == run(tiny).report
+    >>> result_of(tiny, None) == train(tiny).result
     True
     """
     rows = load_rows(experiment) if rows is None else rows
@@ -212,11 +205,11 @@ def report_of(
     size = len(missing) if experiment.tune else jobs or cpu_count() or 1
     for start in range(0, len(missing), size or 1):
         some = replace(experiment, seeds=tuple(missing[start : start + size]))
-        outcome = run(some, jobs=jobs, on_round=on_round, federations=rows.federations, warn=False)
+        outcome = train(some, jobs=jobs, on_round=on_round, federations=rows.federations)
         for seed, record in seed_records_of(outcome).items():
             found[seed] = record
             _keep(store, keys[seed], record)
-    return _report(resolved, rows.federations, found)
+    return _result(resolved, rows.federations, found)
 
 
 def _known(store: Store | None, keys: Mapping[int, Key | None]) -> dict[int, SeedRecord]:
@@ -231,20 +224,20 @@ def _keep(store: Store | None, key: Key | None, record: SeedRecord) -> None:
         store.put(key, record)
 
 
-def _report(
+def _result(
     experiment: Experiment,
     federations: Mapping[int, Federation],
     found: Mapping[int, SeedRecord],
-) -> Record:
+) -> Result:
     in_order = {seed: found[seed] for seed in experiment.seeds}
     first = found[experiment.seeds[0]]
     chosen = {seed: one.choice for seed, one in in_order.items() if one.choice is not None}
     # Where weights are solved for, every seed picks for itself, tuned or not.
     together = experiment.tune and experiment.outer != "solve"
     choices = Choices(common=first.choice) if together else Choices(by_seed=chosen)
-    records = [one.records for one in in_order.values()]
+    results = [record.results for record in in_order.values()]
     federation = federations[experiment.seeds[0]]
     shared = shared_test_rows(experiment, federations)
-    return make_report(
-        experiment, federation.notes, federation.group_names, first.number, records, choices, shared
+    return make_result(
+        experiment, federation.notes, federation.group_names, first.number, results, choices, shared
     )

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from fedfb.algorithms import find_method
 from fedfb.data import Federation
-from fedfb.experiments.cache import Store, load_rows, report_of
+from fedfb.experiments.cache import Store, load_rows, result_of
 from fedfb.experiments.effect import share_settings
-from fedfb.experiments.evaluate import Record
-from fedfb.experiments.outcome import OnRound, Outcome, load_federations, run
+from fedfb.experiments.outcome import OnRound, load_federations, train
+from fedfb.experiments.result import SCHEMA, Comparison, Difference, Result
 from fedfb.experiments.run_folder import COMPARISON, LEDGER, claim, claim_empty, save
-from fedfb.experiments.seeds import accuracy_difference, disparity_difference, shared_rows_of
+from fedfb.experiments.seeds import accuracy_difference, disparity_difference
+from fedfb.experiments.shortfalls import first_sentences
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import check_runnable
 from fedfb.files import write_json
@@ -29,18 +30,28 @@ def compare(
     algorithms: Sequence[str],
     *,
     on_round: Callable[[Progress], None] = lambda progress: None,
-) -> list[Outcome]:
+) -> Comparison:
     """Run the same experiment with each of several methods."""
     experiments = for_methods(experiment, algorithms)
     rows = load_federations(experiments[0])
     check_on_rows(experiments, rows[experiment.seeds[0]])
-    outcomes = [run(one, on_round=on_round, federations=rows, warn=False) for one in experiments]
-    found = [one for outcome in outcomes for one in outcome.report["shortfalls"]]
-    if found:
-        from fedfb.experiments.shortfall_warnings import warn_of
+    results = [train(one, on_round=on_round, federations=rows).result for one in experiments]
+    shortfalls = [shortfall for result in results for shortfall in result.shortfalls]
+    if shortfalls:
+        from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
 
-        warn_of(found, stacklevel=2)
-    return outcomes
+        warn_of(shortfalls, stacklevel=2)
+    return make_comparison(results)
+
+
+def make_comparison(results: Sequence[Result]) -> Comparison:
+    """Put results side by side, with the differences of every two of them."""
+    return Comparison(
+        schema=SCHEMA,
+        notes=tuple(first_sentences(results)),
+        results=tuple(results),
+        differences=tuple(differences(results)),
+    )
 
 
 def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:
@@ -60,39 +71,39 @@ def check_on_rows(experiments: Sequence[Experiment], rows: Federation) -> None:
         check_runnable(one, len(rows.group_names))
 
 
-def differences(reports: Sequence[Record]) -> list[Record]:
+def differences(results: Sequence[Result]) -> list[Difference]:
     """Return, for every two methods, the mean difference over seeds with its 95% interval.
 
     Methods share rows and initial models seed by seed, so differences are paired: what a seed does
-    to both cancels. Reports on several settings have no one result per seed and are left out. What
+    to both cancels. Results of several settings have no one result per seed and are left out. What
     the intervals cover is said by ``fedfb.experiments.seeds.coverage``.
     """
-    comparable = [report for report in reports if report["summary"] is not None]
-    return [_difference(one, other) for one, other in combinations(comparable, 2)]
+    comparable = [result for result in results if result.summary is not None]
+    return [_difference(*pair) for pair in combinations(comparable, 2)]
 
 
-def _difference(one: Record, other: Record) -> Record:
-    notion, shared = one["notion"], shared_rows_of(one)
-    runs = one["runs"], other["runs"]
-    return {
-        "of": one["algorithm"],
-        "less": other["algorithm"],
-        "accuracy": accuracy_difference(*runs, shared),
-        "disparity": {notion: disparity_difference(*runs, notion, shared)},
-    }
+def _difference(result: Result, other: Result) -> Difference:
+    notion, shared = result.notion, result.shared_test_rows
+    runs = result.runs, other.runs
+    return Difference(
+        of=result.algorithm,
+        less=other.algorithm,
+        accuracy=accuracy_difference(*runs, shared),
+        disparity={notion: disparity_difference(*runs, notion, shared)},
+    )
 
 
-def reports_of(
+def results_of(
     experiment: Experiment,
     algorithms: Sequence[str],
     store: Store | None,
     on_round: OnRound = lambda progress: None,
-) -> list[Record]:
-    """Return the report of every method, training what the store does not have."""
+) -> list[Result]:
+    """Return the result of every method, training what the store does not have."""
     experiments = for_methods(experiment, algorithms)
     rows = load_rows(experiments[0])
     check_on_rows(experiments, rows.federations[experiment.seeds[0]])
-    return [report_of(one, store, rows, on_round=on_round) for one in experiments]
+    return [result_of(one, store, rows, on_round=on_round) for one in experiments]
 
 
 def compare_into(
@@ -100,9 +111,9 @@ def compare_into(
     experiment: Experiment,
     algorithms: Sequence[str],
     on_round: OnRound = lambda progress: None,
-) -> list[Record]:
-    """Train every method, keep each run in a folder of its own name, and return their reports."""
-    reports = []
+) -> list[Result]:
+    """Train every method, keep each run in a folder of its own name, and return their results."""
+    results = []
     experiments = for_methods(experiment, algorithms)
     if experiment.bits or any(find_method(name).most_groups for name in algorithms):
         check_on_rows(experiments, load_federations(experiments[0])[experiment.seeds[0]])
@@ -110,17 +121,13 @@ def compare_into(
         for one in experiments:
             own = folder / one.algorithm
             with claim(own, one) as checkpoints:
-                outcome = run(
-                    one,
-                    checkpoints=checkpoints,
-                    ledger=own / LEDGER,
-                    on_round=on_round,
-                    warn=False,
+                outcome = train(
+                    one, checkpoints=checkpoints, ledger=own / LEDGER, on_round=on_round
                 )
                 save(outcome, own)
-            reports.append(outcome.report)
+            results.append(outcome.result)
         write_json(folder / COMPARISON, {"algorithms": list(algorithms)})
-    return reports
+    return results
 
 
 Figures = Mapping[str, Any]

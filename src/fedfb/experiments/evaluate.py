@@ -1,18 +1,25 @@
-"""What a trained classifier is worth on rows it has not seen: one JSON-ready record per run."""
+"""What a trained classifier is worth on rows it has not seen: one evaluation per run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from fedfb.core import Examples, Prediction
 from fedfb.data.federation import Federation, training_cells
 from fedfb.errors import DataError
+from fedfb.experiments.result import (
+    ClientRates,
+    Evaluation,
+    Figures,
+    GroupRates,
+    Quality,
+    Statistic,
+)
 from fedfb.notions.disparity import Estimate, disparities, four_fifths, loss_variances
 from fedfb.notions.values import MINIMUM_ROWS, disparity_values, nan_to_none
 from fedfb.shapes import Array, Bool, Float, Int, Num
-
-Record = dict[str, Any]  # nested JSON: its values have no common type
 
 SMALLEST_PROBABILITY = 1e-12
 """Scores are kept this far from 0 and 1, so one certain mistake costs 27.6 and not infinity."""
@@ -132,29 +139,29 @@ def ratio(numerator: float, denominator: float) -> float | None:
     return float(numerator / denominator) if denominator > 0 else None
 
 
-def group_record(name: str, table: Float[Array, "2 2"]) -> Record:
+def group_rates(name: str, table: Float[Array, "2 2"]) -> GroupRates:
     """Describe one group by its own confusion table ``table[label, decision]``.
 
     ``positives`` are its rows with a positive label.
 
-    >>> record = group_record("all", np.array([[3.0, 1.0], [0.0, 0.0]]))
-    >>> record["n"], record["positives"], record["tpr"], record["fpr"], record["accuracy"]
+    >>> rates = group_rates("all", np.array([[3.0, 1.0], [0.0, 0.0]]))
+    >>> rates.n, rates.positives, rates.tpr, rates.fpr, rates.accuracy
     (4, 0, None, 0.25, 0.75)
     """
     [[rejected, wronged], [missed, found]] = table.tolist()
     n = rejected + wronged + missed + found
-    return {
-        "name": name,
-        "n": round(n),
-        "positives": round(missed + found),
-        "positive_rate": ratio(wronged + found, n),
-        "tpr": ratio(found, missed + found),
-        "fpr": ratio(wronged, rejected + wronged),
-        "accuracy": ratio(rejected + found, n),
-    }
+    return GroupRates(
+        name=name,
+        n=round(n),
+        positives=round(missed + found),
+        positive_rate=ratio(wronged + found, n),
+        tpr=ratio(found, missed + found),
+        fpr=ratio(wronged, rejected + wronged),
+        accuracy=ratio(rejected + found, n),
+    )
 
 
-def client_records(
+def client_rates(
     decision: Float[Array, "r n"],
     losses: Float[Array, "r 3 i"],
     examples: Examples,
@@ -162,7 +169,7 @@ def client_records(
     client_names: Sequence[str],
     minimum: int,
     few: Few,
-) -> list[list[Record]]:
+) -> list[tuple[ClientRates, ...]]:
     """Describe for every run each client: rows, accuracy, mean loss, disparities among its own.
 
     ``loss_variance`` is that of the mean loss, None where client parity leaves the client out.
@@ -179,42 +186,38 @@ def client_records(
     right = (counted[:, :, 0, 0] + counted[:, :, 1, 1]).tolist()
     variance = nan_to_none(loss_variances(losses, minimum))
     return [
-        [
-            {
-                "name": name,
-                "n": round(n),
-                "accuracy": ratio(right[run][client], n),
-                "loss": ratio(total, n),
-                "loss_variance": variance[run][client],
-                "disparity": {notion: found[run][client] for notion, found in disparity.items()},
-            }
+        tuple(
+            ClientRates(
+                name=name,
+                n=round(n),
+                accuracy=ratio(right[run][client], n),
+                loss=ratio(total, n),
+                loss_variance=variance[run][client],
+                disparity={notion: found[run][client] for notion, found in disparity.items()},
+            )
             for client, (name, n, total) in enumerate(zip(client_names, *sums, strict=True))
-        ]
+        )
         for run, sums in enumerate(losses[:, :2].tolist())
     ]
 
 
-def local_disparity(clients: Sequence[Record]) -> dict[str, float | None]:
-    """Return the largest disparity among one client's own rows, over the clients that have one.
-
-    >>> local_disparity([{"disparity": {"spd": 0.1}}, {"disparity": {"spd": None}}])
-    {'spd': 0.1}
-    """
-    notions = clients[0]["disparity"] if clients else {}
-    own = {
-        n: [c["disparity"][n] for c in clients if c["disparity"][n] is not None] for n in notions
+def local_disparity(clients: Sequence[ClientRates]) -> dict[str, float | None]:
+    """Return the largest disparity among one client's own rows, over the clients that have one."""
+    values = {
+        notion: [value for client in clients if (value := client.disparity[notion]) is not None]
+        for notion in (clients[0].disparity if clients else {})
     }
-    return {notion: max(values, default=None) for notion, values in own.items()}
+    return {notion: max(of_clients, default=None) for notion, of_clients in values.items()}
 
 
-def counted_records(
+def evaluate_counts(
     confusion: Float[Array, "r 2 2 a"],
     losses: Float[Array, "r 3 i"] | None,
     group_names: Sequence[str],
     client_names: Sequence[str] = (),
     minimum: int = MINIMUM_ROWS,
     few: Few | None = None,
-) -> list[Record]:
+) -> list[Evaluation]:
     """Describe runs by counts alone, see :func:`evaluate`: what sums over clients tell of them."""
     few = few or no_few(len(group_names), len(client_names))
     # A group without rows is not estimable: it is named, and it enters no disparity.
@@ -223,43 +226,46 @@ def counted_records(
     if losses is not None:
         losses = np.where(few.clients, 0.0, losses)
     estimates = disparities(by_group, losses, minimum, by_label)
+    ratios = [four_fifths(compared, minimum) for compared in by_group]
     return [
-        _counted_record(table, of_run, group_names, client_names)
-        | {"four_fifths": four_fifths(compared, minimum)}
-        for table, of_run, compared in zip(confusion, estimates, by_group, strict=True)
+        _evaluation(table, of_run, ratio_of_run, group_names, client_names)
+        for table, of_run, ratio_of_run in zip(confusion, estimates, ratios, strict=True)
     ]
 
 
-def _counted_record(
+def _evaluation(
     confusion: Float[Array, "2 2 a"],
     estimates: Mapping[str, Estimate],
+    four_fifths: float | None,
     group_names: Sequence[str],
     client_names: Sequence[str],
-) -> Record:
-    everyone = group_record("all", confusion.sum(axis=2))
-    tpr, fpr = everyone["tpr"], everyone["fpr"]
+) -> Evaluation:
+    everyone = group_rates("all", confusion.sum(axis=2))
+    tpr, fpr = everyone.tpr, everyone.fpr
     names = {name: client_names if name == "client_parity" else group_names for name in estimates}
-    return {
-        "accuracy": everyone["accuracy"],
-        "balanced_accuracy": None if tpr is None or fpr is None else (tpr + 1 - fpr) / 2,
-        "auc": None,
-        "disparity": {name: estimate.value for name, estimate in estimates.items()},
-        "interval": {
-            name: None if estimate.value is None else [estimate.low, estimate.high]
+    return Evaluation(
+        accuracy=everyone.accuracy,
+        balanced_accuracy=None if tpr is None or fpr is None else (tpr + 1 - fpr) / 2,
+        auc=None,
+        disparity={name: estimate.value for name, estimate in estimates.items()},
+        interval={
+            name: None
+            if estimate.low is None or estimate.high is None
+            else (estimate.low, estimate.high)
             for name, estimate in estimates.items()
         },
-        "groups": [
-            group_record(name, confusion[:, :, group]) for group, name in enumerate(group_names)
-        ],
-        "clients": [],
-        "local_disparity": {},
-        "four_fifths": None,
-        "not_estimable": {
-            name: [names[name][number] for number in estimate.not_estimable]
+        groups=tuple(
+            group_rates(name, confusion[:, :, group]) for group, name in enumerate(group_names)
+        ),
+        clients=(),
+        local_disparity={},
+        four_fifths=four_fifths,
+        not_estimable={
+            name: tuple(names[name][number] for number in estimate.not_estimable)
             for name, estimate in estimates.items()
         },
-        "majority_accuracy": ratio(confusion.sum(axis=(1, 2)).max(), confusion.sum()),
-    }
+        majority_accuracy=ratio(confusion.sum(axis=(1, 2)).max(), confusion.sum()),
+    )
 
 
 def check_numbers(kind: str, numbers: Int[Array, " n"], names: Sequence[str]) -> None:
@@ -279,8 +285,8 @@ def evaluate(
     client_names: Sequence[str],
     minimum: int = MINIMUM_ROWS,
     few: Few | None = None,
-) -> list[Record]:
-    """Return one record per run: accuracy, disparities with intervals, groups and clients.
+) -> list[Evaluation]:
+    """Return one evaluation per run: accuracy, disparities with intervals, groups and clients.
 
     Group ``a`` is called ``group_names[a]``, the client with id ``i`` ``client_names[i]``. Numbers
     are plain floats, None where not estimable, never NaN. Of randomised decisions every figure is
@@ -290,9 +296,9 @@ def evaluate(
     >>> y, group = np.tile([0, 1], 20), np.repeat([0, 1], 20)
     >>> examples = Examples(np.zeros((40, 1)), y, group, np.full(40, -1))
     >>> score = np.where(group == 0, 0.9, np.where(y == 1, 0.8, 0.1))[None]
-    >>> [record] = evaluate(Prediction(score, np.round(score)), examples, ["f", "m"], [])
-    >>> record["accuracy"], record["disparity"]["demographic_parity"], record["clients"]
-    (0.75, 0.25, [])
+    >>> [found] = evaluate(Prediction(score, np.round(score)), examples, ["f", "m"], [])
+    >>> found.accuracy, found.disparity["demographic_parity"], found.clients
+    (0.75, 0.25, ())
     """
     check_numbers("group", examples.group, group_names)
     check_numbers("client", examples.client, client_names)
@@ -306,48 +312,43 @@ def evaluate(
         else None
     )
     clients = (
-        [[] for _ in decision]
+        [() for _ in decision]
         if losses is None
-        else client_records(decision, losses, examples, groups, client_names, minimum, few)
+        else client_rates(decision, losses, examples, groups, client_names, minimum, few)
     )
-    counted = counted_records(confusion, losses, group_names, client_names, minimum, few)
+    counted = evaluate_counts(confusion, losses, group_names, client_names, minimum, few)
     return [
-        {
-            **record,
-            "auc": area_under_curve(own_score, examples.y),
-            "clients": own_clients,
-            "local_disparity": local_disparity(own_clients),
-        }
-        for record, own_score, own_clients in zip(counted, score, clients, strict=True)
+        msgspec.structs.replace(
+            evaluation,
+            auc=area_under_curve(own_score, examples.y),
+            clients=own_clients,
+            local_disparity=local_disparity(own_clients),
+        )
+        for evaluation, own_score, own_clients in zip(counted, score, clients, strict=True)
     ]
 
 
-def mean_and_std(values: Sequence[float | None]) -> dict[str, float | None]:
+def mean_and_std(values: Sequence[float | None]) -> Statistic:
     """Return mean and standard deviation (n - 1) of the estimable values, None for too few of them.
 
-    >>> mean_and_std([1.0, 3.0, None]) == {"mean": 2.0, "std": 2**0.5}
+    >>> mean_and_std([1.0, 3.0, None]) == Statistic(mean=2.0, std=2**0.5)
     True
-    >>> mean_and_std([1.0])
-    {'mean': 1.0, 'std': None}
+    >>> mean_and_std([1.0]).std is None
+    True
     """
-    nan_to_none = [value for value in values if value is not None]
-    return {
-        "mean": float(np.mean(nan_to_none)) if nan_to_none else None,
-        "std": float(np.std(nan_to_none, ddof=1)) if len(nan_to_none) > 1 else None,
-    }
+    known = [value for value in values if value is not None]
+    return Statistic(
+        mean=float(np.mean(known)) if known else None,
+        std=float(np.std(known, ddof=1)) if len(known) > 1 else None,
+    )
 
 
-def summarise(records: Sequence[Mapping[str, Any]]) -> Record:
-    """Return mean and standard deviation of accuracy and of each disparity over the records.
-
-    >>> record = {"accuracy": 0.5, "disparity": {"spd": None}}
-    >>> summarise([record])
-    {'accuracy': {'mean': 0.5, 'std': None}, 'disparity': {'spd': {'mean': None, 'std': None}}}
-    """
-    names = list(records[0]["disparity"]) if records else []
-    return {
-        "accuracy": mean_and_std([record["accuracy"] for record in records]),
-        "disparity": {
-            name: mean_and_std([record["disparity"][name] for record in records]) for name in names
+def summarise(runs: Sequence[Evaluation | Quality]) -> Figures:
+    """Return mean and standard deviation of accuracy and of each disparity over the runs."""
+    return Figures(
+        accuracy=mean_and_std([run.accuracy for run in runs]),
+        disparity={
+            name: mean_and_std([run.disparity[name] for run in runs])
+            for name in (runs[0].disparity if runs else {})
         },
-    }
+    )

@@ -130,13 +130,12 @@ def explain(
     >>> [one.question for one in explained.in_a_round], explained.needs_only_sums
     (['fit', 'measure', 'confusion'], True)
     """
-    from fedfb.experiments.outcome import run  # here: privacy imports this file
+    from fedfb.experiments.outcome import train  # here: privacy imports this file
 
     def play(short: Experiment, federation: Federation, folder: "Path", path: "Path") -> Fitted:
         rows = {short.seeds[0]: federation}
-        return run(
-            short, checkpoints=folder, ledger=path, jobs=1, federations=rows, warn=False
-        ).fitted[0]
+        outcome = train(short, checkpoints=folder, ledger=path, jobs=1, federations=rows)
+        return outcome.fitted[0]
 
     return _explained(experiment, groups, clients, features, play)
 

@@ -3,19 +3,35 @@
 The Pareto set: what nothing else is both as accurate and as fair as.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from math import inf
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fedfb.algorithms import METHODS, Method, find_method
 from fedfb.algorithms.fedfb.thresholds import LEVELS
 from fedfb.errors import FedFBError
-from fedfb.experiments.cache import Store, load_rows, report_of
+from fedfb.experiments.cache import Store, load_rows, result_of
 from fedfb.experiments.effect import share_settings
-from fedfb.experiments.evaluate import Record, mean_and_std
+from fedfb.experiments.evaluate import mean_and_std
 from fedfb.experiments.outcome import OnRound
+from fedfb.experiments.reporting import plain
 from fedfb.experiments.resolve import given_grid, total_rounds, tuning_grid
+from fedfb.experiments.result import (
+    SCHEMA,
+    Estimate,
+    Frontier,
+    GroupMeans,
+    LeftOut,
+    MethodShortfall,
+    Point,
+    Result,
+    SeedResult,
+    Shortfall,
+    Statistic,
+)
 from fedfb.experiments.run_folder import versions
 from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.settings import setting_of
@@ -26,9 +42,9 @@ from fedfb.notions import long_name
 
 
 class Place(NamedTuple):
-    """Where a classifier stands; its disparity is None where it cannot be estimated."""
+    """Where a classifier stands; None is what cannot be estimated."""
 
-    accuracy: float
+    accuracy: float | None
     disparity: float | None
 
 
@@ -38,10 +54,12 @@ def dominates(one: Place, other: Place) -> bool:
     >>> dominates(Place(0.9, 0.1), Place(0.8, 0.1)), dominates(Place(0.9, 0.1), Place(0.9, 0.1))
     (True, False)
     """
-    if one.disparity is None or other.disparity is None:
+    if one.accuracy is None or one.disparity is None:
+        return False
+    if other.accuracy is None or other.disparity is None:
         return False
     as_good = one.accuracy >= other.accuracy and one.disparity <= other.disparity
-    return as_good and (one.accuracy, one.disparity) != (other.accuracy, other.disparity)
+    return as_good and one != other
 
 
 def pareto(places: Sequence[Place]) -> list[bool]:
@@ -65,7 +83,6 @@ LIMIT = "hardt"
 """The pooled oracle: all rows in one place and a threshold for each group."""
 
 QUICK_LEVELS = (0.0, 0.05, 1.0)
-GROUP_RATES = ("positive_rate", "tpr", "fpr", "accuracy")
 
 
 class Curve(NamedTuple):
@@ -74,13 +91,6 @@ class Curve(NamedTuple):
     algorithm: str
     knob: str | None
     experiment: Experiment
-
-
-class LeftOut(NamedTuple):
-    """An approach that is not shown, or not all of it, and why."""
-
-    algorithm: str
-    reason: str
 
 
 class Plan(NamedTuple):
@@ -115,7 +125,7 @@ def plan(
                 continue
         except FedFBError as error:
             reason = str(error)
-        left_out.append(LeftOut(method.name, reason))
+        left_out.append(LeftOut(algorithm=method.name, reason=reason))
     return Plan(tuple(curves), tuple(left_out))
 
 
@@ -174,7 +184,7 @@ def frontier(
     quick: bool = False,
     epsilons: Sequence[float] = (),
     on_plan: Callable[[Plan], OnRound] = lambda found: lambda progress: None,
-) -> Record:
+) -> Frontier:
     """Train every approach and return its points, the Pareto set, the limit and what was left out.
 
     An approach that fails does not stop the others: it is listed with its reason. With ``epsilons``
@@ -187,62 +197,69 @@ def frontier(
     first = rows.federations[experiment.seeds[0]]
     planned = _plan_all(experiment, epsilons, len(first.group_names), names, quick)
     on_round = on_plan(planned)
-    points: list[Record] = []
+    points: list[Point] = []
     failed: list[LeftOut] = []
-    constant: list[float] = []
+    constant: list[float | None] = []
     notes = list(first.notes)
-    short: list[Record] = []
+    short: list[MethodShortfall] = []
     for curve in planned.curves:
         try:
-            report = report_of(curve.experiment, store, rows, on_round=on_round)
+            result = result_of(curve.experiment, store, rows, on_round=on_round)
         except FedFBError as error:
-            failed.append(LeftOut(curve.algorithm, str(error)))
+            failed.append(LeftOut(algorithm=curve.algorithm, reason=str(error)))
             continue
-        constant = [run["majority_accuracy"] for run in report["runs"]]
-        points.extend(_points(curve, report))
-        notes.extend(other_notes(report))
-        short.extend(_named(one, curve) for one in report["shortfalls"])
-    short = _told_once(short)
-    level = mean_and_std(constant)["mean"]
-    return {
-        "data": experiment.data,
-        "model": experiment.model,
-        "notion": long_name(experiment.notion),
-        "seeds": list(experiment.seeds),
-        "settings": {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(experiment).items()
-        },
-        "experiment_hash": experiment.hash,
-        "groups": list(first.group_names),
-        "constant": level,
-        "points": _pareto_by_epsilon(_different(points), level),
-        "epsilons": [None if epsilon == inf else epsilon for epsilon in epsilons],
-        "left_out": [one._asdict() for one in planned.left_out],
-        "failed": [one._asdict() for one in failed],
-        "shortfalls": short,
-        "notes": list(dict.fromkeys([*(one["sentence"] for one in short), *notes])),
-        "versions": versions(experiment),
-        "shared_test_rows": shared_test_rows(experiment, rows.federations),
-    }
+        constant = [run.majority_accuracy for run in result.runs]
+        points.extend(_points(curve, result))
+        notes.extend(other_notes(result))
+        short.extend(_named(shortfall, curve) for shortfall in result.shortfalls)
+    short = _once_a_method(short)
+    level = mean_and_std(constant).mean
+    return Frontier(
+        schema=SCHEMA,
+        data=experiment.data,
+        model=experiment.model,
+        notion=long_name(experiment.notion),
+        seeds=experiment.seeds,
+        settings=plain(asdict(experiment)),
+        experiment_hash=experiment.hash,
+        groups=tuple(first.group_names),
+        constant=level,
+        points=tuple(_pareto_by_epsilon(_different(points), level)),
+        epsilons=tuple(None if epsilon == inf else epsilon for epsilon in epsilons),
+        left_out=planned.left_out,
+        failed=tuple(failed),
+        shortfalls=tuple(short),
+        notes=tuple(dict.fromkeys([*(shortfall.sentence for shortfall in short), *notes])),
+        versions=versions(experiment),
+        shared_test_rows=shared_test_rows(experiment, rows.federations),
+    )
 
 
-def _named(shortfall: Record, curve: Curve) -> Record:
+def _named(shortfall: Shortfall, curve: Curve) -> MethodShortfall:
     epsilon = curve.experiment.privacy_epsilon
     at = "" if epsilon is None else f", epsilon {epsilon:g}"
-    said = f"{curve.algorithm}{at}: {shortfall['sentence']}"
-    return {"algorithm": curve.algorithm, "epsilon": epsilon, **shortfall, "sentence": said}
+    return MethodShortfall(
+        algorithm=curve.algorithm,
+        epsilon=epsilon,
+        kind=shortfall.kind,
+        sentence=f"{curve.algorithm}{at}: {shortfall.sentence}",
+        values=shortfall.values,
+    )
 
 
-def _told_once(shortfalls: Sequence[Record]) -> list[Record]:
+def _once_a_method(shortfalls: Sequence[MethodShortfall]) -> list[MethodShortfall]:
     """Return one shortfall of a kind for a method; what all methods share is one of the rows."""
-    of_rows = [one for one in shortfalls if one["kind"] == "copies"][:1]
-    found: dict[tuple[Any, ...], Record] = {}
-    for one in shortfalls:
-        if one["kind"] != "copies":
-            found.setdefault((one["algorithm"], one["epsilon"], one["kind"]), one)
-    unnamed = [{**o, "sentence": o["sentence"].partition(": ")[2]} for o in of_rows]
-    return [*found.values(), *unnamed]
+    by_method: dict[tuple[Any, ...], MethodShortfall] = {}
+    for shortfall in shortfalls:
+        if shortfall.kind != "copies":
+            of = (shortfall.algorithm, shortfall.epsilon, shortfall.kind)
+            by_method.setdefault(of, shortfall)
+    of_rows = [
+        msgspec.structs.replace(shortfall, sentence=shortfall.sentence.partition(": ")[2])
+        for shortfall in shortfalls
+        if shortfall.kind == "copies"
+    ]
+    return [*by_method.values(), *of_rows[:1]]
 
 
 def _plan_all(
@@ -271,56 +288,58 @@ def _with_epsilon(experiment: Experiment, epsilon: float) -> Experiment:
     return replace(experiment, **usual)
 
 
-def _pareto_by_epsilon(points: Sequence[Record], constant: float | None) -> list[Record]:
+def _pareto_by_epsilon(points: Sequence[Point], constant: float | None) -> list[Point]:
     return [
         marked
-        for epsilon in dict.fromkeys(point["epsilon"] for point in points)
-        for marked in with_pareto([p for p in points if p["epsilon"] == epsilon], constant)
+        for epsilon in dict.fromkeys(point.epsilon for point in points)
+        for marked in with_pareto([p for p in points if p.epsilon == epsilon], constant)
     ]
 
 
-def _points(curve: Curve, report: Record) -> Iterator[Record]:
+def _points(curve: Curve, result: Result) -> Iterator[Point]:
     """Yield one point for every setting of a curve, with its intervals."""
-    method, notion = find_method(curve.algorithm), report["notion"]
-    number = len(report["summaries"])
-    for place, summary in enumerate(report["summaries"]):
-        runs = report["runs"][place::number]
-        known = all(run["disparity"][notion] is not None for run in runs)
-        lost = summary.get("diverged")
-        yield {
-            "algorithm": curve.algorithm,
-            "knob": curve.knob,
-            "epsilon": curve.experiment.privacy_epsilon,
-            "settings": summary["settings"],
-            "accuracy": _mean_of(summary["accuracy"]),
-            "disparity": _mean_of(summary["disparity"][notion] if known else {}),
-            "seeds": [[run["accuracy"], run["disparity"][notion]] for run in runs],
-            "groups": _group_means(runs),
-            "pooled": method.is_pooled(method.variants[0]),
-            "limit": curve.algorithm == LIMIT,
-            "diverged": lost,
-        }
+    method, notion = find_method(curve.algorithm), result.notion
+    for place, summary in enumerate(result.summaries):
+        runs = result.runs_of(place)
+        known = all(run.disparity[notion] is not None for run in runs)
+        yield Point(
+            algorithm=curve.algorithm,
+            knob=curve.knob,
+            epsilon=curve.experiment.privacy_epsilon,
+            settings=summary.settings,
+            accuracy=_estimate(summary.accuracy),
+            disparity=_estimate(summary.disparity[notion] if known else None),
+            seeds=tuple((run.accuracy, run.disparity[notion]) for run in runs),
+            groups=_group_means(runs),
+            pooled=method.is_pooled(method.variants[0]),
+            limit=curve.algorithm == LIMIT,
+            diverged=summary.diverged,
+            pareto=False,
+        )
 
 
-def _mean_of(statistic: Mapping[str, Any]) -> Record:
+def _estimate(statistic: Statistic | None) -> Estimate:
     """Return mean and interval; None of both where the mean is not of all seeds."""
-    return {key: statistic.get(key) for key in ("mean", "interval")}
+    if statistic is None:
+        return Estimate(mean=None, interval=None)
+    return Estimate(mean=statistic.mean, interval=statistic.interval)
 
 
-def _group_means(runs: Sequence[Mapping[str, Any]]) -> list[Record]:
-    return [
-        {
-            "name": group["name"],
-            **{
-                rate: mean_and_std([run["groups"][place][rate] for run in runs])["mean"]
-                for rate in GROUP_RATES
-            },
-        }
-        for place, group in enumerate(runs[0]["groups"])
-    ]
+def _group_means(runs: Sequence[SeedResult]) -> tuple[GroupMeans, ...]:
+    by_group = zip(*(run.groups for run in runs), strict=True)
+    return tuple(
+        GroupMeans(
+            name=of_seeds[0].name,
+            positive_rate=mean_and_std([rates.positive_rate for rates in of_seeds]).mean,
+            tpr=mean_and_std([rates.tpr for rates in of_seeds]).mean,
+            fpr=mean_and_std([rates.fpr for rates in of_seeds]).mean,
+            accuracy=mean_and_std([rates.accuracy for rates in of_seeds]).mean,
+        )
+        for of_seeds in by_group
+    )
 
 
-def _different(points: Sequence[Record]) -> list[Record]:
+def _different(points: Sequence[Point]) -> list[Point]:
     """Leave out what is another setting of a method with the same result on every seed.
 
     Curves over two knobs meet where both are as usual, and some knobs do nothing in a variant.
@@ -328,21 +347,24 @@ def _different(points: Sequence[Record]) -> list[Record]:
     seen: set[tuple[str, str]] = set()
     kept = []
     for point in points:
-        figures = point["settings"] if point["diverged"] else point["seeds"]
-        result = (f"{point['algorithm']} {point['epsilon']}", repr(figures))
+        figures = point.settings if point.diverged else point.seeds
+        result = (f"{point.algorithm} {point.epsilon}", repr(figures))
         if result not in seen:
             seen.add(result)
             kept.append(point)
     return kept
 
 
-def with_pareto(points: Sequence[Record], constant: float | None) -> list[Record]:
+def with_pareto(points: Sequence[Point], constant: float | None) -> list[Point]:
     """Mark the points that no other dominates, nor the constant classifier.
 
     The oracle is the limit, not one of the approaches: it dominates nothing and is not marked.
     """
-    compared = [point for point in points if not point["limit"]]
-    places = [Place(point["accuracy"]["mean"], point["disparity"]["mean"]) for point in compared]
+    compared = [point for point in points if not point.limit]
+    places = [Place(point.accuracy.mean, point.disparity.mean) for point in compared]
     fixed = [] if constant is None else [Place(constant, 0.0)]
     marks = iter(pareto([*places, *fixed]))
-    return [{**point, "pareto": False if point["limit"] else next(marks)} for point in points]
+    return [
+        msgspec.structs.replace(point, pareto=False if point.limit else next(marks))
+        for point in points
+    ]

@@ -17,8 +17,8 @@ from fedfb.data import Federation, hold_out, load
 from fedfb.data.notes import small_note
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError, DivergenceError
-from fedfb.experiments.evaluate import Record, evaluate, few_of
-from fedfb.experiments.reporting import make_report, seed_records
+from fedfb.experiments.evaluate import evaluate, few_of
+from fedfb.experiments.reporting import make_result, seed_results
 from fedfb.experiments.resolve import (
     Setting,
     chooses,
@@ -28,13 +28,13 @@ from fedfb.experiments.resolve import (
     trial_grid,
     tuning_grid,
 )
+from fedfb.experiments.result import Divergence, Evaluation, Result, SeedResult
 from fedfb.experiments.secure import make_add
 from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import (
     LOWER,
     WORTH_THREADS,
-    Divergence,
     Fitted,
     check_runnable,
     fit_grid,
@@ -62,20 +62,54 @@ OnRound = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment came to: the report as JSON-ready values, and the models by seed.
+    """What an experiment came to: the result, and the models by seed.
 
-    The report is made of ``records``, those of every seed, and ``choices``, what was chosen.
+    The result is made of ``by_seed``, the results of every seed, and ``choices``.
     """
 
     experiment: Experiment
-    report: Record
+    result: Result
     fitted: tuple[Fitted, ...]
     federation: Federation
-    records: tuple[Sequence[Record], ...]
+    by_seed: tuple[Sequence[SeedResult], ...]
     choices: Choices
 
 
 def run(
+    experiment: Experiment,
+    *,
+    jobs: int | None = None,
+    on_round: OnRound = lambda progress: None,
+    federations: Mapping[int, Federation] | None = None,
+    watched: bool = True,
+    warn: bool = True,
+) -> Result:
+    """Run an experiment and return its result; :func:`train` returns the models too.
+
+    Args:
+        experiment: what is trained, and on which rows.
+        jobs: how many seeds are trained at a time; by default one for each processor.
+        on_round: called after every round.
+        federations: rows that were loaded before, by seed.
+        watched: look at the model after each round; without, the result has no curves.
+        warn: raise a warning for every promise that the result does not keep
+            (``result.shortfalls``).
+
+    >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
+    >>> 0 <= run(tiny).summary.accuracy.mean <= 1
+    True
+    """
+    result = train(
+        experiment, jobs=jobs, on_round=on_round, federations=federations, watched=watched
+    ).result
+    if warn and result.shortfalls:
+        from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
+
+        warn_of(result.shortfalls, stacklevel=2)
+    return result
+
+
+def train(
     experiment: Experiment,
     *,
     checkpoints: "Path | None" = None,
@@ -84,19 +118,17 @@ def run(
     on_round: OnRound = lambda progress: None,
     federations: Mapping[int, Federation] | None = None,
     watched: bool = True,
-    warn: bool = True,
 ) -> Outcome:
-    """Run an experiment and return its outcome.
+    """Run an experiment and return its result with the models.
 
-    With a folder for checkpoints it goes on where it stopped, and writes every message into the
-    file for the ledger. Rows that were loaded before may be handed in, by seed. If it is not
-    watched, nobody looks at the model after each round: the report has no curves. What the result
-    does not keep of what was asked for, ``report["shortfalls"]``, is a warning too, unless ``warn``
-    is switched off.
-
-    >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
-    >>> sorted(run(tiny).report["summary"])
-    ['accuracy', 'cost', 'disparity', 'free']
+    Args:
+        experiment: what is trained, and on which rows.
+        checkpoints: a folder; training continues where it stopped.
+        ledger: a file for every message that leaves a client.
+        jobs: as in :func:`run`, like the other arguments.
+        on_round: called after every round.
+        federations: rows that were loaded before, by seed.
+        watched: look at the model after each round.
     """
     check_runnable(experiment)
     solving = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
@@ -126,17 +158,13 @@ def run(
         )
     )
     fitted = tuple(grid.fitted for grid in grids)
-    records = [seed_records(experiment, grid, federations[grid.fitted.seed]) for grid in grids]
+    results = [seed_results(experiment, grid, federations[grid.fitted.seed]) for grid in grids]
     first = experiment.seeds[0]
     one, number = federations[first], len(settings[first])
     notes = (*one.notes, *small_client_notes(experiment, one))
     shared = shared_test_rows(experiment, federations)
-    report = make_report(experiment, notes, one.group_names, number, records, choices, shared)
-    if warn and report["shortfalls"]:
-        from fedfb.experiments.shortfall_warnings import warn_of
-
-        warn_of(report["shortfalls"], stacklevel=2)
-    return Outcome(experiment, report, fitted, one, tuple(records), choices)
+    result = make_result(experiment, notes, one.group_names, number, results, choices, shared)
+    return Outcome(experiment, result, fitted, one, tuple(results), choices)
 
 
 def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[str, ...]:
@@ -245,7 +273,7 @@ def fingerprint(federation: Federation) -> str:
 class _Tried(NamedTuple):
     """What one seed found on its validation rows, for every setting that did not diverge."""
 
-    records: list[Record]
+    evaluations: list[Evaluation]
     losses: list[float]
     off_target: list[float]
     rows: int
@@ -260,7 +288,6 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
     """
     experiment = work.experiment
     method, notion = find_method(experiment.algorithm), long_name(experiment.notion)
-    measure = "local_disparity" if method.local else "disparity"
 
     def try_out(seed: int, on_round: OnRound) -> _Tried:
         federation, validation = hold_out(work.federations[seed], HELD_OUT, seed)
@@ -272,10 +299,10 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
         prediction = grid.prediction
         few = few_of(federation, experiment.minimum_group)
         names = (federation.group_names, federation.client_names)
-        records = evaluate(prediction, validation, *names, minimum=1, few=few)
-        off = [told.get("off_target", 0.0) for told in grid.fitted.tell()]
+        evaluations = evaluate(prediction, validation, *names, minimum=1, few=few)
+        off = [account.get("off_target", 0.0) for account in grid.fitted.tell()]
         losses = validation_loss(prediction, validation)
-        return _Tried(records, losses, off, len(validation.y), grid.diverged)
+        return _Tried(evaluations, losses, off, len(validation.y), grid.diverged)
 
     def chosen(tried: Sequence[_Tried], rule: Callable[[tuple[Candidate, ...]], Choice]) -> Choice:
         """Apply a rule to the settings that diverged on no seed; the others are never chosen."""
@@ -284,9 +311,10 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
         if not able:
             raise DivergenceError(f"every setting that was tried diverged on some seed. {LOWER}")
         of_able = [_of_places(one, able, len(settings)) for one in tried]
-        records, losses, off = zip(*of_able, strict=True)
-        found = candidates([settings[p] for p in able], records, losses, off, notion, measure)
-        in_vain = [{"setting": dict(settings[p]), **lost[p]._asdict()} for p in sorted(lost)]
+        evaluations, losses, off = zip(*of_able, strict=True)
+        able_settings = [settings[place] for place in able]
+        found = candidates(able_settings, evaluations, losses, off, notion, method.local)
+        in_vain = [(dict(settings[place]), lost[place]) for place in sorted(lost)]
         return rule(found)._replace(diverged=tuple(in_vain))
 
     tried = work.for_each_seed(try_out)
@@ -296,7 +324,7 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
             for seed, one in zip(experiment.seeds, tried, strict=True)
         }
         return Choices(by_seed=picked)
-    majority = float(np.mean([one.records[0]["majority_accuracy"] for one in tried]))
+    majority = float(np.mean([of_seed.evaluations[0].majority_accuracy for of_seed in tried]))
     floor = experiment.accuracy_floor
     rule = partial(choose, fair=method.fair, majority=majority, floor_share=floor)
     return Choices(chosen(tried, rule))
@@ -304,12 +332,12 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
 
 def _of_places(
     tried: _Tried, places: Sequence[int], number: int
-) -> tuple[list[Record], list[float], list[float]]:
+) -> tuple[list[Evaluation], list[float], list[float]]:
     """Return what a seed found, of these places in the grid alone."""
     trained = [place for place in range(number) if place not in tried.diverged]
     at = [trained.index(place) for place in places]
-    records = [tried.records[place] for place in at]
-    return records, [tried.losses[p] for p in at], [tried.off_target[p] for p in at]
+    evaluations = [tried.evaluations[place] for place in at]
+    return evaluations, [tried.losses[p] for p in at], [tried.off_target[p] for p in at]
 
 
 def _refuse_no_rows(validation: Examples) -> None:

@@ -10,6 +10,7 @@ from fedfb.engine.private import sampling_rate, steps_of_an_epoch
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.experiments.explain import random_client
 from fedfb.experiments.resolve import given_grid, resolve
+from fedfb.experiments.result import Privacy, SiloPrivacy
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import QUIET, build, make_engine, training_notion
 from fedfb.privacy import Budget, Protection, Spent, Workload, calibrate, protect
@@ -101,31 +102,31 @@ class PrivateRun(NamedTuple):
 
         return guard
 
-    def record(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return all of it as JSON-ready values, for report and ledger."""
-        return {
-            "level": self.level,
-            "epsilon": self.budget.epsilon,
-            "delta": self.budget.delta,
-            "most": max(spent.epsilon for spent in self.spent.values()),
-            "clip": self.clip,
-            "signals": self.budget.signals,
-            "shared_by": self.shared,
-            "silos": [
-                {
-                    "client": names[client],
-                    "rows": self.rows[client],
-                    "epsilon": spent.epsilon,
+    def account(self, names: Sequence[str]) -> Privacy:
+        """Return what is hidden, how well, and what every client spends, for result and ledger."""
+        return Privacy(
+            level=self.level,
+            epsilon=self.budget.epsilon,
+            delta=self.budget.delta,
+            most=max(spent.epsilon for spent in self.spent.values()),
+            clip=self.clip,
+            signals=self.budget.signals,
+            shared_by=self.shared,
+            silos=tuple(
+                SiloPrivacy(
+                    client=names[client],
+                    rows=self.rows[client],
+                    epsilon=spent.epsilon,
                     **spent.workload._asdict(),
-                    "training_noise": spent.training,
-                    "answering_noise": spent.answering,
-                }
+                    training_noise=spent.training,
+                    answering_noise=spent.answering,
+                )
                 for client, spent in sorted(self.spent.items())
-            ],
-            "covered": list(COVERED[self.level]),
-            "not_covered": list(NOT_COVERED),
-            "trust": [_trust(self.shared), SIMULATED],
-        }
+            ),
+            covered=COVERED[self.level],
+            not_covered=NOT_COVERED,
+            trust=(_trust(self.shared), SIMULATED),
+        )
 
 
 def _trust(shared: int) -> str:

@@ -1,80 +1,110 @@
-"""The report of an experiment: every seed's record, means over seeds, what fairness cost."""
+"""The result of an experiment: every seed's results, means over seeds, what fairness cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec.structs import asdict as fields_of
 
 from fedfb.core import Examples, Prediction
 from fedfb.data import Federation
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.repeats import copied_share
 from fedfb.engine import explain_engine
-from fedfb.experiments.attained import training_record
+from fedfb.experiments.attained import measure_training
 from fedfb.experiments.evaluate import (
-    Record,
     cross_entropy,
     evaluate,
     few_of,
     mean_and_std,
     summarise,
 )
+from fedfb.experiments.result import (
+    SCHEMA,
+    DivergedSeeds,
+    Divergence,
+    EngineChoice,
+    Evaluation,
+    Figures,
+    MethodAccount,
+    Picked,
+    Privacy,
+    Quality,
+    Result,
+    SeedResult,
+    Setting,
+    Summary,
+    TriedSetting,
+    Tuning,
+)
 from fedfb.experiments.secure import single_tasks
 from fedfb.experiments.seeds import round_rows, summarise_seeds
-from fedfb.experiments.shortfalls import as_records, other_notes, shortfalls
+from fedfb.experiments.shortfalls import find_shortfalls, other_notes
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.train import Divergence, Fitted, FittedGrid
-from fedfb.experiments.tune import Candidate, Choice, Choices
+from fedfb.experiments.train import Fitted, FittedGrid
+from fedfb.experiments.tune import Choice, Choices
 from fedfb.notions import long_name
 from fedfb.runtime import RoundRecord
 from fedfb.runtime.ledger import NEEDED, RECEIVED
 from fedfb.shapes import Array, Float
 
 
-def seed_records(experiment: Experiment, grid: FittedGrid, federation: Federation) -> list[Record]:
-    """Return one record per setting of one seed; one that diverged has no figures."""
-    trained = iter(_trained_records(experiment, grid.fitted, grid.prediction, federation))
-    records = [
+def seed_results(
+    experiment: Experiment, grid: FittedGrid, federation: Federation
+) -> list[SeedResult]:
+    """Return one result per setting of one seed; one that diverged has no figures."""
+    trained = iter(_trained_results(experiment, grid.fitted, grid.prediction, federation))
+    results = [
         None if place in grid.diverged else next(trained) for place in range(len(grid.settings))
     ]
-    like = next(record for record in records if record is not None)
+    like = next(result for result in results if result is not None)
     return [
-        without_figures(like, setting, grid.diverged[place]) if record is None else record
-        for place, (setting, record) in enumerate(zip(grid.settings, records, strict=True))
+        without_figures(like, setting, grid.diverged[place]) if result is None else result
+        for place, (setting, result) in enumerate(zip(grid.settings, results, strict=True))
     ]
 
 
-def without_figures(like: Record, setting: Mapping[str, float], where: Divergence) -> Record:
-    """Return the record of a setting that diverged: the rows of another's, and no figures."""
-    nothing = dict.fromkeys(like["disparity"])
-    kept = ("seed", "majority_accuracy", "constant_loss", "copied", "needs_single", "privacy")
-    return {
-        **dict.fromkeys(like),
-        **{name: like[name] for name in kept if name in like},
-        "settings": dict(setting),
-        "disparity": nothing,
-        "interval": nothing,
-        "not_estimable": {name: [] for name in nothing},
-        "groups": [_only(group, "name", "n", "positives") for group in like["groups"]],
-        "clients": [
-            {**_only(client, "name", "n"), "disparity": dict.fromkeys(client["disparity"])}
-            for client in like["clients"]
-        ],
-        "local_disparity": dict.fromkeys(like["local_disparity"]),
-        "told": {},
-        "rounds": [],
-        "diverged": where._asdict(),
-    }
+def without_figures(like: SeedResult, setting: Setting, where: Divergence) -> SeedResult:
+    """Return the result of a setting that diverged: the rows of another's, and no figures."""
+    no_rates = dict.fromkeys(("positive_rate", "tpr", "fpr", "accuracy"))
+    no_quality = dict.fromkeys(("accuracy", "loss", "loss_variance"))
+    return SeedResult(
+        seed=like.seed,
+        settings=dict(setting),
+        accuracy=None,
+        balanced_accuracy=None,
+        auc=None,
+        disparity=dict.fromkeys(like.disparity),
+        interval=dict.fromkeys(like.disparity),
+        groups=tuple(msgspec.structs.replace(group, **no_rates) for group in like.groups),
+        clients=tuple(
+            msgspec.structs.replace(client, **no_quality, disparity=dict.fromkeys(client.disparity))
+            for client in like.clients
+        ),
+        local_disparity=dict.fromkeys(like.local_disparity),
+        four_fifths=None,
+        not_estimable=dict.fromkeys(like.disparity, ()),
+        majority_accuracy=like.majority_accuracy,
+        loss=None,
+        loss_spread=None,
+        constant_loss=like.constant_loss,
+        loss_error=None,
+        copied=like.copied,
+        at_one_half=None,
+        method=MethodAccount(),
+        needs_single=like.needs_single,
+        rounds=(),
+        training=None,
+        privacy=like.privacy,
+        diverged=where,
+    )
 
 
-def _only(record: Record, *names: str) -> Record:
-    return {name: value if name in names else None for name, value in record.items()}
-
-
-def _trained_records(
+def _trained_results(
     experiment: Experiment, fitted: Fitted, prediction: Prediction, federation: Federation
-) -> list[Record]:
+) -> list[SeedResult]:
     """Return what every trained setting is worth on the test rows.
 
     Where decisions are not simply scores of at least 1/2, ``at_one_half`` says what the scores
@@ -86,27 +116,29 @@ def _trained_records(
     plain = Prediction(prediction.score, (prediction.score >= 0.5).astype(np.float64))
     otherwise = bool(np.any(plain.decision != prediction.decision))
     few = few_of(federation, experiment.minimum_group)
-    halves: list[Any] = [None] * len(prediction.score)
+    halves: list[Quality | None] = [None] * len(prediction.score)
     if otherwise:
-        halves = evaluate(plain, test, *names, few=few)
+        halves = [in_short(half) for half in evaluate(plain, test, *names, few=few)]
     tested = evaluate(prediction, test, *names, few=few)
     history = fitted.trained.history
     by_round = round_rows(history, len(tested), notion, experiment.minimum_group)
     constant, copied = training_figures(experiment, federation)
-    records = [
-        {
-            "seed": fitted.seed,
-            "settings": dict(setting),
-            **record,
-            **loss_figures(score, test, constant),
-            "copied": copied,
-            "at_one_half": None if half is None else in_short(half),
-            "told": with_names(told, notion, *names),
-            "needs_single": single_tasks(fitted.algorithm),
-            **_privacy_of(fitted, federation),
-            "rounds": rounds,
-        }
-        for setting, record, score, half, told, rounds in zip(
+    privacy = fitted.privacy and fitted.privacy.account(federation.client_names)
+    results = [
+        SeedResult(
+            seed=fitted.seed,
+            settings=dict(setting),
+            **fields_of(evaluation),
+            **measure_loss(score, test, constant)._asdict(),
+            copied=copied,
+            at_one_half=half,
+            method=with_names(account, notion, *names),
+            needs_single=tuple(single_tasks(fitted.algorithm)),
+            rounds=rounds,
+            training=None,
+            privacy=privacy,
+        )
+        for setting, evaluation, score, half, account, rounds in zip(
             fitted.settings,
             tested,
             prediction.score,
@@ -116,18 +148,22 @@ def _trained_records(
             strict=True,
         )
     ]
-    return with_training(records, history, experiment)
+    return with_training(results, history, experiment)
 
 
 def with_training(
-    records: Sequence[Record], history: Sequence[RoundRecord], experiment: Experiment
-) -> list[Record]:
+    results: Sequence[SeedResult], history: Sequence[RoundRecord], experiment: Experiment
+) -> list[SeedResult]:
     """Add how near to its target each run came on training rows, where it has a target."""
     notion, minimum = long_name(experiment.notion), experiment.minimum_group
-    targets = [record["settings"].get("target", 0.0) for record in records]
+    targets = [result.settings.get("target", 0.0) for result in results]
+    trainings = [
+        measure_training(history, run, notion, target, result, minimum)
+        for run, (result, target) in enumerate(zip(results, targets, strict=True))
+    ]
     return [
-        {**record, "training": training_record(history, run, notion, target, record, minimum)}
-        for run, (record, target) in enumerate(zip(records, targets, strict=True))
+        msgspec.structs.replace(result, training=training)
+        for result, training in zip(results, trainings, strict=True)
     ]
 
 
@@ -147,97 +183,112 @@ def training_figures(
     return share, None if hidden else copied_share(federation)
 
 
-def loss_figures(score: Float[Array, " n"], test: Examples, constant: float | None) -> Record:
-    """Return the mean loss, that of the constant score, and the standard error of the difference.
+class Losses(NamedTuple):
+    """Losses on test rows, as :class:`fedfb.experiments.result.SeedResult` has them."""
 
-    ``loss_spread`` is the standard deviation of the rows' losses.
-    """
+    loss: float | None = None
+    loss_spread: float | None = None
+    constant_loss: float | None = None
+    loss_error: float | None = None
+
+
+def measure_loss(score: Float[Array, " n"], test: Examples, constant: float | None) -> Losses:
+    """Return the mean loss and its spread, and where a constant score is given, that score's."""
     loss = cross_entropy(score, test.y)
-    found = {"loss": _mean(loss), "loss_spread": float(loss.std()) if len(loss) else None}
-    if constant is None or not len(loss):
-        return {**found, "constant_loss": None, "loss_error": None}
+    if not len(loss):
+        return Losses()
+    losses = Losses(float(loss.mean()), float(loss.std()))
+    if constant is None:
+        return losses
     plain = cross_entropy(np.full(len(loss), constant), test.y)
     error = float((loss - plain).std() / len(loss) ** 0.5)
-    return {**found, "constant_loss": _mean(plain), "loss_error": error}
+    return losses._replace(constant_loss=float(plain.mean()), loss_error=error)
 
 
-def _mean(values: Float[Array, " n"]) -> float | None:
-    return float(values.mean()) if len(values) else None
-
-
-def _privacy_of(fitted: Fitted, federation: Federation) -> Record:
-    privacy = fitted.privacy
-    return {} if privacy is None else {"privacy": privacy.record(federation.client_names)}
-
-
-def in_short(record: Mapping[str, Any]) -> Record:
-    """Return what is told of a run in a word or two."""
-    return {name: record[name] for name in ("accuracy", "disparity")}
+def in_short(evaluation: Evaluation) -> Quality:
+    """Return accuracy and disparities alone."""
+    return Quality(accuracy=evaluation.accuracy, disparity=evaluation.disparity)
 
 
 def with_names(
-    told: Mapping[str, Any], notion: str, groups: Sequence[str], clients: Sequence[str]
-) -> Record:
-    """Call by their names what a method knows by number: groups, under client parity clients."""
+    account: Mapping[str, Any], notion: str, groups: Sequence[str], clients: Sequence[str]
+) -> MethodAccount:
+    """Return a method's account with names for its numbers: of groups, or of clients.
+
+    Args:
+        account: what ``Algorithm.tell`` returns for one run; what no field stands for is left out.
+        notion: under client parity numbers are those of clients.
+        groups: names of the groups.
+        clients: names of the clients.
+    """
     names = clients if notion == "client_parity" else groups
-    numbered = {key: told[key] for key in ("at_bound", "left_out") if key in told}
-    return {**told, **{key: [names[at] for at in value] for key, value in numbered.items()}}
+    named = {
+        key: tuple(names[number] for number in account[key])
+        for key in ("at_bound", "left_out")
+        if key in account
+    }
+    return msgspec.convert({**account, **named}, MethodAccount)
 
 
-def make_report(
+def make_result(
     experiment: Experiment,
     notes: Sequence[str],
     groups: Sequence[str],
     number: int,
-    records: Sequence[Sequence[Record]],
+    results: Sequence[Sequence[SeedResult]],
     choices: Choices,
     shared: float,
-) -> Record:
-    """Put the records of all seeds and settings together; a summary needs one setting to be of.
+) -> Result:
+    """Put the results of all seeds and settings together; a summary needs one setting to be of.
 
-    ``shared`` is the share of test rows that two seeds have in common. Records beyond the
+    ``shared`` is the share of test rows that two seeds have in common. Results beyond the
     ``number`` of settings are of the model that nothing was asked of: what fairness costs.
     """
-    free = [of_seed[-1] for of_seed in records if len(of_seed) > number]
-    free = [] if any(record.get("diverged") for record in free) else free
+    free = [of_seed[-1] for of_seed in results if len(of_seed) > number]
+    free = [] if any(run.diverged for run in free) else free
     summaries = [
-        _summary([of_seed[place] for of_seed in records], free, shared) for place in range(number)
+        _summary([of_seed[place] for of_seed in results], free, shared) for place in range(number)
     ]
-    one = {k: v for k, v in summaries[0].items() if k != "settings"}
-    report = {
-        "data": experiment.data,
-        "model": experiment.model,
-        "algorithm": experiment.algorithm,
-        "notion": long_name(experiment.notion),
-        "settings": plain(asdict(experiment)),
-        "engine": explain_engine(experiment.engine, experiment.model)._asdict(),
-        "runs": [record for of_seed in records for record in of_seed[:number]],
-        "summary": one if number == 1 else None,
-        "summaries": summaries,
-        "tuning": None if choices.common is None else _tuning_record(choices.common),
-        "picked": [
-            {"seed": seed, **_tuning_record(choice)} for seed, choice in choices.by_seed.items()
-        ],
-        "privacy": _privacy_over_seeds([of_seed[0] for of_seed in records]),
-        "notes": [*_diverged_notes(summaries, choices), *notes, *single_notes(experiment, records)],
-        "groups": list(groups),
-        "experiment_hash": experiment.hash,
-        "shared_test_rows": shared,
-    }
-    return with_shortfalls(report)
+    result = Result(
+        schema=SCHEMA,
+        data=experiment.data,
+        model=experiment.model,
+        algorithm=experiment.algorithm,
+        notion=long_name(experiment.notion),
+        settings=plain(asdict(experiment)),
+        engine=EngineChoice(**explain_engine(experiment.engine, experiment.model)._asdict()),
+        runs=tuple(run for of_seed in results for run in of_seed[:number]),
+        summary=figures_of(summaries[0]) if number == 1 else None,
+        summaries=tuple(summaries),
+        tuning=None if choices.common is None else Tuning(**_choice(choices.common)),
+        picked=tuple(
+            Picked(seed=seed, **_choice(choice)) for seed, choice in choices.by_seed.items()
+        ),
+        privacy=_privacy_over_seeds([of_seed[0] for of_seed in results]),
+        notes=(*_diverged_notes(summaries, choices), *notes, *single_notes(experiment, results)),
+        groups=tuple(groups),
+        experiment_hash=experiment.hash,
+        shared_test_rows=shared,
+        shortfalls=(),
+    )
+    return with_shortfalls(result)
 
 
-def _diverged_notes(summaries: Sequence[Record], choices: Choices) -> list[str]:
+def figures_of(summary: Summary) -> Figures:
+    """Return the figures of a summary, without its setting."""
+    return Figures(**{name: getattr(summary, name) for name in Figures.__struct_fields__})
+
+
+def _diverged_notes(summaries: Sequence[Summary], choices: Choices) -> list[str]:
     """Say which settings diverged, of those that were asked for and of those that were tried."""
-    lost = [summary for summary in summaries if summary.get("diverged")]
     notes = [
-        f"training diverged in round {where['round']}, with seed "
-        f"{', '.join(map(str, where['seeds']))}: {_in_words(summary['settings'])}"
-        for summary in lost
-        if (where := summary["diverged"])
+        f"training diverged in round {where.round}, with seed "
+        f"{', '.join(map(str, where.seeds))}: {_in_words(summary.settings)}"
+        for summary in summaries
+        if (where := summary.diverged)
     ]
     every = [choices.common, *choices.by_seed.values()]
-    tried = [_in_words(one["setting"]) for c in every if c for one in c.diverged]
+    tried = [_in_words(setting) for choice in every if choice for setting, _ in choice.diverged]
     if tried:
         notes.append(f"diverged on validation rows, not chosen: {'; '.join(dict.fromkeys(tried))}")
     return notes
@@ -247,67 +298,72 @@ def _in_words(setting: Mapping[str, float]) -> str:
     return ", ".join(f"{knob} {value:g}" for knob, value in setting.items())
 
 
-def with_shortfalls(report: Record) -> Record:
-    """Put what a report does not keep at its head: typed, and as the first of its notes."""
-    found = as_records(shortfalls(report))
-    first = [one["sentence"] for one in found]
-    return {**report, "shortfalls": found, "notes": [*first, *other_notes(report)]}
+def with_shortfalls(result: Result) -> Result:
+    """Put what a result does not keep at its head: typed, and as the first of its notes."""
+    shortfalls = tuple(find_shortfalls(result))
+    first = [shortfall.sentence for shortfall in shortfalls]
+    notes = (*first, *other_notes(result))
+    return msgspec.structs.replace(result, shortfalls=shortfalls, notes=notes)
 
 
-def single_notes(experiment: Experiment, records: Sequence[Sequence[Record]]) -> list[str]:
+def single_notes(experiment: Experiment, results: Sequence[Sequence[SeedResult]]) -> list[str]:
     """Say for which tasks a method needs every client's own answer; nothing of sums alone."""
-    needed = {
-        task for of_seed in records for one in of_seed for task in one.get("needs_single", ())
-    }
+    needed = {task for of_seed in results for run in of_seed for task in run.needs_single}
     if not needed:
         return []
     tasks = " and ".join(map(repr, sorted(needed)))
     return [f"{experiment.algorithm}: {NEEDED[1]} ({tasks}), and {RECEIVED[1]}"]
 
 
-def _privacy_over_seeds(records: Sequence[Record]) -> Record | None:
+def _privacy_over_seeds(runs: Sequence[SeedResult]) -> Privacy | None:
     """Return what privacy came to: of the seed whose silos spent the most."""
-    known = [record["privacy"] for record in records if "privacy" in record]
-    return max(known, key=lambda one: one["most"]) if known else None
+    known = [run.privacy for run in runs if run.privacy is not None]
+    return max(known, key=lambda privacy: privacy.most) if known else None
 
 
-def _summary(records: Sequence[Record], free: Sequence[Record], shared: float) -> Record:
+def _summary(runs: Sequence[SeedResult], free: Sequence[SeedResult], shared: float) -> Summary:
     """Return means over seeds, and those of the free model with the accuracy given up for it.
 
     What seeds picked for themselves, and not alike, is left out of the settings.
     """
-    first = records[0]["settings"]
-    common = {k: v for k, v in first.items() if all(r["settings"][k] == v for r in records)}
-    lost = [record for record in records if record.get("diverged")]
-    if lost:
+    first = runs[0].settings
+    common = {k: v for k, v in first.items() if all(run.settings[k] == v for run in runs)}
+    lost = [run for run in runs if run.diverged]
+    if lost and (where := lost[0].diverged):
         # A mean over the seeds that went well would speak of these alone.
-        nothing = summarise([{**record, "accuracy": None} for record in lost])
-        seeds = [record["seed"] for record in lost]
-        return {"settings": common, **nothing, "diverged": {**lost[0]["diverged"], "seeds": seeds}}
-    means = {"settings": common, **summarise_seeds(records, shared)}
-    if not free:
-        return means
-    given_up = [
-        other["accuracy"] - one["accuracy"] for one, other in zip(records, free, strict=True)
-    ]
-    return {**means, "cost": mean_and_std(given_up), "free": summarise_seeds(free, shared)}
+        seeds = tuple(run.seed for run in lost)
+        diverged = DivergedSeeds(round=where.round, client=where.client, seeds=seeds)
+        return _of_setting(msgspec.structs.replace(summarise(lost), diverged=diverged), common)
+    means = summarise_seeds(runs, shared)
+    if free:
+        given_up = [
+            other.accuracy - run.accuracy
+            for run, other in zip(runs, free, strict=True)
+            if other.accuracy is not None and run.accuracy is not None
+        ]
+        cost, of_free = mean_and_std(given_up), summarise_seeds(free, shared)
+        means = msgspec.structs.replace(means, cost=cost, free=of_free)
+    return _of_setting(means, common)
 
 
-def _tuning_record(choice: Choice) -> Record:
+def _of_setting(figures: Figures, setting: Setting) -> Summary:
+    return Summary(settings=setting, **fields_of(figures))
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    """Return the fields of a choice that results have."""
+    nothing = dict.fromkeys(("accuracy", "disparity", "loss", "off_target"))
     return {
         "chosen": dict(choice.setting),
         "accuracy_floor": choice.floor,
-        "candidates": [
-            *(candidate._asdict() for candidate in choice.candidates),
-            *map(_without_result, choice.diverged),
-        ],
+        "candidates": (
+            *(TriedSetting(**candidate._asdict()) for candidate in choice.candidates),
+            *(
+                TriedSetting(setting=setting, **nothing, diverged=where)
+                for setting, where in choice.diverged
+            ),
+        ),
     }
-
-
-def _without_result(diverged: Mapping[str, Any]) -> Record:
-    nothing = dict.fromkeys(Candidate._fields)
-    where = {name: diverged[name] for name in ("round", "client")}
-    return {**nothing, "setting": dict(diverged["setting"]), "diverged": where}
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from fedfb.data.encode import Encoder, RawRows
 from fedfb.errors import ConfigError, DataError, WriteError, unknown_name
 from fedfb.experiments.outcome import Outcome
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Result, from_json, to_json
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_toml, to_toml
 from fedfb.experiments.train import QUIET, Fitted, build, make_engine, training_notion
@@ -32,6 +33,7 @@ from fedfb.files import (
     make_folder,
     pack_arrays,
     read_arrays,
+    read_bytes,
     read_json,
     seal,
     unseal,
@@ -126,24 +128,24 @@ def save(outcome: Outcome, folder: Path) -> None:
     shape = {
         "inputs": len(outcome.federation.feature_names),
         "clients": list(outcome.federation.client_names),
-        "settings": [dict(record["settings"]) for record in outcome.records[0]],
+        "settings": [dict(run.settings) for run in outcome.by_seed[0]],
         "diverged": {
-            str(records[0]["seed"]): places
-            for records in outcome.records
-            if (places := [p for p, record in enumerate(records) if record.get("diverged")])
+            str(runs[0].seed): places
+            for runs in outcome.by_seed
+            if (places := [place for place, run in enumerate(runs) if run.diverged])
         },
-        "asked": len(outcome.report["summaries"]),  # the model without fairness comes after these
+        "asked": len(outcome.result.summaries),  # the model without fairness comes after these
         "encoder": outcome.federation.encoder.to_dict(),
     }
     rounds = io.StringIO(newline="")
-    csv.writer(rounds).writerows(round_table(outcome.report))
+    csv.writer(rounds).writerows(round_table(outcome.result))
     contents: dict[str, str | bytes] = {
         ENCODER: json.dumps(shape, indent=1),
         VERSIONS: json.dumps(versions(outcome.experiment), indent=1),
         MODELS: pack_arrays(models),
         ROUNDS: rounds.getvalue(),
-        # Last: who has the report has all of the run.
-        RESULT: json.dumps(outcome.report, indent=1, allow_nan=False),
+        # Last: who has the result has all of the run.
+        RESULT: to_json(outcome.result),
     }
     make_folder(folder)
     unseal(folder)
@@ -156,15 +158,20 @@ def save(outcome: Outcome, folder: Path) -> None:
     seal(folder, [name for name in (EXPERIMENT, *contents, LEDGER) if (folder / name).exists()])
 
 
-def round_table(report: dict[str, Any]) -> Iterator[list[Any]]:
+def round_table(result: Result) -> Iterator[list[Any]]:
     """Yield a header and one row per run and round."""
-    knobs = list(report["runs"][0]["settings"])
-    columns = ["round", "accuracy", "disparity", "signal", "lambda"]
-    yield ["seed", *knobs, *columns]
-    for run in report["runs"]:
-        for row in run["rounds"]:
-            cells = [json.dumps(row[c]) if isinstance(row[c], list) else row[c] for c in columns]
-            yield [run["seed"], *run["settings"].values(), *cells]
+    knobs = list(result.runs[0].settings)
+    yield ["seed", *knobs, "round", "accuracy", "disparity", "signal", "lambda"]
+    for run in result.runs:
+        for row in run.rounds:
+            vectors = [json.dumps(v) if isinstance(v, list) else v for v in (row.signal, row.lam)]
+            figures = [row.round, row.accuracy, row.disparity, *vectors]
+            yield [run.seed, *run.settings.values(), *figures]
+
+
+def read_result(folder: Path, expected: str) -> Result:
+    """Read the result of a run's folder; ``expected`` says what the file should be."""
+    return from_json(read_bytes(folder / RESULT, expected), Result, folder / RESULT)
 
 
 def versions(experiment: Experiment) -> dict[str, str]:

@@ -9,11 +9,21 @@ The rounds of a run as rows to look at: signal, lambda, training accuracy and di
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fedfb.data import Federation
 from fedfb.data.request import DRAWN
 from fedfb.experiments.evaluate import summarise
+from fedfb.experiments.result import (
+    Estimate,
+    Evaluation,
+    Figures,
+    GroupRates,
+    Interval,
+    Round,
+    Statistic,
+)
 from fedfb.experiments.spec import Experiment
 from fedfb.notions.disparity import notion_bands
 from fedfb.notions.over_seeds import (
@@ -28,10 +38,6 @@ from fedfb.notions.values import disparity_value, nan_to_none
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
-Record = Mapping[str, Any]
-
-Interval = list[float]
-
 TEST_SHARE = 0.3
 """The share of a file that a split sets aside to test on: two splits share as much of it."""
 
@@ -45,11 +51,6 @@ def shared_test_rows(experiment: Experiment, federations: Mapping[int, Federatio
     if len({id(federations[seed].test.y) for seed in experiment.seeds}) == 1:
         return 1.0
     return 0.0 if experiment.data in DRAWN else TEST_SHARE
-
-
-def shared_rows_of(report: Record) -> float:
-    """Return the share that a report tells; reports of before told none, and 1 is the safe one."""
-    return float(report.get("shared_test_rows", 1.0))
 
 
 def coverage(seeds: int, shared: float) -> str:
@@ -71,29 +72,26 @@ def coverage(seeds: int, shared: float) -> str:
     return f"{mean} than those that all seeds share; not other training rows (--resplit)."
 
 
-def confusion_of(record: Record) -> Float[Array, "2 2 a"]:
-    """Return the confusion table that a record's groups tell.
+def confusion_of(groups: Sequence[GroupRates]) -> Float[Array, "2 2 a"]:
+    """Return the confusion table that the rates of groups come from.
 
-    >>> group = {"n": 10, "positives": 4, "tpr": 0.75, "fpr": 0.5}
-    >>> confusion_of({"groups": [group]})[:, :, 0]
+    >>> rates = {"positive_rate": 0.6, "tpr": 0.75, "fpr": 0.5, "accuracy": 0.6}
+    >>> confusion_of([GroupRates(name="all", n=10, positives=4, **rates)])[:, :, 0]
     array([[3., 3.],
            [1., 3.]])
     """
-    groups = record["groups"]
     labels = np.array(
-        [[one["n"] - one["positives"], one["positives"]] for one in groups], dtype=np.float64
+        [[group.n - group.positives, group.positives] for group in groups], dtype=np.float64
     )
-    rates = np.array([[one["fpr"] or 0.0, one["tpr"] or 0.0] for one in groups])
+    rates = np.array([[group.fpr or 0.0, group.tpr or 0.0] for group in groups])
     positives = labels * rates
     return np.stack([labels - positives, positives]).transpose(2, 0, 1)
 
 
-def _is_compared(record: Record, name: str) -> Float[Array, "2 1 a"]:
+def _is_compared(run: Evaluation, name: str) -> Float[Array, "2 1 a"]:
     """Return 0 for the cells (label, group) that enter no disparity of that name, else 1."""
-    names = [group["name"] for group in record["groups"]]
-    left_out = {
-        notion: np.isin(names, groups) for notion, groups in record["not_estimable"].items()
-    }
+    names = [group.name for group in run.groups]
+    left_out = {notion: np.isin(names, groups) for notion, groups in run.not_estimable.items()}
     of_group = left_out["demographic_parity"]
     if name in ("demographic_parity", "spd"):
         by_label = [of_group, of_group]
@@ -104,9 +102,9 @@ def _is_compared(record: Record, name: str) -> Float[Array, "2 1 a"]:
     return (~np.array(by_label)).astype(np.float64)[:, None]
 
 
-def accuracy_interval(records: Sequence[Record], shared: float) -> Interval:
+def accuracy_interval(runs: Sequence[Evaluation], shared: float) -> Interval:
     """Return the interval of the mean accuracy."""
-    return _plain(mean_rate(*_accuracies(records), shared))
+    return _plain(mean_rate(*_accuracies(runs), shared))
 
 
 def rate_interval(
@@ -121,43 +119,47 @@ def rate_interval(
 
 
 def disparity_over_seeds(
-    records: Sequence[Record], name: str, shared: float
+    runs: Sequence[Evaluation], name: str, shared: float
 ) -> MeanDisparity | None:
     """Return a disparity's mean over the seeds where it is estimable; None if there are too few.
 
     One seed of several would tell of its test rows only, and not what is said of several.
     """
-    nan_to_none = [record for record in records if record["disparity"][name] is not None]
-    if len(nan_to_none) < max(min(len(records), 2), 1):
+    known = [run for run in runs if run.disparity[name] is not None]
+    if len(known) < max(min(len(runs), 2), 1):
         return None
-    values = np.array([record["disparity"][name] for record in nan_to_none], dtype=np.float64)
-    ends = np.array([record["interval"][name] for record in nan_to_none], dtype=np.float64)
+    values = np.array([run.disparity[name] for run in known], dtype=np.float64)
+    ends = np.array([run.interval[name] for run in known], dtype=np.float64)
     if name == "client_parity":
-        found = mean_range(values, ends[:, 1], *_client_losses(nan_to_none), shared)
+        found = mean_range(values, ends[:, 1], *_client_losses(known), shared)
     else:
-        tables = [confusion_of(record) * _is_compared(record, name) for record in nan_to_none]
+        tables = [confusion_of(run.groups) * _is_compared(run, name) for run in known]
         bands = notion_bands(name, np.stack(tables))
         found = mean_disparity(values, ends[:, 1], bands, shared)
     # One run's interval is its own: read again from rounded counts it might differ in a digit.
-    return found._replace(low=ends[0, 0], high=ends[0, 1]) if len(nan_to_none) == 1 else found
+    return found._replace(low=ends[0, 0], high=ends[0, 1]) if len(known) == 1 else found
 
 
-def summarise_seeds(records: Sequence[Record], shared: float) -> dict[str, Any]:
+def summarise_seeds(runs: Sequence[Evaluation], shared: float) -> Figures:
     """Return mean, standard deviation and interval of accuracy and of each disparity over seeds.
 
     Args:
-        records: what every seed came to.
+        runs: one evaluation for each seed.
         shared: share of test rows that two seeds have in common.
 
     """
-    summary = summarise(records)
-    return {
-        "accuracy": {**summary["accuracy"], "interval": accuracy_interval(records, shared)},
-        "disparity": {
-            name: {**own, "interval": interval_of(disparity_over_seeds(records, name, shared))}
-            for name, own in summary["disparity"].items()
+    means = summarise(runs)
+    return Figures(
+        accuracy=_with_interval(means.accuracy, accuracy_interval(runs, shared)),
+        disparity={
+            name: _with_interval(mean, interval_of(disparity_over_seeds(runs, name, shared)))
+            for name, mean in means.disparity.items()
         },
-    }
+    )
+
+
+def _with_interval(statistic: Statistic, interval: Interval | None) -> Statistic:
+    return msgspec.structs.replace(statistic, ends=interval)
 
 
 def interval_of(found: MeanDisparity | None) -> Interval | None:
@@ -166,63 +168,62 @@ def interval_of(found: MeanDisparity | None) -> Interval | None:
 
 
 def _plain(ends: tuple[Any, Any]) -> Interval:
-    return [float(end) for end in ends]
+    low, high = ends
+    return float(low), float(high)
 
 
-def accuracy_difference(one: Sequence[Record], other: Sequence[Record], shared: float) -> Record:
+def accuracy_difference(
+    one: Sequence[Evaluation], other: Sequence[Evaluation], shared: float
+) -> Estimate:
     """Return the mean difference of two methods' accuracies, seed by seed, with its interval."""
     (rates, rows), (others, _) = _accuracies(one), _accuracies(other)
     ends = difference_of_rates(rates, others, rows, shared)
-    return {"mean": float(np.mean(rates - others)), "interval": _plain(ends)}
+    return Estimate(mean=float(np.mean(rates - others)), interval=_plain(ends))
 
 
 def disparity_difference(
-    one: Sequence[Record], other: Sequence[Record], name: str, shared: float
-) -> Record:
+    one: Sequence[Evaluation], other: Sequence[Evaluation], name: str, shared: float
+) -> Estimate:
     """Return the mean difference of two methods' disparities, over seeds where both have one."""
     pairs = [
         pair
         for pair in zip(one, other, strict=True)
-        if all(record["disparity"][name] is not None for record in pair)
+        if all(run.disparity[name] is not None for run in pair)
     ]
-    by_seed = np.array([a["disparity"][name] - b["disparity"][name] for a, b in pairs])
+    values = np.array([[run.disparity[name] for run in pair] for pair in pairs], dtype=np.float64)
+    by_seed = values[:, 0] - values[:, 1] if pairs else np.zeros(0)
     mean = float(by_seed.mean()) if pairs else None
     ours, theirs = (
         disparity_over_seeds([pair[side] for pair in pairs], name, shared) for side in (0, 1)
     )
     if ours is None or theirs is None or len(pairs) < min(len(one), 2):
-        return {"mean": mean, "interval": None}
+        return Estimate(mean=mean, interval=None)
     ends = difference_of_disparities(ours, theirs, by_seed)
-    return {"mean": mean, "interval": _plain(ends)}
+    return Estimate(mean=mean, interval=_plain(ends))
 
 
-def _accuracies(records: Sequence[Record]) -> tuple[Float[Array, " s"], Float[Array, " s"]]:
-    rates = np.array([record["accuracy"] for record in records], dtype=np.float64)
-    rows = [sum(group["n"] for group in record["groups"]) for record in records]
-    return rates, np.array(rows, dtype=np.float64)
+def _accuracies(runs: Sequence[Evaluation]) -> tuple[Float[Array, " s"], Float[Array, " s"]]:
+    rates = np.array([run.accuracy for run in runs], dtype=np.float64)
+    return rates, np.array([run.rows for run in runs], dtype=np.float64)
 
 
 def _client_losses(
-    records: Sequence[Record],
+    runs: Sequence[Evaluation],
 ) -> tuple[Float[Array, "s i"], Float[Array, "s i"]]:
     """Return mean losses and their variances by seed, of the clients that all seeds have."""
-    parts = [
-        np.array([[client[key] for client in record["clients"]] for record in records], np.float64)
-        for key in ("loss", "loss_variance")
-    ]
-    left_out = {name for record in records for name in record["not_estimable"]["client_parity"]}
-    names = [client["name"] for client in records[0]["clients"]]
-    there = np.array([name not in left_out for name in names], dtype=bool)
-    return parts[0][:, there], parts[1][:, there]
-
-
-Row = dict[str, Any]  # JSON values of several types
+    losses = np.array([[client.loss for client in run.clients] for run in runs], np.float64)
+    variances = np.array(
+        [[client.loss_variance for client in run.clients] for run in runs], np.float64
+    )
+    left_out = {name for run in runs for name in run.not_estimable["client_parity"]}
+    compared = np.array([client.name not in left_out for client in runs[0].clients], dtype=bool)
+    return losses[:, compared], variances[:, compared]
 
 
 def round_rows(
     history: Sequence[RoundRecord], runs: int, notion: str, minimum: int = 1
-) -> list[list[Row]]:
-    """Return for every run of a grid one row per round.
+) -> list[tuple[Round, ...]]:
+    """Return for every run of a grid its rounds.
 
     Groups with fewer training rows than ``minimum`` are not in the disparity.
 
@@ -232,13 +233,13 @@ def round_rows(
         _rows(number, record, runs, notion, minimum)
         for number, record in enumerate(history, start=1)
     ]
-    return [[rows[run] for rows in rounds] for run in range(runs)]
+    return [tuple(of_runs[run] for of_runs in rounds) for run in range(runs)]
 
 
-def _rows(number: int, record: RoundRecord, runs: int, notion: str, minimum: int) -> list[Row]:
-    """Return one round's row of every run."""
+def _rows(number: int, record: RoundRecord, runs: int, notion: str, minimum: int) -> list[Round]:
+    """Return one round of every run."""
     signal, lam, confusion = record
-    nothing = [None] * runs
+    nothing: list[Any] = [None] * runs
     if notion == "client_parity":
         disparity = nothing if signal is None else _ranges_with_reference(signal).tolist()
     else:
@@ -247,14 +248,13 @@ def _rows(number: int, record: RoundRecord, runs: int, notion: str, minimum: int
             if confusion is None
             else nan_to_none(disparity_value(notion, confusion, minimum))
         )
-    columns = {
-        "round": [number] * runs,
-        "signal": nothing if signal is None else signal.tolist(),
-        "lambda": nothing if lam is None else lam.tolist(),
-        "accuracy": nothing if confusion is None else _round_accuracies(confusion).tolist(),
-        "disparity": disparity,
-    }
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    signals = nothing if signal is None else signal.tolist()
+    weights = nothing if lam is None else lam.tolist()
+    accuracies = nothing if confusion is None else _round_accuracies(confusion).tolist()
+    return [
+        Round(round=number, signal=s, lam=weight, accuracy=accuracy, disparity=d)
+        for s, weight, accuracy, d in zip(signals, weights, accuracies, disparity, strict=True)
+    ]
 
 
 def _round_accuracies(confusion: Float[Array, "r 2 2 a"]) -> Float[Array, " r"]:

@@ -1,12 +1,10 @@
 """Promises that a result does not keep, each in a sentence: every report begins with these."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-Record = Mapping[str, Any]
-
+from fedfb.experiments.result import Frontier, Result, SeedResult, Setting, Shortfall, Summary
 
 ALIKE = 0.99
 """From this share of equal decisions on a model is said to decide all rows alike."""
@@ -20,33 +18,24 @@ SURE = 1.96
 CONSTANT = "constant"
 
 
-class Shortfall(NamedTuple):
-    """A promise that a result does not keep.
-
-    ``kind`` is one of target, cost, privacy, less_fair, alike, loss, copies; ``sentence`` says what
-    is the matter and what to do, ``values`` are the figures in it, by name.
-    """
-
-    kind: str
-    sentence: str
-    values: Mapping[str, Any]
+Extent = tuple[float, Shortfall]
+"""How far off a setting is, and the shortfall."""
 
 
-def shortfalls(report: Record) -> Iterator[Shortfall]:
-    """Yield what a report has to say first: one shortfall of a kind, of the worst setting."""
-    number = len(report["summaries"])
+def find_shortfalls(result: Result) -> Iterator[Shortfall]:
+    """Yield what a result has to say first: one shortfall of a kind, of the worst setting."""
     for kind in KINDS:
         found = []
-        for place, summary in enumerate(report["summaries"]):
-            runs = [run for run in report["runs"][place::number] if not run.get("diverged")]
-            one = kind(report, summary, runs) if runs else None
-            if one is not None:
-                found.append((summary["settings"], one))
+        for place, summary in enumerate(result.summaries):
+            runs = [run for run in result.runs_of(place) if run.diverged is None]
+            extent = kind(result, summary, runs) if runs else None
+            if extent is not None:
+                found.append((summary.settings, extent))
         if found:
-            yield _worst(found, number)
+            yield _worst(found, len(result.summaries))
 
 
-def _worst(found: Sequence[tuple[Record, tuple[float, Shortfall]]], settings: int) -> Shortfall:
+def _worst(found: Sequence[tuple[Setting, Extent]], settings: int) -> Shortfall:
     """Return the largest of the shortfalls of a grid, and say at which settings the others are."""
     at, (_, worst) = max(found, key=lambda one: one[1][0])
     values = {**worst.values, "settings": [dict(setting) for setting, _ in found]}
@@ -55,67 +44,53 @@ def _worst(found: Sequence[tuple[Record, tuple[float, Shortfall]]], settings: in
         many = len(found) - 1
         others = f"; {many} other setting{'s' if many > 1 else ''} likewise" if many else ""
         sentence = f"{sentence} (At {_words(at)}{others}.)"
-    return Shortfall(worst.kind, sentence, values)
+    return Shortfall(kind=worst.kind, sentence=sentence, values=values)
 
 
-def as_records(found: Iterator[Shortfall]) -> list[dict[str, Any]]:
-    """Return shortfalls as JSON has them."""
-    return [one._asdict() for one in found]
-
-
-def first_sentences(reports: Sequence[Record]) -> list[str]:
-    """Return what reports say first; of several, with the methods that it is said of.
-
-    >>> one, other = ({"algorithm": a, "shortfalls": [{"sentence": "It."}]} for a in "ab")
-    >>> first_sentences([one]), first_sentences([one, other])
-    (['It.'], ['It.'])
-    >>> first_sentences([one, {"algorithm": "c", "shortfalls": []}])
-    ['a: It.']
-    """
+def first_sentences(results: Sequence[Result]) -> list[str]:
+    """Return what results say first; of several, with the methods that it is said of."""
     names: dict[str, list[str]] = {}
-    for report in reports:
-        for one in report.get("shortfalls", ()):
-            names.setdefault(one["sentence"], []).append(str(report["algorithm"]))
+    for result in results:
+        for shortfall in result.shortfalls:
+            names.setdefault(shortfall.sentence, []).append(result.algorithm)
     return [
-        sentence if len(own) == len(reports) else f"{', '.join(own)}: {sentence}"
+        sentence if len(own) == len(results) else f"{', '.join(own)}: {sentence}"
         for sentence, own in names.items()
     ]
 
 
-def other_notes(report: Record) -> list[str]:
-    """Return the notes of a report that are not among what it says first."""
-    first = {one["sentence"] for one in report.get("shortfalls", ())}
-    return [note for note in report["notes"] if note not in first]
+def other_notes(result: Result | Frontier) -> list[str]:
+    """Return the notes of a result that are not among what it says first."""
+    first = {shortfall.sentence for shortfall in result.shortfalls}
+    return [note for note in result.notes if note not in first]
 
 
-def _target(
-    report: Record, summary: Record, runs: Sequence[Record]
-) -> tuple[float, Shortfall] | None:
-    missed = [run for run in runs if (run.get("training") or {}).get("missed")]
-    if not missed:
+def _target(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
+    missed = [run for run in runs if run.training is not None and run.training.missed]
+    trainings = [run.training for run in missed if run.training is not None]
+    if not trainings:
         return None
-    reached = float(np.mean([run["training"]["disparity"] for run in missed]))
-    target = missed[0]["training"]["target"]
-    names = list(dict.fromkeys(str(n) for run in missed for n in run["told"].get("at_bound", ())))
+    reached = float(np.mean([training.disparity for training in trainings]))
+    target = trainings[0].target
+    names = list(dict.fromkeys(name for run in missed for name in run.method.at_bound or ()))
     bound = f"Weights of {_and(names)} are at their bound. " if names else ""
     sentence = (
         f"Target missed{_on_seeds(missed, runs)}: training disparity {_figure(reached)}, target "
-        f"{_plain(target)}. {bound}{_ways_on(report, bool(names))}"
+        f"{_plain(target)}. {bound}{_ways_on(result, bool(names))}"
     )
     values = {"target": target, "disparity": reached, "at_bound": names, "seeds": _seeds(missed)}
-    return reached - target, Shortfall("target", sentence, values)
+    return reached - target, Shortfall(kind="target", sentence=sentence, values=values)
 
 
-def _ways_on(report: Record, at_bound: bool) -> str:
+def _ways_on(result: Result, at_bound: bool) -> str:
     """Say what may reach the target: the group as an input, thresholds, or more rounds."""
-    by_group = report["notion"] != "client_parity"
+    by_group = result.notion != "client_parity"
     ways = [] if at_bound else ["train for more rounds"]
-    if report["algorithm"] == "fedfb-thresholds":
-        mixed = "mixed" in (report["settings"]["variant"] or "")
+    if result.algorithm == "fedfb-thresholds":
+        mixed = "mixed" in (result.settings["variant"] or "")
         ways = ["raise the target" if mixed else "let thresholds be mixed (--variant mixed)"]
     elif by_group:
-        given = report["settings"]["sensitive_at_prediction"]
-        ways += [] if given else ["give the group to the model"]
+        ways += [] if result.group_is_given else ["give the group to the model"]
         ways += ["use thresholds"]
     elif at_bound:
         ways += ["raise the target"]
@@ -124,15 +99,14 @@ def _ways_on(report: Record, at_bound: bool) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
-def _cost(
-    report: Record, summary: Record, runs: Sequence[Record]
-) -> tuple[float, Shortfall] | None:
-    bound, cost = report["settings"].get("cost"), summary.get("cost", {}).get("mean")
-    if bound is None or cost is None:
+def _cost(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
+    bound = result.settings.get("cost")
+    cost = None if summary.cost is None else summary.cost.mean
+    if bound is None or cost is None or summary.free is None:
         return None
-    rows = np.mean([sum(group["n"] for group in run["groups"]) for run in runs])
-    accuracies = (summary["accuracy"]["mean"], summary["free"]["accuracy"]["mean"])
-    variance = sum(accuracy * (1 - accuracy) for accuracy in accuracies)
+    rows = np.mean([run.rows for run in runs])
+    accuracies = (summary.accuracy.mean, summary.free.accuracy.mean)
+    variance = sum(mean * (1 - mean) for mean in accuracies if mean is not None)
     if cost <= bound + SURE * float(np.sqrt(variance / rows / len(runs))):
         return None
     sentence = (
@@ -140,45 +114,42 @@ def _cost(
         f"--cost allows {100 * bound:.1f}. The target was chosen on validation rows. Lower --cost, "
         "or give a target."
     )
-    return cost - bound, Shortfall("cost", sentence, {"cost": cost, "bound": bound})
+    values = {"cost": cost, "bound": bound}
+    return cost - bound, Shortfall(kind="cost", sentence=sentence, values=values)
 
 
-def _privacy(
-    report: Record, summary: Record, runs: Sequence[Record]
-) -> tuple[float, Shortfall] | None:
-    privacy = report.get("privacy")
-    if not privacy or privacy["most"] <= privacy["epsilon"] * (1 + 1e-9):
+def _privacy(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
+    privacy = result.privacy
+    if privacy is None or privacy.most <= privacy.epsilon * (1 + 1e-9):
         return None
-    spent, budget = privacy["most"], privacy["epsilon"]
+    spent, budget = privacy.most, privacy.epsilon
     sentence = (
         f"Privacy budget exceeded: a client spent epsilon {spent:.4g}, and --privacy-epsilon "
         f"allows {budget:.4g}. Do not publish this model."
     )
-    return spent - budget, Shortfall("privacy", sentence, {"spent": spent, "epsilon": budget})
+    values = {"spent": spent, "epsilon": budget}
+    return spent - budget, Shortfall(kind="privacy", sentence=sentence, values=values)
 
 
-def _less_fair(
-    report: Record, summary: Record, runs: Sequence[Record]
-) -> tuple[float, Shortfall] | None:
-    notion = report["notion"]
-    plain = summary.get("free", {}).get("disparity", {}).get(notion, {}).get("mean")
-    low = [run["interval"][notion][0] for run in runs if run["interval"][notion] is not None]
-    if plain is None or not low or np.mean(low) <= plain:
+def _less_fair(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
+    notion = result.notion
+    plain = None if summary.free is None else summary.free.disparity[notion].mean
+    low = [interval[0] for run in runs if (interval := run.interval[notion]) is not None]
+    reached = summary.disparity[notion].mean
+    if plain is None or reached is None or not low or np.mean(low) <= plain:
         return None
-    reached = summary["disparity"][notion]["mean"]
     sentence = (
         f"Less fair than plain training: disparity {_figure(reached)} on test rows, and "
         f"{_figure(plain)} without fairness. Use the plain model, or thresholds."
     )
     values = {"disparity": reached, "plain": plain}
-    return reached - plain, Shortfall("less_fair", sentence, values)
+    return reached - plain, Shortfall(kind="less_fair", sentence=sentence, values=values)
 
 
-def _alike(
-    report: Record, summary: Record, runs: Sequence[Record]
-) -> tuple[float, Shortfall] | None:
+def _alike(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
     rates = [_positive_share(run) for run in runs]
-    labels = float(np.mean([1 - run["majority_accuracy"] for run in runs]))
+    majorities = [share for run in runs if (share := run.majority_accuracy) is not None]
+    labels = float(np.mean([1 - share for share in majorities])) if majorities else 0.0
     shares = [max(rate, 1 - rate) for rate in rates]
     share = float(np.mean(shares))
     # Labels that are nearly all alike call for decisions that are.
@@ -190,19 +161,17 @@ def _alike(
         f"{_percent(1 - labels)} of the labels are alike. Its disparity says little. Train for "
         "more rounds, change the learning rate, or raise the target."
     )
-    return share, Shortfall("alike", sentence, {"share": share, "labels": 1 - labels})
+    values = {"share": share, "labels": 1 - labels}
+    return share, Shortfall(kind="alike", sentence=sentence, values=values)
 
 
-def _loss(
-    report: Record, summary: Record, runs: Sequence[Record]
-) -> tuple[float, Shortfall] | None:
-    known = [run for run in runs if run.get("constant_loss") is not None]
+def _loss(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
+    losses = [(run.loss, run.constant_loss, run.loss_error) for run in runs]
+    known = [of_run for of_run in losses if of_run[1] is not None]
     if not known:
         return None
-    loss, constant, error = (
-        float(np.mean([run[name] for run in known]))
-        for name in ("loss", "constant_loss", "loss_error")
-    )
+    columns = zip(*known, strict=True)
+    loss, constant, error = (float(np.mean(np.array(column, float))) for column in columns)
     if loss - constant <= SURE * error:
         return None
     sentence = (
@@ -210,13 +179,12 @@ def _loss(
         f"{_figure(constant)} if every row gets the training share of positive labels. Train for "
         "more rounds, change the learning rate, or raise the target."
     )
-    return loss - constant, Shortfall("loss", sentence, {"loss": loss, CONSTANT: constant})
+    values = {"loss": loss, CONSTANT: constant}
+    return loss - constant, Shortfall(kind="loss", sentence=sentence, values=values)
 
 
-def _copies(
-    report: Record, summary: Record, runs: Sequence[Record]
-) -> tuple[float, Shortfall] | None:
-    shares = [run["copied"] for run in runs if run.get("copied") is not None]
+def _copies(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
+    shares = [run.copied for run in runs if run.copied is not None]
     if not shares:
         return None
     share = float(np.mean(shares))
@@ -225,10 +193,10 @@ def _copies(
         "rows, more than chance explains. Figures are too good and intervals too short. Remove "
         "the copies, or keep them on one side of the split."
     )
-    return share, Shortfall("copies", sentence, {"share": share})
+    return share, Shortfall(kind="copies", sentence=sentence, values={"share": share})
 
 
-KINDS: tuple[Callable[[Record, Record, Sequence[Record]], tuple[float, Shortfall] | None], ...] = (
+KINDS: tuple[Callable[[Result, Summary, Sequence[SeedResult]], Extent | None], ...] = (
     _target,
     _cost,
     _privacy,
@@ -240,17 +208,15 @@ KINDS: tuple[Callable[[Record, Record, Sequence[Record]], tuple[float, Shortfall
 """What is looked for, the most important first: each returns how far off a setting is."""
 
 
-def _positive_share(run: Record) -> float:
-    groups = [group for group in run["groups"] if group["n"]]
-    positives = sum(group["n"] * group["positive_rate"] for group in groups)
-    return float(positives / max(sum(group["n"] for group in groups), 1))
+def _positive_share(run: SeedResult) -> float:
+    return sum(group.n * (group.positive_rate or 0.0) for group in run.groups) / max(run.rows, 1)
 
 
-def _seeds(runs: Sequence[Record]) -> list[int]:
-    return [run["seed"] for run in runs]
+def _seeds(runs: Sequence[SeedResult]) -> list[int]:
+    return [run.seed for run in runs]
 
 
-def _on_seeds(some: Sequence[Record], runs: Sequence[Record]) -> str:
+def _on_seeds(some: Sequence[SeedResult], runs: Sequence[SeedResult]) -> str:
     return "" if len(some) == len(runs) else f" on {len(some)} of {len(runs)} seeds"
 
 
@@ -264,7 +230,7 @@ def _and(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _words(setting: Record) -> str:
+def _words(setting: Setting) -> str:
     return ", ".join(f"{knob} {_plain(value)}" for knob, value in setting.items())
 
 

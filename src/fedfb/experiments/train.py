@@ -21,6 +21,7 @@ from fedfb.data import Federation, astype, pooled
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.resolve import Setting, given_grid, resolve
+from fedfb.experiments.result import Divergence, to_builtins
 from fedfb.experiments.secure import make_carry, refuse_disclosure
 from fedfb.experiments.spec import Experiment
 from fedfb.models import make_model
@@ -64,16 +65,9 @@ class Fitted:
             raise SettingsDivergedError(
                 f"training diverged: after round {len(history)} the model's scores are not finite "
                 f"(seed {self.seed}, {_in_words(self.settings, bad)}). {LOWER}",
-                {run: Divergence(len(history), None) for run in bad},
+                {run: Divergence(round=len(history), client=None) for run in bad},
             )
         return prediction
-
-
-class Divergence(NamedTuple):
-    """Where training of a setting stopped being finite; no client where it was the common model."""
-
-    round: int
-    client: str | None
 
 
 class SettingsDivergedError(DivergenceError):
@@ -182,7 +176,7 @@ def fit(
     names = training_names(experiment, federation)
     ledger = saving.ledger if saving else None
     if privacy and ledger:
-        ledger = replace(ledger, privacy=privacy.record(names))
+        ledger = replace(ledger, privacy=to_builtins(privacy.account(names)))
         saving = saving and replace(saving, ledger=ledger)
     carry = make_carry(experiment, names, ledger)
     try:
@@ -205,7 +199,8 @@ def fit(
             )
     except DivergedError as error:
         where = {
-            run: Divergence(error.round, names[client]) for run, client in error.clients.items()
+            run: Divergence(round=error.round, client=names[client])
+            for run, client in error.clients.items()
         }
         message = _diverged(error, names, settings, seed)
         raise SettingsDivergedError(message, where) from error

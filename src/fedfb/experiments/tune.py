@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fedfb.core import Examples, Prediction
-from fedfb.experiments.evaluate import Record, cross_entropy
+from fedfb.experiments.evaluate import cross_entropy
 from fedfb.experiments.resolve import Setting
+from fedfb.experiments.result import Divergence, Evaluation
 
 HELD_OUT = 0.1
 """The share of every client's training rows that tuning sets aside."""
@@ -34,14 +35,14 @@ class Choice(NamedTuple):
     """What was chosen, the floor under the accuracy if there was one, and what from.
 
     ``rates`` are the learning rates that were picked: of every setting, and of the free model last.
-    ``diverged`` are the settings that were tried in vain, each with its round and client.
+    ``diverged`` are the settings that were tried in vain, each with where it diverged.
     """
 
     setting: Setting
     floor: float | None
     candidates: tuple[Candidate, ...]
     rates: tuple[float, ...] = ()
-    diverged: tuple[Mapping[str, Any], ...] = ()
+    diverged: tuple[tuple[Setting, Divergence], ...] = ()
 
 
 class Choices(NamedTuple):
@@ -62,25 +63,26 @@ def validation_loss(prediction: Prediction, examples: Examples) -> list[float]:
 
 def candidates(
     settings: Sequence[Setting],
-    records: Sequence[Sequence[Record]],
+    evaluations: Sequence[Sequence[Evaluation]],
     losses: Sequence[Sequence[float]],
     off_target: Sequence[Sequence[float]],
     notion: str,
-    measure: str = "disparity",
+    local: bool = False,
 ) -> tuple[Candidate, ...]:
-    """Average records[seed][setting], losses and distances over the seeds.
+    """Average evaluations[seed][setting], losses and distances over the seeds.
 
-    The measure is ``local_disparity`` for a method that aims at every client's own.
+    ``local`` is for a method that aims at the disparity among each client's rows.
     """
     found = []
     for number, setting in enumerate(settings):
-        seen = [of_seed[number] for of_seed in records]
-        known = [d for r in seen if (d := r[measure].get(notion)) is not None]
+        of_setting = [of_seed[number] for of_seed in evaluations]
+        values = [e.local_disparity if local else e.disparity for e in of_setting]
+        known = [value for of_seed in values if (value := of_seed.get(notion)) is not None]
         found.append(
             Candidate(
                 setting,
-                float(np.mean([record["accuracy"] for record in seen])),
-                float(np.mean(known)) if len(known) == len(seen) else None,
+                float(np.mean([a for e in of_setting if (a := e.accuracy) is not None])),
+                float(np.mean(known)) if len(known) == len(of_setting) else None,
                 float(np.mean([of_seed[number] for of_seed in losses])),
                 float(np.mean([of_seed[number] for of_seed in off_target])),
             )

@@ -18,6 +18,7 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import CLASSIFIERS, FederatedClassifier
 from fedfb.estimator.training import parameters_of
+from fedfb.experiments.result import to_builtins
 from fedfb.experiments.spec_file import from_values
 from fedfb.export.comparing import cells_of_groups
 from fedfb.export.handover import HandOver, about, layers_of
@@ -129,18 +130,18 @@ def classifier(hand: HandOver) -> FederatedClassifier:
     model.encoder_, model.rule_ = hand.encoder, hand.rule
     model.groups_ = list(hand.encoder.groups.names)
     model.clients_ = list(hand.clients)
-    model.report_ = hand.report
-    model.history_ = [row for run in hand.report["runs"] for row in run["rounds"]]
+    model.report_ = to_builtins(hand.result)
+    model.history_ = [to_builtins(row) for run in hand.result.runs for row in run.rounds]
     return model
 
 
 def of_classifier(model: FederatedClassifier) -> HandOver:
     """Return a fitted classifier as exports take it: ``onnx_model(of_classifier(model))``."""
-    settings = {k: v for k, v in model.report_["settings"].items() if v is not None and v != []}
+    settings = {k: v for k, v in model.result_.settings.items() if v is not None and v != []}
     experiment = from_values(settings)
     words = about(model.encoder_, experiment, experiment.seeds[0])
     clients = tuple(model.clients_)
-    return HandOver(model.encoder_, model.rule_, experiment, clients, words, model.report_)
+    return HandOver(model.encoder_, model.rule_, experiment, clients, words, model.result_)
 
 
 def skops_file(hand: HandOver) -> tuple[bytes, list[str]]:

@@ -1,8 +1,9 @@
 """A model outside the folder of its run: encoder, rule of decision, and origin."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from fedfb import __version__
@@ -12,10 +13,10 @@ from fedfb.data.encode import Encoder, RawRows, Reading, reading
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Result
 from fedfb.experiments.rule import NOBODY, Rule, rule_of
-from fedfb.experiments.run_folder import RESULT, SavedModel, load_model, read_experiment
+from fedfb.experiments.run_folder import SavedModel, load_model, read_experiment, read_result
 from fedfb.experiments.spec import Experiment
-from fedfb.files import interpreting, read_json
 from fedfb.models import Network
 from fedfb.notions import long_name
 
@@ -23,7 +24,7 @@ from fedfb.notions import long_name
 class HandOver(NamedTuple):
     """A model outside the folder of its run.
 
-    ``about`` describes the model to its receivers. ``report`` is the run's report, reduced to this
+    ``about`` describes the model to its receivers. ``result`` is the run's result, reduced to this
     model. Its list of runs is empty for the model that a fair one is compared with.
     """
 
@@ -32,7 +33,7 @@ class HandOver(NamedTuple):
     experiment: Experiment
     clients: tuple[str, ...]
     about: dict[str, str]
-    report: dict[str, Any]
+    result: Result
 
     @property
     def needs_group(self) -> bool:
@@ -80,7 +81,7 @@ def take_over(
         experiment,
         saved.clients,
         about(saved.encoder, experiment, saved.fitted.seed, client),
-        _read_report(folder, saved),
+        _read_run(folder, saved),
     )
 
 
@@ -140,9 +141,8 @@ def about(
     }
 
 
-def _read_report(folder: Path, saved: SavedModel) -> dict[str, Any]:
-    expected = "the report as fedfb run --out wrote it: restore it from a copy, or train again"
-    report = read_json(folder / RESULT, expected)
-    with interpreting(folder / RESULT, expected):
-        runs = [run for run in report["runs"] if run["seed"] == saved.fitted.seed]
-        return {**report, "runs": runs[saved.run : saved.run + 1]}
+def _read_run(folder: Path, saved: SavedModel) -> Result:
+    expected = "the result as fedfb run --out wrote it: restore it from a copy, or train again"
+    result = read_result(folder, expected)
+    runs = tuple(run for run in result.runs if run.seed == saved.fitted.seed)
+    return msgspec.structs.replace(result, runs=runs[saved.run : saved.run + 1])

@@ -12,8 +12,9 @@ from typing import Any
 from fedfb.errors import ConfigError
 from fedfb.experiments.compare import better, differs
 from fedfb.files import make_folder
+from fedfb.paper.targets import spread_of
 from fedfb.report.figures import MARKERS, save_figure
-from fedfb.report.numbers import number, spread
+from fedfb.report.numbers import number
 from fedfb.theory.pictures import curve_points
 
 Values = Mapping[str, Any]
@@ -189,7 +190,7 @@ def _cells(cell: Values | None) -> tuple[str, str]:
 
 
 def _accuracy_and_disparity(figures: Values) -> str:
-    return f"{spread(figures['accuracy'])} / {spread(figures['disparity'])}"
+    return f"{spread_of(figures['accuracy'])} / {spread_of(figures['disparity'])}"
 
 
 def _constants(target: Values) -> Iterator[str]:
@@ -215,7 +216,7 @@ def _curves(target: Values) -> Iterator[str]:
             yield f"| {cell['column']} | {cell['row']} | failed: {cell['failed']} | | |"
         for point in cell["points"]:
             setting = ", ".join(f"{k} {v:g}" for k, v in point["settings"].items())
-            values = f"{spread(point['accuracy'])} | {spread(point['disparity'])}"
+            values = f"{spread_of(point['accuracy'])} | {spread_of(point['disparity'])}"
             yield f"| {cell['column']} | {cell['row']} | {setting} | {values} |"
     yield f"\n![{target['title']}](reproduction/{target['target']}.svg)\n"
     yield from _claimed(target)
@@ -255,7 +256,7 @@ def _fairest(target: Values, cell: Values) -> Values | None:
 def _fair_and_useful(point: Values | None, least: float) -> str:
     if point is None:
         return "-"
-    text = f"{spread(point['disparity'])} at {number(_mean(point, 'accuracy'))}"
+    text = f"{spread_of(point['disparity'])} at {number(_mean(point, 'accuracy'))}"
     return f"**{text}**" if _mean(point, "disparity") <= least + ALIKE else text
 
 
@@ -273,8 +274,8 @@ def _comparison(target: Values) -> Iterator[str]:
         [point], reveals = cell["points"], cell["reveals"]
         needs = "all rows" if reveals["pooled"] else "sums" if reveals["sums_only"] else "single"
         yield (
-            f"| {cell['column']} | {cell['row']} | {spread(point['accuracy'])} | "
-            f"{spread(point['disparity'])} | {needs} | {reveals['exchanges']} | "
+            f"| {cell['column']} | {cell['row']} | {spread_of(point['accuracy'])} | "
+            f"{spread_of(point['disparity'])} | {needs} | {reveals['exchanges']} | "
             f"{reveals['bytes']} |"
         )
     yield f"\n![{target['title']}](reproduction/{target['target']}.svg)\n"

@@ -11,11 +11,11 @@ from fedfb.experiments.compare import better
 from fedfb.experiments.run_folder import CELLS
 from fedfb.files import interpreting, read_json
 from fedfb.paper.markdown import properties, steps_in_words
-from fedfb.paper.targets import names
+from fedfb.paper.targets import names, spread_of
 from fedfb.report.figures import Point, Series, setting_in_words
 from fedfb.report.folder import WRITTEN, read_folder
 from fedfb.report.html import Figure, Fold, Page, Section, Table
-from fedfb.report.numbers import number, spread
+from fedfb.report.numbers import number
 from fedfb.report.sections import make_page
 from fedfb.report.svg import Picture, scatter_picture
 
@@ -148,7 +148,7 @@ def _not_run(target: Target) -> list[str]:
 
 
 def _accuracy_and_disparity(figures: Target) -> str:
-    return f"{spread(figures['accuracy'])} / {spread(figures['disparity'])}"
+    return f"{spread_of(figures['accuracy'])} / {spread_of(figures['disparity'])}"
 
 
 def _pictures(target: Target) -> list[Picture]:
@@ -210,8 +210,8 @@ def _folds(target: Target) -> list[Fold]:
             (
                 f"{cell['column']}: {cell['row']}",
                 setting_in_words(point["settings"]) or "-",
-                spread(point["accuracy"]),
-                spread(point["disparity"]),
+                spread_of(point["accuracy"]),
+                spread_of(point["disparity"]),
                 _server_needs(cell),
             )
             for cell in target["cells"]

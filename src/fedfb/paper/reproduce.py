@@ -21,45 +21,46 @@ from fedfb.data import Federation, load
 from fedfb.data.datasets.fetch import FILES_OF, refuse_missing
 from fedfb.errors import DataError, FedFBError
 from fedfb.experiments.compare import differs, explain
-from fedfb.experiments.evaluate import Record, summarise
+from fedfb.experiments.evaluate import summarise
 from fedfb.experiments.explain import explain_alone
 from fedfb.experiments.outcome import run
 from fedfb.experiments.reporting import plain
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Picked, Quality, Result, SeedResult, to_builtins
 from fedfb.experiments.run_folder import CELLS
 from fedfb.experiments.spec import Experiment
 from fedfb.files import CHANGED, make_folder, read_json, say, write_json
 from fedfb.notions import long_name
 from fedfb.paper.targets import QUICK_SEEDS, SEEDS, Line, Target, printed
 
+Record = dict[str, Any]  # nested JSON: its values have no common type
 
-def report_over_grid(report: Record) -> Record:
+
+def report_over_grid(result: Result) -> Record:
     """Report as the released code did: the first seed at every setting, others at the fairest.
 
     The spread is then one over settings, and the setting was chosen by test figures.
     """
-    first, fairest = _first_seed(report)
-    later = [r for r in report["runs"] if r["seed"] != first[0]["seed"]]
-    counted = [*first, *(r for r in later if r["settings"] == fairest)]
-    return {"settings": fairest, **summarise(counted)}
+    first, fairest = _first_seed(result)
+    later = [run for run in result.runs if run.seed != first[0].seed]
+    counted = [*first, *(run for run in later if run.settings == fairest)]
+    return {"settings": fairest, **to_builtins(summarise(counted))}
 
 
-def report_least_disparity(report: Record) -> Record:
+def report_least_disparity(result: Result) -> Record:
     """Report the setting that is fairest on the first seed's test rows, at any accuracy."""
-    _, fairest = _first_seed(report)
-    return {
-        "settings": fairest,
-        **summarise([r for r in report["runs"] if r["settings"] == fairest]),
-    }
+    _, fairest = _first_seed(result)
+    runs = [run for run in result.runs if run.settings == fairest]
+    return {"settings": fairest, **to_builtins(summarise(runs))}
 
 
-def _first_seed(report: Record) -> tuple[list[Record], Mapping[str, float]]:
-    runs, notion = report["runs"], report["notion"]
-    first = [r for r in runs if r["seed"] == runs[0]["seed"]]
-    return first, min(first, key=lambda r: r["disparity"][notion])["settings"]
+def _first_seed(result: Result) -> tuple[list[SeedResult], Mapping[str, float]]:
+    first = [run for run in result.runs if run.seed == result.runs[0].seed]
+    known = [run for run in first if run.disparity[result.notion] is not None]
+    return first, min(known, key=lambda run: run.disparity[result.notion] or 0.0).settings
 
 
-SELECTIONS: dict[str, Callable[[Record], Record]] = {
+SELECTIONS: dict[str, Callable[[Result], Record]] = {
     "over the grid": report_over_grid,
     "least disparity": report_least_disparity,
 }
@@ -230,10 +231,13 @@ def _released(arguments: Mapping[str, Any]) -> Record:
 
     start = time.process_time()
     settings = {name: value for name, value in arguments.items() if name != "data"}
-    records = released.run(arguments["data"], **settings)
+    qualities = [
+        Quality(accuracy=record["accuracy"], disparity=record["disparity"])
+        for record in released.run(arguments["data"], **settings)
+    ]
     point = {"settings": {k: arguments[k] for k in ("lr", "alpha") if k in arguments}}
     return {
-        "points": [{**point, **summarise(records)}],
+        "points": [{**point, **to_builtins(summarise(qualities))}],
         "chosen": {},
         "reveals": {"pooled": False, "fair": arguments["method"] != "fedavg"},
         "experiment": {**arguments, "seeds": list(arguments["seeds"])},
@@ -286,13 +290,13 @@ def _cell(
     start = time.process_time()
     try:
         rows = _rows(experiment, released)
-        report = run(experiment, jobs=jobs, federations=rows, watched=False, warn=False).report
+        result = run(experiment, jobs=jobs, federations=rows, watched=False, warn=False)
     except FedFBError as error:
         return {"failed": str(error), "points": [], "cpu_seconds": time.process_time() - start}
     return {
-        "points": [SELECTIONS[selection](report)] if selection else list(_points(report)),
-        "chosen": (report["tuning"] or {}).get("chosen") or _picked(report["picked"]),
-        "constant": report["runs"][0]["majority_accuracy"],
+        "points": [SELECTIONS[selection](result)] if selection else list(_points(result)),
+        "chosen": result.tuning.chosen if result.tuning else _picked(result.picked),
+        "constant": result.runs[0].majority_accuracy,
         "reveals": _reveals(experiment, rows[experiment.seeds[0]]),
         "experiment": plain(asdict(resolve(experiment))),
         "cpu_seconds": time.process_time() - start,
@@ -309,9 +313,10 @@ def _rows(experiment: Experiment, released: str | None) -> dict[int, Federation]
     return {seed: _load(experiment.request, experiment.split_of(seed)) for seed in experiment.seeds}
 
 
-def _points(report: Record) -> Iterator[Record]:
-    for summary in report["summaries"]:
-        yield {key: summary[key] for key in ("settings", "accuracy", "disparity")}
+def _points(result: Result) -> Iterator[Record]:
+    for summary in result.summaries:
+        fields = to_builtins(summary)
+        yield {key: fields[key] for key in ("settings", "accuracy", "disparity")}
 
 
 def _of_measure(cell: Record, measure: str) -> Record:
@@ -320,10 +325,10 @@ def _of_measure(cell: Record, measure: str) -> Record:
     return {**cell, "points": points}
 
 
-def _picked(picked: Sequence[Record]) -> Record:
+def _picked(picked: Sequence[Picked]) -> Record:
     """Return what the seeds picked, one list for each knob."""
-    knobs = picked[0]["chosen"] if picked else {}
-    return {knob: [choice["chosen"][knob] for choice in picked] for knob in knobs}
+    knobs = picked[0].chosen if picked else {}
+    return {knob: [choice.chosen[knob] for choice in picked] for knob in knobs}
 
 
 def _reveals(experiment: Experiment, rows: Federation) -> Record:

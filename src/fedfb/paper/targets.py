@@ -12,13 +12,17 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fedfb.data.request import DRAWN, SEVERAL_ATTRIBUTES
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.compare import Cause
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Printed, Statistic
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values
 from fedfb.notions import long_name
+from fedfb.report.numbers import spread
 
 FOLDER = "tables"
 SEEDS, QUICK_SEEDS = (0, 1, 2, 3, 4), (0,)
@@ -167,7 +171,7 @@ In all others an experiment must agree with the paper. A setting that is not lis
 """
 
 
-def published(experiment: Experiment) -> dict[str, Any] | None:
+def published(experiment: Experiment) -> Printed | None:
     """Return the paper's figures for an experiment; None if it has none.
 
     Only the paper's setting counts: its data, groups, clients, split and models, demographic
@@ -178,7 +182,7 @@ def published(experiment: Experiment) -> dict[str, Any] | None:
     figures = printed(TABLES.get(experiment.model), experiment.algorithm, experiment.data)
     if figures is None or _spell_out(experiment) != _spell_out(_in_papers_setting(experiment)):
         return None
-    return figures
+    return msgspec.convert(figures, Printed)
 
 
 def _in_papers_setting(experiment: Experiment) -> Experiment:
@@ -221,6 +225,15 @@ def _spell_out(experiment: Experiment) -> Experiment:
         usual = import_module(f"fedfb.data.datasets.{spelt.data}").ATTRIBUTES[0]
         spelt = replace(spelt, sensitive=tuple(sorted(spelt.sensitive or usual)))
     return spelt
+
+
+def spread_of(values: Mapping[str, Any]) -> str:
+    """Return mean and spread of a statistic that is plain JSON.
+
+    >>> spread_of({"mean": 0.725, "std": 0.012})
+    '.725 ± .012'
+    """
+    return spread(msgspec.convert(values, Statistic))
 
 
 def printed(label: str | None, row: str, column: str) -> dict[str, Any] | None:

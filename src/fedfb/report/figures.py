@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfb.errors import ConfigError
+from fedfb.experiments.result import Comparison, Figures, Frontier, Interval, Printed, Result
+from fedfb.experiments.result import Point as FrontierPoint
 from fedfb.extras import refuse_without
 from fedfb.files import write_whole
-from fedfb.report.numbers import number
+from fedfb.report.numbers import mean, number
 from fedfb.report.text import NAMES
-
-Report = Mapping[str, Any]
 
 DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 """Formats that would tell when they were written."""
@@ -53,8 +53,13 @@ def check_figure_path(path: Path) -> None:
 
 
 def draw_comparison(
-    reports: Sequence[Report], paper: Mapping[str, Report | None], path: Path
+    comparison: Comparison, paper: Mapping[str, Printed | None], path: Path
 ) -> None:
+    """Draw a comparison into a file, see :func:`comparison_figure`."""
+    save_figure(comparison_figure(comparison.results, paper), path)
+
+
+def comparison_figure(results: Sequence[Result], paper: Mapping[str, Printed | None]) -> Any:
     """Draw every method's seeds and means, the paper's figure, and the constant classifier.
 
     Of a grid, every setting has a mean of its own, joined by a line.
@@ -63,11 +68,10 @@ def draw_comparison(
 
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.subplots()
-    notion = reports[0]["notion"]
-    for place, report in enumerate(reports):
-        _draw_method(axes, report, paper.get(report["algorithm"]), place, notion)
-    constant = [run["majority_accuracy"] for run in reports[0]["runs"]]
-    level = sum(constant) / len(constant)
+    notion = results[0].notion
+    for place, result in enumerate(results):
+        _draw_method(axes, result, paper.get(result.algorithm), place, notion)
+    level = mean([run.majority_accuracy for run in results[0].runs]) or 0.0
     axes.axhline(level, color="0.6", linewidth=1, linestyle=":", zorder=0)
     axes.annotate(
         "a constant classifier, disparity 0", (1, level), xycoords=("axes fraction", "data"),
@@ -82,23 +86,23 @@ def draw_comparison(
     axes.set_axisbelow(True)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 0.12))
-    seeds = len(reports[0]["settings"]["seeds"])
-    title = f"{reports[0]['data']}, {reports[0]['model']}: {seeds} seed{'s' if seeds > 1 else ''}"
+    seeds = len(results[0].seeds)
+    title = f"{results[0].data}, {results[0].model}: {seeds} seed{'s' if seeds > 1 else ''}"
     axes.set_title(title, loc="left", fontsize=11)
-    save_figure(figure, path)
+    return figure
 
 
 def _draw_method(
-    axes: Any, report: Report, printed: Report | None, place: int, notion: str
+    axes: Any, result: Result, printed: Printed | None, place: int, notion: str
 ) -> None:
-    runs = [run for run in report["runs"] if run["disparity"][notion] is not None]
-    x, y = [run["disparity"][notion] for run in runs], [run["accuracy"] for run in runs]
+    runs = [run for run in result.runs if run.disparity[notion] is not None]
+    x, y = [run.disparity[notion] for run in runs], [run.accuracy for run in runs]
     marker, colour = MARKERS[place % len(MARKERS)], f"C{place % 10}"
-    name = METHOD_NAMES.get(report["algorithm"], report["algorithm"])
+    name = shown_name(result.algorithm)
     means = [
-        (summary["disparity"][notion]["mean"], summary["accuracy"]["mean"])
-        for summary in report["summaries"]
-        if summary["disparity"][notion]["mean"] is not None
+        (summary.disparity[notion].mean, summary.accuracy.mean)
+        for summary in result.summaries
+        if summary.disparity[notion].mean is not None
     ]
     if means:
         axes.scatter(x, y, marker=marker, s=18, color=colour, alpha=0.35, linewidths=0)
@@ -107,14 +111,12 @@ def _draw_method(
             linestyle="-" if len(means) > 1 else "none", linewidth=0.6,
         )  # fmt: skip
     if printed:
-        at = (printed["disparity"]["mean"], printed["accuracy"]["mean"])
+        at = (printed.disparity.mean, printed.accuracy.mean)
         axes.plot(
             *at, marker=marker, markersize=9, markerfacecolor="none", markeredgecolor=colour,
             linestyle="none", label=f"{name}, as printed in the paper",
         )  # fmt: skip
 
-
-Ends = tuple[float, float]
 
 LIMIT_NAME = "limit: pooled rows, a threshold per group"
 FOCUS = METHOD_NAMES["fedfb"]
@@ -145,8 +147,8 @@ class Point(NamedTuple):
 
     disparity: float
     accuracy: float
-    disparity_ends: Ends | None
-    accuracy_ends: Ends | None
+    disparity_ends: Interval | None
+    accuracy_ends: Interval | None
     setting: str
     pareto: bool = False
 
@@ -174,7 +176,7 @@ class Series(NamedTuple):
         )
 
 
-def _with_ends(value: float, ends: Ends | None) -> str:
+def _with_ends(value: float, ends: Interval | None) -> str:
     """Write a mean with its interval.
 
     >>> _with_ends(0.5, (0.4, 0.6))
@@ -201,79 +203,84 @@ def setting_in_words(settings: Mapping[str, float]) -> str:
     return ", ".join(f"{knob} {value:g}" for knob, value in settings.items())
 
 
-def series_of_frontier(record: Report) -> list[Series]:
+def series_of_frontier(frontier: Frontier) -> list[Series]:
     """Return the curves of a frontier; a method's curves along several knobs share its marker."""
-    places = {name: i for i, name in enumerate(algorithms_of(record))}
+    places = {name: place for place, name in enumerate(algorithms_of(frontier))}
     found = []
-    curves = dict.fromkeys((one["algorithm"], one["knob"]) for one in record["points"])
+    curves = dict.fromkeys((point.algorithm, point.knob) for point in frontier.points)
     for algorithm, knob in curves:
-        own = [p for p in record["points"] if (p["algorithm"], p["knob"]) == (algorithm, knob)]
-        points = tuple(_frontier_point(p) for p in own if p["disparity"]["mean"] is not None)
-        limit = bool(own[0]["limit"])
+        own = [p for p in frontier.points if (p.algorithm, p.knob) == (algorithm, knob)]
+        points = tuple(drawn for point in own if (drawn := _frontier_point(point)) is not None)
+        limit = own[0].limit
         found.append(Series(shown_name(algorithm), places[algorithm], points, limit=limit))
-    return [one for one in found if one.points]
+    return [series for series in found if series.points]
 
 
-def algorithms_of(record: Report) -> list[str]:
+def algorithms_of(frontier: Frontier) -> list[str]:
     """Return the methods of a frontier in their order; the limit comes last and has no marker."""
-    names = dict.fromkeys(one["algorithm"] for one in record["points"] if not one["limit"])
-    return [*names, *dict.fromkeys(p["algorithm"] for p in record["points"] if p["limit"])]
+    names = dict.fromkeys(point.algorithm for point in frontier.points if not point.limit)
+    return [*names, *dict.fromkeys(p.algorithm for p in frontier.points if p.limit)]
 
 
-def _frontier_point(point: Report) -> Point:
-    knob, settings = point["knob"], point["settings"]
-    told = {knob: settings[knob]} if knob in settings else {}
+def _frontier_point(point: FrontierPoint) -> Point | None:
+    if point.disparity.mean is None or point.accuracy.mean is None:
+        return None
     return Point(
-        point["disparity"]["mean"],
-        point["accuracy"]["mean"],
-        _ends(point["disparity"]["interval"]),
-        _ends(point["accuracy"]["interval"]),
-        setting_in_words(told),
-        point["pareto"],
+        point.disparity.mean,
+        point.accuracy.mean,
+        point.disparity.interval,
+        point.accuracy.interval,
+        knob_in_words(point),
+        point.pareto,
     )
 
 
-def _ends(interval: Sequence[float] | None) -> Ends | None:
-    return None if interval is None else (interval[0], interval[1])
+def knob_in_words(point: FrontierPoint) -> str:
+    """Say where on its curve a point is."""
+    return setting_in_words({k: v for k, v in point.settings.items() if k == point.knob})
 
 
-def series_of_reports(reports: Sequence[Report]) -> list[Series]:
+def series_of_results(results: Sequence[Result]) -> list[Series]:
     """Return every method's settings and seeds, and after them the model trained without fairness.
 
-    What is trained without fairness is told once, by the first report that has it.
+    What is trained without fairness is told once, by the first result that has it.
     """
-    notion, found = reports[0]["notion"], []
-    for place, report in enumerate(reports):
-        runs, number_of = report["runs"], len(report["summaries"])
-        points = []
-        for summary in report["summaries"]:
-            if summary.get("diverged"):
-                continue
-            accuracy, disparity = summary["accuracy"], summary["disparity"][notion]
-            if disparity["mean"] is not None:
-                told = setting_in_words(summary["settings"]) if number_of > 1 else ""
-                ends = _ends(disparity.get("interval")), _ends(accuracy.get("interval"))
-                points.append(Point(disparity["mean"], accuracy["mean"], *ends, told))
-        seeds = tuple(
-            (run["disparity"][notion], run["accuracy"])
-            for run in runs
-            if run["disparity"][notion] is not None
+    notion, found = results[0].notion, []
+    for place, result in enumerate(results):
+        several = len(result.summaries) > 1
+        points = tuple(
+            point
+            for summary in result.summaries
+            if (point := _mean_point(summary, notion, summary.settings if several else {}))
         )
-        found.append(Series(shown_name(report["algorithm"]), place, tuple(points), seeds))
-    free = _free(reports, notion)
+        seeds = tuple(
+            (disparity, run.accuracy)
+            for run in result.runs
+            if (disparity := run.disparity[notion]) is not None and run.accuracy is not None
+        )
+        found.append(Series(shown_name(result.algorithm), place, points, seeds))
+    plain = any(result.algorithm == "fedavg" for result in results)
+    free = None if plain else _free(results, notion)
     if free is not None:
-        found.append(Series("the same without fairness", len(reports), (free,)))
-    return [one for one in found if one.points]
+        found.append(Series("the same without fairness", len(results), (free,)))
+    return [series for series in found if series.points]
 
 
-def _free(reports: Sequence[Report], notion: str) -> Point | None:
-    plain = any(report["algorithm"] == "fedavg" for report in reports)
-    for report in reports:
-        free = (report["summary"] or {}).get("free")
-        if free and not plain and free["disparity"][notion]["mean"] is not None:
-            return Point(
-                free["disparity"][notion]["mean"], free["accuracy"]["mean"], None, None, ""
-            )
+def _mean_point(figures: Figures, notion: str, setting: Mapping[str, float]) -> Point | None:
+    """Return the point of a summary, None where it has no disparity."""
+    accuracy, disparity = figures.accuracy, figures.disparity[notion]
+    if accuracy.mean is None or disparity.mean is None:
+        return None
+    ends = disparity.interval, accuracy.interval
+    return Point(disparity.mean, accuracy.mean, *ends, setting_in_words(setting))
+
+
+def _free(results: Sequence[Result], notion: str) -> Point | None:
+    for result in results:
+        free = result.summary and result.summary.free
+        point = _mean_point(free, notion, {}) if free else None
+        if point is not None:
+            return point._replace(disparity_ends=None, accuracy_ends=None)
     return None
 
 

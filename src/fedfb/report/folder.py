@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from fedfb.errors import DataError
 from fedfb.experiments.compare import differences
+from fedfb.experiments.result import Difference, Frontier, Result, from_json
 from fedfb.experiments.run_folder import (
     COMPARISON,
     ENCODER,
@@ -14,17 +15,16 @@ from fedfb.experiments.run_folder import (
     LEDGER,
     RESULT,
     VERSIONS,
+    read_result,
 )
-from fedfb.files import interpreting, read_json
+from fedfb.files import interpreting, read_bytes, read_json
 from fedfb.runtime.ledger import Account, read_ledger
-
-Report = dict[str, Any]
 
 
 class Run(NamedTuple):
-    """A finished run: its report, and what else its folder tells."""
+    """A finished run: its result, and what else its folder tells."""
 
-    report: Report
+    result: Result
     versions: Mapping[str, str]
     inputs: int | None
     accounts: tuple[Account, ...]
@@ -34,8 +34,8 @@ class Found(NamedTuple):
     """What a page can be made of: runs, or a frontier."""
 
     runs: tuple[Run, ...]
-    differences: tuple[Report, ...] = ()
-    frontier: Report | None = None
+    differences: tuple[Difference, ...] = ()
+    frontier: Frontier | None = None
 
 
 WRITTEN = "JSON as fedfb wrote it: restore it from a copy, or run it again"
@@ -46,7 +46,8 @@ def read_folder(folder: Path) -> Found:
     """Read the folder of a run, a comparison (a folder of runs) or a frontier."""
     refuse_no_folder(folder)
     if (folder / FRONTIER).exists():
-        return Found((), frontier=_json(folder / FRONTIER))
+        content = read_bytes(folder / FRONTIER, WRITTEN)
+        return Found((), frontier=from_json(content, Frontier, folder / FRONTIER))
     if (folder / RESULT).exists():
         return Found((_run(folder),))
     if (folder / COMPARISON).exists():
@@ -56,9 +57,10 @@ def read_folder(folder: Path) -> Found:
     if not names:
         raise DataError(_nothing(folder))
     runs = tuple(_run(folder / name) for name in names)
-    _refuse_unlike(folder, [run.report for run in runs])
-    with interpreting(folder, WRITTEN):
-        return Found(runs, tuple(differences([run.report for run in runs])))
+    results = [run.result for run in runs]
+    _refuse_unlike(folder, "data", [result.data for result in results])
+    _refuse_unlike(folder, "notion", [result.notion for result in results])
+    return Found(runs, tuple(differences(results)))
 
 
 def refuse_no_folder(folder: Path) -> None:
@@ -79,21 +81,18 @@ def _nothing(folder: Path) -> str:
     )
 
 
-def _refuse_unlike(folder: Path, reports: Sequence[Report]) -> None:
-    for what in ("data", "notion"):
-        with interpreting(folder, WRITTEN):
-            values = sorted({str(report[what]) for report in reports})
-        if len(values) > 1:
-            raise DataError(
-                f"the runs in {folder} cannot stand side by side: their {what} differ "
-                f"({', '.join(values)}). Name the folder of one of them."
-            )
+def _refuse_unlike(folder: Path, what: str, values: Sequence[str]) -> None:
+    if len(set(values)) > 1:
+        raise DataError(
+            f"the runs in {folder} cannot stand side by side: their {what} differ "
+            f"({', '.join(sorted(set(values)))}). Name the folder of one of them."
+        )
 
 
 def _run(folder: Path) -> Run:
     shape, ledger = folder / ENCODER, folder / LEDGER
     return Run(
-        report=_json(folder / RESULT),
+        result=read_result(folder, WRITTEN),
         versions=_json(folder / VERSIONS) if (folder / VERSIONS).exists() else {},
         inputs=_inputs(shape) if shape.exists() else None,
         accounts=tuple(read_ledger(ledger)) if ledger.exists() else (),

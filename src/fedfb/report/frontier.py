@@ -4,10 +4,13 @@ Accuracy, disparity and epsilon together: one panel for every epsilon, on the sa
 """
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import msgspec
+
+from fedfb.experiments.result import Frontier, LeftOut, Point
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.report.figures import (
     LEFT_ROOM,
@@ -16,9 +19,9 @@ from fedfb.report.figures import (
     Series,
     algorithms_of,
     draw,
+    knob_in_words,
     save_figure,
     series_of_frontier,
-    setting_in_words,
 )
 from fedfb.report.numbers import number
 from fedfb.report.privacy import epsilon_in_words
@@ -31,9 +34,6 @@ from fedfb.report.text import (
     with_interval,
 )
 
-Report = Mapping[str, Any]
-
-
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The disparities at which approaches are compared side by side."""
 
@@ -45,122 +45,112 @@ COLUMNS = (
 )
 
 
-def best_within(record: Report, algorithm: str, level: float) -> Report | None:
-    """Return a method's most accurate point whose mean disparity is at most ``level``.
-
-    >>> one = {"algorithm": "a", "accuracy": {"mean": 0.7}, "disparity": {"mean": 0.0}}
-    >>> other = {"algorithm": "a", "accuracy": {"mean": 0.8}, "disparity": {"mean": 0.04}}
-    >>> best_within({"points": [one, other]}, "a", 0.05)["accuracy"]
-    {'mean': 0.8}
-    """
+def best_within(frontier: Frontier, algorithm: str, level: float) -> Point | None:
+    """Return a method's most accurate point whose mean disparity is at most ``level``."""
     able = [
         point
-        for point in record["points"]
-        if point["algorithm"] == algorithm
-        and point["disparity"]["mean"] is not None
-        and point["disparity"]["mean"] <= level
+        for point in frontier.points
+        if point.algorithm == algorithm
+        and point.disparity.mean is not None
+        and point.disparity.mean <= level
     ]
-    return max(able, key=lambda point: point["accuracy"]["mean"], default=None)
+    return max(able, key=lambda point: point.accuracy.mean or 0.0, default=None)
 
 
-def pareto_points(record: Report) -> list[Report]:
+def pareto_points(frontier: Frontier) -> list[Point]:
     """Return the Pareto set, fairest first."""
-    found = [point for point in record["points"] if point["pareto"]]
-    return sorted(found, key=lambda point: (point["disparity"]["mean"], point["accuracy"]["mean"]))
+    chosen = [point for point in frontier.points if point.pareto]
+    return sorted(
+        chosen, key=lambda point: (point.disparity.mean or 0.0, point.accuracy.mean or 0.0)
+    )
 
 
-def knob_in_words(point: Report) -> str:
-    """Say where on its curve a point is."""
-    settings = point["settings"]
-    return setting_in_words({point["knob"]: settings[point["knob"]]}) if point["knob"] else ""
-
-
-def point_figures(point: Report) -> tuple[str, str]:
+def point_figures(point: Point) -> tuple[str, str]:
     """Return accuracy and disparity of a point with their intervals; of one that diverged, none."""
-    accuracy = "diverged" if point.get("diverged") else with_interval(point["accuracy"])
-    return accuracy, with_interval(point["disparity"])
+    accuracy = "diverged" if point.diverged else with_interval(point.accuracy)
+    return accuracy, with_interval(point.disparity)
 
 
-def print_frontier(record: Report) -> None:
+def print_frontier(frontier: Frontier) -> None:
     """Print what each approach reaches, the Pareto set, and what was left out."""
     console = make_console()
-    print_first([one["sentence"] for one in record.get("shortfalls", ())], console)
-    seeds = len(record["seeds"])
-    which = f"{seeds} seeds" if seeds > 1 else f"seed {record['seeds'][0]}"
-    console.print(f"{record['data']}, {record['model']}, {NAMES[record['notion']]}, {which}\n")
-    console.print(_levels_table(record))
-    limit = f"{LIMIT_NAME}; " if any(point["limit"] for point in record["points"]) else ""
+    print_first([shortfall.sentence for shortfall in frontier.shortfalls], console)
+    seeds = len(frontier.seeds)
+    which = f"{seeds} seeds" if seeds > 1 else f"seed {frontier.seeds[0]}"
+    console.print(f"{frontier.data}, {frontier.model}, {NAMES[frontier.notion]}, {which}\n")
+    console.print(_levels_table(frontier))
+    limit = f"{LIMIT_NAME}; " if any(point.limit for point in frontier.points) else ""
     console.print(f"\n{limit}p: trained on pooled rows\n")
-    console.print(_pareto_table(record) if pareto_points(record) else NOTHING_BETTER)
-    print_beside(record, console)
+    console.print(_pareto_table(frontier) if pareto_points(frontier) else NOTHING_BETTER)
+    print_beside(frontier, console)
 
 
-def print_beside(record: Report, console: Any, *more: str) -> None:
+def print_beside(frontier: Frontier, console: Any, *more: str) -> None:
     """Print what stands below the tables of a frontier: coverage, constant, failures, notes."""
-    console.print(coverage_of(record), style="dim")
-    if record["constant"] is not None:
-        constant = number(record["constant"])
+    console.print(coverage_of(frontier), style="dim")
+    if frontier.constant is not None:
+        constant = number(frontier.constant)
         console.print(f"\nA constant classifier is {constant} accurate with disparity 0.")
     for line in more:
         console.print(line)
-    for one in record["failed"]:
-        console.print(f"failed: {one['algorithm']}: {one['reason']}")
-    for point in record["points"]:
-        if point.get("diverged"):
-            console.print(f"diverged: {point['algorithm']} {knob_in_words(point)}".rstrip())
-    if record["left_out"]:
-        console.print(f"left out: {left_out_in_words(record['left_out'])}", style="dim")
-    for note in other_notes(record):
+    for one in frontier.failed:
+        console.print(f"failed: {one.algorithm}: {one.reason}")
+    for point in frontier.points:
+        if point.diverged:
+            console.print(f"diverged: {point.algorithm} {knob_in_words(point)}".rstrip())
+    if frontier.left_out:
+        console.print(f"left out: {left_out_in_words(frontier.left_out)}", style="dim")
+    for note in other_notes(frontier):
         console.print(f"note: {note}", style="dim")
 
 
-def _levels_table(record: Report) -> Any:
+def _levels_table(frontier: Frontier) -> Any:
     columns = [f"<= {number(level, 2)}" for level in LEVELS]
     table = make_table("Accuracy at a disparity of at most ...", "", *columns, "any")
-    for algorithm in algorithms_of(record):
-        best = [best_within(record, algorithm, level) for level in (*LEVELS, float("inf"))]
-        cells = [number(point["accuracy"]["mean"]) if point else "-" for point in best]
-        table.add_row(_marked(record, algorithm), *cells)
+    for algorithm in algorithms_of(frontier):
+        best = [best_within(frontier, algorithm, level) for level in (*LEVELS, float("inf"))]
+        cells = [number(point.accuracy.mean) if point else "-" for point in best]
+        table.add_row(_marked(frontier, algorithm), *cells)
     return table
 
 
-def _marked(record: Report, algorithm: str) -> str:
-    first = next(point for point in record["points"] if point["algorithm"] == algorithm)
-    return algorithm + (" (limit)" if first["limit"] else " (p)" if first["pooled"] else "")
+def _marked(frontier: Frontier, algorithm: str) -> str:
+    first = next(point for point in frontier.points if point.algorithm == algorithm)
+    return algorithm + (" (limit)" if first.limit else " (p)" if first.pooled else "")
 
 
-def _pareto_table(record: Report) -> Any:
+def _pareto_table(frontier: Frontier) -> Any:
     columns = ("", "setting", "accuracy", "disparity")
     table = make_table("Pareto set, with 95% intervals", *columns)
-    for point in pareto_points(record):
-        table.add_row(point["algorithm"], knob_in_words(point), *point_figures(point))
+    for point in pareto_points(frontier):
+        table.add_row(point.algorithm, knob_in_words(point), *point_figures(point))
     return table
 
 
-def left_out_in_words(left_out: Sequence[Report]) -> str:
+def left_out_in_words(left_out: Sequence[LeftOut]) -> str:
     """Name the methods behind each reason, so that a reason is told once."""
     by_reason: dict[str, list[str]] = {}
     for one in left_out:
-        by_reason.setdefault(one["reason"], []).append(one["algorithm"])
+        by_reason.setdefault(one.reason, []).append(one.algorithm)
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
 
 
-def csv_rows(record: Report) -> Iterator[Sequence[Any]]:
+def csv_rows(frontier: Frontier) -> Iterator[Sequence[Any]]:
     """Yield a header and one row per point."""
-    private = bool(record.get("epsilons"))
+    private = bool(frontier.epsilons)
     yield (*COLUMNS, *(["epsilon"] if private else []))
-    for point in record["points"]:
+    for point in frontier.points:
         numbers = []
-        for axis in ("accuracy", "disparity"):
-            numbers += [point[axis]["mean"], *(point[axis]["interval"] or (None, None))]
-        marks = [int(point[mark]) for mark in ("pareto", "pooled", "limit")]
-        epsilon = [epsilon_in_words(point["epsilon"])] if private else []
-        yield [point["algorithm"], knob_in_words(point), *numbers, *marks, *epsilon]
+        for estimate in (point.accuracy, point.disparity):
+            numbers += [estimate.mean, *(estimate.interval or (None, None))]
+        marks = [int(mark) for mark in (point.pareto, point.pooled, point.limit)]
+        epsilon = [epsilon_in_words(point.epsilon)] if private else []
+        yield [point.algorithm, knob_in_words(point), *numbers, *marks, *epsilon]
 
 
-def write_csv(record: Report, file: TextIO) -> None:
+def write_csv(frontier: Frontier, file: TextIO) -> None:
     """Write the points of a frontier as CSV."""
-    csv.writer(file, lineterminator="\n").writerows(csv_rows(record))
+    csv.writer(file, lineterminator="\n").writerows(csv_rows(frontier))
 
 
 def _legend(series: Sequence[Series], palette: Palette) -> Iterator[dict[str, Any]]:
@@ -176,19 +166,19 @@ def _legend(series: Sequence[Series], palette: Palette) -> Iterator[dict[str, An
         yield {"label": LIMIT_NAME.replace(", ", ",\n"), **dashed}
 
 
-def draw_frontier(record: Report, path: Path) -> None:
+def draw_frontier(frontier: Frontier, path: Path) -> None:
     """Draw every approach's curve; readable in grey, as every method has its marker."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     figure = Figure(figsize=(9, 5.4), layout="constrained")
     axes, palette = figure.subplots(), Palette()
-    series = series_of_frontier(record)
-    list(draw(axes, series, record["constant"], record["notion"], palette))
+    series = series_of_frontier(frontier)
+    list(draw(axes, series, frontier.constant, frontier.notion, palette))
     handles = [Line2D([], [], **style) for style in _legend(series, palette)]
     figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9)
-    seeds = len(record["seeds"])
-    title = f"{record['data']}, {record['model']}: {seeds} seed{'s' if seeds > 1 else ''}"
+    seeds = len(frontier.seeds)
+    title = f"{frontier.data}, {frontier.model}: {seeds} seed{'s' if seeds > 1 else ''}"
     axes.set_title(title, loc="left", fontsize=11)
     save_figure(figure, path)
 
@@ -199,64 +189,65 @@ EACH = (
 )
 
 
-def of_epsilon(record: Report, epsilon: float | None) -> Report:
+def of_epsilon(frontier: Frontier, epsilon: float | None) -> Frontier:
     """Return the frontier of one epsilon."""
-    return {**record, "points": [p for p in record["points"] if p["epsilon"] == epsilon]}
+    points = tuple(point for point in frontier.points if point.epsilon == epsilon)
+    return msgspec.structs.replace(frontier, points=points)
 
 
-def print_private_frontier(record: Report) -> None:
+def print_private_frontier(frontier: Frontier) -> None:
     """Print what every approach reaches at every target and epsilon."""
     console = make_console()
-    print_first([one["sentence"] for one in record.get("shortfalls", ())], console)
-    seeds = len(record["seeds"])
-    which = f"{seeds} seeds" if seeds > 1 else f"seed {record['seeds'][0]}"
-    delta = record["settings"]["privacy_delta"]
-    notion = NAMES[record["notion"]]
-    console.print(f"{record['data']}, {record['model']}, {notion}, {which}, delta {delta:g}\n")
+    print_first([shortfall.sentence for shortfall in frontier.shortfalls], console)
+    seeds = len(frontier.seeds)
+    which = f"{seeds} seeds" if seeds > 1 else f"seed {frontier.seeds[0]}"
+    delta = frontier.delta
+    notion = NAMES[frontier.notion]
+    console.print(f"{frontier.data}, {frontier.model}, {notion}, {which}, delta {delta:g}\n")
     columns = ("", "epsilon", "accuracy", "disparity")
     table = make_table("By epsilon, with 95% intervals", *columns)
-    for epsilon in record["epsilons"]:
-        for point in of_epsilon(record, epsilon)["points"]:
-            name = " ".join([point["algorithm"], knob_in_words(point)]).strip()
+    for epsilon in frontier.epsilons:
+        for point in of_epsilon(frontier, epsilon).points:
+            name = " ".join([point.algorithm, knob_in_words(point)]).strip()
             table.add_row(name, epsilon_in_words(epsilon), *point_figures(point))
     console.print(table)
-    print_beside(record, console, EACH)
+    print_beside(frontier, console, EACH)
 
 
-def draw_private_frontier(record: Report, path: Path) -> None:
+def draw_private_frontier(frontier: Frontier, path: Path) -> None:
     """Draw a panel for every epsilon; the curves of the largest stand grey behind the others."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    epsilons, palette = record["epsilons"], Palette()
+    epsilons, palette = frontier.epsilons, Palette()
     across = min(len(epsilons), 2)
     down = -(-len(epsilons) // across)
     figure = Figure(figsize=(1.5 + 4.2 * across, 0.8 + 3.4 * down), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     panels = list(grid.ravel())
-    curves = [series_of_frontier(of_epsilon(record, epsilon)) for epsilon in epsilons]
+    curves = [series_of_frontier(of_epsilon(frontier, epsilon)) for epsilon in epsilons]
     least = max(range(len(epsilons)), key=lambda at: epsilons[at] or float("inf"))
     for axes, epsilon, series in zip(panels, epsilons, curves, strict=False):
         if series is not curves[least]:
             _behind(axes, curves[least], palette)
-        list(draw(axes, series, record["constant"], record["notion"], palette))
+        list(draw(axes, series, frontier.constant, frontier.notion, palette))
         axes.set_title(f"epsilon {epsilon_in_words(epsilon)}", loc="left", fontsize=11)
         axes.label_outer()
     for axes in panels[max(len(epsilons) - across, 0) : len(epsilons)]:
         axes.tick_params(labelbottom=True)  # where no panel is below
-        axes.set_xlabel(panels[0].get_xlabel() or f"{NAMES[record['notion']]}: disparity")
+        axes.set_xlabel(panels[0].get_xlabel() or f"{NAMES[frontier.notion]}: disparity")
     for axes in panels[len(epsilons) :]:
         axes.set_visible(False)
-    _same_limits(panels[: len(epsilons)], [one for series in curves for one in series], record)
+    _same_limits(panels[: len(epsilons)], [one for series in curves for one in series], frontier)
     handles = [
         Line2D([], [], **style)
         for style in _private_legend(curves[least], epsilons[least], palette)
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    seeds = len(record["seeds"])
+    seeds = len(frontier.seeds)
     figure.suptitle(
-        f"{record['data']}, {record['model']}: {seeds} seed{'s' if seeds > 1 else ''}, "
-        f"delta {record['settings']['privacy_delta']:g}",
+        f"{frontier.data}, {frontier.model}: {seeds} seed{'s' if seeds > 1 else ''}, "
+        f"delta {frontier.delta:g}",
         fontsize=11,
     )
     save_figure(figure, path)
@@ -269,10 +260,10 @@ def _behind(axes: Any, series: Sequence[Series], palette: Palette) -> None:
         axes.plot(xs, ys, marker=one.marker, markersize=6, markerfacecolor="none", **style)
 
 
-def _same_limits(panels: Sequence[Any], series: Sequence[Series], record: Report) -> None:
+def _same_limits(panels: Sequence[Any], series: Sequence[Series], frontier: Frontier) -> None:
     points = [point for one in series for point in one.points]
     accuracies = [point.accuracy for point in points]
-    accuracies += [] if record["constant"] is None else [record["constant"]]
+    accuracies += [] if frontier.constant is None else [frontier.constant]
     room = 0.06 * max(max(accuracies) - min(accuracies), 0.02)
     for axes in panels:
         widest = max([*(point.disparity for point in points), 0.01])

@@ -1,7 +1,8 @@
 """Numbers as the reports print them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from fedfb.experiments.result import Figures, Statistic
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -16,26 +17,20 @@ def number(value: float | None, digits: int = 3) -> str:
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
-def spread(statistic: Mapping[str, float | None]) -> str:
+def spread(statistic: Statistic) -> str:
     """Return mean and spread over seeds.
 
-    >>> spread({"mean": 0.725, "std": 0.012})
+    >>> spread(Statistic(mean=0.725, std=0.012))
     '.725 ± .012'
     """
-    return number(statistic["mean"]) + (
-        f" ± {number(statistic['std'])}" if statistic["std"] is not None else ""
-    )
+    std = "" if statistic.std is None else f" ± {number(statistic.std)}"
+    return number(statistic.mean) + std
 
 
-def figures(summary: Mapping[str, Any], notion: str) -> tuple[str, str]:
-    """Return accuracy and disparity of a setting with their spreads; of one that diverged, none.
-
-    >>> nothing = {"mean": None, "std": None}
-    >>> figures({"accuracy": nothing, "disparity": {"spd": nothing}, "diverged": {}}, "spd")
-    ('diverged', '-')
-    """
-    accuracy = "diverged" if "diverged" in summary else spread(summary["accuracy"])
-    return accuracy, spread(summary["disparity"][notion])
+def figures(summary: Figures, notion: str) -> tuple[str, str]:
+    """Return accuracy and disparity of a setting with their spreads; of one that diverged, none."""
+    accuracy = "diverged" if summary.diverged else spread(summary.accuracy)
+    return accuracy, spread(summary.disparity[notion])
 
 
 def mean(values: Sequence[float | None]) -> float | None:

@@ -1,88 +1,88 @@
 """The tables of the page: results, groups, clients, exchanges, settings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from fedfb.errors import FedFBError
 from fedfb.experiments.explain import Explained
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.seeds import rate_interval, shared_rows_of
-from fedfb.experiments.spec import Experiment
-from fedfb.report.figures import algorithms_of, setting_in_words, shown_name
-from fedfb.report.frontier import (
-    LEVELS,
-    best_within,
-    knob_in_words,
-    pareto_points,
-    point_figures,
+from fedfb.experiments.result import (
+    ClientRates,
+    Difference,
+    Estimate,
+    Frontier,
+    GroupRates,
+    Point,
+    Result,
+    SeedResult,
 )
+from fedfb.experiments.seeds import rate_interval
+from fedfb.experiments.spec import Experiment
+from fedfb.report.figures import algorithms_of, knob_in_words, setting_in_words, shown_name
+from fedfb.report.frontier import LEVELS, best_within, pareto_points, point_figures
 from fedfb.report.html import Table
 from fedfb.report.ledger import COLUMNS, exchange_cells, kind_rows, needs
-from fedfb.report.numbers import figures, mean, number, spread
+from fedfb.report.numbers import figures, mean, number
 from fedfb.report.text import (
     NAMES,
     SUMMARY,
     coverage_of,
     ends_in_words,
+    result_rows,
     summary_rows,
     with_interval,
 )
 from fedfb.runtime.ledger import Account
 
-Report = Mapping[str, Any]
-
-
 MOST_CLIENTS = 200
 """Of more clients a page shows quantiles."""
 
 
-def result_table(report: Report) -> Table:
+def result_table(result: Result) -> Table:
     """Return accuracy and all disparities of one setting, with what the test rows can say."""
-    runs, summary = report["runs"], report["summary"]
-    rows = [("accuracy", spread(summary["accuracy"]), ends_in_words(summary["accuracy"]))]
-    for key, label in (("balanced_accuracy", "balanced accuracy"), ("auc", "area under ROC")):
-        rows.append((label, number(mean([run[key] for run in runs])), ""))
-    for name, statistic in summary["disparity"].items():
-        aim = " (the aim)" if name == report["notion"] else ""
-        rows.append((NAMES[name] + aim, spread(statistic), ends_in_words(statistic)))
+    aim = NAMES[result.notion]
+    rows = [
+        (f"{label} (the aim)" if label == aim else label, *cells)
+        for (label, *cells), _ in result_rows(result)
+    ]
     columns = ("", "mean ± spread", "95% interval")
-    return Table("Results on test rows", columns, tuple(rows), coverage_of(report))
+    return Table("Results on test rows", columns, tuple(rows), coverage_of(result))
 
 
-def settings_table(report: Report) -> Table:
+def settings_table(result: Result) -> Table:
     """Return accuracy and disparity of every setting of a grid."""
     rows = [
-        (setting_in_words(summary["settings"]), *figures(summary, report["notion"]))
-        for summary in report["summaries"]
+        (setting_in_words(summary.settings), *figures(summary, result.notion))
+        for summary in result.summaries
     ]
     return Table("Settings, mean ± spread", ("", "accuracy", "disparity"), tuple(rows))
 
 
-def comparison_table(reports: Sequence[Report]) -> Table:
+def comparison_table(results: Sequence[Result]) -> Table:
     """Return methods side by side."""
     rows = []
-    for report in reports:
-        several = len(report["summaries"]) > 1
-        for summary in report["summaries"]:
-            name = shown_name(report["algorithm"])
-            told = f"{name}, {setting_in_words(summary['settings'])}" if several else name
-            disparity = summary["disparity"][report["notion"]]
-            rows.append((told, *figures(summary, report["notion"]), ends_in_words(disparity)))
+    for result in results:
+        several = len(result.summaries) > 1
+        for summary in result.summaries:
+            name = shown_name(result.algorithm)
+            label = f"{name}, {setting_in_words(summary.settings)}" if several else name
+            interval = ends_in_words(summary.disparity[result.notion].interval)
+            rows.append((label, *figures(summary, result.notion), interval))
     columns = ("", "accuracy", "disparity", "95% interval")
-    covered = coverage_of(reports[0])
+    covered = coverage_of(results[0])
     return Table("Test rows, mean ± spread over seeds", columns, tuple(rows), covered)
 
 
-def difference_table(differences: Sequence[Report], notion: str, covered: str) -> Table:
+def difference_table(differences: Sequence[Difference], notion: str, covered: str) -> Table:
     """Return paired differences of methods; ``covered`` says what their intervals cover."""
     rows = [
         (
-            f"{shown_name(one['of'])} less {shown_name(one['less'])}",
-            with_interval(one["accuracy"]),
-            with_interval(one["disparity"][notion]),
+            f"{shown_name(difference.of)} less {shown_name(difference.less)}",
+            with_interval(difference.accuracy),
+            with_interval(difference.disparity[notion]),
         )
-        for one in differences
+        for difference in differences
     ]
     return Table(
         "Paired differences", ("", "accuracy", "disparity"), tuple(rows),
@@ -90,47 +90,45 @@ def difference_table(differences: Sequence[Report], notion: str, covered: str) -
     )  # fmt: skip
 
 
-def group_table(report: Report, runs: Sequence[Report], setting: str = "") -> Table:
+def group_table(result: Result, runs: Sequence[SeedResult], setting: str = "") -> Table:
     """Return every group's rates with their intervals, each for its rate alone."""
-    rows, shared = [], shared_rows_of(report)
-    for place, group in enumerate(runs[0]["groups"]):
-        own = [run["groups"][place] for run in runs]
-        counts = {
-            "positive_rate": _rows_of,
-            "accuracy": _rows_of,
-            "tpr": _positives,
-            "fpr": _negatives,
-        }
-        cells = [
-            _rate(own, key, counts[key], shared)
-            for key in ("positive_rate", "tpr", "fpr", "accuracy")
-        ]
-        rows.append((str(group["name"]), _count(own), *cells))
+    rows, shared = [], result.shared_test_rows
+    for groups in zip(*(run.groups for run in runs), strict=True):
+        everyone = [group.n for group in groups]
+        positives = [group.positives for group in groups]
+        negatives = [group.n - group.positives for group in groups]
+        cells = (
+            _rate([group.positive_rate for group in groups], everyone, shared),
+            _rate([group.tpr for group in groups], positives, shared),
+            _rate([group.fpr for group in groups], negatives, shared),
+            _rate([group.accuracy for group in groups], everyone, shared),
+        )
+        rows.append((groups[0].name, _count(groups), *cells))
     columns = ("group", "test rows", "positive decisions", "TPR", "FPR", "accuracy")
-    return Table(_captioned("Groups", setting), columns, tuple(rows), coverage_of(report))
+    return Table(_captioned("Groups", setting), columns, tuple(rows), coverage_of(result))
 
 
-def client_table(report: Report, runs: Sequence[Report], setting: str = "") -> Table:
+def client_table(result: Result, runs: Sequence[SeedResult], setting: str = "") -> Table:
     """Return every client's accuracy, loss and disparity among its own rows."""
-    notion, shared = report["notion"], shared_rows_of(report)
-    own_disparity = notion in runs[0]["local_disparity"]
+    notion, shared = result.notion, result.shared_test_rows
+    own_disparity = notion in runs[0].local_disparity
     last = ("disparity of its own rows",) if own_disparity else ()
     columns = ("test rows", "accuracy", "loss", *last)
-    if (many := len(runs[0]["clients"])) > MOST_CLIENTS:
+    if (many := len(runs[0].clients)) > MOST_CLIENTS:
         some = summary_rows(runs, notion if own_disparity else None)
         caption = _captioned(f"{many:,} clients", setting)
         return Table(caption, (f"of {many:,}", *columns), tuple(some), SUMMARY)
     rows = []
-    for place, client in enumerate(runs[0]["clients"]):
-        own = [run["clients"][place] for run in runs]
+    for clients in zip(*(run.clients for run in runs), strict=True):
+        everyone = [client.n for client in clients]
         cells = [
-            _rate(own, "accuracy", _rows_of, shared),
-            number(mean([one["loss"] for one in own])),
+            _rate([client.accuracy for client in clients], everyone, shared),
+            number(mean([client.loss for client in clients])),
         ]
         if own_disparity:
-            cells.append(number(mean([one["disparity"][notion] for one in own])))
-        rows.append((str(client["name"]), _count(own), *cells))
-    caption, covered = _captioned("Clients", setting), coverage_of(report)
+            cells.append(number(mean([client.disparity[notion] for client in clients])))
+        rows.append((clients[0].name, _count(clients), *cells))
+    caption, covered = _captioned("Clients", setting), coverage_of(result)
     return Table(caption, ("client", *columns), tuple(rows), covered)
 
 
@@ -138,51 +136,35 @@ def _captioned(what: str, setting: str) -> str:
     return f"{what}, {setting}" if setting else what
 
 
-def _rows_of(part: Report) -> float | None:
-    return float(part["n"])
+def _rate(rates: Sequence[float | None], rows: Sequence[int], shared: float) -> str:
+    """Write the mean of a rate with its interval; ``rows`` are those that the rate is of."""
+    interval = rate_interval(rates, rows, shared)
+    return with_interval(Estimate(mean=mean(rates), interval=interval))
 
 
-def _positives(part: Report) -> float | None:
-    return part.get("positives")
+def _count(parts: Sequence[GroupRates | ClientRates]) -> str:
+    return f"{round(mean([float(part.n) for part in parts]) or 0):,}"
 
 
-def _negatives(part: Report) -> float | None:
-    positives = _positives(part)
-    return None if positives is None else part["n"] - positives
-
-
-def _rate(
-    parts: Sequence[Report], key: str, rows_of: Callable[[Report], float | None], shared: float
-) -> str:
-    """Write the mean of a rate, and its interval where its rows are known."""
-    rates = [part[key] for part in parts]
-    interval = rate_interval(rates, [rows_of(part) for part in parts], shared)
-    return with_interval({"mean": mean(rates), "interval": interval})
-
-
-def _count(parts: Sequence[Report]) -> str:
-    return f"{round(mean([float(part['n']) for part in parts]) or 0):,}"
-
-
-def level_table(record: Report) -> Table:
+def level_table(frontier: Frontier) -> Table:
     """Return what each approach reaches within several bounds on the disparity."""
     rows = []
-    for algorithm in algorithms_of(record):
-        best = [best_within(record, algorithm, level) for level in (*LEVELS, float("inf"))]
-        first = next(point for point in record["points"] if point["algorithm"] == algorithm)
-        mark = " (limit)" if first["limit"] else " (pooled)" if first["pooled"] else ""
-        cells = [number(point["accuracy"]["mean"]) if point else "-" for point in best]
+    for algorithm in algorithms_of(frontier):
+        best = [best_within(frontier, algorithm, level) for level in (*LEVELS, float("inf"))]
+        first = next(point for point in frontier.points if point.algorithm == algorithm)
+        mark = " (limit)" if first.limit else " (pooled)" if first.pooled else ""
+        cells = [number(point.accuracy.mean) if point else "-" for point in best]
         rows.append((shown_name(algorithm) + mark, *cells))
     columns = ("", *(f"≤ {number(level, 2)}" for level in LEVELS), "any")
     note = "A dash: no setting that was tried is so fair. Pooled: all rows in one place."
     return Table("Accuracy at a disparity of at most ...", columns, tuple(rows), note)
 
 
-def point_table(caption: str, points: Sequence[Report], covered: str) -> Table:
+def point_table(caption: str, points: Sequence[Point], covered: str) -> Table:
     """Return points with their settings and intervals; ``covered`` says what these cover."""
     rows = [
         (
-            shown_name(point["algorithm"]),
+            shown_name(point.algorithm),
             knob_in_words(point),
             *point_figures(point),
         )
@@ -191,14 +173,14 @@ def point_table(caption: str, points: Sequence[Report], covered: str) -> Table:
     return Table(caption, ("", "setting", "accuracy", "disparity"), tuple(rows), covered)
 
 
-def pareto_group_table(record: Report) -> Table:
+def pareto_group_table(frontier: Frontier) -> Table:
     """Return the rates of positive decisions by group, along the Pareto set."""
     rows = []
-    for point in pareto_points(record):
-        name = ", ".join(filter(None, (shown_name(point["algorithm"]), knob_in_words(point))))
-        rates = [number(group["positive_rate"]) for group in point["groups"]]
-        rows.append((name, number(point["disparity"]["mean"]), *rates))
-    columns = ("", "disparity", *(str(name) for name in record["groups"]))
+    for point in pareto_points(frontier):
+        name = ", ".join(filter(None, (shown_name(point.algorithm), knob_in_words(point))))
+        rates = [number(group.positive_rate) for group in point.groups]
+        rows.append((name, number(point.disparity.mean), *rates))
+    columns = ("", "disparity", *frontier.groups)
     return Table("Rate of positive decisions, by group", columns, tuple(rows), "Means over seeds.")
 
 

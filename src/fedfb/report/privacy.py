@@ -1,12 +1,12 @@
 """What privacy came to, in words and rows: for the terminal, the page and the ledger."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+import msgspec
+
+from fedfb.experiments.result import Privacy
 from fedfb.report.text import make_console, make_table
-
-Record = Mapping[str, Any]
-
+from fedfb.runtime.ledger import Account
 
 MOST_SILOS = 20
 """Of more silos only so many are printed, those that spend most; JSON has all."""
@@ -24,45 +24,41 @@ def epsilon_in_words(epsilon: float | None) -> str:
     return "inf" if epsilon is None else f"{epsilon:g}"
 
 
-def summary(privacy: Record) -> str:
-    """Say in one sentence what is hidden, and how well.
-
-    >>> summary({"level": "record", "most": 2.9996, "delta": 1e-05, "silos": [1, 2]})
-    'every row is hidden with epsilon 3.000, delta 1e-05 at most, in each of 2 silos'
-    """
-    hidden = "every row" if privacy["level"] == "record" else "every silo"
-    most, many = privacy["most"], len(privacy["silos"])
+def summary(privacy: Privacy) -> str:
+    """Say in one sentence what is hidden, and how well."""
+    hidden = "every row" if privacy.level == "record" else "every silo"
+    many = len(privacy.silos)
     return (
-        f"{hidden} is hidden with epsilon {most:.3f}, delta {privacy['delta']:g} at most, "
+        f"{hidden} is hidden with epsilon {privacy.most:.3f}, delta {privacy.delta:g} at most, "
         f"in each of {many} silo{'s' if many > 1 else ''}"
     )
 
 
-def silo_rows(privacy: Record) -> Iterator[tuple[str, ...]]:
+def silo_rows(privacy: Privacy) -> Iterator[tuple[str, ...]]:
     """Yield what every silo spends, and on what; first those that spend most."""
-    for silo in sorted(privacy["silos"], key=lambda one: -one["epsilon"])[:MOST_SILOS]:
+    for silo in sorted(privacy.silos, key=lambda silo: -silo.epsilon)[:MOST_SILOS]:
         yield (
-            silo["client"],
-            f"{silo['epsilon']:.3f}",
-            f"{silo['rows']:,}",
-            f"{silo['steps']:,}",
-            f"{silo['sampling']:.4f}",
-            f"{silo['training_noise']:.3f}",
-            f"{silo['answers']}",
-            f"{silo['answering_noise']:.1f}",
+            silo.client,
+            f"{silo.epsilon:.3f}",
+            f"{silo.rows:,}",
+            f"{silo.steps:,}",
+            f"{silo.sampling:.4f}",
+            f"{silo.training_noise:.3f}",
+            f"{silo.answers}",
+            f"{silo.answering_noise:.1f}",
         )
 
 
-def sentences(privacy: Record) -> list[str]:
+def sentences(privacy: Privacy) -> list[str]:
     """Say what is covered, what is not, and who must be trusted."""
     return [
-        f"Covered: {'; '.join(privacy['covered'])}.",
-        f"Not covered: {'; '.join(privacy['not_covered'])}.",
-        f"Trust: {'; '.join(privacy['trust'])}.",
+        f"Covered: {'; '.join(privacy.covered)}.",
+        f"Not covered: {'; '.join(privacy.not_covered)}.",
+        f"Trust: {'; '.join(privacy.trust)}.",
     ]
 
 
-def print_privacy(privacy: Record) -> None:
+def print_privacy(privacy: Privacy) -> None:
     """Print every silo's epsilon, what it stands for and what not."""
     console = make_console()
     console.print(f"\nprivacy: {summary(privacy)}")
@@ -70,13 +66,17 @@ def print_privacy(privacy: Record) -> None:
     for row in silo_rows(privacy):
         table.add_row(*row)
     console.print(table)
-    if len(privacy["silos"]) > MOST_SILOS:
-        console.print(f"... and {len(privacy['silos']) - MOST_SILOS:,} more: --json has them all")
+    if len(privacy.silos) > MOST_SILOS:
+        console.print(f"... and {len(privacy.silos) - MOST_SILOS:,} more: --json has them all")
     for sentence in sentences(privacy):
         console.print(sentence, style="dim")
 
 
-def of_accounts(accounts: Sequence[Any]) -> Record | None:
+def of_accounts(accounts: Sequence[Account]) -> Privacy | None:
     """Return the privacy of a ledger: of the seed whose silos spent the most."""
-    known = [account.privacy for account in accounts if account.privacy is not None]
-    return max(known, key=lambda one: one["most"]) if known else None
+    known = [
+        msgspec.convert(account.privacy, Privacy)
+        for account in accounts
+        if account.privacy is not None
+    ]
+    return max(known, key=lambda privacy: privacy.most) if known else None

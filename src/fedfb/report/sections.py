@@ -1,24 +1,24 @@
 """From what a folder holds to the sections of its page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from fedfb.errors import DataError, FedFBError
+from fedfb.errors import FedFBError
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.explain import Explained, explain
 from fedfb.experiments.reporting import plain
+from fedfb.experiments.result import Frontier, Result, Round
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec_file import from_values
-from fedfb.files import CHANGED
 from fedfb.report import headline, privacy
 from fedfb.report import page_tables as tables
 from fedfb.report.figures import (
     Series,
     series_of_frontier,
-    series_of_reports,
+    series_of_results,
     setting_in_words,
     shown_name,
 )
@@ -32,9 +32,6 @@ from fedfb.report.sentences import closer_findings, coarse_codes
 from fedfb.report.svg import Line, Picture, curves_picture, scatter_picture
 from fedfb.report.text import NAMES, coverage_of
 
-Report = Mapping[str, Any]
-
-
 MOST_SETTINGS = 12
 """Of a larger grid only so many settings have tables of their own; the rest is in the JSON."""
 
@@ -44,103 +41,92 @@ MOST_LINES = 50
 FEW_CLIENTS = (3, 6)
 """As many clients show whether what a client sends depends on their number."""
 
-QUANTITIES = {
-    "accuracy": "training accuracy",
-    "disparity": "training disparity",
-    "signal": "signal",
-    "lambda": "lambda",
+QUANTITIES: dict[str, Callable[[Round], Any]] = {
+    "training accuracy": lambda row: row.accuracy,
+    "training disparity": lambda row: row.disparity,
+    "signal": lambda row: row.signal,
+    "lambda": lambda row: row.lam,
 }
 
 
 def make_page(found: Found) -> Page:
     """Return the page of a run, a comparison or a frontier."""
-    try:
-        if found.frontier is not None:
-            private = found.frontier.get("epsilons")
-            page = _private_frontier_page if private else _frontier_page
-            return page(found.frontier)
-        return _comparison_page(found) if len(found.runs) > 1 else _run_page(found.runs[0])
-    except CHANGED as error:
-        raise DataError(
-            f"these results are not as this version of fedfb writes them ({error!r}). Run them "
-            "again."
-        ) from error
+    if found.frontier is not None:
+        page = _private_frontier_page if found.frontier.epsilons else _frontier_page
+        return page(found.frontier)
+    return _comparison_page(found) if len(found.runs) > 1 else _run_page(found.runs[0])
 
 
 def _run_page(run: Run) -> Page:
-    report = run.report
-    single = report["summary"] is not None
-    said = (*coarse_codes(report), *(closer_findings(report) if single else ()))
-    shown = tables.result_table(report) if single else tables.settings_table(report)
+    result = run.result
+    single = result.summary is not None
+    said = (*coarse_codes(result), *(closer_findings(result) if single else ()))
+    shown = tables.result_table(result) if single else tables.settings_table(result)
     overview = Section(
         "results",
         "Accuracy and disparity",
         said,
-        (_scatter([report]),),
+        (_scatter([result]),),
         (shown,),
     )
     return Page(
-        title=f"{shown_name(report['algorithm'])} on {report['data']}",
-        kind=_kind(report),
-        headline=headline.run_headline(report),
-        figures=headline.run_figures(report),
+        title=f"{shown_name(result.algorithm)} on {result.data}",
+        kind=_kind(result),
+        headline=headline.run_headline(result),
+        figures=headline.run_figures(result),
         sections=(
             overview,
-            *_people(report),
-            *_training(report, "training"),
-            *_privacy([report]),
+            *_people(result),
+            *_training(result, "training"),
+            *_privacy([result]),
             _exchanges(run),
-            *_notes(other_notes(report)),
-            _settings(report, run.versions),
+            *_notes(other_notes(result)),
+            _settings(result, run.versions),
         ),
-        footer=_made_from(report["experiment_hash"]),
-        alerts=headline.alerts([report]),
+        footer=_made_from(result.experiment_hash),
+        alerts=headline.alerts([result]),
     )
 
 
 def _comparison_page(found: Found) -> Page:
-    reports = [run.report for run in found.runs]
-    first = reports[0]
-    shown = [tables.comparison_table(reports)]
+    results = [run.result for run in found.runs]
+    first = results[0]
+    shown = [tables.comparison_table(results)]
     if found.differences:
-        shown.append(
-            tables.difference_table(found.differences, first["notion"], coverage_of(first))
-        )
-    overview = Section("results", "Accuracy and disparity", (), (_scatter(reports),), tuple(shown))
+        shown.append(tables.difference_table(found.differences, first.notion, coverage_of(first)))
+    overview = Section("results", "Accuracy and disparity", (), (_scatter(results),), tuple(shown))
     exchanged = {
-        run.report["algorithm"]: one
-        for run in found.runs
-        if (one := explained_run(run)) is not None
+        run.result.algorithm: one for run in found.runs if (one := explained_run(run)) is not None
     }
     return Page(
-        title=f"{len(reports)} methods on {first['data']}",
+        title=f"{len(results)} methods on {first.data}",
         kind=_kind(first),
-        headline=headline.comparison_headline(reports),
+        headline=headline.comparison_headline(results),
         figures=(),
         sections=(
             overview,
             *(_method_section(run) for run in found.runs),
-            *_privacy(reports),
+            *_privacy(results),
             Section(
                 "exchanges",
                 "What was exchanged",
                 tables=(tables.method_table(exchanged),),
                 folds=tuple(_exchange_fold(run) for run in found.runs),
             ),
-            *_notes(list(dict.fromkeys(note for one in reports for note in other_notes(one)))),
+            *_notes(list(dict.fromkeys(note for one in results for note in other_notes(one)))),
             _settings(first, found.runs[0].versions),
         ),
-        footer=_made_from(", ".join(report["experiment_hash"] for report in reports)),
-        alerts=headline.alerts(reports),
+        footer=_made_from(", ".join(result.experiment_hash for result in results)),
+        alerts=headline.alerts(results),
     )
 
 
 def _method_section(run: Run) -> Section:
     """Return groups, clients and training of one method among several."""
-    report, name = run.report, run.report["algorithm"]
-    people, training = list(_people(report)), list(_training(report, f"training-{name}"))
-    single = report["summary"] is not None
-    said = (*coarse_codes(report), *(closer_findings(report) if single else ()))
+    result, name = run.result, run.result.algorithm
+    people, training = list(_people(result)), list(_training(result, f"training-{name}"))
+    single = result.summary is not None
+    said = (*coarse_codes(result), *(closer_findings(result) if single else ()))
     shown = tuple(table for section in people for table in section.tables)
     folds = tuple(fold for section in people for fold in section.folds)
     curves = tuple(
@@ -149,25 +135,25 @@ def _method_section(run: Run) -> Section:
     return Section(f"method-{name}", shown_name(name), said, (), shown, (*folds, *curves))
 
 
-def _frontier_page(record: Report) -> Page:
-    chosen, covered = pareto_points(record), coverage_of(record)
-    left_out = [f"Left out: {left_out_in_words(record['left_out'])}."] * bool(record["left_out"])
-    failed = [f"{one['algorithm']} failed: {one['reason']}" for one in record["failed"]]
-    picture = _frontier_picture(record)
-    exchanged = _explained_methods(record)
-    seeds = f"{len(record['seeds'])} seeds" if len(record["seeds"]) > 1 else "one seed"
+def _frontier_page(frontier: Frontier) -> Page:
+    chosen, covered = pareto_points(frontier), coverage_of(frontier)
+    left_out = [f"Left out: {left_out_in_words(frontier.left_out)}."] * bool(frontier.left_out)
+    failed = [f"{one.algorithm} failed: {one.reason}" for one in frontier.failed]
+    picture = _frontier_picture(frontier)
+    exchanged = _explained_methods(frontier)
+    seeds = f"{len(frontier.seeds)} seeds" if len(frontier.seeds) > 1 else "one seed"
     return Page(
-        title=f"The frontier on {record['data']}",
-        kind=f"{record['model']}, {NAMES[record['notion']]}, {seeds}",
-        headline=headline.frontier_headline(record),
-        figures=headline.frontier_figures(record),
+        title=f"The frontier on {frontier.data}",
+        kind=f"{frontier.model}, {NAMES[frontier.notion]}, {seeds}",
+        headline=headline.frontier_headline(frontier),
+        figures=headline.frontier_figures(frontier),
         sections=(
             Section(
                 "results",
                 "Accuracy and disparity",
                 tuple(failed),
                 (picture,),
-                (tables.level_table(record),),
+                (tables.level_table(frontier),),
             ),
             Section(
                 "pareto",
@@ -179,54 +165,54 @@ def _frontier_page(record: Report) -> Page:
                 ),
                 tables=(tables.point_table("Pareto set, fairest first", chosen, covered),),
                 folds=(
-                    Fold("Groups along the Pareto set", (tables.pareto_group_table(record),)),
+                    Fold("Groups along the Pareto set", (tables.pareto_group_table(frontier),)),
                     Fold(
-                        f"All {len(record['points'])} points",
+                        f"All {len(frontier.points)} points",
                         (
                             tables.point_table(
-                                "All points, by approach", record["points"], coverage_of(record)
+                                "All points, by approach", frontier.points, coverage_of(frontier)
                             ),
                         ),
                     ),
                 ),
             ),
             *([_method_exchanges(exchanged)] if exchanged else []),
-            *_notes([*other_notes(record), *left_out]),
-            _settings(record, record["versions"]),
+            *_notes([*other_notes(frontier), *left_out]),
+            _settings(frontier, frontier.versions),
         ),
-        footer=_made_from(record["experiment_hash"]),
-        alerts=_frontier_alerts(record),
+        footer=_made_from(frontier.experiment_hash),
+        alerts=_frontier_alerts(frontier),
     )
 
 
-def _private_frontier_page(record: Report) -> Page:
+def _private_frontier_page(frontier: Frontier) -> Page:
     """Return a page with a part for every epsilon, each with its picture and points."""
-    left_out = [f"Left out: {left_out_in_words(record['left_out'])}."] * bool(record["left_out"])
-    failed = [f"{one['algorithm']} failed: {one['reason']}" for one in record["failed"]]
-    seeds = f"{len(record['seeds'])} seeds" if len(record["seeds"]) > 1 else "one seed"
+    left_out = [f"Left out: {left_out_in_words(frontier.left_out)}."] * bool(frontier.left_out)
+    failed = [f"{one.algorithm} failed: {one.reason}" for one in frontier.failed]
+    seeds = f"{len(frontier.seeds)} seeds" if len(frontier.seeds) > 1 else "one seed"
     parts = []
-    for place, epsilon in enumerate(record["epsilons"]):
-        own, told = of_epsilon(record, epsilon), f"epsilon {privacy.epsilon_in_words(epsilon)}"
+    for place, epsilon in enumerate(frontier.epsilons):
+        own, told = of_epsilon(frontier, epsilon), f"epsilon {privacy.epsilon_in_words(epsilon)}"
         picture = _frontier_picture(own, f"scatter-{place}")
-        shown = tables.point_table(f"All points at {told}", own["points"], coverage_of(record))
+        shown = tables.point_table(f"All points at {told}", own.points, coverage_of(frontier))
         parts.append(Section(f"epsilon-{place}", told.capitalize(), (), (picture,), (shown,)))
     return Page(
-        title=f"Accuracy, disparity and privacy on {record['data']}",
-        kind=f"{record['model']}, {NAMES[record['notion']]}, {seeds}",
-        headline=f"{EACH} Delta is {record['settings']['privacy_delta']:g}.",
+        title=f"Accuracy, disparity and privacy on {frontier.data}",
+        kind=f"{frontier.model}, {NAMES[frontier.notion]}, {seeds}",
+        headline=f"{EACH} Delta is {frontier.delta:g}.",
         figures=(),
         sections=(
             *parts,
-            *_notes([*failed, *other_notes(record), *left_out]),
-            _settings(record, record["versions"]),
+            *_notes([*failed, *other_notes(frontier), *left_out]),
+            _settings(frontier, frontier.versions),
         ),
-        footer=_made_from(record["experiment_hash"]),
-        alerts=_frontier_alerts(record),
+        footer=_made_from(frontier.experiment_hash),
+        alerts=_frontier_alerts(frontier),
     )
 
 
-def _frontier_alerts(record: Report) -> tuple[str, ...]:
-    return tuple(one["sentence"] for one in record.get("shortfalls", ()))
+def _frontier_alerts(frontier: Frontier) -> tuple[str, ...]:
+    return tuple(shortfall.sentence for shortfall in frontier.shortfalls)
 
 
 def _method_exchanges(exchanged: Mapping[str, Explained]) -> Section:
@@ -236,31 +222,31 @@ def _method_exchanges(exchanged: Mapping[str, Explained]) -> Section:
     )
 
 
-def _kind(report: Report) -> str:
-    seeds = report["settings"]["seeds"]
+def _kind(result: Result) -> str:
+    seeds = result.seeds
     which = f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
-    given = "" if report["settings"]["sensitive_at_prediction"] else "not "
-    return f"{report['model']}, {NAMES[report['notion']]}, {which}, group {given}given to the model"
+    given = "" if result.group_is_given else "not "
+    return f"{result.model}, {NAMES[result.notion]}, {which}, group {given}given to the model"
 
 
-def _frontier_picture(record: Report, name: str = "scatter") -> Picture:
-    series = series_of_frontier(record)
+def _frontier_picture(frontier: Frontier, name: str = "scatter") -> Picture:
+    series = series_of_frontier(frontier)
     caption = (
-        f"Each point is the mean of one setting over seeds. {coverage_of(record)} Disparity: "
-        f"{headline.MEANS[record['notion']]}. Up and left is better. The dashed line is the limit: "
+        f"Each point is the mean of one setting over seeds. {coverage_of(frontier)} Disparity: "
+        f"{headline.MEANS[frontier.notion]}. Up and left is better. The dashed line is the limit: "
         "all rows in one place and a threshold for each group."
     )
-    return _scatter_of(series, record["constant"], record["notion"], caption, name)
+    return _scatter_of(series, frontier.constant, frontier.notion, caption, name)
 
 
-def _scatter(reports: Sequence[Report]) -> Picture:
-    constant = mean([run["majority_accuracy"] for run in reports[0]["runs"]])
-    notion = reports[0]["notion"]
+def _scatter(results: Sequence[Result]) -> Picture:
+    constant = mean([run.majority_accuracy for run in results[0].runs])
+    notion = results[0].notion
     caption = (
-        f"Large: means; small: single seeds. {coverage_of(reports[0])} Disparity: "
+        f"Large: means; small: single seeds. {coverage_of(results[0])} Disparity: "
         f"{headline.MEANS[notion]}. Up and left is better."
     )
-    return _scatter_of(series_of_reports(reports), constant, notion, caption)
+    return _scatter_of(series_of_results(results), constant, notion, caption)
 
 
 def _scatter_of(
@@ -282,15 +268,15 @@ def _scatter_of(
     return scatter_picture(name, series, constant, notion, alt, caption)
 
 
-def _people(report: Report) -> Sequence[Section]:
+def _people(result: Result) -> Sequence[Section]:
     """Return groups and clients of every setting; those of a grid are folded."""
-    number_of = len(report["summaries"])
+    number_of = len(result.summaries)
     shown = []
-    for place, summary in enumerate(report["summaries"][:MOST_SETTINGS]):
-        own = report["runs"][place::number_of]
-        told = setting_in_words(summary["settings"]) if number_of > 1 else ""
-        groups = tables.group_table(report, own, told)
-        clients = tables.client_table(report, own, told) if own[0]["clients"] else None
+    for place, summary in enumerate(result.summaries[:MOST_SETTINGS]):
+        own = result.runs_of(place)
+        told = setting_in_words(summary.settings) if number_of > 1 else ""
+        groups = tables.group_table(result, own, told)
+        clients = tables.client_table(result, own, told) if own[0].clients else None
         shown.append((told, tuple(table for table in (groups, clients) if table is not None)))
     if number_of == 1:
         return [Section("people", "Groups and clients", tables=shown[0][1])]
@@ -298,32 +284,28 @@ def _people(report: Report) -> Sequence[Section]:
     return [Section("people", "Groups and clients", folds=folds)]
 
 
-def _training(report: Report, name: str) -> Sequence[Section]:
+def _training(result: Result, name: str) -> Sequence[Section]:
     """Return curves over rounds: of all seeds, or of all settings of the first seed."""
-    number_of = len(report["summaries"])
+    number_of = len(result.summaries)
     several = number_of > 1
-    runs = report["runs"][:number_of] if several else report["runs"]
-    runs = [run for run in runs if not run.get("diverged")]
-    runs = runs[:MOST_SETTINGS]
+    of_one_seed = result.runs[:number_of] if several else result.runs
+    runs = [run for run in of_one_seed if run.diverged is None][:MOST_SETTINGS]
     panels, many = {}, False
-    for key, title in QUANTITIES.items():
-        many |= any(np.size(row[key]) > MOST_LINES for run in runs for row in run["rounds"])
-        lines = [
-            line
-            for owner, run in enumerate(runs)
-            for line in _lines([row[key] for row in run["rounds"]], owner)
-        ]
+    for title, quantity in QUANTITIES.items():
+        values = [[quantity(row) for row in run.rounds] for run in runs]
+        many |= any(np.size(value) > MOST_LINES for of_run in values for value in of_run)
+        lines = [line for owner, of_run in enumerate(values) for line in _lines(of_run, owner)]
         if lines:
             panels[title] = lines
     if not panels:
         return []
-    owners = [setting_in_words(r["settings"]) if several else f"seed {r['seed']}" for r in runs]
-    of = f"seed {runs[0]['seed']}" if several else "all seeds"
+    owners = [setting_in_words(r.settings) if several else f"seed {r.seed}" for r in runs]
+    of = f"seed {runs[0].seed}" if several else "all seeds"
     caption = f"On training rows, of {of}."
     if any(line.component for lines in panels.values() for line in lines):
         caption += " Solid, dashed, dotted: the groups (or clients) that are compared."
         caption += f" Of more than {MOST_LINES}: least, median, largest." if many else ""
-    alt = f"Curves over {len(runs[0]['rounds'])} rounds: {', '.join(panels)}."
+    alt = f"Curves over {len(runs[0].rounds)} rounds: {', '.join(panels)}."
     picture = curves_picture(name, panels, owners, alt, caption)
     return [Section("training", "Training, round by round", pictures=(picture,))]
 
@@ -338,19 +320,19 @@ def _lines(values: Sequence[Any], owner: int) -> list[Line]:
     return [Line(line, owner, place) for place, line in enumerate(zip(*known, strict=True))]
 
 
-def _privacy(reports: Sequence[Report]) -> Sequence[Section]:
+def _privacy(results: Sequence[Result]) -> Sequence[Section]:
     """Return every silo's epsilon, what it stands for and what not; nothing of plain runs."""
-    private = [report for report in reports if report.get("privacy")]
+    private = [(result, result.privacy) for result in results if result.privacy]
     if not private:
         return []
-    said = [f"{shown_name(o['algorithm'])}: {privacy.summary(o['privacy'])}." for o in private]
+    each = [f"{shown_name(one.algorithm)}: {privacy.summary(own)}." for one, own in private]
     shown = tuple(
-        Table(shown_name(one["algorithm"]), ("silo", *privacy.COLUMNS), tuple(rows))
-        for one in private
-        if (rows := privacy.silo_rows(one["privacy"]))
+        Table(shown_name(one.algorithm), ("silo", *privacy.COLUMNS), tuple(rows))
+        for one, own in private
+        if (rows := privacy.silo_rows(own))
     )
-    of_all = privacy.sentences(private[0]["privacy"])
-    return [Section("privacy", "Privacy", (*said, *of_all), tables=shown)]
+    of_all = privacy.sentences(private[0][1])
+    return [Section("privacy", "Privacy", (*each, *of_all), tables=shown)]
 
 
 def _exchanges(run: Run) -> Section:
@@ -359,7 +341,7 @@ def _exchanges(run: Run) -> Section:
 
 
 def _exchange_fold(run: Run) -> Fold:
-    name, explained = shown_name(run.report["algorithm"]), explained_run(run)
+    name, explained = shown_name(run.result.algorithm), explained_run(run)
     said, shown = [], []
     if explained is None:
         said.append("This method is not known here: name its file with --plugin.")
@@ -374,9 +356,9 @@ def _exchange_fold(run: Run) -> Fold:
 
 def explained_run(run: Run) -> Explained | None:
     """Play the method on as many groups and clients; None where it is not known here."""
-    report = run.report
-    clients = max(len(report["runs"][0]["clients"]), 2)
-    return _explain(report["settings"], len(report["groups"]), clients, run.inputs)
+    result = run.result
+    clients = max(len(result.runs[0].clients), 2)
+    return _explain(result.settings, len(result.groups), clients, run.inputs)
 
 
 def _explain(
@@ -396,15 +378,15 @@ def _explain(
         return None
 
 
-def _explained_methods(record: Report) -> dict[str, Explained]:
-    names = list(dict.fromkeys(point["algorithm"] for point in record["points"]))
-    settings = {**record["settings"], "target": []}
+def _explained_methods(frontier: Frontier) -> dict[str, Explained]:
+    names = list(dict.fromkeys(point.algorithm for point in frontier.points))
+    settings = {**frontier.settings, "target": []}
     try:
         each = share_settings(from_values(_set(settings)), names)
     except FedFBError:
         return {}
     found = {
-        one.algorithm: _explain(plain(asdict(one)), len(record["groups"]), 3, None) for one in each
+        one.algorithm: _explain(plain(asdict(one)), len(frontier.groups), 3, None) for one in each
     }
     return {name: one for name, one in found.items() if one is not None}
 
@@ -421,16 +403,16 @@ def _notes(notes: Sequence[str]) -> Sequence[Section]:
     return [Section("notes", "Notes", tuple(notes))] if notes else []
 
 
-def _settings(report: Report, versions: Mapping[str, str]) -> Section:
-    settings = report["settings"]
+def _settings(result: Result | Frontier, versions: Mapping[str, str]) -> Section:
+    settings = result.settings
     shown: list[Table] = [tables.given_table(settings)]
     if versions:
         shown.append(tables.versions_table(versions))
-    seeds = ", ".join(map(str, settings["seeds"]))
+    seeds = ", ".join(map(str, result.seeds))
     return Section(
         "settings",
         "Settings and versions",
-        (f"Seeds: {seeds}.", f"Experiment: {report['experiment_hash']} (hash of all settings)."),
+        (f"Seeds: {seeds}.", f"Experiment: {result.experiment_hash} (hash of all settings)."),
         tables=tuple(shown),
         folds=(Fold("All settings", (tables.all_settings_table(settings),)),),
     )

@@ -204,29 +204,29 @@ UNIT = 2.0**24
 HIGH, LOW = " in units of 2^24", " beyond them"
 
 
-def parts_of(task: Task, upload: Arrays, parties: int) -> list[Part]:
+def parts_of(task: Task, upload: Arrays, clients: int) -> list[Part]:
     """Return the parts of an upload: names, shapes, bounds and places, equal for all clients.
 
     Args:
         task: gives the bounds.
         upload: an upload, for names, shapes and types.
-        parties: number of clients in the sum.
+        clients: number of clients in the sum.
 
     >>> from fedfb.core import ClientTask
     >>> task = ClientTask("ask", "sum", lambda *_: ({}, {}), bounds={"h": 2.0**60})
-    >>> [part.bits for part in parts_of(task, {"h": np.ones(3), "n": np.asarray(1)}, parties=4)]
+    >>> [part.bits for part in parts_of(task, {"h": np.ones(3), "n": np.asarray(1)}, clients=4)]
     [0, 30, 0]
     """
-    return [part for name, value in upload.items() for part in _parts(task, name, value, parties)]
+    return [part for name, value in upload.items() for part in _parts(task, name, value, clients)]
 
 
-def _parts(task: Task, name: str, value: Array, parties: int) -> list[Part]:
+def _parts(task: Task, name: str, value: Array, clients: int) -> list[Part]:
     if _is_whole(value):
         return [Part(name, value.shape, task.bounds.get(name, WHOLE_BOUND), 0)]
     bound = task.bounds.get(name, BOUND)
     if not _is_wide(task, name, value):
-        return [Part(name, value.shape, bound, choose_bits(bound, parties))]
-    low = Part(name + LOW, value.shape, UNIT, choose_bits(UNIT, parties))
+        return [Part(name, value.shape, bound, choose_bits(bound, clients))]
+    low = Part(name + LOW, value.shape, UNIT, choose_bits(UNIT, clients))
     return [Part(name + HIGH, value.shape, bound / UNIT, 0), low]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from fedfb.core import Arrays
@@ -14,8 +15,9 @@ from fedfb.data.federation import ONE_GROUP
 from fedfb.data.fit_columns import no_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
-from fedfb.experiments.evaluate import Record, counted_records, few_in
-from fedfb.experiments.reporting import in_short, make_report, with_names, with_training
+from fedfb.experiments.evaluate import evaluate_counts, few_in
+from fedfb.experiments.reporting import Losses, in_short, make_result, with_names, with_training
+from fedfb.experiments.result import EngineChoice, Result, SeedResult, to_json
 from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
@@ -71,42 +73,48 @@ def describe_runs(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
     return [{} for _ in trial.settings] if describe is None else describe(trained.state)
 
 
-def make_study_report(study: Study, run: FinishedRun) -> Record:
-    """Return the report of a run, made of sums over the clients' test rows."""
+def make_study_result(study: Study, run: FinishedRun) -> Result:
+    """Return the result of a run, made of sums over the clients' test rows."""
     experiment, groups = study.experiment, run.encoder.groups.names
     notion, confusion = long_name(experiment.notion), run.tables["confusion"]
     halves = np.stack([_count_at_one_half(bins) for bins in run.tables["bins"]])
     differs = bool(np.any(halves != confusion))
     few = few_in(_count_training_rows(study, run), np.zeros(0), experiment.minimum_group)
-    records = [
-        {
-            "seed": study.seed,
-            "settings": dict(setting),
-            **record,
-            "at_one_half": in_short(half) if differs else None,
-            "told": with_names(description, notion, groups, study.clients),
-            "needs_single": single_tasks(run.trial.algorithm),
+    runs = [
+        SeedResult(
+            seed=study.seed,
+            settings=dict(setting),
+            **msgspec.structs.asdict(evaluation),
+            at_one_half=in_short(half) if differs else None,
+            method=with_names(account, notion, groups, study.clients),
+            needs_single=tuple(single_tasks(run.trial.algorithm)),
             # Nobody has all rows, and these figures need single rows.
-            **dict.fromkeys(("loss", "loss_spread", "constant_loss", "loss_error", "copied")),
-            "rounds": rounds,
-        }
-        for setting, record, half, description, rounds in zip(
+            **Losses()._asdict(),
+            copied=None,
+            rounds=rounds,
+            training=None,
+        )
+        for setting, evaluation, half, account, rounds in zip(
             run.trial.settings,
-            counted_records(confusion, None, groups, few=few),
-            counted_records(halves, None, groups, few=few),
+            evaluate_counts(confusion, None, groups, few=few),
+            evaluate_counts(halves, None, groups, few=few),
             describe_runs(run.trial, run.trained),
             round_rows(run.trained.history, len(confusion), notion, experiment.minimum_group),
             strict=True,
         )
     ]
-    records = with_training(records, run.trained.history, experiment)
+    runs = with_training(runs, run.trained.history, experiment)
     choices = Choices(by_seed={study.seed: run.choice} if run.choice else {})
-    report = make_report(
-        experiment, _make_notes(study, run), groups, len(records), [records], choices, shared=1.0
+    result = make_result(
+        experiment, _make_notes(study, run), groups, len(runs), [runs], choices, shared=1.0
     )
-    engine = {"name": "of each client", "reason": "clients train on their own machines"}
-    names = {"data": study.name, "study": study.name, "silos": list(study.clients)}
-    return {**report, **names, "engine": engine}
+    return msgspec.structs.replace(
+        result,
+        data=study.name,
+        study=study.name,
+        silos=tuple(study.clients),
+        engine=EngineChoice(name="of each client", reason="clients train on their own machines"),
+    )
 
 
 def _count_at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:
@@ -137,13 +145,13 @@ def _make_notes(study: Study, run: FinishedRun) -> tuple[str, ...]:
     )
 
 
-def result_files(study: Study, run: FinishedRun, report: Record) -> dict[str, str]:
+def result_files(study: Study, run: FinishedRun, result: Result) -> dict[str, str]:
     """Return the texts of a result by file name; fedfb predict reads them together with the model.
 
     Args:
         study: the study.
         run: what the server knows after the run.
-        report: the report, from ``make_study_report``.
+        result: the result, from ``make_study_result``.
     """
     settings = [dict(setting) for setting in run.trial.settings]
     shape = {
@@ -156,7 +164,7 @@ def result_files(study: Study, run: FinishedRun, report: Record) -> dict[str, st
     }
     return {
         EXPERIMENT: to_toml(study.experiment),
-        RESULT: json.dumps(report, indent=1, allow_nan=False),
+        RESULT: to_json(result),
         ENCODER: json.dumps(shape, indent=1),
         VERSIONS: json.dumps(versions(study.experiment), indent=1),
     }
@@ -200,24 +208,23 @@ def fetch(source: Path, target: Path) -> list[str]:
     return names
 
 
-def format_report(report: Mapping[str, Any]) -> Iterator[str]:
+def format_report(result: Result) -> Iterator[str]:
     """Yield the lines that sum up a finished study: accuracy, disparities and groups."""
-    yield from first_sentences([report])
-    for run in report["runs"]:
-        settings = ", ".join(f"{name} {value:g}" for name, value in run["settings"].items())
-        yield f"{report['algorithm']} ({report['notion'].replace('_', ' ')}), {settings}"
-        yield f"  test rows, all clients  {sum(group['n'] for group in run['groups'])}"
-        yield f"  accuracy                {number(run['accuracy'])}"
-        for name, value in run["disparity"].items():
-            if value is not None:
-                low, high = run["interval"][name]
-                ends = f"[{number(low)}, {number(high)}]"
+    yield from first_sentences([result])
+    for run in result.runs:
+        settings = ", ".join(f"{name} {value:g}" for name, value in run.settings.items())
+        yield f"{result.algorithm} ({result.notion.replace('_', ' ')}), {settings}"
+        yield f"  test rows, all clients  {run.rows}"
+        yield f"  accuracy                {number(run.accuracy)}"
+        for name, value in run.disparity.items():
+            interval = run.interval[name]
+            if interval is not None:
+                ends = f"[{number(interval[0])}, {number(interval[1])}]"
                 yield f"  {name.replace('_', ' '):22}  {number(value)}  {ends}"
-        for group in run["groups"]:
+        for group in run.groups:
             yield (
-                f"  group {group['name']:16}  {group['n']} rows, "
-                f"accuracy {number(group['accuracy'])}, "
-                f"favourable decisions {number(group['positive_rate'])}"
+                f"  group {group.name:16}  {group.n} rows, accuracy "
+                f"{number(group.accuracy)}, favourable decisions {number(group.positive_rate)}"
             )
 
 

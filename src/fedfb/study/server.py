@@ -21,7 +21,7 @@ from fedfb.core import Arrays, Task
 from fedfb.data.encode import Encoder
 from fedfb.data.fit_columns import ROWS, columns_by, groups_by, no_rows, silo_answer
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.evaluate import counted_records
+from fedfb.experiments.evaluate import evaluate_counts
 from fedfb.experiments.resolve import picks_rate
 from fedfb.experiments.run_folder import CHECKPOINTS, ENCODER, EXPERIMENT, LEDGER, MODELS
 from fedfb.experiments.scores import FEWEST_ROWS
@@ -44,7 +44,7 @@ from fedfb.study.results import (
     AUDIT,
     FinishedRun,
     describe_runs,
-    make_study_report,
+    make_study_result,
     model_bytes,
     result_files,
     write_result,
@@ -80,11 +80,11 @@ def choose_rate(study: Study, trial: Trial, trained: Trained, tables: Arrays) ->
             "has enough rows. Add rows, or give the rate (fedfb study init --lr)."
         )
     groups = [str(number) for number in range(confusion.shape[-1])]
-    records = counted_records(confusion, None, groups, minimum=1)
+    evaluations = evaluate_counts(confusion, None, groups, minimum=1)
     mean_losses = [float(run_losses[0].sum() / rows) for run_losses in losses]
     distances = [run.get("off_target", 0.0) for run in describe_runs(trial, trained)]
     notion = long_name(study.experiment.notion)
-    options = candidates(trial.settings, [records], [mean_losses], [distances], notion)
+    options = candidates(trial.settings, [evaluations], [mean_losses], [distances], notion)
     return pick(options, rows)
 
 
@@ -188,7 +188,7 @@ def run_study(transport: Transport, secrets: ServerSecrets, folder: Path) -> Non
     trained = _train(context, training)
     tables = _evaluate(study, training, trained)
     run = FinishedRun(encoder, training.trial, trained, rows, tables, choice)
-    texts = result_files(study, run, make_study_report(study, run))
+    texts = result_files(study, run, make_study_result(study, run))
     model = model_bytes(study, make_broadcast_state(trained))
     write_result(folder, texts, model)
     texts[AUDIT] = make_audit_text(study, run, folder, transport.log)

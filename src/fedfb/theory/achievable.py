@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.evaluate import Record
 from fedfb.files import read_toml
 from fedfb.theory import (
     PARITY,
@@ -58,7 +57,7 @@ def achievable(
     population: Population,
     levels: Sequence[float] = LEVELS,
     eps: Sequence[float] | None = None,
-) -> Record:
+) -> dict[str, Any]:
     r"""Return the least disparity and the best accuracies of every approach, as JSON values.
 
     For two groups ``disparity``, ``min_disparity`` and the levels are :math:`|P_0-P_1|` (``spd``).
@@ -74,7 +73,7 @@ def achievable(
     measure = "spd" if population.groups == 2 else "demographic_parity"
     plain, together = erm(population), cfl_curve(population, [0.0, *levels])
     averaged = lft_fedavg_trade_off(population, levels)
-    record: Record = {
+    record: dict[str, Any] = {
         "measure": measure,
         "erm": _classifier(plain, measure),
         "client_gaps": [_number_or_none(gap) for gap in plain.outcome.client_gaps],
@@ -90,7 +89,7 @@ def achievable(
 
 def _ensemble_record(
     population: Population, levels: Sequence[float], eps: Sequence[float] | None, measure: str
-) -> Record:
+) -> dict[str, Any]:
     least = ensemble_range(population).least_disparity
     fairest, *curve = lft_ensemble_curve(population, [least, *levels])
     voting = _approach(fairest.solution, curve, measure)
@@ -118,14 +117,14 @@ def picture_levels(population: Population) -> tuple[float, ...]:
     return tuple(float(level) for level in np.linspace(0.0, most, PICTURE_POINTS))
 
 
-def select_levels(record: Mapping[str, Any], levels: Sequence[float]) -> Record:
+def select_levels(record: Mapping[str, Any], levels: Sequence[float]) -> dict[str, Any]:
     """Return a record whose curves have only some of their levels.
 
     Args:
         record: as ``achievable`` returns it.
         levels: levels that every curve of the record has.
     """
-    selection: Record = dict(record)
+    selection: dict[str, Any] = dict(record)
     for name in APPROACHES:
         if name in record:
             point_at = {point["disparity"]: point for point in record[name]["curve"]}
@@ -162,7 +161,7 @@ def summarise_in_words(record: Mapping[str, Any]) -> str:
     )
 
 
-def _approach(best: Solution | None, curve: Sequence[CurvePoint], measure: str) -> Record:
+def _approach(best: Solution | None, curve: Sequence[CurvePoint], measure: str) -> dict[str, Any]:
     at_least = None if best is None else _classifier(best, measure)
     return {
         "min_disparity": None if at_least is None else _clean(at_least["disparity"]),
@@ -172,7 +171,7 @@ def _approach(best: Solution | None, curve: Sequence[CurvePoint], measure: str) 
     }
 
 
-def _classifier(solution: Solution, measure: str) -> Record:
+def _classifier(solution: Solution, measure: str) -> dict[str, Any]:
     outcome = solution.outcome
     return {
         "accuracy": float(outcome.accuracy),

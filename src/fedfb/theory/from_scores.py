@@ -1,14 +1,13 @@
 """A population from data: scores of a federated model, counted by client and group."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedfb.core import generator
 from fedfb.data import astype
 from fedfb.errors import ConfigError
-from fedfb.experiments.evaluate import Record
 from fedfb.experiments.outcome import load_federations
 from fedfb.experiments.resolve import given_grid
 from fedfb.experiments.scores import FEWEST_ROWS, scores_task, tiny, without_fairness
@@ -97,7 +96,7 @@ def population_of(counts: Float[Array, "i a k"]) -> Population:
     return population(members, identity())
 
 
-def intervals(counts: Float[Array, "i a k"], seed: int) -> Record:
+def intervals(counts: Float[Array, "i a k"], seed: int) -> dict[str, Any]:
     r"""Return 95% intervals, by drawing every client's rows again from its counts.
 
     .. math:: \min\big(q_{.025},\; \hat\theta - |b| - t s\big) \;\text{ to }\;
@@ -140,7 +139,7 @@ def _figures(resampled: Population) -> dict[str, float]:
     return {"erm_disparity": plain.spd, "lft_ensemble_min_disparity": least, **cost}
 
 
-def describe_scores(scored: Scored, seed: int) -> Record:
+def describe_scores(scored: Scored, seed: int) -> dict[str, Any]:
     """Return the parts of the record beside the optima: intervals, exchange and names.
 
     Args:

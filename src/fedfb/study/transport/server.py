@@ -48,8 +48,9 @@ from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from fedfb.errors import ConfigError, FedFBError, WriteError
-from fedfb.experiments.run_folder import RESULT
-from fedfb.files import read_json, write_whole
+from fedfb.experiments.result import Result
+from fedfb.experiments.run_folder import read_result
+from fedfb.files import write_whole
 from fedfb.study.journal import EVENTS, RESUME_HINT, RUN_FOLDER, Log
 from fedfb.study.keys import SECRETS, ServerSecrets
 from fedfb.study.messages import RECORD
@@ -345,8 +346,8 @@ class FlowerTransport:
 
 def serve(
     study: Study, secrets: ServerSecrets, folder: Path, notify: Callable[[str], None]
-) -> dict[str, Any]:
-    """Run a study to its end, from where an earlier run of it stopped; return the report.
+) -> Result:
+    """Run a study to its end, from where an earlier run of it stopped; return the result.
 
     Args:
         study: the study.
@@ -368,9 +369,7 @@ def serve(
                 raise
     except WriteError as error:
         raise WriteError(f"{error} {RESUME_HINT}") from error
-    path = run_folder / RESULT
-    report: dict[str, Any] = read_json(path, "the report that this study has just written")
-    return report
+    return read_result(run_folder, "the result that this study has just written")
 
 
 def make_server_app(
