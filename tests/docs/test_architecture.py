@@ -34,7 +34,7 @@ def test_every_step_of_a_walk_names_a_file_that_exists(steps):
 
 def test_the_import_order_is_that_of_the_contract():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    [contract] = settings["tool"]["importlinter"]["contracts"]
+    contract, _ = settings["tool"]["importlinter"]["contracts"]
     layers = [
         {name.strip().removeprefix("fedfb.") for name in layer.split("|")}
         for layer in reversed(contract["layers"])

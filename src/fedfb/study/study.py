@@ -57,7 +57,7 @@ class Study:
 
     The id of a client is its place among the names. ``least`` clients must answer, or the run
     stops. ``timeout_s`` is how long one message may take, ``wait_s`` how long the server waits for
-    clients. ``single`` allows tasks whose uploads the server receives one by one; the uploads of all
+    clients. ``single`` allows tasks whose uploads the server receives one by one; uploads of all
     other tasks are summed securely. With ``achievable`` every client also shows how the scores of a
     plain model are distributed over its rows, by group.
     """
