@@ -2,9 +2,14 @@
 
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from fedfb.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "export": ("onnx", "onnxruntime", "skops"),
@@ -35,6 +40,15 @@ def refuse_without(extra: str, purpose: str, *packages: str, hint: str = "") -> 
     missing = [name for name in packages or EXTRAS[extra] if not is_installed(name)]
     if missing:
         raise ConfigError(missing_message(extra, purpose, missing) + (hint and f" {hint}"))
+
+
+def make_frame(rows: Sequence[Mapping[str, Any]]) -> "DataFrame":
+    """Return rows as a frame of pandas, which no extra brings."""
+    if not is_installed("pandas"):
+        raise ConfigError("to_frame needs pandas: pip install pandas.")
+    from pandas import DataFrame
+
+    return DataFrame(list(rows))
 
 
 def missing_message(extra: str, purpose: str, missing: list[str]) -> str:

@@ -116,3 +116,17 @@ def test_the_demo_needs_no_matplotlib(fedfb, monkeypatch):
 def test_a_demo_that_may_not_draw_says_so(fedfb, write):
     write("", "a-file")
     refused(fedfb("demo", "--plot", "a-file/points.png"), "cannot write to a-file")
+
+
+def test_a_comparison_is_written_as_csv_and_latex(fedfb, tmp_path):
+    flags = ("compare", *TINY, "--algorithms", "fedavg,fedfb")
+    out = fedfb(*flags, "--csv", "-", "--latex", "table.tex").out
+    assert out.splitlines()[0].startswith("algorithm,")
+    assert [line.split(",")[0] for line in out.splitlines()[1:]] == ["fedavg", "fedfb"]
+    assert (tmp_path / "table.tex").read_text().startswith("\\begin{tabular}{lrrr}\n")
+    both = fedfb(*flags, "--csv", "-", "--json")
+    assert both.code == 2
+    assert "all print to stdout" in both.err
+    absent = fedfb(*flags, "--latex", "absent/table.tex")
+    assert absent.code == 2
+    assert "--latex absent/table.tex: give the name of a file" in absent.err

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from fedfb.errors import ConfigError, DataError
+from fedfb.errors import DataError
+from fedfb.extras import make_frame
 from fedfb.files import interpreting, read_json
 
 if TYPE_CHECKING:
@@ -266,11 +267,7 @@ class Audit(About, frozen=True, kw_only=True, omit_defaults=True):
 
         ``all`` stands for all clients, or for all groups. A hidden number is missing.
         """
-        try:
-            from pandas import DataFrame
-        except ImportError as error:
-            raise ConfigError("to_frame needs pandas: pip install pandas.") from error
-        return DataFrame(list(self._list_rows()))
+        return make_frame(list(self._list_rows()))
 
     def _list_rows(self) -> Iterator[dict[str, Any]]:
         for group in (self.overall, *self.groups):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedfb.cli.options import (
+    STDOUT,
     Strict,
+    check_writable,
     end_strictly,
     experiment_options,
     make_store,
@@ -92,8 +94,7 @@ def frontier(
         raise ConfigError("--json and --csv - both print to stdout. Give the CSV a file.")
     if plot:
         check_figure_path(plot)
-    if csv and csv != STDOUT:
-        _check_writable(csv)
+    check_writable("--csv", csv)
     names = None if algorithms == "all" else read_names(algorithms, "--algorithms")
     given = seeds or (None if file else QUICK_SEEDS if quick else USUAL_SEEDS)
     if given:
@@ -108,14 +109,6 @@ def frontier(
         _draw(found, plot)
         talk(f"The picture is in {plot}.")
     end_strictly(strict, found.shortfalls)
-
-
-STDOUT = Path("-")
-
-
-def _check_writable(path: Path) -> None:
-    if path.is_dir() or not path.parent.is_dir():
-        raise ConfigError(f"--csv {path}: give the name of a file in a folder that exists.")
 
 
 def _read_epsilons(value: str | None, experiment: Experiment) -> tuple[float, ...]:

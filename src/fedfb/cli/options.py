@@ -143,6 +143,18 @@ def end_strictly(strict: bool, shortfalls: Sequence[Any]) -> None:
         raise typer.Exit(STRICT_EXIT)
 
 
+STDOUT = Path("-")
+"""The name of a file that means standard output."""
+
+
+def check_writable(flag: str, path: Path | None) -> None:
+    """Refuse a file that could not be written, before any training."""
+    if path is None or path == STDOUT:
+        return
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(f"{flag} {path}: give the name of a file in a folder that exists.")
+
+
 def read_names(value: str, what: str) -> list[str]:
     """Read names separated by commas; an empty list and repetitions are refused.
 

@@ -2,12 +2,14 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from fedfb.cli.options import (
+    STDOUT,
     Strict,
+    check_writable,
     end_strictly,
     experiment_options,
     make_store,
@@ -20,7 +22,9 @@ from fedfb.experiments.spec import Experiment
 from fedfb.extras import is_installed, missing_message
 
 if TYPE_CHECKING:
-    from fedfb.experiments.result import Comparison
+    from collections.abc import Mapping
+
+    from fedfb.experiments.result import Comparison, Printed
 
 
 @experiment_options()
@@ -88,6 +92,12 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Write the run of every method into this new folder.")
     ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the means into this CSV; - is stdout.")
+    ] = None,
+    latex: Annotated[
+        Path | None, typer.Option(help="Write the table into this LaTeX file; - is stdout.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     no_store: Annotated[
         bool, typer.Option("--no-store", help="Train everything again, and store nothing.")
@@ -110,25 +120,39 @@ def compare(
     apart = experiment.secure or experiment.privacy_epsilon is not None
     usual = "fedavg,fedfb" if apart else "fedavg,fedfb,cfl"
     names = read_names(usual if algorithms is None else algorithms, "--algorithms")
-    comparison = compare_and_show(experiment, names, plot, as_json, out, no_store)
+    to_stdout = [as_json, csv == STDOUT, latex == STDOUT]
+    if sum(to_stdout) > 1:
+        raise ConfigError(
+            "--json, --csv - and --latex - all print to stdout. Give the others a file."
+        )
+    for flag, path in (("--csv", csv), ("--latex", latex)):
+        check_writable(flag, path)
+    shown = Shown(as_json, csv, latex)
+    comparison = compare_and_show(experiment, names, plot, shown, out, no_store)
     end_strictly(strict, comparison.notes)
+
+
+class Shown(NamedTuple):
+    """How a comparison is shown: tables, or one of these on stdout, and files beside it."""
+
+    as_json: bool = False
+    csv: Path | None = None
+    latex: Path | None = None
 
 
 def compare_and_show(
     experiment: Experiment,
     names: list[str],
     plot: Path | None,
-    as_json: bool,
+    shown: Shown,
     out: Path | None = None,
     no_store: bool = False,
 ) -> "Comparison":
     """Run the comparison, print it and draw it; return it."""
     from fedfb.experiments.compare import compare_into, for_methods, make_comparison, results_of
     from fedfb.experiments.resolve import total_rounds
-    from fedfb.experiments.result import to_json
     from fedfb.paper.targets import published
     from fedfb.report.figures import check_figure_path, draw_comparison
-    from fedfb.report.text import print_comparison
 
     if plot:
         check_figure_path(plot)
@@ -143,14 +167,35 @@ def compare_and_show(
     if out:
         talk(f"The runs are in {out}; a page to look at: fedfb report {out}")
     paper = {one.algorithm: published(one) for one in experiments}
-    if as_json:
-        typer.echo(to_json(comparison))
-    else:
-        print_comparison(comparison, paper)
+    _show(comparison, paper, shown)
     if plot:
         draw_comparison(comparison, paper, plot)
         talk(f"The picture is in {plot}.")
     return comparison
+
+
+def _show(comparison: "Comparison", paper: "Mapping[str, Printed | None]", shown: Shown) -> None:
+    """Write the files that were asked for, and print what belongs on stdout."""
+    from fedfb.experiments.result import to_json
+    from fedfb.files import write_whole
+    from fedfb.report.table import comparison_rows, to_csv
+    from fedfb.report.text import print_comparison
+
+    texts = {}
+    if shown.csv:
+        texts[shown.csv] = to_csv(comparison_rows(comparison))
+    if shown.latex:
+        texts[shown.latex] = comparison.to_latex() + "\n"
+    for path, text in texts.items():
+        if path != STDOUT:
+            write_whole(path, text)
+            talk(f"The table is in {path}.")
+    if STDOUT in texts:
+        typer.echo(texts[STDOUT], nl=False)
+    elif shown.as_json:
+        typer.echo(to_json(comparison))
+    else:
+        print_comparison(comparison, paper)
 
 
 NEXT = """
@@ -185,7 +230,7 @@ def demo(
     # The paper gives the group to the model: only so its figures may stand beside ours.
     experiment = Experiment(model="mlp", seeds=tuple(range(5)), sensitive_at_prediction=True)
     methods = ["fedavg", "fedfb", "cfl"]
-    compare_and_show(experiment, methods, plot if drawing else None, as_json=False)
+    compare_and_show(experiment, methods, plot if drawing else None, Shown())
     if not drawing:
         talk(f"There is no picture: {missing_message('report', 'it', ['matplotlib'])}")
     talk(NEXT)

@@ -13,9 +13,13 @@ import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from fedfb.errors import DataError
+from fedfb.extras import make_frame
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 SCHEMA = 1
 """The version of the JSON. It grows with every change that an older reader would not understand."""
@@ -390,6 +394,36 @@ class Result(Value, frozen=True, kw_only=True):
         """Return the runs of one setting, one for each seed."""
         return self.runs[place :: len(self.summaries)]
 
+    def to_frame(self) -> "DataFrame":
+        """Return a frame of pandas with one row for each seed and setting."""
+        from fedfb.report import table
+
+        return make_frame(table.run_rows(self))
+
+    def groups_frame(self) -> "DataFrame":
+        """Return a frame of pandas with one row for each seed, setting and group."""
+        from fedfb.report import table
+
+        return make_frame(table.group_rows(self))
+
+    def to_latex(self) -> str:
+        """Return the figures as a LaTeX table; it needs the package booktabs."""
+        from fedfb.report import table
+
+        return table.to_latex(table.table_of_run(self))
+
+    def plot(self) -> "Figure":
+        """Return a picture of accuracy against disparity."""
+        from fedfb.report.figures import comparison_figure
+
+        return comparison_figure([self], {})
+
+    def _repr_html_(self) -> str:
+        from fedfb.report import table
+
+        sentences = [shortfall.sentence for shortfall in self.shortfalls]
+        return table.to_html(table.table_of_run(self), sentences)
+
 
 class Difference(Value, frozen=True, kw_only=True):
     """How two methods differ over the same seeds: the figure of ``of`` minus that of ``less``."""
@@ -410,6 +444,29 @@ class Comparison(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     results: tuple[Result, ...]
     differences: tuple[Difference, ...]
+
+    def to_frame(self) -> "DataFrame":
+        """Return a frame of pandas with one row for each method and setting."""
+        from fedfb.report import table
+
+        return make_frame(table.comparison_rows(self))
+
+    def to_latex(self) -> str:
+        """Return methods side by side as a LaTeX table; it needs the package booktabs."""
+        from fedfb.report import table
+
+        return table.to_latex(table.table_of_comparison(self))
+
+    def plot(self) -> "Figure":
+        """Return a picture of accuracy against disparity, one colour for each method."""
+        from fedfb.report.figures import comparison_figure
+
+        return comparison_figure(self.results, {})
+
+    def _repr_html_(self) -> str:
+        from fedfb.report import table
+
+        return table.to_html(table.table_of_comparison(self), self.notes)
 
 
 class Printed(Value, frozen=True, kw_only=True):

@@ -64,6 +64,7 @@ def comparison_figure(results: Sequence[Result], paper: Mapping[str, Printed | N
 
     Of a grid, every setting has a mean of its own, joined by a line.
     """
+    refuse_without("report", "a picture", "matplotlib")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
