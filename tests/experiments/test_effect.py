@@ -148,7 +148,7 @@ def test_in_a_comparison_settings_go_with_the_setting_that_they_need():
     assert (fair.bits, fair.bits_mode, fair.rounding) == (8, "per_round", "stochastic")
 
 
-@pytest.mark.parametrize("many", [compare, lambda *of: reports_of(*of, None)])
+@pytest.mark.parametrize("many", [compare, lambda *of: results_of(*of, None)])
 def test_bits_that_are_too_few_for_the_groups_are_refused_before_anything_is_trained(many):
     given = Experiment(**{**TINY, "rounds": 10**6}, groups=3, bits=6, bits_mode="per_round")
     with pytest.raises(ConfigError, match=r"3 for each of 2 values.* at least --bits 8"):

@@ -11,6 +11,7 @@ from fedfb.data import RawRows
 from fedfb.errors import ConfigError, DataError, DivergenceError
 from fedfb.experiments.compare import compare, differences
 from fedfb.experiments.outcome import run, train
+from fedfb.experiments.result import EngineChoice
 from fedfb.experiments.run_folder import load_model, round_table, save
 from fedfb.experiments.seeds import confusion_of
 from fedfb.experiments.spec import Experiment
@@ -36,7 +37,7 @@ def test_the_number_of_threads_does_not_change_a_bit(jobs):
 )
 def test_a_report_names_the_engine_and_the_reason(monkeypatch, engine, variable, expected):
     monkeypatch.setenv("FEDFB_ENGINE", variable)
-    assert run(replace(TINY, engine=engine)).report["engine"] == expected
+    assert run(replace(TINY, engine=engine)).engine == EngineChoice(**expected)
 
 
 def test_every_round_of_every_seed_is_told():

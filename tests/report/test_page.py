@@ -190,7 +190,7 @@ def test_results_that_are_none_are_refused_in_a_comparison_too(tmp_path, content
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text(content)
-    with pytest.raises(DataError, match=r"this version of fedfb (writes|reads)"):
+    with pytest.raises(DataError, match="this version of fedfb"):
         read_folder(tmp_path)
 
 

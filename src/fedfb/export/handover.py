@@ -81,7 +81,7 @@ def take_over(
         experiment,
         saved.clients,
         about(saved.encoder, experiment, saved.fitted.seed, client),
-        _read_run(folder, saved),
+        _read_result(folder, saved),
     )
 
 
@@ -141,7 +141,7 @@ def about(
     }
 
 
-def _read_run(folder: Path, saved: SavedModel) -> Result:
+def _read_result(folder: Path, saved: SavedModel) -> Result:
     expected = "the result as fedfb run --out wrote it: restore it from a copy, or train again"
     result = read_result(folder, expected)
     runs = tuple(run for run in result.runs if run.seed == saved.fitted.seed)

@@ -86,7 +86,7 @@ def make_study_result(study: Study, run: FinishedRun) -> Result:
             settings=dict(setting),
             **msgspec.structs.asdict(evaluation),
             at_one_half=in_short(half) if differs else None,
-            method=with_names(account, notion, groups, study.clients),
+            method=with_names(description, notion, groups, study.clients),
             needs_single=tuple(single_tasks(run.trial.algorithm)),
             # Nobody has all rows, and these figures need single rows.
             **Losses()._asdict(),
@@ -94,7 +94,7 @@ def make_study_result(study: Study, run: FinishedRun) -> Result:
             rounds=rounds,
             training=None,
         )
-        for setting, evaluation, half, account, rounds in zip(
+        for setting, evaluation, half, description, rounds in zip(
             run.trial.settings,
             evaluate_counts(confusion, None, groups, few=few),
             evaluate_counts(halves, None, groups, few=few),
@@ -223,8 +223,8 @@ def format_report(result: Result) -> Iterator[str]:
                 yield f"  {name.replace('_', ' '):22}  {number(value)}  {ends}"
         for group in run.groups:
             yield (
-                f"  group {group.name:16}  {group.n} rows, accuracy "
-                f"{number(group.accuracy)}, favourable decisions {number(group.positive_rate)}"
+                f"  group {group.name:16}  {group.n} rows, accuracy {number(group.accuracy)}, "
+                f"favourable decisions {number(group.positive_rate)}"
             )
 
 
