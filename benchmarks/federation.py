@@ -34,15 +34,15 @@ def cpu(who):
 
 def federated(folder, rounds):
     """Run with the coordinator in this process; return seconds per round and CPU of both sides."""
-    from fedfb.study.keys import read_office
+    from fedfb.study.keys import read_server_secrets
     from fedfb.study.transport.server import serve
 
     silos = federation.write_silos(folder / "silos")
     study = federation.init(folder / "study", silos, [*SETTINGS, "--rounds", str(rounds)])
-    planned, office = read_office(study)
+    planned, secrets = read_server_secrets(study)
     before = cpu(resource.RUSAGE_SELF), cpu(resource.RUSAGE_CHILDREN)
     processes = [federation.join(study, silo, silos) for silo in federation.SILOS]
-    serve(planned, office, study.parent, lambda text: None)
+    serve(planned, secrets, study.parent, lambda text: None)
     for process in processes:
         process.wait()
     used = cpu(resource.RUSAGE_SELF) - before[0], cpu(resource.RUSAGE_CHILDREN) - before[1]
@@ -91,16 +91,19 @@ def request_seconds(folder):
     """Return the time of one request to the coordinator that finds no message."""
     from flwr.proto.fleet_pb2 import PullMessagesRequest
 
-    from fedfb.study.keys import read_bundle, read_office
-    from fedfb.study.transport.client import activated, fleet_client
-    from fedfb.study.transport.server import superlink
+    from fedfb.study.keys import read_bundle, read_server_secrets
+    from fedfb.study.transport.client import activate_node, open_fleet_client
+    from fedfb.study.transport.server import open_superlink
 
     silos = federation.write_silos(folder / "silos")
     study = federation.init(folder / "study", silos, [*SETTINGS, "--rounds", "1"])
-    planned, office = read_office(study)
+    planned, secrets = read_server_secrets(study)
     bundle = read_bundle(study.parent / "bundles" / "east.bundle")
-    with superlink(planned, office, study.parent / "secrets"), fleet_client(bundle) as client:
-        node = activated(bundle, client, folder, lambda text: None)
+    with (
+        open_superlink(planned, secrets, study.parent / "secrets"),
+        open_fleet_client(bundle) as client,
+    ):
+        node = activate_node(bundle, client, folder, lambda text: None)
         request, took = PullMessagesRequest(node=node), []
         for _ in range(200):
             start = time.perf_counter()

@@ -26,24 +26,24 @@ def requests_per_second(folder, nodes):
     import federation
     from flwr.proto.fleet_pb2 import PullMessagesRequest
 
-    from fedfb.study.keys import read_bundle, read_office
-    from fedfb.study.transport.client import activated, fleet_client
-    from fedfb.study.transport.server import superlink
+    from fedfb.study.keys import read_bundle, read_server_secrets
+    from fedfb.study.transport.client import activate_node, open_fleet_client
+    from fedfb.study.transport.server import open_superlink
 
     silos = federation.write_silos(folder / "silos")
     study = federation.init(folder / "study", silos, ["--rounds", "1", "--lr", "0.02"])
-    planned, office = read_office(study)
+    planned, secrets = read_server_secrets(study)
     bundles = [
         read_bundle(study.parent / "bundles" / f"{silo}.bundle") for silo in federation.SILOS
     ]
 
     def poll(number):
         bundle, asked = bundles[number % 4], 0
-        with fleet_client(bundle) as client:
+        with open_fleet_client(bundle) as client:
             if number < 4:
                 at = folder / str(number)
                 at.mkdir()
-                known[number % 4] = activated(bundle, client, at, lambda text: None)
+                known[number % 4] = activate_node(bundle, client, at, lambda text: None)
             while len(known) < min(4, nodes):
                 time.sleep(0.01)
             request, end = PullMessagesRequest(node=known[number % 4]), time.monotonic() + SECONDS
@@ -54,7 +54,10 @@ def requests_per_second(folder, nodes):
 
     known = {}
     before = time.process_time()
-    with superlink(planned, office, study.parent / "secrets"), ThreadPoolExecutor(nodes) as pool:
+    with (
+        open_superlink(planned, secrets, study.parent / "secrets"),
+        ThreadPoolExecutor(nodes) as pool,
+    ):
         total = sum(pool.map(poll, range(nodes)))
     return total / SECONDS, (time.process_time() - before) / total
 

@@ -1,12 +1,12 @@
-"""What a secure sum costs: CPU and bytes per party and round, against sending the vector as it is.
+"""What a secure sum costs: CPU and bytes per client and round, against sending the vector as it is.
 
 Usage: python benchmarks/secure.py [--repeat 3] [--large 1000]
 
-One question of one round, everybody answers; then the same with a tenth dropping out before the
-upload. Encoding into fixed point is part of the secure cost. Bytes are those that a party sends
+One exchange of one round, everybody answers; then the same with a tenth dropping out before the
+upload. Encoding into fixed point is part of the secure cost. Bytes are those that a client sends
 (up) and receives (down); the plain way sends eight bytes a parameter and receives no answer.
-Medians over the repeats; CPU time of this process, one thread. A party hashes the roster and orders
-the ring once a roster, which is not in the table but in the line below it.
+Medians over the repeats; CPU time of this process, one thread. A client hashes the roster and
+orders the ring once a roster, which is not in the table but in the line below it.
 """
 
 import argparse
@@ -23,21 +23,21 @@ from fedfb.secure import Kind
 TURNS = (Kind.KEYS, Kind.SHARES, Kind.MASKED, Kind.CONFIRMATION, Kind.REVEAL)
 
 
-def make_federation(parties: int, parameters: int):
+def make_federation(clients: int, parameters: int):
     server_key = secure.make_link_key()
-    keys = [secure.make_party_keys(id) for id in range(parties)]
-    plan = secure.make_plan(parties)
-    server = secure.public_key(server_key)
-    roster = secure.make_roster(secure.new_run(), server, [key.party for key in keys], plan)
-    members = {key.id: secure.accept(key, roster, server) for key in keys}
-    bits = secure.choose_bits(1000.0, parties)
+    keys = [secure.make_client_keys(id) for id in range(clients)]
+    plan = secure.make_plan(clients)
+    server = secure.derive_public_key(server_key)
+    roster = secure.make_roster(secure.draw_period(), server, [key.entry for key in keys], plan)
+    memberships = {key.id: secure.accept(key, roster, server) for key in keys}
+    bits = secure.choose_bits(1000.0, clients)
     parts = [secure.Part("params", (parameters,), bound=1000.0, bits=bits)]
-    return server_key, members, secure.make_session(roster, 0, 0, parts)
+    return server_key, memberships, secure.make_session(roster, 0, 0, parts)
 
 
-def answer(turn: Kind, member, state, message, upload, schema):
+def answer(turn: Kind, membership, state, message, upload, schema):
     if turn is Kind.KEYS:
-        _, state, reply = secure.join(member, message, schema)
+        _, state, reply = secure.join(membership, message, schema)
         return state, reply
     if turn is Kind.SHARES:
         return secure.share(state, message)
@@ -47,26 +47,26 @@ def answer(turn: Kind, member, state, message, upload, schema):
     return step(state, message)
 
 
-def secure_cost(parties: int, parameters: int, lost: int) -> dict[str, float]:
-    """Return CPU seconds of a party (median) and of the server, bytes up and down of a party."""
-    server_key, members, session = make_federation(parties, parameters)
+def secure_cost(clients: int, parameters: int, lost: int) -> dict[str, float]:
+    """Return CPU seconds of a client (median) and of the server, bytes up and down of a client."""
+    server_key, memberships, session = make_federation(clients, parameters)
     rng = np.random.default_rng(0)
-    uploads = {id: {"params": rng.normal(size=parameters)} for id in members}
+    uploads = {id: {"params": rng.normal(size=parameters)} for id in memberships}
     cpu, up, down, states = defaultdict(float), defaultdict(int), defaultdict(int), {}
     start = time.process_time()
     server, outgoing = secure.open_sum(session, server_key)
-    in_parties = 0.0
+    in_clients = 0.0
     for turn in TURNS:
         for id, message in outgoing.items():
             if id < lost and turn >= Kind.MASKED:
                 continue
             before = time.process_time()
             states[id], reply = answer(
-                turn, members[id], states.get(id), message, uploads[id], session.schema
+                turn, memberships[id], states.get(id), message, uploads[id], session.schema
             )
             spent = time.process_time() - before
             cpu[id] += spent
-            in_parties += spent
+            in_clients += spent
             up[id] += len(reply)
             down[id] += len(message)
             server = secure.receive(server, reply)
@@ -78,8 +78,8 @@ def secure_cost(parties: int, parameters: int, lost: int) -> dict[str, float]:
     assert np.allclose(decoded, exact, rtol=0, atol=1e-6)
     kept = list(total.survivors)
     return {
-        "party": statistics.median(cpu[id] for id in kept),
-        "server": whole - in_parties,
+        "client": statistics.median(cpu[id] for id in kept),
+        "server": whole - in_clients,
         "up": statistics.median(up[id] for id in kept),
         "down": statistics.median(down[id] for id in kept),
         "degree": session.roster.plan.degree,
@@ -87,17 +87,17 @@ def secure_cost(parties: int, parameters: int, lost: int) -> dict[str, float]:
     }
 
 
-def plain_cost(parties: int, parameters: int) -> dict[str, float]:
+def plain_cost(clients: int, parameters: int) -> dict[str, float]:
     """Return the same for vectors that are sent as they are, and added up."""
     rng = np.random.default_rng(0)
-    uploads = [rng.normal(size=parameters) for _ in range(parties)]
+    uploads = [rng.normal(size=parameters) for _ in range(clients)]
     start = time.process_time()
     messages = [upload.tobytes() for upload in uploads]
     packed = time.process_time()
     np.sum([np.frombuffer(message) for message in messages], axis=0)
     end = time.process_time()
     return {
-        "party": (packed - start) / parties,
+        "client": (packed - start) / clients,
         "server": end - packed,
         "up": len(messages[0]),
         "down": 0,
@@ -109,33 +109,33 @@ def median_cost(measure, *arguments: int, repeat: int) -> dict[str, float]:
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
-def roster_seconds(parties: int) -> float:
-    """Return the CPU time that one party spends once on a roster it receives."""
-    text = secure.write_roster(make_federation(parties, 1)[2].roster)
+def roster_seconds(clients: int) -> float:
+    """Return the CPU time that one client spends once on a roster it receives."""
+    text = secure.write_roster(make_federation(clients, 1)[2].roster)
     start = time.process_time()
     roster = secure.read_roster(text)
-    assert len(roster.neighbours) == parties
+    assert len(roster.neighbours) == clients
     return time.process_time() - start
 
 
-def exact_bytes(parties: int, parameters: int, degree: int) -> tuple[int, int]:
-    """Return what a party sends and receives if nobody drops out and no identity is pinned."""
+def exact_bytes(clients: int, parameters: int, degree: int) -> tuple[int, int]:
+    """Return what a client sends and receives if nobody drops out and no identity is pinned."""
     up = 8 * parameters + 171 * degree + 743
-    down = 202 * degree + 3 * -(-parties // 8) + 606
+    down = 202 * degree + 3 * -(-clients // 8) + 606
     return up, down
 
 
 HEAD = (
-    "| parties | parameters | way | k | t | party CPU, ms | server CPU, ms | up, kB | down, kB |\n"
+    "| clients | parameters | way | k | t | client CPU, ms | server CPU, ms | up, kB | down, kB |\n"
     "|---|---|---|---|---|---|---|---|---|"
 )
 
 
-def row(parties: int, parameters: int, way: str, cost: dict[str, float]) -> str:
+def row(clients: int, parameters: int, way: str, cost: dict[str, float]) -> str:
     tied = f"{cost.get('degree', 0):.0f} | {cost.get('threshold', 0):.0f}"
-    cpu = f"{1e3 * cost['party']:.2f} | {1e3 * cost['server']:.1f}"
+    cpu = f"{1e3 * cost['client']:.2f} | {1e3 * cost['server']:.1f}"
     size = f"{cost['up'] / 1e3:.1f} | {cost['down'] / 1e3:.1f}"
-    return f"| {parties} | {parameters} | {way} | {tied} | {cpu} | {size} |"
+    return f"| {clients} | {parameters} | {way} | {tied} | {cpu} | {size} |"
 
 
 def print_growth(costs: dict[tuple[int, int], dict[str, float]], large: int) -> None:
@@ -148,35 +148,35 @@ def print_growth(costs: dict[tuple[int, int], dict[str, float]], large: int) -> 
             first, last = costs[low, 1000], costs[high, 1000]
             powers = {
                 who: math.log(last[who] / first[who]) / math.log(high / low)
-                for who in ("party", "server")
+                for who in ("client", "server")
             }
             print(
-                f"from {low} to {high} parties CPU grows like n^{powers['party']:.2f} for ", end=""
+                f"from {low} to {high} clients CPU grows like n^{powers['client']:.2f} for ", end=""
             )
-            print(f"a party and n^{powers['server']:.2f} for the server")
+            print(f"a client and n^{powers['server']:.2f} for the server")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--large", type=int, default=1000, help="the largest number of parties")
+    parser.add_argument("--large", type=int, default=1000, help="the largest number of clients")
     arguments = parser.parse_args()
     sizes = [(5, 1000), (5, 1_000_000)]
     sizes += [(n, 1000) for n in (10, 20, 50, 100, 200, 500, 1000) if n <= arguments.large]
     costs: dict[tuple[int, int], dict[str, float]] = {}
     print(HEAD)
-    for parties, parameters in sizes:
-        repeat = arguments.repeat if parties <= 100 else 1
-        plain = median_cost(plain_cost, parties, parameters, repeat=repeat)
-        print(row(parties, parameters, "plain", plain))
-        full = median_cost(secure_cost, parties, parameters, 0, repeat=repeat)
-        print(row(parties, parameters, "secure", full))
-        stated = exact_bytes(parties, parameters, int(full["degree"]))
+    for clients, parameters in sizes:
+        repeat = arguments.repeat if clients <= 100 else 1
+        plain = median_cost(plain_cost, clients, parameters, repeat=repeat)
+        print(row(clients, parameters, "plain", plain))
+        full = median_cost(secure_cost, clients, parameters, 0, repeat=repeat)
+        print(row(clients, parameters, "secure", full))
+        stated = exact_bytes(clients, parameters, int(full["degree"]))
         assert (full["up"], full["down"]) == stated, (full, stated)
-        costs[parties, parameters] = full
-        lost = max(1, parties // 10)
-        short = median_cost(secure_cost, parties, parameters, lost, repeat=repeat)
-        print(row(parties, parameters, f"secure, {lost} lost", short), flush=True)
+        costs[clients, parameters] = full
+        lost = max(1, clients // 10)
+        short = median_cost(secure_cost, clients, parameters, lost, repeat=repeat)
+        print(row(clients, parameters, f"secure, {lost} lost", short), flush=True)
     print_growth(costs, arguments.large)
 
 

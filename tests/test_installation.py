@@ -120,7 +120,7 @@ def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
 
 @pytest.mark.slow
 def test_an_extra_declares_what_its_part_of_the_package_imports():
-    of_part = {"flower": "flower", "secure": "privacy", "privacy": "privacy", "export": "export"}
+    of_part = {"study": "flower", "secure": "privacy", "privacy": "privacy", "export": "export"}
     for part, extra in of_part.items():
         modules = [name for name in TREES if name.startswith(f"fedfb.{part}.")]
         imported = {name for module in modules for name in others(ALL_IMPORTS[module])}

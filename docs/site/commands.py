@@ -7,7 +7,7 @@ import click
 import typer
 
 from fedfb.cli.app import app
-from fedfb.cli.options import OWN
+from fedfb.cli.options import GENERAL
 
 
 def commands() -> str:
@@ -33,7 +33,7 @@ def told(ctx: click.Context) -> str:
         record = parameter.get_help_record(ctx)
         if record is None:
             continue
-        kind = "Arguments" if parameter.param_type_name == "argument" else OWN
+        kind = "Arguments" if parameter.param_type_name == "argument" else GENERAL
         section = getattr(parameter, "rich_help_panel", None) or kind
         sections.setdefault(section, []).append(described(*record))
     for section, rows in sections.items():

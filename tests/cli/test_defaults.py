@@ -8,7 +8,7 @@ import typer
 
 from fedfb.algorithms import METHODS, find_method
 from fedfb.cli.app import app
-from fedfb.cli.options import option_of
+from fedfb.cli.options import make_option
 from fedfb.experiments.outcome import run
 from fedfb.experiments.resolve import picks_rate, resolve
 from fedfb.experiments.settings import setting_of
@@ -33,7 +33,9 @@ SETTINGS = {field.name: field for field in fields(Experiment)}
 def is_setting(parameter):
     """Return True if a parameter is a setting of the experiment, as the experiment declares it."""
     field = SETTINGS.get(parameter.name)
-    return field is not None and parameter.help == option_of(field).annotation.__metadata__[0].help
+    if field is None:
+        return False
+    return parameter.help == make_option(field).annotation.__metadata__[0].help
 
 
 def agrees(stated, parameter):
@@ -54,7 +56,7 @@ def agrees(stated, parameter):
 FOLLOWS = {
     "algorithms": "fedavg,fedfb,cfl",  # test_compare: the methods that are compared
     "alpha": "fedfb and cfl .5",
-    "client_column": "a silo is a file",
+    "client_column": "a client is a file",
     "jobs": "all cores",
     "least": "over two thirds",
     "levels": ",".join(f"{level:g}".removeprefix("0") or "0" for level in LEVELS),
@@ -67,7 +69,7 @@ FOLLOWS = {
     "seeds": "5",
     "setting": "0",
     "signal_loss": "zero_one",
-    "silo_column": "a silo is a file",
+    "silo_column": "a client is a file",
     "split_seed": "0",
     "state": "beside BUNDLE",
     "target": "0",

@@ -57,11 +57,13 @@ def test_json_is_plain(fedfb, kept, tmp_path):
 def test_nothing_is_written_over_unless_asked(fedfb, kept, write, tmp_path):
     kept()
     path = write("precious", "model.onnx")
-    refused(fedfb("export", "kept", "--out", path), "is there already", "--force")
+    refused(fedfb("export", "kept", "--out", path), "exists already", "--force")
     assert path.read_text() == "precious"
     assert fedfb("export", "kept", "--out", path, "--force").code == 0
     refused(fedfb("export", "kept", "--out", tmp_path), "is a folder")
-    refused(fedfb("export", "kept", "--out", "absent/model.onnx"), "there is no folder absent")
+    refused(
+        fedfb("export", "kept", "--out", "absent/model.onnx"), "the folder absent does not exist"
+    )
 
 
 def test_what_cannot_be_handed_over_is_told(fedfb, kept):
@@ -91,7 +93,7 @@ def test_decisions_go_to_a_file_that_is_not_there_yet(fedfb, kept, tmp_path):
     said = fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv")
     assert (said.code, said.out) == (0, "")
     assert (tmp_path / "decisions.csv").read_text() == printed
-    refused(fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv"), "is there already")
+    refused(fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv"), "exists already")
     assert fedfb("predict", "kept", "rows.csv", "--out", "decisions.csv", "--force").code == 0
 
 

@@ -206,10 +206,10 @@ def plugin():
     return read_methods(Path("plugin.py"))
 
 
-def office():
-    from fedfb.study.keys import read_office
+def secrets():
+    from fedfb.study.keys import read_server_secrets
 
-    return read_office(Path("study/study.toml"))
+    return read_server_secrets(Path("study/study.toml"))
 
 
 def bundle(name: str = "east"):
@@ -220,9 +220,9 @@ def bundle(name: str = "east"):
 
 
 def silo():
-    from fedfb.study.client import open_silo
+    from fedfb.study.client import open_client
 
-    return open_silo(bundle(), "east.csv", Path("state"))
+    return open_client(bundle(), "east.csv", Path("state"))
 
 
 def public_keys():
@@ -232,9 +232,9 @@ def public_keys():
 
 
 def memory():
-    from fedfb.study.client import recall
+    from fedfb.study.client import load_memory
 
-    return recall(Path(), "1-0", {})
+    return load_memory(Path(), "1-0", {})
 
 
 def journal():
@@ -258,8 +258,8 @@ def node_id():
         ("unsealed/result.json", model_to_export),
         ("population.toml", population),
         ("plugin.py", plugin),
-        ("study/study.toml", office),
-        ("study/secrets/coordinator.json", office),
+        ("study/study.toml", secrets),
+        ("study/secrets/coordinator.json", secrets),
         ("study/bundles/east.bundle", bundle),
         ("study/bundles/north.bundle", lambda: bundle("north")),
         ("north.key", lambda: bundle("north")),

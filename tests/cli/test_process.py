@@ -64,4 +64,4 @@ def test_an_interrupted_run_ends_soon_and_says_how_to_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    assert err == "fedfb: stopped. A run with --out goes on with --resume.\n"
+    assert err == "fedfb: stopped. A run with --out continues with --resume.\n"

@@ -37,7 +37,7 @@ def test_a_frontier_has_a_page(fedfb, tmp_path):
 def test_a_page_is_written_over_only_by_force(fedfb, tiny, write, tmp_path):
     tiny("--out", "kept")
     write("mine", "page.html")
-    refused(fedfb("report", "kept", "--out", "page.html"), "page.html is there already", "--force")
+    refused(fedfb("report", "kept", "--out", "page.html"), "page.html exists already", "--force")
     assert (tmp_path / "page.html").read_text() == "mine"
     assert fedfb("report", "kept", "--out", "page.html", "--force").code == 0
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE")
@@ -69,7 +69,9 @@ def test_places_that_cannot_be_written_are_refused(fedfb, tiny, tmp_path):
     tiny("--out", "kept")
     (tmp_path / "folder").mkdir()
     refused(fedfb("report", "kept", "--out", "folder"), "folder is a folder")
-    refused(fedfb("report", "kept", "--out", "absent/page.html"), "no folder absent")
+    refused(
+        fedfb("report", "kept", "--out", "absent/page.html"), "the folder absent does not exist"
+    )
 
 
 def test_without_its_tools_the_command_says_what_to_install(fedfb, tiny, monkeypatch):

@@ -29,8 +29,8 @@ def test_a_study_takes_the_schema_of_ones_own_data(fedfb, schema, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--schema", "schema.toml"), "needs the names of its silos"),
-        (SILOS, "needs to know the columns of its silos: by --schema FILE"),
+        (("--schema", "schema.toml"), "needs the names of its clients"),
+        (SILOS, "needs to know the columns of its clients: by --schema FILE"),
         ((*SILOS, "--like", "rows.csv", "--label", "paid"), "--positive (its favourable value)"),
         ((*SILOS, "--like", "rows.csv", "--schema", "schema.toml", *FLAGS), "needs to know"),
         ((*SILOS, "--schema", "schema.toml", "--label", "age"), "--label says 'age' and the"),

@@ -110,7 +110,7 @@ def build() -> None:
     from pyarrow import parquet, table
 
     from fedfb.runtime import archive as checkpoint
-    from fedfb.study.journal import Answered, Journal
+    from fedfb.study.journal import ExchangeTotal, Journal
 
     Path("rows.csv").write_text(silo())
     columns = [line.split(",") for line in silo().splitlines()]
@@ -137,19 +137,19 @@ def build() -> None:
     run_study(Path("study"))
     checkpoint.save(Path("checkpoint.npz"), {"state/params": np.zeros((2, 3))}, "")
     checkpoint.save(Path("memory-1-0.npz"), {"lam": np.array([0.5, 1.0])}, "memory")
-    Journal(Path(), "owner", "run", 1).write(0, Answered({"sum": np.array([0.5])}, (0, 2)))
+    Journal(Path(), "owner", "run", 1).write(0, ExchangeTotal({"sum": np.array([0.5])}, (0, 2)))
     Path("node-id").write_text("1234567890123456789")
 
 
 def run_study(folder: Path) -> None:
     """Run the study to its end, silos and coordinator in this process."""
-    from fedfb.study.client import open_silo
+    from fedfb.study.client import open_client
     from fedfb.study.journal import EVENTS, Log
-    from fedfb.study.keys import read_bundle, read_office
+    from fedfb.study.keys import read_bundle, read_server_secrets
     from fedfb.study.server import open_folder, run_study
     from study.by_hand import Hand
 
-    study, office = read_office(folder / "study.toml")
+    study, secrets = read_server_secrets(folder / "study.toml")
     kept = folder / "run"
     open_folder(study, kept)
     silos = {}
@@ -157,5 +157,5 @@ def run_study(folder: Path) -> None:
         key = Path("north.key") if name == "north" else None
         bundle = folder / "bundles" / f"{name}.bundle"
         state = bundle.with_name(bundle.name + ".state")
-        silos[id] = open_silo(read_bundle(bundle, key), f"{name}.csv", state)
-    run_study(Hand(study, Log(kept / EVENTS, lambda text: None), silos), office, kept)
+        silos[id] = open_client(read_bundle(bundle, key), f"{name}.csv", state)
+    run_study(Hand(study, Log(kept / EVENTS, lambda text: None), silos), secrets, kept)

@@ -138,7 +138,7 @@ def test_a_study_states_whether_the_group_is_given(given):
     text = study_to_toml(study)
     assert line in text
     assert study_from_toml(text, "study.toml") == study
-    with pytest.raises(ConfigError, match="does not say whether the group is given"):
+    with pytest.raises(ConfigError, match="does not say whether the model reads the group"):
         study_from_toml(text.replace(line, ""), "study.toml")
 
 

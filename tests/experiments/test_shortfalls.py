@@ -92,8 +92,8 @@ def test_a_model_that_decides_all_rows_alike_is_said_with_the_share():
     for rate, expected in ((0.02, True), (0.05, False)):  # beside 40% of positive labels
         few = tuple(change(group, positive_rate=rate) for group in run_record.groups)
         judged = change(run_record, groups=few, majority_accuracy=0.6)
-        kinds_of_few = [s.kind for s in find_shortfalls(change(report, runs=(judged,)))]
-        assert ("alike" in kinds_of_few) == expected
+        kinds_of = [s.kind for s in find_shortfalls(change(report, runs=(judged,)))]
+        assert ("alike" in kinds_of) == expected
     rare = change(constant, majority_accuracy=0.99)
     assert "alike" not in [s.kind for s in find_shortfalls(change(report, runs=(rare,)))]
 

@@ -19,7 +19,7 @@ def test_a_share_falls_silent_whatever_the_order(number, share, seed, round, que
     assert drawn == draw_leavings(ids[::-1], share, seed, round, questions)
     assert len(drawn) == number_leaving(number, share) <= number - 1
     assert set(drawn) <= set(ids)
-    assert all(0 <= left.question < max(questions, 1) for left in drawn.values())
+    assert all(0 <= left.exchange < max(questions, 1) for left in drawn.values())
 
 
 def test_every_client_question_and_turn_is_drawn_at_some_time():

@@ -181,8 +181,8 @@ def test_a_sum_of_too_few_stops_the_run_and_loses_nothing(tmp_path, monkeypatch)
     kept = saving.path.read_bytes()
     gone = {client: Leaving(1, "shares") for client in (1, 2)}
     with monkeypatch.context() as patched:
-        patched.setattr(training_loop, "leavings", lambda *_: gone)
-        with pytest.raises(ThresholdError, match="round 3, question 1: 2 parties shared"):
+        patched.setattr(training_loop, "draw_leavings", lambda *_: gone)
+        with pytest.raises(ThresholdError, match="round 3, exchange 1: 2 clients shared"):
             go(FEDFB, clients, carry_masked(NAMES), saving=saving)
     assert saving.path.read_bytes() == kept
     resumed = go(FEDFB, clients, carry_masked(NAMES), saving=saving)

@@ -1,4 +1,4 @@
-"""Fixed point: right to half a step a party, never clipped, never wrapped."""
+"""Fixed point: right to half a step a client, never clipped, never wrapped."""
 
 import numpy as np
 import pytest
@@ -10,19 +10,19 @@ from fedfb.secure import Part, RangeError, choose_bits, decode, encode, make_sch
 
 @st.composite
 def uploads(draw):
-    parties = draw(st.integers(3, 1000))
+    clients = draw(st.integers(3, 1000))
     bound = draw(st.floats(1e-6, 1e9))
-    bits = draw(st.integers(0, choose_bits(bound, parties)))
+    bits = draw(st.integers(0, choose_bits(bound, clients)))
     bits = max(bits, 1)
     values = st.floats(-bound, bound)
     rows = draw(st.lists(st.lists(values, min_size=3, max_size=3), min_size=1, max_size=8))
-    return parties, bound, bits, np.array(rows)
+    return clients, bound, bits, np.array(rows)
 
 
 @given(uploads())
-def test_a_sum_is_right_to_half_a_step_a_party(case):
-    parties, bound, bits, rows = case
-    schema = make_schema([Part("x", (3,), bound, bits)], parties)
+def test_a_sum_is_right_to_half_a_step_a_client(case):
+    clients, bound, bits, rows = case
+    schema = make_schema([Part("x", (3,), bound, bits)], clients)
     total = np.sum([encode(schema, {"x": row}) for row in rows], axis=0, dtype=np.uint64)
     found = decode(schema, len(rows), total)["x"]
     rounding = 1e-14 * len(rows) * bound
@@ -30,14 +30,14 @@ def test_a_sum_is_right_to_half_a_step_a_party(case):
 
 
 @given(st.integers(3, 10_000), st.floats(1e-9, 1e12), st.sampled_from([-1, 1]))
-def test_a_sum_cannot_wrap_though_all_are_at_the_bound(parties, bound, sign):
-    part = Part("x", (), bound, choose_bits(bound, parties))
+def test_a_sum_cannot_wrap_though_all_are_at_the_bound(clients, bound, sign):
+    part = Part("x", (), bound, choose_bits(bound, clients))
     if part.bits == 0:
         bound = float(int(bound)) or 1.0
         part = Part("x", (), bound, 0)
-    word = encode(make_schema([part], parties), {"x": np.array(sign * bound)})
-    total = np.array([int(word[0]) * parties % 2**64], dtype=np.uint64)
-    assert decode((part,), parties, total)["x"] == pytest.approx(sign * parties * bound, rel=1e-6)
+    word = encode(make_schema([part], clients), {"x": np.array(sign * bound)})
+    total = np.array([int(word[0]) * clients % 2**64], dtype=np.uint64)
+    assert decode((part,), clients, total)["x"] == pytest.approx(sign * clients * bound, rel=1e-6)
 
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=3, max_size=20))
@@ -116,7 +116,7 @@ def test_the_wrap_is_met_to_the_last_unit():
 
 def test_a_sum_beyond_the_declared_range_is_thrown_away():
     total = np.array([0, 2**40, 0], dtype=np.uint64)
-    with pytest.raises(RangeError, match="thrown away"):
+    with pytest.raises(RangeError, match="discarded"):
         decode(SCHEMA, 5, total)
     with pytest.raises(RangeError, match="expected"):
         decode(SCHEMA, 5, total[:2])

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from fedfb import secure
 from fedfb.secure import AuthenticationError, FormatError, Kind, keys
-from fedfb.secure.graph import neighbours
+from fedfb.secure.graph import find_neighbours
 from fedfb.secure.keys import derive, sha256
-from fedfb.secure.masks import add_masks, ring_bytes
-from fedfb.secure.messages import LAYOUT, pair_mask_keys, self_mask_key
-from secure.parties import federation, record, seeded
+from fedfb.secure.masks import add_masks, write_ring
+from fedfb.secure.messages import LAYOUT, derive_pair_mask_keys, derive_self_mask_key
+from secure.clients import federation, record, seeded
 
 unhex = bytes.fromhex
 
@@ -28,9 +28,9 @@ def test_key_agreement_is_that_of_rfc_7748():
     bob = unhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
     public = "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"
     shared = "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"
-    assert keys.public_key(bob).hex() == public
+    assert keys.derive_public_key(bob).hex() == public
     assert keys.agree(alice, unhex(public), "Bob").hex() == shared
-    assert keys.agree_all(bob, {1: keys.public_key(alice)})[1].hex() == shared
+    assert keys.agree_all(bob, {1: keys.derive_public_key(alice)})[1].hex() == shared
 
 
 def test_key_derivation_is_that_of_rfc_5869():
@@ -48,13 +48,13 @@ def test_key_derivation_is_that_of_rfc_5869():
 
 def test_tags_are_those_of_rfc_4231():
     """Section 4.2."""
-    found = keys.tag(b"\x0b" * 20, b"Hi There")
+    found = keys.make_tag(b"\x0b" * 20, b"Hi There")
     assert found.hex() == "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
 
 
 def test_masks_are_the_key_stream_of_rfc_8439():
     """Appendix A.1, test vector 1: key, nonce and counter are zero."""
-    stream = ring_bytes(add_masks(np.zeros(8, dtype=np.uint64), plus=[bytes(32)], minus=[]))
+    stream = write_ring(add_masks(np.zeros(8, dtype=np.uint64), plus=[bytes(32)], minus=[]))
     assert stream.hex() == (
         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
         "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"
@@ -69,7 +69,7 @@ def test_signatures_are_those_of_rfc_8032():
         "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46b"
         "d25bf5f0595bbe24655141438e7a100b"
     )
-    assert keys.identity_public_key(private) == public
+    assert keys.derive_identity_key(private) == public
     assert keys.sign(private, b"") == signature
     keys.check_signature(public, b"", signature, "a test")
     with pytest.raises(AuthenticationError):
@@ -106,9 +106,9 @@ def test_derivation_follows_its_equation(secret, session, sender, recipient):
 
 
 def frozen_session():
-    parties = [secure.PartyKeys(id, bytes([id + 1]) * 32, b"").party for id in range(4)]
-    server = keys.public_key(bytes([9]) * 32)
-    roster = secure.make_roster(bytes(16), server, parties, secure.make_plan(4))
+    clients = [secure.ClientKeys(id, bytes([id + 1]) * 32, b"").entry for id in range(4)]
+    server = keys.derive_public_key(bytes([9]) * 32)
+    roster = secure.make_roster(bytes(16), server, clients, secure.make_plan(4))
     return secure.make_session(roster, 3, 1, [secure.Part("loss", (2,), 10.0, 4)])
 
 
@@ -126,34 +126,34 @@ def test_our_own_answers_are_frozen():
         "roster": "563d10b6e3c39927065117ea4f623e73bdf90b8ee7fcb04fd60129e60007c889",
         "session": "e0309c3fe5b543f05ca352ec3b75623fa0b76b29291a4afde56b05c7e57a490a",
     }
-    assert neighbours(range(10), 4, b"seed")[0] == (4, 5, 7, 8)
+    assert find_neighbours(range(10), 4, b"seed")[0] == (4, 5, 7, 8)
 
 
 def test_a_key_of_small_order_is_refused():
-    with pytest.raises(FormatError, match="party 7 is not a usable"):
+    with pytest.raises(FormatError, match="client 7 is not a usable"):
         keys.agree_all(bytes([3]) * 32, {7: bytes(32)})
 
 
 def other_places():
     """Sessions that differ from the first in one thing each."""
     first = federation(4)
-    yield from (first.at(round, question).session for round in range(3) for question in range(3))
-    yield federation(4, run=b"another run here").session
+    yield from (first.at(round, exchange).session for round in range(3) for exchange in range(3))
+    yield federation(4, period=b"another run here").session
     yield federation(4, words=5).session
     yield federation(4, seed=1).session
     yield federation(5).session
 
 
-def test_masks_never_repeat_across_pairs_rounds_questions_runs_rosters_or_schemas():
+def test_masks_never_repeat_across_pairs_rounds_exchanges_periods_rosters_or_schemas():
     """Even if a broken machine drew the same keys again, the derived keys would differ."""
     private = {id: bytes([id + 1]) * 32 for id in range(4)}
-    public = {id: keys.public_key(key) for id, key in private.items()}
+    public = {id: keys.derive_public_key(key) for id, key in private.items()}
     made = []
     for session in other_places():
-        made += [self_mask_key(session, id, bytes(32)) for id in private]
+        made += [derive_self_mask_key(session, id, bytes(32)) for id in private]
         for u, v in itertools.combinations(private, 2):
             ours, theirs = (
-                pair_mask_keys(session, private[a], a, {b: public[b]})[b]
+                derive_pair_mask_keys(session, private[a], a, {b: public[b]})[b]
                 for a, b in ((u, v), (v, u))
             )
             assert ours == theirs
@@ -164,7 +164,7 @@ def test_masks_never_repeat_across_pairs_rounds_questions_runs_rosters_or_schema
 def test_masked_words_never_repeat_though_the_same_randomness_is_drawn_again():
     seen = []
     for fed in (federation(3, words=500).at(round) for round in range(4)):
-        zeros = {id: np.zeros(500, dtype=np.uint64) for id in fed.members}
+        zeros = {id: np.zeros(500, dtype=np.uint64) for id in fed.memberships}
         sent, total = record(fed, zeros, seeded(5))
         assert not total.vector.any()
         bodies = [m.message[LAYOUT.size + 4 : -32] for m in sent if m.kind is Kind.MASKED]

@@ -12,7 +12,7 @@ from fedfb.secure import FormatError, Kind, ProtocolError, SecureError
 from fedfb.secure.encoding import pack, pack_entries, pack_set, unpack, unpack_entries, unpack_set
 from fedfb.secure.keys import TAG_BYTES, agree
 from fedfb.secure.messages import LAYOUT, OVERHEAD_BYTES, write_frame
-from secure.parties import federation, plain_sum, play, record, ring_vectors
+from secure.clients import federation, plain_sum, play, record, ring_vectors
 
 FED = federation(4, pinned=True)
 VECTORS = ring_vectors(FED)
@@ -21,7 +21,7 @@ deliveries = st.sampled_from(DELIVERIES)
 
 
 def test_every_recorded_message_is_accepted_as_it_was():
-    np.testing.assert_array_equal(TOTAL.vector, plain_sum(VECTORS, FED.members))
+    np.testing.assert_array_equal(TOTAL.vector, plain_sum(VECTORS, FED.memberships))
     for delivery in DELIVERIES:
         delivery.read(delivery.message)
 
@@ -51,8 +51,8 @@ def test_a_message_with_something_behind_it_is_refused(delivery, surplus):
 def test_every_message_is_refused_by_every_other_reader():
     for delivery in DELIVERIES:
         for other in DELIVERIES:
-            same = (other.kind, other.party) == (delivery.kind, delivery.party)
-            # Within a phase the server takes its parties' messages in any order.
+            same = (other.kind, other.client) == (delivery.kind, delivery.client)
+            # Within a phase the server takes its clients' messages in any order.
             if same or (other.kind == delivery.kind and other.kind % 2):
                 continue
             with pytest.raises(SecureError):
@@ -64,7 +64,7 @@ def test_a_duplicate_is_refused():
     for delivery in DELIVERIES:
         if delivery.kind % 2:
             state = delivery.read(delivery.message)
-            with pytest.raises(ProtocolError, match="has come already"):
+            with pytest.raises(ProtocolError, match="has arrived already"):
                 secure.receive(state, delivery.message)
             last[delivery.kind] = delivery
     assert len(last) == 5
@@ -72,19 +72,19 @@ def test_a_duplicate_is_refused():
 
 ELSEWHERE = {
     "round": FED.at(round=1),
-    "question": FED.at(round=0, question=1),
-    "run": federation(4, pinned=True, run=b"another run here"),
+    "exchange": FED.at(round=0, exchange=1),
+    "period": federation(4, pinned=True, period=b"another run here"),
     "schema": federation(4, pinned=True, words=5),
 }
 
 
 @pytest.mark.parametrize("where", ELSEWHERE)
-def test_a_message_of_another_round_question_run_or_schema_is_refused(where):
+def test_a_message_of_another_round_exchange_period_or_schema_is_refused(where):
     fed = ELSEWHERE[where]
     strangers, _ = record(fed, ring_vectors(fed))
     for delivery, stranger in zip(DELIVERIES, strangers, strict=True):
-        assert (delivery.kind, delivery.party) == (stranger.kind, stranger.party)
-        if delivery.kind is Kind.INVITATION and where in ("round", "question"):
+        assert (delivery.kind, delivery.client) == (stranger.kind, stranger.client)
+        if delivery.kind is Kind.INVITATION and where in ("round", "exchange"):
             continue  # to a later sum one may always be invited
         with pytest.raises(SecureError):
             delivery.read(stranger.message)
@@ -120,9 +120,9 @@ def test_ten_thousand_malformed_messages_are_refused():
         refused += 1
 
 
-def reframed(message, body, party):
-    """Wrap another body with a right tag, as a broken party or server could."""
-    link = agree(FED.server_key, FED.roster.by_id[party].link, "")
+def reframed(message, body, client):
+    """Wrap another body with a right tag, as a broken client or server could."""
+    link = agree(FED.server_key, FED.roster.by_id[client].link, "")
     return write_frame(secure.read_header(message), body, link)
 
 
@@ -149,19 +149,19 @@ def test_malformed_content_under_a_right_tag_is_an_error_and_nothing_worse():
         if len(bad) == len(body) or (fewer_tags and len(bad) % ENTRY_BYTES == 0):
             continue  # a shorter list of confirmations is a right one, too
         with pytest.raises(SecureError):
-            delivery.read(reframed(delivery.message, bad, delivery.party))
+            delivery.read(reframed(delivery.message, bad, delivery.client))
 
 
 FORGEABLE = [kind for kind in Kind if kind not in (Kind.INVITATION, Kind.MASKED)]
 
 
 @given(st.sampled_from(FORGEABLE), st.integers(0, 3), st.integers(0, 2**32), st.booleans())
-def test_no_false_content_under_a_right_tag_changes_a_sum(kind, party, seed, lost):
-    """A vector is a party's own business; all else that is false ends in the right sum or none."""
-    rng, silent = random.Random(seed), {(party + 1) % 4: Kind.MASKED} if lost else {}
+def test_no_false_content_under_a_right_tag_changes_a_sum(kind, client, seed, lost):
+    """A vector is a client's own business; all else that is false ends in the right sum or none."""
+    rng, silent = random.Random(seed), {(client + 1) % 4: Kind.MASKED} if lost else {}
 
     def forge(found, id, message):
-        if (found, id) != (kind, party):
+        if (found, id) != (kind, client):
             return message
         body = bytearray(body_of(message))
         body[rng.randrange(len(body))] ^= rng.randrange(1, 256)
@@ -229,7 +229,7 @@ def test_rosters_are_read_as_they_were_written_and_in_no_other_way():
 
 def test_neither_states_nor_errors_show_a_secret():
     invitation = DELIVERIES[0].message
-    _, state, _ = secure.join(FED.members[0], invitation, FED.session.schema)
-    shown = repr(state) + repr(FED.members[0])
-    secrets = (state.link, state.channel_key, state.mask_key, FED.members[0].keys.link)
+    _, state, _ = secure.join(FED.memberships[0], invitation, FED.session.schema)
+    shown = repr(state) + repr(FED.memberships[0])
+    secrets = (state.link, state.channel_key, state.mask_key, FED.memberships[0].keys.link)
     assert not any(repr(secret)[2:-1] in shown for secret in secrets)

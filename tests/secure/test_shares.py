@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedfb.secure import FormatError, ProtocolError, ThresholdError
-from fedfb.secure.shares import PRIME, SHARE_BYTES, combine, split, weights_at_zero
-from secure.parties import seeded
+from fedfb.secure.shares import PRIME, SHARE_BYTES, combine, find_weights_at_zero, split
+from secure.clients import seeded
 
 secrets = st.binary(min_size=32, max_size=32)
 
@@ -35,7 +35,7 @@ def test_fewer_shares_fit_any_other_secret_just_as_well(sharing, other):
         return
     shares = split(secret, threshold, points, seeded(seed))
     known, missing = points[: threshold - 1], points[threshold - 1]
-    weights = weights_at_zero([*known, missing])
+    weights = find_weights_at_zero([*known, missing])
     partial = sum(weights[point] * int.from_bytes(shares[point], "big") for point in known)
     wanted = (int.from_bytes(other, "big") - partial) * pow(weights[missing], -1, PRIME) % PRIME
     made = {point: shares[point] for point in known}
@@ -87,5 +87,5 @@ def test_what_cannot_be_shared_or_combined_is_refused():
         combine({1: bytes(33)}, 2)
     with pytest.raises(FormatError, match="not an element"):
         combine({1: PRIME.to_bytes(33, "big")}, 1)
-    with pytest.raises(ProtocolError, match="do not fit"):
+    with pytest.raises(ProtocolError, match="do not belong"):
         combine({1: (PRIME - 1).to_bytes(33, "big")}, 1)

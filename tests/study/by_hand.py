@@ -1,4 +1,4 @@
-"""Silos in this process: the coordinator's and the silos' own code, with nothing in between."""
+"""Clients in this process: the code of the server and of the clients, and no network."""
 
 import sys
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from pathlib import Path
 from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
 from fedfb.data.read import paths_of, read_rows
-from fedfb.study.client import handle, open_silo
+from fedfb.study.client import handle, open_client
 from fedfb.study.journal import EVENTS, Log
-from fedfb.study.keys import create, read_bundle, read_office
-from fedfb.study.mail import heed, note_silence
+from fedfb.study.keys import create, read_bundle, read_server_secrets
 from fedfb.study.server import open_folder, run_study
 from fedfb.study.study import make_study
+from fedfb.study.transport import check_reply, note_silence
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 import federation
@@ -37,36 +37,36 @@ def create_in(folder, silos, schema, experiment, **options):
 
 @dataclass
 class Hand:
-    """Mail that hands messages over; ``loses`` says of an action, place and silo if it is lost."""
+    """A transport in one process; ``loses`` says which messages are lost."""
 
     study: object
     log: Log
-    silos: dict
-    loses: object = lambda hand, action, where, id: False
+    clients: dict
+    loses: object = lambda hand, kind, where, id: False
     failed: dict = field(default_factory=dict)
     sent: list = field(default_factory=list)
 
-    def present(self):
-        return sorted(id for id in self.silos if id not in self.failed or not self.failed[id])
+    def list_present(self):
+        return sorted(id for id in self.clients if id not in self.failed or not self.failed[id])
 
-    def exchange(self, action, contents, where):
-        found = {}
+    def exchange(self, kind, contents, where):
+        replies = {}
         for id, content in contents.items():
-            self.sent.append((action, where, id))
-            if id not in self.silos or self.loses(self, action, where, id):
+            self.sent.append((kind, where, id))
+            if id not in self.clients or self.loses(self, kind, where, id):
                 note_silence(self, id, "was lost", where, failed=1.0)
                 continue
-            self.silos[id], said = handle(self.silos[id], action, content)
-            heeded = heed(self, id, said, where)
-            if heeded is not None:
-                found[id] = heeded
-        return found
+            self.clients[id], reply = handle(self.clients[id], kind, content)
+            content = check_reply(self, id, reply, where)
+            if content is not None:
+                replies[id] = content
+        return replies
 
 
-def open_silos(study, silos, ids=range(4)):
+def open_clients(study, silos, ids=range(4)):
     bundles = {id: study.parent / "bundles" / f"{SILOS[id]}.bundle" for id in ids}
     return {
-        id: open_silo(
+        id: open_client(
             read_bundle(path),
             *silos.glob(f"{SILOS[id]}.*"),
             path.with_name(path.name + ".state"),
@@ -77,12 +77,12 @@ def open_silos(study, silos, ids=range(4)):
 
 def run_by_hand(study, silos, *, there=None, loses=None):
     """Run a study to its end; return the mail, with all that was sent."""
-    planned, office = read_office(study)
+    planned, secrets = read_server_secrets(study)
     kept = study.parent / "run"
     open_folder(planned, kept)
     log = Log(kept / EVENTS, lambda text: None)
-    hand = Hand(planned, log, there or open_silos(study, silos))
+    hand = Hand(planned, log, there or open_clients(study, silos))
     if loses is not None:
         hand.loses = loses
-    run_study(hand, office, kept)
+    run_study(hand, secrets, kept)
     return hand

@@ -14,8 +14,8 @@ from fedfb.runtime.secure import encode_upload, parts_of, read_total
 from fedfb.secure import decode, make_schema
 from fedfb.study.journal import EVENTS, read_events
 from fedfb.study.study import read_study
-from fedfb.study.trial import make_trial, prepared, told_of
-from study.by_hand import open_silos
+from fedfb.study.trial import describe_phase, make_trial, prepare_data
+from study.by_hand import open_clients
 
 
 def schedule(study):
@@ -39,7 +39,7 @@ def fixed_sum(task, uploads, asked):
 
 def replayed(study, silos):
     """Return the final state of the run that the log tells of, without any disturbance."""
-    planned, who, there = read_study(study), schedule(study), open_silos(study, silos)
+    planned, who, there = read_study(study), schedule(study), open_clients(study, silos)
     schema, numbers = planned.schema, iter(range(100))
 
     def answers(question, told):
@@ -53,8 +53,8 @@ def replayed(study, silos):
     given = planned.experiment.sensitive_at_prediction
     shape = (schema.label.name, schema.label.positive, given, schema.derived)
     encoder = Encoder(columns, groups, *shape)
-    told = told_of("run", encoder)
-    ready = {id: prepared(planned, id, s.train, s.test, told) for id, s in there.items()}
+    told = describe_phase("run", encoder)
+    ready = {id: prepare_data(planned, id, s.train, s.test, told) for id, s in there.items()}
     trial = make_trial(planned, encoder)
     memories = {id: trial.algorithm.memory(trial.start) for id in there}
 

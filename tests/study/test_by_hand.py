@@ -9,11 +9,11 @@ import pytest
 from fedfb.errors import DisclosureError
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime.ledger import read_ledger
-from fedfb.study.ask import TooFewError
+from fedfb.study.exchange import TooFewClientsError
 from fedfb.study.journal import EVENTS, Journal, read_events
-from fedfb.study.mail import StoppedBySiloError
 from fedfb.study.study import read_study
-from study.by_hand import SILOS, federation, make, open_silos, run_by_hand
+from fedfb.study.transport import StoppedByClientError
+from study.by_hand import SILOS, federation, make, open_clients, run_by_hand
 from study.replay import assert_same_bits, replayed
 
 QUICK = Experiment(rounds=2, local_epochs=2, lr=(0.02,))
@@ -66,7 +66,7 @@ def make_and_check(folder, experiment):
 
 
 @pytest.mark.parametrize("lost", range(5))
-def test_a_silo_lost_in_any_turn_leaves_a_sum_over_the_others(lost, tmp_path):
+def test_a_client_lost_in_any_turn_leaves_a_sum_over_the_others(lost, tmp_path):
     """It stays away for the rest of the round and is asked again in the next."""
     study, silos = make(tmp_path, replace(QUICK, algorithm="ditto", notion="cp", rounds=3))
     turns = iter(range(100))
@@ -77,14 +77,14 @@ def test_a_silo_lost_in_any_turn_leaves_a_sum_over_the_others(lost, tmp_path):
         return gone
 
     hand = run_by_hand(study, silos, loses=loses)
-    hand.silos = {}
+    hand.clients = {}
     asked = {id for action, where, id in hand.sent if where == "round 2, confusion"}
     assert asked == {0, 2, 3}
     state = federation.final_state(study)
     assert_same_bits(state, replayed(study, silos))
 
 
-def test_a_sum_that_fails_is_asked_again_of_the_same_question_only(tmp_path):
+def test_a_sum_that_fails_is_asked_again_of_the_same_exchange_only(tmp_path):
     study, silos = make(tmp_path, replace(QUICK, algorithm="fedfb"))
     undisturbed, elsewhere = make(tmp_path / "b", replace(QUICK, algorithm="fedfb"))
     run_by_hand(undisturbed, elsewhere)
@@ -110,12 +110,12 @@ def test_a_sum_that_fails_is_asked_again_of_the_same_question_only(tmp_path):
     [{"algorithm": "fedfb", "lr": ()}, {"algorithm": "ditto", "notion": "cp"}],
     ids=["fedfb that picks its rate", "ditto"],
 )
-def test_a_coordinator_killed_again_and_again_asks_nothing_twice(settings, tmp_path):
+def test_a_server_killed_again_and_again_asks_nothing_twice(settings, tmp_path):
     experiment = replace(QUICK, **settings)
     undisturbed, elsewhere = make(tmp_path / "b", experiment)
     run_by_hand(undisturbed, elsewhere)
     study, silos = make(tmp_path, experiment)
-    there, kills = open_silos(study, silos), 0
+    there, kills = open_clients(study, silos), 0
 
     def killed(hand, action, where, id):
         if len(hand.sent) > 59:
@@ -140,7 +140,9 @@ def test_below_the_threshold_it_stops_with_a_message_and_goes_on_later(tmp_path)
     def two_are_gone(hand, action, where, id):
         return where.startswith("round 2") and id in (0, 3)
 
-    with pytest.raises(TooFewError, match=r"round 2, fit: 2 of the 4 .*\(north, south\).*least 3"):
+    with pytest.raises(
+        TooFewClientsError, match=r"round 2, fit: 2 of the 4 .*\(north, south\).*least 3"
+    ):
         run_by_hand(study, silos, loses=two_are_gone)
     hand = run_by_hand(study, silos)
     assert not [where for _, where, _ in hand.sent if where.startswith("round 1")]
@@ -148,13 +150,13 @@ def test_below_the_threshold_it_stops_with_a_message_and_goes_on_later(tmp_path)
     assert_same_bits(federation.final_state(study), alone.fitted[0].trained.state._asdict())
 
 
-def test_a_silo_that_joins_late_takes_part_from_the_next_round_on(tmp_path):
+def test_a_client_that_joins_late_takes_part_from_the_next_round_on(tmp_path):
     study, silos = make(tmp_path, replace(QUICK, algorithm="fedfb", rounds=3), wait_s=0.3)
-    everybody = open_silos(study, silos)
+    everybody = open_clients(study, silos)
 
     def joins(hand, action, where, id):
         if where == "round 1, confusion":
-            hand.silos[3] = everybody[3]
+            hand.clients[3] = everybody[3]
         return False
 
     there = {id: everybody[id] for id in (0, 1, 2)}
@@ -163,24 +165,24 @@ def test_a_silo_that_joins_late_takes_part_from_the_next_round_on(tmp_path):
     assert_same_bits(federation.final_state(study), replayed(study, silos))
 
 
-def test_a_silo_of_another_study_stops_the_run_in_words(tmp_path):
+def test_a_client_of_another_study_stops_the_run_in_words(tmp_path):
     study, silos = make(tmp_path / "a", replace(QUICK, algorithm="fedavg"))
     other, _ = make(tmp_path / "b", replace(QUICK, algorithm="fedavg", local_epochs=3))
-    strangers = {**open_silos(study, silos), 2: open_silos(other, silos)[2]}
-    with pytest.raises(StoppedBySiloError, match="south: its bundle is of another study"):
+    strangers = {**open_clients(study, silos), 2: open_clients(other, silos)[2]}
+    with pytest.raises(StoppedByClientError, match="south: its bundle is of another study"):
         run_by_hand(study, silos, there=strangers)
 
 
-def test_what_diverges_stops_the_run_and_names_the_silo(tmp_path):
+def test_what_diverges_stops_the_run_and_names_the_client(tmp_path):
     experiment = replace(
         QUICK, algorithm="fedavg", lr=(1e30,), optimiser="sgd", precision="float32"
     )
     study, silos = make(tmp_path, experiment)
-    with pytest.raises(StoppedBySiloError, match=r"round \d, \w+: \w+: "):
+    with pytest.raises(StoppedByClientError, match=r"round \d, \w+: \w+: "):
         run_by_hand(study, silos)
 
 
-def test_silos_keep_the_model_and_can_predict(tmp_path):
+def test_clients_keep_the_model_and_can_predict(tmp_path):
     from fedfb.data import encode_file
     from fedfb.experiments.run_folder import load_model
 
@@ -194,13 +196,13 @@ def test_silos_keep_the_model_and_can_predict(tmp_path):
     assert not (here / "achievable.json").exists()
     [why] = [e["text"] for e in read_events(here / EVENTS) if e["event"] == "not told"]
     assert "east, north, south, west withheld their scores" in why
-    answered = Journal(here / "answers", read_study(study).digest, "achievable", 3).find(0)
-    assert not answered.total["rows"].any()
+    total = Journal(here / "answers", read_study(study).digest, "achievable", 3).find(0)
+    assert not total.arrays["rows"].any()
 
 
-def test_a_silo_takes_no_part_in_a_sum_over_fewer_than_the_study_says(tmp_path):
-    """The coordinator's copy of the study says 3, the silos' say 4."""
+def test_a_client_takes_no_part_in_a_sum_over_fewer_than_the_study_says(tmp_path):
+    """The copy of the server says 3, the copies of the clients say 4."""
     study, silos = make(tmp_path, replace(QUICK, algorithm="fedavg"), least=4)
     study.write_text(study.read_text().replace("least = 4", "least = 3"))
-    with pytest.raises(StoppedBySiloError, match=r"over 3 silos, .* none over fewer than 4"):
+    with pytest.raises(StoppedByClientError, match=r"over 3 clients, .* none over fewer than 4"):
         run_by_hand(study, silos)

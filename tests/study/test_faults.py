@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_processes_that_die_stop_or_come_late_leave_the_sums_of_the_others(tmp_path):
-    """Too few silos: tests/flower/test_by_hand.py, where the same messages are handed over."""
+    """Too few clients: tests/study/test_by_hand.py, where the same messages are handed over."""
     settings = ["--algorithm", "ditto", "--notion", "cp", "--rounds", "9"]
     with Federation(tmp_path, settings, timeout=8, wait=60) as there:
         there.start()
@@ -28,18 +28,18 @@ def test_processes_that_die_stop_or_come_late_leave_the_sums_of_the_others(tmp_p
         there.start("coordinator")
         there.wait_for("round 2 of 9", after=after_kill)
         os.kill(there.worker("east"), signal.SIGKILL)  # a client process dies within a round
-        there.wait_for("east: the process that answers for this silo died")
+        there.wait_for("east: the process that answers for this client died")
         there.wait_for("round 3 of 9")
         slow = there.worker("north")
         os.kill(slow, signal.SIGSTOP)  # a node is slow
         there.wait_for("north: did not answer within 8 s")
         os.kill(slow, signal.SIGCONT)
-        there.wait_for("north is there", after=len(there.events()))
+        there.wait_for("north is online", after=len(there.events()))
         before = len(there.events())
         there.kill("west")  # a node is killed
         there.wait_for("west: ", after=before)
         there.start("west")  # and joins late
-        there.wait_for("west is there", after=before)
+        there.wait_for("west is online", after=before)
         began = time.monotonic()
         assert there.finish() == 0, there.out("coordinator")
         assert time.monotonic() - began < 90

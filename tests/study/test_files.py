@@ -9,9 +9,9 @@ from hypothesis.extra import numpy as arrays
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.errors import DataError
 from fedfb.experiments.spec import Experiment
-from fedfb.study.client import recall, remember
-from fedfb.study.journal import Answered, Journal
-from fedfb.study.mail import pack_arrays, unpack_arrays
+from fedfb.study.client import load_memory, save_memory
+from fedfb.study.journal import ExchangeTotal, Journal
+from fedfb.study.messages import pack_arrays, unpack_arrays
 from fedfb.study.study import make_study, study_from_toml, study_to_toml
 
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
@@ -68,22 +68,22 @@ def test_an_answer_is_found_as_it_was_written(total, counted, tmp_path_factory):
     folder = tmp_path_factory.mktemp("journal")
     journal = Journal(folder, "owner", "run", 3)
     assert journal.find(1) is None
-    journal.write(1, Answered(total, tuple(counted)))
+    journal.write(1, ExchangeTotal(total, tuple(counted)))
     found = Journal(folder, "owner", "run", 3).find(1)
-    assert found.counted == tuple(counted)
-    assert pack_arrays(found.total) == pack_arrays(total)
+    assert found.clients == tuple(counted)
+    assert pack_arrays(found.arrays) == pack_arrays(total)
     Journal(folder, "owner", "run", 4).forget_earlier()
     assert journal.find(1) is None
 
 
 def test_a_memory_is_that_after_the_last_answer_that_counted(tmp_path):
     first = {"lam": np.array([0.5])}
-    assert recall(tmp_path, "", first) is first
+    assert load_memory(tmp_path, "", first) is first
     for round in (1, 2, 3):
         for question in (0, 1):
             told = {"lam": np.array([round + question / 10])}
-            remember(tmp_path, (round, question), told, saved="1-1" if round > 1 else "")
-    assert recall(tmp_path, "2-0", first)["lam"] == 2.0
-    assert recall(tmp_path, "1-1", first)["lam"] == 1.1
-    with pytest.raises(DataError, match="after round and question 1-0"):
-        recall(tmp_path, "1-0", first)
+            save_memory(tmp_path, (round, question), told, saved="1-1" if round > 1 else "")
+    assert load_memory(tmp_path, "2-0", first)["lam"] == 2.0
+    assert load_memory(tmp_path, "1-1", first)["lam"] == 1.1
+    with pytest.raises(DataError, match="after round and exchange 1-0"):
+        load_memory(tmp_path, "1-0", first)

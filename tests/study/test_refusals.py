@@ -10,10 +10,10 @@ import pytest
 
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.spec import Experiment
-from fedfb.study.client import open_silo
-from fedfb.study.keys import create, make_silo_keys, read_bundle, read_office
+from fedfb.study.client import open_client
+from fedfb.study.keys import create, make_private_keys, read_bundle, read_server_secrets
 from fedfb.study.study import read_study, study_from_toml, study_to_toml
-from study.by_hand import federation, make, open_silos, run_by_hand
+from study.by_hand import federation, make, open_clients, run_by_hand
 
 QUICK = Experiment(algorithm="fedavg", rounds=1, local_epochs=1, lr=(0.02,))
 
@@ -26,21 +26,21 @@ def made(tmp_path_factory):
 @pytest.fixture
 def served(tmp_path):
     """A study whose SuperLink runs in this process, and the silos' folder."""
-    from fedfb.study.transport.server import superlink
+    from fedfb.study.transport.server import open_superlink
 
     study, _ = make(tmp_path, QUICK, wait_s=3.0)
-    planned, office = read_office(study)
+    planned, secrets = read_server_secrets(study)
     planned = replace(planned, address=f"127.0.0.1:{federation.free_port()}")
-    with superlink(planned, office, study.parent / "secrets"):
+    with open_superlink(planned, secrets, study.parent / "secrets"):
         yield study, planned.address
 
 
 def joined(bundle, address, folder):
-    from fedfb.study.transport.client import activated, fleet_client
+    from fedfb.study.transport.client import activate_node, open_fleet_client
 
     there = replace(bundle, study=replace(bundle.study, address=address))
-    with fleet_client(there) as client:
-        return activated(there, client, folder, lambda text: None)
+    with open_fleet_client(there) as client:
+        return activate_node(there, client, folder, lambda text: None)
 
 
 def bundle_of(study, silo="north"):
@@ -56,8 +56,8 @@ def test_a_registered_node_joins_and_joins_again_at_once(served, tmp_path):
 
 def test_an_unregistered_node_is_told_so(served, tmp_path):
     study, address = served
-    stranger = replace(bundle_of(study), keys=make_silo_keys())
-    with pytest.raises(ConfigError, match="'north' in: its node key is not registered"):
+    stranger = replace(bundle_of(study), keys=make_private_keys())
+    with pytest.raises(ConfigError, match="accept 'north': its node key is not registered"):
         joined(stranger, address, tmp_path)
 
 
@@ -70,31 +70,31 @@ def test_a_wrong_certificate_is_noticed_before_anything_is_sent(served, made, tm
         joined(bundle_of(study), address.replace("127.0.0.1", "localhost"), tmp_path)
 
 
-def test_a_coordinator_that_is_not_there_is_waited_for_and_then_told(made, tmp_path):
+def test_a_server_that_is_not_there_is_waited_for_and_then_told(made, tmp_path):
     bundle = bundle_of(made[0])
-    with pytest.raises(DataError, match=r"no coordinator at 127.0.0.1:\d+ for 0.5 seconds"):
+    with pytest.raises(DataError, match=r"no server at 127.0.0.1:\d+ for 0.5 seconds"):
         joined(bundle, f"127.0.0.1:{federation.free_port()}", tmp_path)
 
 
 def test_a_port_in_use_is_told(made):
-    from fedfb.study.transport.server import superlink
+    from fedfb.study.transport.server import open_superlink
 
-    planned, office = read_office(made[0])
+    planned, secrets = read_server_secrets(made[0])
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         planned = replace(planned, address=f"127.0.0.1:{taken.getsockname()[1]}")
         with (
             pytest.raises(ConfigError, match="cannot be used: Address already in use"),
-            superlink(planned, office, made[0].parent / "secrets"),
+            open_superlink(planned, secrets, made[0].parent / "secrets"),
         ):
             pass
 
 
 def test_only_the_fleet_routes_exist():
-    from fedfb.study.transport.server import fleet_app
+    from fedfb.study.transport.server import make_fleet_app
 
-    paths = {getattr(route, "path", "") for route in fleet_app().router.routes}
+    paths = {getattr(route, "path", "") for route in make_fleet_app().router.routes}
     served = {path for path in paths if path}
     assert not {path for path in served if "control" in path or "runtime" in path}
 
@@ -114,7 +114,7 @@ def test_a_file_that_does_not_fit_the_schema_is_refused_with_its_line(
     study, silos = made
     (tmp_path / "mine.csv").write_text((silos / "north.csv").read_text().replace(*change))
     with pytest.raises(DataError, match=words):
-        open_silo(bundle_of(study), tmp_path / "mine.csv", tmp_path)
+        open_client(bundle_of(study), tmp_path / "mine.csv", tmp_path)
 
 
 def test_joining_with_a_file_that_does_not_fit_ends_in_words(made, tmp_path):
@@ -145,26 +145,26 @@ def test_joining_shows_what_will_be_sent_and_asks_once(made):
     assert said.returncode == 1
     assert "No row leaves this machine" in said.stdout
     assert "The group is not an input of the model." in said.stdout
-    assert "fit: weighted (9), weight (1); sums over all silos" in said.stdout
+    assert "fit: weighted (9), weight (1); sums over all clients" in said.stdout
 
 
 @pytest.mark.slow
-def test_a_full_disk_stops_the_silo_and_the_coordinator_in_words(tmp_path):
+def test_a_full_disk_stops_the_client_and_the_server_in_words(tmp_path):
     study, silos = make(tmp_path, QUICK)
-    silo = open_silos(study, silos)[0]
+    silo = open_clients(study, silos)[0]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    there = {**open_silos(study, silos), 0: replace(silo, folder=tmp_path / "made.csv" / "x")}
+    there = {**open_clients(study, silos), 0: replace(silo, folder=tmp_path / "made.csv" / "x")}
     (tmp_path / "made.csv").write_text("")
     with pytest.raises(Exception, match=r"east: cannot write to .*Make room"):
         run_by_hand(study, silos, there=there)
-    office = study.parent / "study.toml"
+    secrets = study.parent / "study.toml"
     full = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, {hard}))\n"
     run = (
         "import sys; sys.argv = ['fedfb', 'serve', sys.argv[1]]\nfrom fedfb.cli import main; main()"
     )
     # -B: bytecode cut off by the limit would stop every process that comes after.
     said = subprocess.run(
-        [federation.FEDFB[0], "-B", "-c", full + run, str(office)], capture_output=True, text=True
+        [federation.FEDFB[0], "-B", "-c", full + run, str(secrets)], capture_output=True, text=True
     )
     assert said.returncode == 2, said.stderr
     assert "File too large. Make room there" in said.stderr
@@ -172,19 +172,19 @@ def test_a_full_disk_stops_the_silo_and_the_coordinator_in_words(tmp_path):
     assert resource.getrlimit(resource.RLIMIT_FSIZE) == (soft, hard)
 
 
-def test_keys_that_a_silo_made_itself_never_leave_it(made, tmp_path):
+def test_keys_that_a_client_made_itself_never_leave_it(made, tmp_path):
     study = read_study(made[0])
-    own = make_silo_keys()
+    own = make_private_keys()
     create(study, tmp_path / "study", {"north": own.public})
     path = tmp_path / "study" / "bundles" / "north.bundle"
     assert own.identity not in "".join(
         file.read_text() for file in (tmp_path / "study").rglob("*") if file.is_file()
     )
-    with pytest.raises(ConfigError, match="north made its own: name them by --key"):
+    with pytest.raises(ConfigError, match="Name their file by --key"):
         read_bundle(path)
     (tmp_path / "north.key").write_text(json.dumps(own._asdict()))
     assert read_bundle(path, tmp_path / "north.key").keys == own
-    (tmp_path / "other.key").write_text(json.dumps(make_silo_keys()._asdict()))
+    (tmp_path / "other.key").write_text(json.dumps(make_private_keys()._asdict()))
     with pytest.raises(ConfigError, match="the keys are not those of 'north'"):
         read_bundle(path, tmp_path / "other.key")
 
@@ -197,9 +197,9 @@ def test_a_study_is_read_as_it_was_written(made):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"least": 2}, "of 4 silos at least 3 must answer"),
+        ({"least": 2}, "of 4 clients at least 3 must answer"),
         ({"address": "nowhere"}, "expected host:port"),
-        ({"silos": ("b", "a", "c")}, "different names in order"),
+        ({"clients": ("b", "a", "c")}, "different names in order"),
         ({"timeout_s": 0.0}, "more than 0"),
     ],
 )

@@ -25,15 +25,15 @@ from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime.ledger import read_ledger
 from fedfb.study.client import handle
-from fedfb.study.disclosure import what_is_sent
+from fedfb.study.disclosure import describe_uploads
 from fedfb.study.journal import Log
 from fedfb.study.keys import read_bundle
-from fedfb.study.results import SUMS_ONLY, Known
-from fedfb.study.server import audited
+from fedfb.study.results import SUMS_ONLY, FinishedRun
+from fedfb.study.server import make_audit_text
 from fedfb.study.study import read_study
 from fedfb.theory.achievable import achievable
 from fedfb.theory.from_scores import count_scores, describe_scores, population_of
-from study.by_hand import SILOS, create_in, federation, open_silos, run_by_hand
+from study.by_hand import SILOS, create_in, federation, open_clients, run_by_hand
 from study.replay import assert_same_bits
 
 pytestmark = pytest.mark.slow
@@ -129,7 +129,7 @@ def test_rows_are_encoded_as_in_one_process(whole):
     assert found["encoder"]["groups"]["names"][0] == "sex=F or X, age=up to 55"
 
 
-def test_the_same_questions_are_asked_of_columns_and_in_every_round(whole):
+def test_the_same_exchanges_are_asked_of_columns_and_in_every_round(whole):
     def asked(path):
         return {
             account.phase: [
@@ -193,11 +193,11 @@ def test_the_audit_is_that_of_the_run_in_one_process(whole):
 
 def test_rows_that_nothing_can_be_said_of_leave_no_audit(whole, tmp_path):
     encoder = Encoder.from_dict(encoder_of(whole))
-    known = Known(encoder, None, None, None, {"confusion": np.zeros((1, 2, 2, 4))}, None)
+    known = FinishedRun(encoder, None, None, None, {"confusion": np.zeros((1, 2, 2, 4))}, None)
     said = []
     log = Log(tmp_path / "events.jsonl", said.append)
-    assert audited(read_study(whole.study), known, whole.kept, log) == ""
-    assert "there is no audit: no row has the favourable label (urgent = 'yes')" in said[0]
+    assert make_audit_text(read_study(whole.study), known, whole.kept, log) == ""
+    assert "no audit: no row has the favourable label (urgent = 'yes')" in said[0]
 
 
 def test_what_is_achievable_is_what_the_files_tell_in_one_process(whole):
@@ -209,26 +209,26 @@ def test_what_is_achievable_is_what_the_files_tell_in_one_process(whole):
     assert found == json.loads(json.dumps(alone))
 
 
-def test_silos_get_report_audit_and_what_is_achievable_but_no_ledger(whole):
+def test_clients_get_report_audit_and_what_is_achievable_but_no_ledger(whole):
     state = whole.study.parent / "bundles" / "east.bundle.state"
     for name in ("result.json", "audit.json", "achievable.json", "models.npz"):
         assert (state / name).read_bytes() == (whole.kept / name).read_bytes(), name
     assert not (state / "ledger.jsonl").exists()
 
 
-def test_a_silo_reads_that_its_own_scores_will_be_seen(whole):
+def test_a_client_reads_that_its_own_scores_will_be_seen(whole):
     bundle = read_bundle(whole.study.parent / "bundles" / "east.bundle")
-    said = "\n".join(what_is_sent(bundle, whole.silos / "east.csv", 336, 144))
+    said = "\n".join(describe_uploads(bundle, whole.silos / "east.csv", 336, 144))
     assert "in each of 200 bins, by label and group; YOUR OWN VALUE" in said
     assert "histograms of pulse, cost" in said
     assert "learning rate" in said, said
 
 
-def test_a_silo_shows_its_scores_only_where_the_study_says_so(whole, tmp_path):
-    """The coordinator's copy of the study allows it, the silo's does not."""
+def test_a_client_shows_its_scores_only_where_the_study_says_so(whole, tmp_path):
+    """The copy of the server allows it, the copy of the client does not."""
     schema, experiment = read_study(whole.study).schema, Experiment(rounds=1, lr=(0.01,))
     study, silos = create_in(tmp_path, whole.silos, schema, experiment)
-    silo = open_silos(study, silos)[0]
+    silo = open_clients(study, silos)[0]
     told = json.dumps({"phase": "achievable", "encoder": encoder_of(whole), "rates": []})
     hello = {"study": read_study(study).digest, "run": b"1" * 32, "told": told}
     _, said = handle(silo, "hello", hello)
@@ -236,7 +236,7 @@ def test_a_silo_shows_its_scores_only_where_the_study_says_so(whole, tmp_path):
     other = json.loads(told) | {"phase": "run"}
     other["encoder"] = {**other["encoder"], "positive": "no"}
     _, said = handle(silo, "hello", {**hello, "told": json.dumps(other)})
-    assert "is not that of the study's schema" in said["stop"]
+    assert "does not encode rows as the study's schema says" in said["stop"]
 
 
 def encoder_of(whole):

@@ -59,7 +59,7 @@ def make_card(audit: Audit, run: Run | None, intended_use: str | None) -> Card:
 def _describe_data(audit: Audit) -> Iterator[str]:
     rows = words.count(audit.overall.n, "no")
     yield (
-        f"Audited on {audit.rows} ({audit.data}): {rows} rows in groups that are shown, in "
+        f"Audited on {audit.rows} ({audit.data}): {rows} rows in groups that are shown, at "
         f"{len(audit.client_names)} client{'s' if len(audit.client_names) != 1 else ''}."
     )
     yield f"Favourable label: {audit.label} = {audit.positive}."

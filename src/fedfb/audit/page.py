@@ -124,13 +124,13 @@ HIDING = (
 def audit_page(audit: Audit) -> Page:
     """Return the page of an audit."""
     sections = [
-        _disparity_section(audit),
-        _group_section(audit),
+        _make_disparity_section(audit),
+        _make_group_section(audit),
         *client_section(audit),
-        *_calibration_section(audit),
-        *_baseline_section(audit),
-        _hidden_section(audit),
-        _card_section(audit),
+        *_make_calibration_section(audit),
+        *_make_baseline_section(audit),
+        _make_hidden_section(audit),
+        _make_card_section(audit),
     ]
     return Page(
         title=f"Audit of {audit.name}",
@@ -166,7 +166,7 @@ def _write_value(value: Value) -> tuple[str, str]:
     return cell, f"95% interval {number(low)} to {number(high)}"
 
 
-def _disparity_section(audit: Audit) -> Section:
+def _make_disparity_section(audit: Audit) -> Section:
     rows = []
     for notion, disparity in audit.notions.by_name.items():
         chance = audit.chance[notion]
@@ -222,7 +222,7 @@ def _tabulate_gaps(notions: Mapping[str, Disparity]) -> Iterator[Table]:
         yield Table(f"Gaps, {NAMES[notion]}", columns, rows, "Each interval is of its gap alone.")
 
 
-def _group_section(audit: Audit) -> Section:
+def _make_group_section(audit: Audit) -> Section:
     picture = rates_picture(audit)
     tables = [group_table("Groups", [*audit.groups, audit.overall])]
     tables += [group_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute]
@@ -235,7 +235,7 @@ def _group_section(audit: Audit) -> Section:
     return Section("groups", "Groups", sentences, pictures, tuple(tables))
 
 
-def _calibration_section(audit: Audit) -> Iterator[Section]:
+def _make_calibration_section(audit: Audit) -> Iterator[Section]:
     groups = audit.calibration
     if not groups:
         return
@@ -278,7 +278,7 @@ def _tabulate_bins(group: Calibration) -> Table:
     return Table(group.name, ("scores", "rows", "mean score", "favourable labels"), rows, note)
 
 
-def _baseline_section(audit: Audit) -> Iterator[Section]:
+def _make_baseline_section(audit: Audit) -> Iterator[Section]:
     if audit.comparison is None:
         return
     changes = tuple(
@@ -305,13 +305,13 @@ def _baseline_section(audit: Audit) -> Iterator[Section]:
     )
 
 
-def _hidden_section(audit: Audit) -> Section:
+def _make_hidden_section(audit: Audit) -> Section:
     sentences = [f"Minimum: {audit.minimum} rows.", HIDING, *words.hidden_sentences(audit)]
     sentences += [f"{note[0].upper()}{note[1:]}." for note in audit.notes]
     return Section("hidden", "What is not shown", tuple(sentences))
 
 
-def _card_section(audit: Audit) -> Section:
+def _make_card_section(audit: Audit) -> Section:
     rows = tuple(
         (title if place == 0 else "", line)
         for title, lines in (audit.card or {}).items()

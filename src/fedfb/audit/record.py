@@ -218,7 +218,7 @@ def describe_clients(
         )
         descriptions.append(
             ClientRates(
-                **_rates_of(name, total),
+                **_take_rates(name, total),
                 groups=describe_groups(groups, names),
                 notions=measure_notions(groups, names, minimum, drawn_mix, hidden=~certain.whole),
                 four_fifths=measure_four_fifths(groups),
@@ -230,7 +230,7 @@ def describe_clients(
     return tuple(descriptions)
 
 
-def _rates_of(name: str, total: Published) -> dict[str, Any]:
+def _take_rates(name: str, total: Published) -> dict[str, Any]:
     """Return the fields of the base class ``Rates``, as keyword arguments."""
     rates = describe_rates(name, total, np.array([0]))
     return {key: getattr(rates, key) for key in Rates.__struct_fields__}

@@ -267,17 +267,17 @@ class Audit(About, frozen=True, kw_only=True, omit_defaults=True):
 
         ``all`` stands for all clients, or for all groups. A hidden number is missing.
         """
-        return make_frame(list(self._frame_rows()))
+        return make_frame(list(self._list_rows()))
 
-    def _frame_rows(self) -> Iterator[dict[str, Any]]:
+    def _list_rows(self) -> Iterator[dict[str, Any]]:
         for group in (self.overall, *self.groups):
-            yield _frame_row("all", group.name, group)
+            yield _make_row("all", group.name, group)
         for client in self.clients or ():
-            yield _frame_row(client.name, "all", client)
-            yield from (_frame_row(client.name, group.name, group) for group in client.groups)
+            yield _make_row(client.name, "all", client)
+            yield from (_make_row(client.name, group.name, group) for group in client.groups)
 
 
-def _frame_row(client: str, group: str, part: Rates) -> dict[str, Any]:
+def _make_row(client: str, group: str, part: Rates) -> dict[str, Any]:
     row: dict[str, Any] = {"client": client, "group": group, "n": part.n}
     for name in RATES:
         rate = part.rate(name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedfb.cli.progress import talk
+from fedfb.cli.options import talk
 from fedfb.errors import ConfigError
 from fedfb.experiments.settings import names
 

@@ -1,11 +1,4 @@
-"""``fedfb explain``: what a run of a method exchanges.
-
-``fedfb list``: what there is to choose from.
-
-``fedfb check``: whether a method holds to what every method must hold to.
-
-``fedfb ledger``: what left the clients in a run.
-"""
+"""Commands about methods and exchanges: ``fedfb explain``, ``list``, ``check`` and ``ledger``."""
 
 import json
 from pathlib import Path
@@ -25,7 +18,7 @@ WITHOUT = (
     *("sensitive_at_prediction", "seeds", "accuracy_floor", "precision", "minimum_group", "rest"),
     *("q", "resplit", "optimiser", "weight_decay", "batch", "engine"),
 )
-"""Settings that change nothing about what is exchanged."""
+"""Settings that do not change what is exchanged."""
 
 
 @experiment_options(*WITHOUT)
@@ -43,9 +36,9 @@ def explain(
     ] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show what clients send and what the method needs of it.
+    """Show what clients send, and what the method needs of it.
 
-    A short run with these settings is made on random rows, and its ledger is read.
+    The command makes a short run with these settings on random rows, and reads its ledger.
 
     Example: fedfb explain fedfb --notion dp --groups 4
     """
@@ -61,8 +54,7 @@ def explain(
         ("features", features, 1),
     ):
         check_value(flag, value, Setting("", "", whole, low=least))
-    chosen = replace(experiment, algorithm=algorithm)
-    explained = explain_method(chosen, groups, clients, features)
+    explained = explain_method(replace(experiment, algorithm=algorithm), groups, clients, features)
     if as_json:
         typer.echo(json.dumps(as_record(explained), indent=1))
     else:
@@ -92,7 +84,7 @@ NOTIONS = {
 MODELS = {
     "logistic": "logistic regression",
     "mlp": "multilayer perceptron, --hidden sizes (default one layer of 4)",
-    "module:function": "a torch network of your own (docs/torch.md)",
+    "module:function": "your own torch network (docs/torch.md)",
 }
 
 
@@ -111,7 +103,7 @@ def show(
 
     if algorithms:
         return show_algorithms(as_json)
-    methods = {m.name: f"{m.summary}; {cited(m)}" for m in METHODS.values()}
+    methods = {m.name: f"{m.summary}; {cite(m)}" for m in METHODS.values()}
     sections = {"algorithms": methods, "notions": NOTIONS, "data": DATA, "models": MODELS}
     if as_json:
         typer.echo(json.dumps(sections, indent=1))
@@ -119,28 +111,30 @@ def show(
         print_catalogue(sections)
 
 
-def cited(method: "Method") -> str:
-    """Return a method's paper; what is built from a description only says so."""
+def cite(method: "Method") -> str:
+    """Return the paper of a method; 'after' marks a method built from a description only."""
     return f"after {method.paper}" if method.reconstruction else method.paper
 
 
 def show_algorithms(as_json: bool) -> None:
-    """Print for every algorithm its notions, limits, exchanges and what it needs of them."""
+    """Print the notions, limits, exchanges and needs of every algorithm."""
     from fedfb.algorithms import METHODS
     from fedfb.experiments.explain import explain
     from fedfb.experiments.spec import Experiment
     from fedfb.report.ledger import exchanges_record as as_record
     from fedfb.report.ledger import print_methods
 
-    found = [
+    explanations = [
         (method, explain(Experiment(algorithm=method.name, notion=method.notions[0])))
         for method in METHODS.values()
     ]
     if as_json:
-        records = {m.name: {"paper": cited(m), **as_record(explained)} for m, explained in found}
+        records = {
+            m.name: {"paper": cite(m), **as_record(explained)} for m, explained in explanations
+        }
         typer.echo(json.dumps(records, indent=1))
     else:
-        print_methods(found)
+        print_methods(explanations)
 
 
 def check(
@@ -148,10 +142,10 @@ def check(
         str, typer.Argument(help="A Python file with a METHOD, or a method of fedfb list.")
     ],
 ) -> None:
-    """Check a method of your own, and say what is broken.
+    """Check your own method, and list what is broken.
 
-    METHOD is a Python file that defines one (docs/extend.md), or a name from fedfb list. One line
-    per check; the exit code is 1 if any failed.
+    METHOD is a Python file that defines a method (docs/extend.md), or a name from fedfb list. The
+    output has one line per check. The exit code is 1 if a check failed.
 
     Example: fedfb check mine.py
     """
@@ -159,15 +153,16 @@ def check(
     from fedfb.algorithms.registry import read_methods
     from fedfb.experiments.conformance import checks, failure_of
 
-    known = METHODS.get(method)
-    methods = (known,) if known else read_methods(Path(method))
+    registered = METHODS.get(method)
+    methods = (registered,) if registered else read_methods(Path(method))
     failed = 0
-    for one in methods:
-        register(one)
-        for name, look in checks(one):
-            broken = failure_of(look)
-            failed += broken is not None
-            typer.echo(f"{one.name}, {name}: {'passed' if broken is None else 'BROKEN: ' + broken}")
+    for entry in methods:
+        register(entry)
+        for name, run_check in checks(entry):
+            failure = failure_of(run_check)
+            failed += failure is not None
+            verdict = "passed" if failure is None else f"BROKEN: {failure}"
+            typer.echo(f"{entry.name}, {name}: {verdict}")
     if failed:
         raise typer.Exit(1)
 
@@ -180,7 +175,7 @@ def ledger(
 ) -> None:
     """Show what left the clients in a run and reached the server.
 
-    RUN is the folder that fedfb run --out has made, also of a run that was stopped.
+    RUN is the folder of fedfb run --out, also of a run that was stopped.
 
     Example: fedfb ledger runs/mine
     """

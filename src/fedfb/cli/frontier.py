@@ -15,9 +15,10 @@ from fedfb.cli.options import (
     end_strictly,
     experiment_options,
     make_store,
+    progress_bar,
     read_names,
+    talk,
 )
-from fedfb.cli.progress import progress_bar, talk
 from fedfb.errors import ConfigError
 from fedfb.experiments.settings import numbers as read_numbers
 from fedfb.experiments.settings import seeds as read_seeds
@@ -58,12 +59,12 @@ def frontier(
     privacy_epsilons: Annotated[
         str | None,
         typer.Option(
-            help="Draw accuracy, disparity and epsilon: 1,3,10,inf. Only methods that hide rows.",
+            help="Draw accuracy, disparity and epsilon: 1,3,10,inf. Only private methods.",
             metavar="X,X,..",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Keep points, picture and CSV in this new folder.")
+        Path | None, typer.Option(help="Write points, picture and CSV into this new folder.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw into this PNG or SVG.")] = None,
     csv: Annotated[
@@ -74,14 +75,14 @@ def frontier(
         bool, typer.Option("--quick", help="One seed, and at most three points a curve.")
     ] = False,
     no_store: Annotated[
-        bool, typer.Option("--no-store", help="Train everything anew, and keep nothing of it.")
+        bool, typer.Option("--no-store", help="Train everything again, and store nothing.")
     ] = False,
     strict: Strict = False,
 ) -> None:
-    """Draw every approach's trade-off between accuracy and fairness.
+    """Draw accuracy against disparity for every approach.
 
-    All share rows and seeds. FedFB, CFL and thresholds go through --target, other methods through
-    their own knobs, one at a time. What was trained before is read from the store ($FEDFB_STORE,
+    All methods share rows and seeds. FedFB, CFL and thresholds vary --target, other methods vary
+    their own knobs, one at a time. Results of earlier runs are read from the store ($FEDFB_STORE,
     else ~/.cache/fedfb/runs). FILE is an experiment as TOML; flags override its values.
 
     Example: fedfb frontier --data adult --notion dp --algorithms all --out frontiers/adult

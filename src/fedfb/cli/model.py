@@ -1,9 +1,4 @@
-"""``fedfb predict``: decide new rows with a trained model.
-
-``fedfb export``: a trained model for those who do not have fedfb.
-
-``fedfb report``: a run, comparison, frontier or reproduction as one page to look at.
-"""
+"""Commands that use a trained model: ``fedfb predict``, ``export`` and ``report``."""
 
 import csv
 import io
@@ -13,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedfb.cli.options import refuse_taken
-from fedfb.cli.progress import talk
+from fedfb.cli.options import refuse_taken, talk
 from fedfb.errors import ConfigError
 from fedfb.extras import is_installed, refuse_without
 
@@ -36,18 +30,16 @@ def predict(
     ] = 0,
     client: Annotated[
         str | None,
-        typer.Option(help="Whose rows these are, where clients have models of their own."),
+        typer.Option(help="The client of these rows, if every client has its own model."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write (default: print).")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that is there already.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Print score and decision of every row of a file, as CSV.
 
-    FOLDER is the --out folder of a finished run, ROWS a CSV or Parquet file with the columns it was
-    trained on, as raw as these were. The score is P(favourable); the decision is 1 where it is at
-    least one half (where decisions are randomised, the chance of 1).
+    FOLDER is the --out folder of a finished run, ROWS a CSV or Parquet file with the same raw
+    columns as the training rows. The score is P(favourable). The decision is 1 if the score is at
+    least one half. If decisions are randomised, it is the probability of 1.
 
     Example: fedfb predict runs/adult rows.csv --out decisions.csv
     """
@@ -81,7 +73,7 @@ def export(
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
     to: Annotated[
         Literal["onnx", "skops", "json"],
-        typer.Option(help="What to write (json: coefficients; default onnx).", show_default=False),
+        typer.Option(help="The format (json: coefficients; default onnx).", show_default=False),
     ] = "onnx",
     out: Annotated[
         Path | None,
@@ -99,60 +91,60 @@ def export(
     ] = 0,
     client: Annotated[
         str | None,
-        typer.Option(help="Whose model, where clients have models of their own."),
+        typer.Option(help="The client of the model, if every client has its own model."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that is there already.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a trained model as one file that runs without fedfb.
 
-    FOLDER is the --out folder of a finished run. Preprocessing and thresholds by group are inside:
-    raw columns go in, score and decision come out. Before it is written, the file decides 200
-    made-up rows and is compared with the model.
+    FOLDER is the --out folder of a finished run. The file contains preprocessing and thresholds by
+    group: it reads raw columns and returns score and decision. Before the file is written, it
+    decides 200 artificial rows, and its decisions are compared with those of the model.
 
     Example: fedfb export runs/adult --to onnx --out adult.onnx
     """
     from fedfb.export.handover import take_over
     from fedfb.files import write_whole
 
-    hand = take_over(folder, seed, setting, client)
+    handover = take_over(folder, seed, setting, client)
     path = folder / f"model.{to}" if out is None else out
     refuse_taken(path, force)
-    content, told = {"onnx": _onnx, "skops": _skops, "json": _json}[to](hand)
+    content, sentence = {"onnx": _write_onnx, "skops": _write_skops, "json": _write_json}[to](
+        handover
+    )
     write_whole(path, content)
-    talk(f"The model is in {path}. {told}")
+    talk(f"The model is in {path}. {sentence}")
 
 
-def _onnx(hand: "HandOver") -> tuple[bytes, str]:
+def _write_onnx(handover: "HandOver") -> tuple[bytes, str]:
     refuse_without("export", "--to onnx", "onnx")
     from fedfb.export.comparing import made_up_rows, refuse_difference
     from fedfb.export.to_onnx import onnx_model, run_onnx
 
-    content = onnx_model(hand).SerializeToString()
+    content = onnx_model(handover).SerializeToString()
     if not is_installed("onnxruntime"):
         return content, "It was not checked: onnxruntime is not installed."
-    rows = made_up_rows(hand)
-    refuse_difference(hand, rows, run_onnx(content, rows), "ONNX file")
+    rows = made_up_rows(handover)
+    refuse_difference(handover, rows, run_onnx(content, rows), "ONNX file")
     return content, f"onnxruntime decides {len(rows)} made-up rows as fedfb does."
 
 
-def _skops(hand: "HandOver") -> tuple[bytes, str]:
+def _write_skops(handover: "HandOver") -> tuple[bytes, str]:
     refuse_without("export", "--to skops", "skops")
     from fedfb.export.comparing import made_up_rows, refuse_difference
     from fedfb.export.formats import run_skops, skops_file
 
-    content, types = skops_file(hand)
-    rows = made_up_rows(hand)
-    refuse_difference(hand, rows, run_skops(content, types, hand, rows), "skops file")
-    return content, f"Whoever reads it trusts these types: {', '.join(types)}."
+    content, types = skops_file(handover)
+    rows = made_up_rows(handover)
+    refuse_difference(handover, rows, run_skops(content, types, handover, rows), "skops file")
+    return content, f"A reader of the file must trust these types: {', '.join(types)}."
 
 
-def _json(hand: "HandOver") -> tuple[bytes, str]:
+def _write_json(handover: "HandOver") -> tuple[bytes, str]:
     from fedfb.export.formats import coefficients
 
-    text = json.dumps(coefficients(hand), indent=1, ensure_ascii=False, allow_nan=False)
-    return (text + "\n").encode(), "docs/hand-over.md says how to read it."
+    text = json.dumps(coefficients(handover), indent=1, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode(), "docs/hand-over.md explains how to read it."
 
 
 PAGE = "report.html"
@@ -161,20 +153,18 @@ PAGE = "report.html"
 def report(
     folder: Annotated[
         Path,
-        typer.Argument(help="What run, compare, frontier or reproduce wrote with --out."),
+        typer.Argument(help="The --out folder of run, compare, frontier or reproduce."),
     ],
     out: Annotated[
         Path | None,
         typer.Option(help="The file to write (default: report.html in the folder)."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that is there already.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Make one page of a run, comparison, frontier or reproduction.
 
-    FOLDER is what fedfb run, compare, frontier or reproduce wrote with --out. The page is a single
-    HTML file that needs no network: send it to whoever is to look at it.
+    FOLDER is the --out folder of fedfb run, compare, frontier or reproduce. The page is a single
+    HTML file that needs no network.
 
     Example: fedfb report runs/mine --out mine.html
     """

@@ -1,16 +1,11 @@
-"""An experiment's settings as flags: read off its declaration, so that they are defined once.
+"""What commands share: settings as flags, sections of help, output files, plugins, and messages.
 
-The help of a command in plain sections: its own options first, then those of an experiment.
-
-Files that commands write: never over one that is there, unless asked to.
-
-The store of records, as commands use it.
-
-``--plugin``: methods from a user's own file, for the commands that name methods.
+The flags of an experiment are read from its declaration, so that each setting is defined once.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,43 +32,50 @@ from fedfb.experiments.settings import (
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_toml
 
+if TYPE_CHECKING:
+    from fedfb import runtime
+    from fedfb.experiments.cache import Store
+
 Command = Callable[..., None]
 
 
 def experiment_options(*without: str) -> Callable[[Command], Command]:
-    """Give a command all settings of an experiment as flags; it receives them as ``experiment``.
+    """Return a decorator that gives a command the settings of an experiment as flags.
 
-    The command's own parameters stay; a parameter ``file`` names a TOML whose values the flags
-    override.
+    The command receives them as its parameter ``experiment``. Its other parameters stay. A
+    parameter ``file`` names a TOML file whose values the flags override.
+
+    Args:
+        without: names of settings that are not flags of this command.
     """
     declared = [field for field in fields(Experiment) if field.name not in without]
 
     def decorate(command: Command) -> Command:
-        own = list(inspect.signature(command, eval_str=True).parameters.values())
-        own = [parameter for parameter in own if parameter.name != "experiment"]
+        signature = inspect.signature(command, eval_str=True)
+        command_parameters = [p for p in signature.parameters.values() if p.name != "experiment"]
 
-        def reading(**values: Any) -> None:
+        def run_command(**values: Any) -> None:
             flags = {field.name: values.pop(field.name) for field in declared}
-            experiment = _experiment(flags, values.get("file"))
+            experiment = _read_experiment(flags, values.get("file"))
             command(**values, experiment=experiment)
 
-        parameters = [*own, *(option_of(field) for field in declared)]
-        reading.__name__, reading.__doc__ = command.__name__, command.__doc__
-        reading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        reading.__annotations__ = {p.name: p.annotation for p in parameters}
-        return reading
+        parameters = [*command_parameters, *(make_option(field) for field in declared)]
+        run_command.__name__, run_command.__doc__ = command.__name__, command.__doc__
+        run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run_command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run_command
 
     return decorate
 
 
-def option_of(field: Field[Any]) -> inspect.Parameter:
-    """Return a setting as typer reads it: a switch if off by default, else text; see in_words."""
+def make_option(field: Field[Any]) -> inspect.Parameter:
+    """Return a setting as typer reads it: a switch if it is off by default, otherwise text."""
     declared, flag = setting_of(field), flag_of(field.name)
     off = declared.parse is yes_or_no and field.default is False
     switch = off and not declared.in_words
     option = typer.Option(
         *(f"{flag}/--no-{flag[2:]}" if switch else flag, *declared.flags),
-        help=declared.help + _default_in_words(field, switch) + ".",
+        help=declared.help + _describe_default(field, switch) + ".",
         rich_help_panel=declared.panel,
         show_default=False,
         metavar=None if switch else _metavar(declared),
@@ -87,8 +89,8 @@ def option_of(field: Field[Any]) -> inspect.Parameter:
 
 
 def _metavar(declared: Setting) -> str:
-    own = (declared.or_own,) if declared.or_own else ()
-    return "|".join((*declared.choices, *own)) or METAVARS[declared.parse]
+    function = (declared.or_own,) if declared.or_own else ()
+    return "|".join((*declared.choices, *function)) or METAVARS[declared.parse]
 
 
 METAVARS: dict[Callable[[str], Any], str] = {
@@ -103,42 +105,42 @@ METAVARS: dict[Callable[[str], Any], str] = {
     seeds: "N|N:N",
     yes_or_no: "yes|no",
 }
-"""How the value of a flag is written in its help."""
+"""The word for the value of a flag in its help."""
 
 
-def _default_in_words(field: Field[Any], switch: bool) -> str:
+def _describe_default(field: Field[Any], switch: bool) -> str:
     if switch or field.default in (None, ()):
         return ""
     if isinstance(field.default, bool):
         return f" (default {'yes' if field.default else 'no'})"
     values = field.default if isinstance(field.default, tuple) else (field.default,)
     if setting_of(field).parse is seeds:
-        return f" (default {len(values)})"  # as it is typed: so many, from 0 on
+        return f" (default {len(values)})"  # as the flag is typed: how many, from 0 on
     return f" (default {','.join(str(value) for value in values)})"
 
 
-def _experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
+def _read_experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
     values = {} if file is None else read_toml(file)
-    given = {name: value for name, value in flags.items() if value is not None}
-    return from_values({**values, **given})
+    overrides = {name: value for name, value in flags.items() if value is not None}
+    return from_values({**values, **overrides})
 
 
-NOT_KEPT = 3
-"""The exit code of --strict where a result does not keep what was asked for."""
+STRICT_EXIT = 3
+"""The exit code of --strict if a result misses what was requested."""
 
 Strict = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help=f"Exit with code {NOT_KEPT} if a target is missed or another promise not kept.",
+        help=f"Exit with code {STRICT_EXIT} if the result misses its target or another request.",
     ),
 ]
 
 
 def end_strictly(strict: bool, shortfalls: Sequence[Any]) -> None:
-    """End with an exit code of its own, after all output, if a promise is not kept."""
+    """Exit with code 3 after all output, if ``strict`` is set and the result has shortfalls."""
     if strict and shortfalls:
-        raise typer.Exit(NOT_KEPT)
+        raise typer.Exit(STRICT_EXIT)
 
 
 STDOUT = Path("-")
@@ -154,66 +156,72 @@ def check_writable(flag: str, path: Path | None) -> None:
 
 
 def read_names(value: str, what: str) -> list[str]:
-    """Read names separated by commas, refusing an empty list and repetitions."""
-    found = list(names(value))
-    if not found or len(set(found)) < len(found):
+    """Read names separated by commas; an empty list and repetitions are refused.
+
+    Args:
+        value: the text of the flag.
+        what: the flag, for errors.
+    """
+    listed = list(names(value))
+    if not listed or len(set(listed)) < len(listed):
         raise ConfigError(f"{what} takes different names separated by commas, got {value!r}.")
-    return found
+    return listed
 
 
-OWN = "Options"
+GENERAL = "Options"
 COLUMN = 26
-"""The widest that the column of flags grows; a longer flag gets a line of its own."""
+"""The largest width of the column of flags; a longer flag gets a separate line."""
 
 
 class Sections(TyperCommand):
-    """A command whose help lists options by section; arguments are told in its description.
+    """A command whose help lists options by section; its description explains its arguments.
 
     Typer has no plain sections, only drawn panels, which leave half of 80 columns for the words.
     """
 
-    # Any: the types are those of click, which newer versions of typer carry inside themselves.
+    # Any: the types belong to click, which newer versions of typer contain.
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write one section of options after the other."""
+        """Write the sections of options one after the other."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for option in self.get_params(ctx):
-            written = option.get_help_record(ctx)
-            if written is not None and option.param_type_name == "option":
-                section = getattr(option, "rich_help_panel", None) or OWN
-                sections.setdefault(section, []).append(written)
+            record = option.get_help_record(ctx)
+            if record is not None and option.param_type_name == "option":
+                section = getattr(option, "rich_help_panel", None) or GENERAL
+                sections.setdefault(section, []).append(record)
         for section, rows in sections.items():
             with formatter.section(section):
                 formatter.write_dl(rows, col_max=COLUMN)
 
 
 def refuse_taken(path: Path, force: bool) -> None:
-    """Refuse a name that cannot be written to, or only over something that is there."""
+    """Refuse a file that cannot be written.
+
+    Args:
+        path: the file of --out.
+        force: allow to overwrite an existing file.
+    """
     if path.is_dir():
         raise ConfigError(f"--out {path} is a folder. Give the name of a file.")
     if not path.parent.is_dir():
-        raise ConfigError(f"--out {path}: there is no folder {path.parent}. Make it first.")
+        raise ConfigError(f"--out {path}: the folder {path.parent} does not exist. Make it first.")
     if path.exists() and not force:
-        raise ConfigError(f"{path} is there already. Give --out FILE, or write over it: --force.")
-
-
-if TYPE_CHECKING:
-    from fedfb.experiments.cache import Store
+        raise ConfigError(f"{path} exists already. Give --out FILE, or overwrite it: --force.")
 
 
 def make_store(no_store: bool) -> "Store | None":
-    """Return the store of records, None where it is switched off."""
+    """Return the store of records; None if it is switched off."""
     from fedfb.experiments.cache import Store, default_folder
 
     return None if no_store else Store(default_folder())
 
 
-def with_plugins(command: Command) -> Command:
+def add_plugin_option(command: Command) -> Command:
     """Give a command the option --plugin, whose methods are registered before it runs."""
-    own = inspect.signature(command, eval_str=True).parameters
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
     option = typer.Option(
         "--plugin",
         metavar="FILE,..",
-        help="Python files with methods of your own (docs/extend.md).",
+        help="Python files with your own methods (docs/extend.md).",
         show_default=False,
     )
     plugin = inspect.Parameter(
@@ -223,19 +231,19 @@ def with_plugins(command: Command) -> Command:
         annotation=Annotated[list[str] | None, option],
     )
 
-    def loading(**values: Any) -> None:
+    def run_command(**values: Any) -> None:
         register_plugins(values.pop("plugin") or [])
         command(**values)
 
-    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()]
-    loading.__name__, loading.__doc__ = command.__name__, command.__doc__
-    loading.__signature__ = inspect.Signature([*named, plugin])  # type: ignore[attr-defined]
-    loading.__annotations__ = {p.name: p.annotation for p in (*named, plugin)}
-    return loading
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    run_command.__name__, run_command.__doc__ = command.__name__, command.__doc__
+    run_command.__signature__ = inspect.Signature([*keywords, plugin])  # type: ignore[attr-defined]
+    run_command.__annotations__ = {p.name: p.annotation for p in (*keywords, plugin)}
+    return run_command
 
 
 def register_plugins(values: list[str]) -> None:
-    """Register the methods of files, separated by commas or given one by one; each file once."""
+    """Register the methods of files; each value may hold several files separated by commas."""
     paths = dict.fromkeys(Path(part) for value in values for part in value.split(",") if part)
     if not paths:
         return
@@ -245,3 +253,40 @@ def register_plugins(values: list[str]) -> None:
     for path in paths:
         for method in read_methods(path):
             register(method)
+
+
+def talk(sentence: str) -> None:
+    """Print a sentence to stderr; stdout is for data. A closed stderr is ignored."""
+    with suppress(OSError):
+        typer.secho(sentence, err=True, dim=True)
+
+
+@contextmanager
+def progress_bar(total: int, label: str) -> Iterator[Callable[["runtime.Progress"], None]]:
+    """Show how many rounds are done; nothing is shown if stderr is not a terminal.
+
+    Args:
+        total: the rounds of all seeds and methods together.
+        label: the word before the bar.
+    """
+    # Imported here: the import takes a third of the time that fedfb --help may take.
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    silent = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=silent) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda progress: bar.update(task, advance=1)

@@ -1,7 +1,4 @@
-"""``fedfb reproduce``: the paper's tables and figures, ours beside the printed ones.
-
-``fedfb achievable``: what fairness each approach can reach, before anyone trains.
-"""
+"""Commands about the paper: ``fedfb reproduce`` and ``fedfb achievable``."""
 
 import json
 from dataclasses import fields, replace
@@ -10,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedfb.cli.options import experiment_options
-from fedfb.cli.progress import talk
+from fedfb.cli.options import experiment_options, talk
 from fedfb.errors import ConfigError
 from fedfb.experiments.settings import flag_of, numbers
 from fedfb.experiments.spec import Experiment
@@ -22,7 +18,7 @@ def reproduce(
     out: Annotated[
         Path,
         typer.Option(
-            help="Keep finished cells and the page in this folder (default runs/reproduction).",
+            help="The folder for finished cells and the page (default runs/reproduction).",
             show_default=False,
         ),
     ] = Path("runs/reproduction"),
@@ -32,7 +28,7 @@ def reproduce(
     into: Annotated[
         Path | None,
         typer.Option(
-            help="Renew the target's section, and its picture, in a page that all of them wrote.",
+            help="Replace the section and the picture of this target in a page of all targets.",
             metavar="PAGE",
         ),
     ] = None,
@@ -41,9 +37,10 @@ def reproduce(
         typer.Option(metavar="N", help="Seeds trained at a time (default: all cores)."),
     ] = None,
 ) -> None:
-    """Redo a table or figure of the paper, ours beside the printed.
+    """Reproduce a table or figure of the paper.
 
-    A reproduction that was stopped goes on where it stopped: finished cells are kept in --out.
+    The output shows our numbers beside the printed ones. A reproduction that was stopped continues
+    where it stopped: --out holds the finished cells.
 
     Example: fedfb reproduce table1 --quick
     """
@@ -57,47 +54,49 @@ def reproduce(
     from fedfb.paper.markdown import as_markdown, draw_target, renew
 
     chosen = targets.names() if target == "all" else [target]
-    wanted = [targets.read_target(name) for name in chosen]
-    reproduction.check_data(wanted, out, quick)
+    specs = [targets.read_target(name) for name in chosen]
+    reproduction.check_data(specs, out, quick)
     make_folder(out)
-    found = []
-    for one in wanted:
-        talk(one.title)
-        done = reproduction.reproduce(
-            one, out, quick, lambda row, column: talk(f"  {row}, {column}"), jobs
+    records = []
+    for target_spec in specs:
+        talk(target_spec.title)
+        record = reproduction.reproduce(
+            target_spec, out, quick, lambda row, column: talk(f"  {row}, {column}"), jobs
         )
-        found.append(done)
-        draw_target(done, out / "reproduction")
+        records.append(record)
+        draw_target(record, out / "reproduction")
     page, data = out / f"{target}.md", out / f"{target}.json"
-    write_whole(page, as_markdown(found))
-    write_json(data, found)
+    write_whole(page, as_markdown(records))
+    write_json(data, records)
     if into is not None:
         renewed = into.read_text(encoding="utf-8")
-        for done in found:
-            renewed = renew(renewed, done)
-            if f"(reproduction/{done['target']}.svg)" in renewed:  # tables have no picture there
-                draw_target(done, into.parent / "reproduction")
+        for record in records:
+            renewed = renew(renewed, record)
+            if f"(reproduction/{record['target']}.svg)" in renewed:  # tables have no picture there
+                draw_target(record, into.parent / "reproduction")
         write_whole(into, renewed)
-    typer.echo(as_markdown(found))
-    talk(f"The page is {page}, the figures as numbers {data}.")
+    typer.echo(as_markdown(records))
+    talk(f"The page is {page}. The numbers of the figures are in {data}.")
 
 
 if TYPE_CHECKING:
     from fedfb.theory import Population
 
-KEPT = (
+SCORE_SETTINGS = (
     *("label", "positive", "sensitive", "client_column", "schema", "ignore", "bins", "merge"),
     *("partition", "clients", "groups"),
     *("heterogeneity", "q", "rows", "split_seed", "sensitive_at_prediction", "model", "hidden"),
     *("lr", "rounds", "local_epochs", "batch", "seeds", "engine"),
 )
-"""The settings of an experiment that say something of the scores."""
+"""The settings of an experiment that influence the scores."""
 
 SURFACES = ("example1", "fig1b", "fig1c")
 """Settings whose picture in the paper is a surface over the local budgets."""
 
 
-@experiment_options(*(field.name for field in fields(Experiment) if field.name not in KEPT))
+@experiment_options(
+    *(field.name for field in fields(Experiment) if field.name not in SCORE_SETTINGS)
+)
 def achievable(
     experiment: Experiment,
     setting: Annotated[
@@ -105,22 +104,24 @@ def achievable(
         typer.Option(help="A population of the paper: example1, fig1b, fig1c, fig2, fig3, toy."),
     ] = None,
     population: Annotated[
-        Path | None, typer.Option(help="A population of one's own, as TOML.", metavar="FILE")
+        Path | None, typer.Option(help="Your own population, as TOML.", metavar="FILE")
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Read the population off data: the scores of FedAvg.", metavar="DATA"),
+        typer.Option(
+            help="Estimate the population from data, by the scores of FedAvg.", metavar="DATA"
+        ),
     ] = None,
     levels: Annotated[
         str | None,
         typer.Option(
-            help="Disparities to tell accuracies for (default 0,.01,.02,.05,.1,.2).",
+            help="Disparities for which to print accuracies (default 0,.01,.02,.05,.1,.2).",
             metavar="D,..",
         ),
     ] = None,
     eps: Annotated[
         str | None,
-        typer.Option(help="Local budgets: describe what they lead to.", metavar="E0,E1,.."),
+        typer.Option(help="Local budgets: print their result.", metavar="E0,E1,.."),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -134,12 +135,12 @@ def achievable(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Tell what fairness each approach can reach, before training.
+    """Show what fairness each approach can reach, before training.
 
     Exact optima of the paper's Section 3: training together (CFL), averaging locally fair models
-    (LFT+FedAvg), and letting them vote (LFT+Ensemble). Disparities are |P0 - P1|; of more than two
-    groups max |Pa - P|, without the vote. On data, one FedAvg model is trained, and its scores are
-    taken for P(y=1).
+    (LFT+FedAvg), and letting them vote (LFT+Ensemble). Disparities are |P0 - P1|; with more than
+    two groups max |Pa - P|, without the vote. On data, one FedAvg model is trained, and its scores
+    stand for P(y=1).
 
     Example: fedfb achievable --setting fig2 --q .3,.7 --levels 0,.1,.2 --plot curves.png
     """
@@ -158,30 +159,33 @@ def achievable(
         )
     if data is None:
         _refuse_settings(experiment)
-    asked, budgets = _read(levels, "--levels") or LEVELS, _read(eps, "--eps") or None
+    printed, budgets = (
+        _read_numbers(levels, "--levels") or LEVELS,
+        _read_numbers(eps, "--eps") or None,
+    )
     if data is not None:
-        found, told = population_of_data(replace(experiment, data=data))
+        chosen, extra = estimate_population(replace(experiment, data=data))
         title = data
     else:
-        (found, title), told = chosen_population(setting, population, experiment.q), {}
+        (chosen, title), extra = choose_population(setting, population, experiment.q), {}
     if plot_gaps:
-        draw_gaps(found, title, plot_gaps)
-    # One search serves the table and the picture.
-    shown = picture_levels(found) if plot and setting not in (*SURFACES, "toy") else ()
-    record = solve(found, sorted({*asked, *shown}), budgets)
+        draw_gaps(chosen, title, plot_gaps)
+    # Solve once for the levels of the table and of the picture.
+    drawn_levels = picture_levels(chosen) if plot and setting not in (*SURFACES, "toy") else ()
+    record = solve(chosen, sorted({*printed, *drawn_levels}), budgets)
     if plot:
-        draw(found, select_levels(record, shown), setting, bool(experiment.q), title, plot)
-    record = {**select_levels(record, asked), **told}
+        draw(chosen, select_levels(record, drawn_levels), setting, bool(experiment.q), title, plot)
+    record = {**select_levels(record, printed), **extra}
     if as_json:
         typer.echo(json.dumps(record, indent=1))
     else:
         print_achievable(record, title)
 
 
-def chosen_population(
+def choose_population(
     setting: str | None, file: Path | None, shares: tuple[float, ...]
 ) -> "tuple[Population, str]":
-    """Return the population asked for, and what to call it."""
+    """Return the population of the flags, and its title."""
     from fedfb.theory import setting as named
     from fedfb.theory.achievable import read_population
 
@@ -189,11 +193,11 @@ def chosen_population(
         if shares:
             raise ConfigError("--q belongs to --setting; a file states the q of its clients.")
         return read_population(file), str(file)
-    told = f", q = {', '.join(f'{share:g}' for share in shares)}" if shares else ""
-    return named(str(setting), *shares), f"{setting}{told}"
+    shares_text = f", q = {', '.join(f'{share:g}' for share in shares)}" if shares else ""
+    return named(str(setting), *shares), f"{setting}{shares_text}"
 
 
-def population_of_data(experiment: Experiment) -> "tuple[Population, dict[str, Any]]":
+def estimate_population(experiment: Experiment) -> "tuple[Population, dict[str, Any]]":
     """Return the population of the scores on data, with intervals and what was revealed."""
     from fedfb.theory.from_scores import count_scores, describe_scores, population_of
 
@@ -205,11 +209,20 @@ def draw(
     population: "Population",
     record: dict[str, Any],
     setting: str | None,
-    one: bool,
+    has_shares: bool,
     title: str,
     path: Path,
 ) -> None:
-    """Draw what the paper draws of a setting: a surface, people, four panels; else one curve."""
+    """Draw what the paper draws of a setting: a surface, people, four panels, or one curve.
+
+    Args:
+        population: the population.
+        record: its solution at the levels of the picture.
+        setting: the name of the setting; None for data or a file.
+        has_shares: True if --q names the shares; then there is one curve.
+        title: the title of the picture.
+        path: a PNG or SVG file.
+    """
     from fedfb.theory import FIG2_PANELS, FIG3_PANELS, toy
     from fedfb.theory import setting as named
     from fedfb.theory.achievable import achievable, picture_levels
@@ -220,7 +233,7 @@ def draw(
     if setting in SURFACES:
         return draw_surface(population, title, path)
     panels = {"fig2": FIG2_PANELS, "fig3": FIG3_PANELS}.get(setting or "")
-    if not panels or one:
+    if not panels or has_shares:
         return draw_trade_off({title: record}, path)
     # The first panel is the setting itself, which has been solved.
     others = [named(str(setting), *q) for q in panels[1:]]
@@ -230,14 +243,14 @@ def draw(
 
 
 def _refuse_settings(experiment: Experiment) -> None:
-    """Refuse settings of data and training where a population is named: nothing reads them."""
+    """Refuse settings of data and training without --data: they would have no effect."""
     for field in fields(experiment):
         if field.name != "q" and getattr(experiment, field.name) != field.default:
             flag = flag_of(field.name)
             raise ConfigError(f"{flag} has no effect without --data. Leave it out, or give --data.")
 
 
-def _read(text: str | None, flag: str) -> tuple[float, ...]:
+def _read_numbers(text: str | None, flag: str) -> tuple[float, ...]:
     if text is None:
         return ()
     try:

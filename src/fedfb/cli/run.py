@@ -1,9 +1,4 @@
-"""``fedfb run``: one method on one data set.
-
-``fedfb compare``: several methods on the same seeds.
-
-``fedfb demo``: the main job on built-in data, for a first look.
-"""
+"""Commands that train: ``fedfb run``, ``compare`` and ``demo``."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,9 +13,10 @@ from fedfb.cli.options import (
     end_strictly,
     experiment_options,
     make_store,
+    progress_bar,
     read_names,
+    talk,
 )
-from fedfb.cli.progress import progress_bar, talk
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import is_installed, missing_message
@@ -38,16 +34,16 @@ def run(
         Path | None, typer.Argument(help="An experiment as TOML; flags override its values.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Keep model, results and checkpoints in this new folder.")
+        Path | None, typer.Option(help="Write model, results and checkpoints into this new folder.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     strict: Strict = False,
 ) -> None:
     """Train one method and report its accuracy and disparity.
 
-    FILE is an experiment as TOML, such as the experiment.toml that --out keeps; flags override its
-    values.
+    FILE is an experiment as TOML, such as the experiment.toml in an --out folder. Flags override
+    its values.
 
     Example: fedfb run --data synthetic --algorithm fedfb --notion dp --seeds 5
     """
@@ -58,7 +54,7 @@ def run(
     from fedfb.report.text import print_run
 
     if resume and out is None:
-        raise ConfigError("--resume needs the folder of the run to go on with: --out DIR.")
+        raise ConfigError("--resume needs the folder of the run to continue: --out DIR.")
     claimed = store.claim(out, experiment, resume) if out else nullcontext()
     rounds = total_rounds(experiment)
     with claimed as checkpoints, progress_bar(rounds, "rounds") as on_round:
@@ -94,7 +90,7 @@ def compare(
         Path | None, typer.Option(help="Draw accuracy against disparity into this PNG or SVG.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Keep every method's run in this new folder.")
+        Path | None, typer.Option(help="Write the run of every method into this new folder.")
     ] = None,
     csv: Annotated[
         Path | None, typer.Option(help="Write the means into this CSV; - is stdout.")
@@ -104,16 +100,16 @@ def compare(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     no_store: Annotated[
-        bool, typer.Option("--no-store", help="Train everything anew, and keep nothing of it.")
+        bool, typer.Option("--no-store", help="Train everything again, and store nothing.")
     ] = False,
     strict: Strict = False,
 ) -> None:
     """Train several methods on the same rows and compare them.
 
-    All share rows and initial models seed by seed, so their differences are paired. What was
-    trained before is read from the store ($FEDFB_STORE, else ~/.cache/fedfb/runs); with --out
-    models are kept, and everything is trained. FILE is an experiment as TOML; flags override its
-    values.
+    For each seed all methods share rows and initial models, so their differences are paired.
+    Results of earlier runs are read from the store ($FEDFB_STORE, else ~/.cache/fedfb/runs). With
+    --out everything is trained, and models are kept. FILE is an experiment as TOML; flags override
+    its values.
 
     Example: fedfb compare --algorithms fedavg,fedfb --seeds 5 --plot points.png
     """

@@ -1,8 +1,6 @@
-"""``fedfb study``: make a study, and keys for a silo.
+"""Commands of a study on real machines: ``study``, ``serve``, ``join``, ``status`` and ``fetch``.
 
-``fedfb join``: a silo takes part in a study.
-
-``fedfb serve``, ``status`` and ``fetch``: the coordinator's commands.
+The server's user makes and serves a study. The user of a client makes keys and joins.
 """
 
 from pathlib import Path
@@ -10,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedfb.cli.options import Sections, experiment_options, read_names
-from fedfb.cli.progress import talk
+from fedfb.cli.options import Sections, experiment_options, read_names, talk
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import refuse_without
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
     from fedfb.data.schema import Schema
 
 study = typer.Typer(
-    help="Make a study: many silos, one model, no row leaves.\n\n"
+    help="Make a study: many clients, one model, no row leaves.\n\n"
     "Example: fedfb study init triage --like template.csv --silos a,b,c ...",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -36,19 +33,23 @@ def init(
     folder: Annotated[Path, typer.Argument(help="A new folder for the study.")],
     like: Annotated[
         str,
-        typer.Option(help="In place of --schema: a file, or several ('*.csv'), like the silos'."),
+        typer.Option(help="In place of --schema: a file, or several ('*.csv'), like the clients'."),
     ] = "",
-    silos: Annotated[str, typer.Option(help="The silos' names, separated by commas.")] = "",
+    clients: Annotated[
+        str, typer.Option("--silos", help="The names of the clients, separated by commas.")
+    ] = "",
     address: Annotated[
         str,
         typer.Option(
-            help="Where silos reach the coordinator (default 127.0.0.1:9443).", show_default=False
+            help="Where clients reach the server (default 127.0.0.1:9443).", show_default=False
         ),
     ] = "127.0.0.1:9443",
     name: Annotated[str | None, typer.Option(help="The study's name (default: FOLDER's).")] = None,
     least: Annotated[
         int | None,
-        typer.Option(help="Silos that must answer, or it stops (default: over two thirds)."),
+        typer.Option(
+            help="Clients that must answer, or the study stops (default: over two thirds)."
+        ),
     ] = None,
     timeout: Annotated[
         float,
@@ -56,48 +57,47 @@ def init(
     ] = 600.0,
     wait: Annotated[
         float,
-        typer.Option(help="Seconds to wait for silos (default 3600).", show_default=False),
+        typer.Option(help="Seconds to wait for clients (default 3600).", show_default=False),
     ] = 3600.0,
     keys: Annotated[
-        str, typer.Option(help="Public keys (*.pub) of silos that made their own.")
+        str, typer.Option(help="Public keys (*.pub) of clients that made their own keys.")
     ] = "",
     single: Annotated[
         bool,
-        typer.Option("--single", help="Allow methods that see every silo's own value."),
+        typer.Option("--single", help="Allow methods that need the single upload of every client."),
     ] = False,
     achievable: Annotated[
         bool,
         typer.Option(
             "--achievable",
-            help="Also tell what fairness can be reached: shows every silo's spread of scores.",
+            help="Also report what fairness can be reached: every client shows its scores.",
         ),
     ] = False,
 ) -> None:
-    """Make a study: its file, certificates, keys, and silos' bundles.
+    """Make a study: its file, certificates, keys and bundles.
 
-    FOLDER then holds study.toml to read, secrets/ for the coordinator and bundles/, one for each
-    silo: give each to its silo and to nobody else. Columns, categories and groups are those of the
-    schema (fedfb schema infer), or are read off the files given by --like, and are known to all.
-    Another study is made anew.
+    FOLDER then holds study.toml to read, secrets/ for the server and bundles/, one for each client.
+    Give each bundle to its client and to nobody else. Columns, categories and groups are those of
+    the schema (fedfb schema infer), or are read from the files of --like. All clients know them. A
+    study cannot be changed: make a new one.
 
-    Example: fedfb study init triage --schema schema.toml
-    --silos east,north,south,west
+    Example: fedfb study init triage --schema schema.toml --silos east,north,south,west
 
-    Example: fedfb study init triage --like template.csv --label urgent
-    --positive yes --sensitive sex,region --silos east,north,south,west
+    Example: fedfb study init triage --like template.csv --label urgent --positive yes --sensitive
+    sex,region --silos east,north,south,west
     """
     refuse_without("flower", "a study")
     from fedfb.study.keys import create, read_public_keys
     from fedfb.study.study import make_study
     from fedfb.study.trial import check_study
 
-    if not silos:
-        raise ConfigError("a study needs the names of its silos: --silos east,north,south.")
-    schema = _schema(experiment, like)
-    made = make_study(
+    if not clients:
+        raise ConfigError("a study needs the names of its clients: --silos east,north,south.")
+    schema = _read_schema(experiment, like)
+    new_study = make_study(
         name or folder.resolve().name,
         address,
-        tuple(read_names(silos, "--silos")),
+        tuple(read_names(clients, "--silos")),
         schema,
         experiment,
         least=least,
@@ -106,18 +106,18 @@ def init(
         single=single,
         achievable=achievable,
     )
-    check_study(made)
-    known = dict(read_public_keys(Path(path)) for path in keys.split(",") if path)
-    create(made, folder, known)
+    check_study(new_study)
+    public_keys = dict(read_public_keys(Path(path)) for path in keys.split(",") if path)
+    create(new_study, folder, public_keys)
     talk(
-        f"{folder} holds the study. Read study.toml, give every silo its bundle in "
-        f"{folder / 'bundles'}, keep {folder / 'secrets'} to yourself, then: "
+        f"{folder} holds the study. Read study.toml, give every client its bundle in "
+        f"{folder / 'bundles'}, keep {folder / 'secrets'} secret, then: "
         f"fedfb serve {folder / 'study.toml'}"
     )
 
 
-def _schema(experiment: Experiment, like: str) -> "Schema":
-    """Return the schema that is declared, or that files like the silos' have."""
+def _read_schema(experiment: Experiment, like: str) -> "Schema":
+    """Return the schema of the flag, or the schema of the files of --like."""
     from fedfb.data.conform import agreed_schema
     from fedfb.data.declare import Wanted
     from fedfb.data.read import paths_of, read_rows
@@ -125,10 +125,10 @@ def _schema(experiment: Experiment, like: str) -> "Schema":
     described = experiment.label and experiment.positive and experiment.sensitive
     if bool(like) == bool(experiment.schema) or not (experiment.schema or described):
         raise ConfigError(
-            "a study needs to know the columns of its silos: by --schema FILE (fedfb schema infer "
-            "writes one), or by --like (a file with the same columns) with --label (the column to "
-            "predict), --positive (its favourable value) and --sensitive (the columns that form "
-            "the groups)."
+            "a study needs to know the columns of its clients: by --schema FILE (fedfb schema "
+            "infer writes one), or by --like (a file with the same columns) with --label (the "
+            "column to predict), --positive (its favourable value) and --sensitive (the columns "
+            "that form the groups)."
         )
     wanted = Wanted(
         experiment.label or "",
@@ -147,70 +147,71 @@ study.command(cls=Sections)(init)
 
 @study.command(cls=Sections)
 def key(
-    silo: Annotated[str, typer.Argument(help="The silo's name in the study.")],
+    client: Annotated[str, typer.Argument(help="The name of the client in the study.")],
     out: Annotated[Path, typer.Option(help="The folder for both files.")] = Path(),
 ) -> None:
-    """Make a silo's own keys, so that nobody else ever holds them.
+    """Make the keys of a client, so that nobody else ever holds them.
 
-    Writes SILO.key, which stays here, and SILO.pub, which the coordinator is given for fedfb study
-    init --keys. The silo then joins with --key SILO.key.
+    Writes CLIENT.key, which stays on this machine, and CLIENT.pub, which the server needs for fedfb
+    study init --keys. The client then joins with --key CLIENT.key.
 
     Example: fedfb study key north
     """
     refuse_without("flower", "a study")
-    from fedfb.study.keys import make_silo_keys, write_secret
+    from fedfb.study.keys import make_private_keys, write_secret
 
-    made = make_silo_keys()
-    path = out / f"{silo}.key"
-    write_secret(path, made._asdict())
+    private_keys = make_private_keys()
+    path = out / f"{client}.key"
+    write_secret(path, private_keys._asdict())
     try:
-        write_secret(out / f"{silo}.pub", {"silo": silo, **made.public._asdict()})
+        write_secret(out / f"{client}.pub", {"silo": client, **private_keys.public._asdict()})
     except BaseException:
-        path.unlink()  # nobody knows it yet, and another attempt would not write over it
+        path.unlink()  # nobody has the public half, and keys are never overwritten
         raise
-    talk(f"{out / silo}.key stays here. Give {out / silo}.pub to the coordinator.")
+    talk(f"{out / client}.key stays on this machine. Send {out / client}.pub to the server.")
 
 
 def join(
-    bundle: Annotated[Path, typer.Argument(help="The silo's bundle.")],
+    bundle: Annotated[Path, typer.Argument(help="The bundle of this client.")],
     data: Annotated[
-        Path | None, typer.Option(help="The silo's own rows, a CSV or Parquet file.")
+        Path | None, typer.Option(help="The rows of this client, a CSV or Parquet file.")
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(help="The silo's own keys, if it made them (fedfb study key).")
+        Path | None,
+        typer.Option(help="The keys of this client, if it made them (fedfb study key)."),
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(help="Where the silo keeps what is its own (default: beside BUNDLE)."),
+        typer.Option(help="The folder for the files of this client (default: beside BUNDLE)."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before joining.")] = False,
 ) -> None:
-    """Take part in a study with one's own rows, which stay here.
+    """Take part in a study with rows that stay on this machine.
 
-    BUNDLE is the file that the coordinator has made for this silo. The rows are checked against the
-    study's schema; then all that will be sent is shown, and asked for once.
+    BUNDLE is the file that the server has made for this client. The command checks the rows against
+    the schema of the study, shows what will be sent, and asks once before it joins.
 
     Example: fedfb join north.bundle --data north.csv
     """
     refuse_without("flower", "a study")
-    from fedfb.study.disclosure import what_is_sent
-    from fedfb.study.journal import state_of
+    from fedfb.study.disclosure import describe_uploads
+    from fedfb.study.journal import locate_state
     from fedfb.study.keys import read_bundle
     from fedfb.study.worker import Worker
 
     if data is None:
-        raise ConfigError("fedfb join needs the silo's own rows: --data FILE.csv.")
-    own = read_bundle(bundle, key)
-    folder = state or state_of(bundle)
-    worker = Worker(own, data, folder)
+        raise ConfigError("fedfb join needs the rows of this client: --data FILE.csv.")
+    contents = read_bundle(bundle, key)
+    folder = state or locate_state(bundle)
+    worker = Worker(contents, data, folder)
     try:
         rows = worker.open()
-        typer.echo("\n".join(what_is_sent(own, data, rows["train"], rows["test"])))
+        typer.echo("\n".join(describe_uploads(contents, data, rows["train"], rows["test"])))
         if not yes:
             typer.confirm("Join?", abort=True)
         from fedfb.study.transport.client import run_node
 
-        run_node(own, worker, folder, talk)
+        run_node(contents, worker, folder, talk)
     finally:
         worker.close()
     talk(f"The study is finished. Its model and report: fedfb fetch {bundle} --to FOLDER")
@@ -222,80 +223,80 @@ StudyFile = Annotated[Path, typer.Argument(help="The study.toml that fedfb study
 def serve(
     file: StudyFile,
 ) -> None:
-    """Coordinate a study: silos join, train, and get the model.
+    """Serve a study: clients join, train, and get the model.
 
-    FILE is the study.toml that fedfb study init wrote. A study that was stopped goes on where it
-    was: run the same command again.
+    FILE is the study.toml that fedfb study init wrote. A study that was stopped continues where it
+    stopped: run the same command again.
 
     Example: fedfb serve triage/study.toml
     """
     refuse_without("flower", "a study")
-    from fedfb.study.journal import RUN
-    from fedfb.study.keys import read_office
-    from fedfb.study.results import report_lines
+    from fedfb.study.journal import RUN_FOLDER
+    from fedfb.study.keys import read_server_secrets
+    from fedfb.study.results import format_report
     from fedfb.study.transport.server import serve
 
-    study, office = read_office(file)
-    talk(f"Serving {study.name} on {study.address}, TLS and node authentication on. Silos join by")
-    talk("  fedfb join SILO.bundle --data THEIR.csv")
-    talk(f"with their bundle of {', '.join(study.silos)}. Ctrl-C stops; the same command goes on.")
-    report = serve(study, office, file.parent, talk)
-    typer.echo("\n".join(report_lines(report)))
-    talk(f"Model, report and ledger are in {file.parent / RUN}; fedfb fetch copies them.")
+    study, secrets = read_server_secrets(file)
+    talk(f"Serving {study.name} on {study.address}, TLS and node authentication on. Join by")
+    talk("  fedfb join CLIENT.bundle --data ROWS.csv")
+    talk(f"Clients: {', '.join(study.clients)}. Ctrl-C stops; the same command continues.")
+    report = serve(study, secrets, file.parent, talk)
+    typer.echo("\n".join(format_report(report)))
+    talk(f"Model, report and ledger are in {file.parent / RUN_FOLDER}; fedfb fetch copies them.")
 
 
 def status(
     file: StudyFile,
 ) -> None:
-    """Show how far a study is, and which silos are there.
+    """Show how far a study is, and which clients are online.
 
-    FILE is the study.toml on the coordinator's machine.
+    FILE is the study.toml on the server's machine.
 
     Example: fedfb status triage/study.toml
     """
     from fedfb.files import interpreting
-    from fedfb.study.journal import EVENTS, RUN, read_events
-    from fedfb.study.results import status_lines
+    from fedfb.study.journal import EVENTS, RUN_FOLDER, read_events
+    from fedfb.study.results import format_status
     from fedfb.study.study import read_study
 
     study = read_study(file)
-    path = file.parent / RUN / EVENTS
+    path = file.parent / RUN_FOLDER / EVENTS
     events = read_events(path)
     with interpreting(path, "the log of a study as fedfb serve writes it"):
-        lines = list(status_lines(study.name, study.silos, events))
+        lines = list(format_status(study.name, study.clients, events))
     typer.echo("\n".join(lines))
 
 
 def fetch(
-    source: Annotated[Path, typer.Argument(help="A study.toml, or a silo's bundle.")],
+    source: Annotated[Path, typer.Argument(help="A study.toml, or the bundle of a client.")],
     to: Annotated[Path | None, typer.Option(help="A new folder for the files.")] = None,
 ) -> None:
-    """Copy a finished study's model, report, audit and ledger.
+    """Copy the model, report, audit and ledger of a finished study.
 
-    SOURCE is the study.toml (coordinator) or the bundle (silo, which has no ledger). fedfb predict,
-    report, ledger and export read the folder that --to names. What is achievable is in
-    achievable.json, if the study asked for it.
+    SOURCE is the study.toml (on the server) or the bundle (on a client, which has no ledger). fedfb
+    predict, report, ledger and export read the folder that --to names. achievable.json holds what
+    is achievable, if the study collects it.
 
     Example: fedfb fetch triage/study.toml --to result
     """
     from fedfb.experiments.run_folder import claim_empty, read_result
     from fedfb.experiments.shortfalls import first_sentences
-    from fedfb.study.journal import RUN, state_of
+    from fedfb.study.journal import RUN_FOLDER, locate_state
     from fedfb.study.results import fetch
 
     if to is None:
         raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
-    folder = source.parent / RUN if source.suffix == ".toml" else state_of(source)
+    folder = source.parent / RUN_FOLDER if source.suffix == ".toml" else locate_state(source)
     with claim_empty(to, undo=True):
-        found = [*fetch(folder, to), *_audit_page(to)]
+        names = [*fetch(folder, to), *_write_audit_page(to)]
         result = read_result(to, "a result as the study wrote it")
     for sentence in first_sentences([result]):
         typer.echo(sentence)
-    talk(f"{to} holds {', '.join(found)}.")
+    talk(f"{to} holds {', '.join(names)}.")
 
 
-def _audit_page(folder: Path) -> list[str]:
-    """Write page and card of the audit that lies in a folder; return their names."""
+def _write_audit_page(folder: Path) -> list[str]:
+    """Write page and card of the audit in a folder; return their names."""
     from msgspec import structs
 
     from fedfb.audit.card import make_card

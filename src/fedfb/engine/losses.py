@@ -64,7 +64,10 @@ def _log_of_one_and(e: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def slope(z: Float[Array, "*s"], y: Num[Array, "*#s"], kind: RowLoss) -> Float[Array, "*s"]:
-    """Return the derivative of the loss with respect to the logit."""
+    """Return the derivative of the loss with respect to the logit.
+
+    The arguments are those of :func:`loss`; the 0-1 loss has no derivative and is refused.
+    """
     slopes: Float[Array, "*s"]
     match kind:
         case "zero_one":

@@ -22,7 +22,13 @@ class Packed(NamedTuple):
 
 
 def empty(model: Network, runs: int, dtype: np.dtype) -> Packed:
-    """Return a buffer for all runs with undefined values."""
+    """Return a buffer for all runs with undefined values.
+
+    Args:
+        model: gives the layers.
+        runs: number of runs.
+        dtype: float32 or float64.
+    """
     flat = np.empty(model.size * runs, dtype)
     weights, biases, start = [], [], 0
     for number, (fan_in, fan_out) in enumerate(model.layers):

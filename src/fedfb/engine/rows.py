@@ -75,6 +75,11 @@ def orders(rows: int, solver: LocalSolver, key: Key) -> Iterator[Int[Array, " n"
 
     The order depends on the key alone. All runs of a grid have the same order, so one pass over x
     trains all of them.
+
+    Args:
+        rows: number of rows.
+        solver: gives the number of epochs.
+        key: draws the orders.
     """
     rng = generator(key)
     for _ in range(solver.epochs):

@@ -229,7 +229,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: labels of the rows.
             sensitive_features: groups of the rows, as in ``fit``.
             client: clients of the rows, as in ``fit``; None: the rows belong to no client.
-            to: path of a new file. The report is then written as a page, and the path returned.
+            to: path of a new file. The result is then written as a page, and the path returned.
 
         """
         check_is_fitted(self)

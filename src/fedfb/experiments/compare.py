@@ -38,7 +38,7 @@ def compare(
     results = [train(one, on_round=on_round, federations=rows).result for one in experiments]
     shortfalls = [shortfall for result in results for shortfall in result.shortfalls]
     if shortfalls:
-        from fedfb.experiments.shortfall_warnings import warn_of
+        from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
 
         warn_of(shortfalls, stacklevel=2)
     return make_comparison(results)

@@ -331,7 +331,7 @@ class Shortfall(Value, frozen=True, kw_only=True):
 
 
 class EngineChoice(Value, frozen=True, kw_only=True):
-    """What trained, and why not another engine."""
+    """The engine that did the arithmetic, and why this engine."""
 
     name: str
     reason: str
@@ -344,7 +344,7 @@ class Result(Value, frozen=True, kw_only=True):
         schema: the version of this JSON.
         notion: the long name of what is to be equal.
         settings: every setting of the experiment, as JSON values.
-        engine: what trained.
+        engine: which engine trained, and why.
         runs: one entry for each seed and setting; all settings of a seed stand together.
         summary: means over seeds, None where the grid has several settings.
         summaries: means over seeds, one entry a setting.

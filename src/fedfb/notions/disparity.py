@@ -104,7 +104,10 @@ def rate_estimate(
     minimum: int,
     drawn_mix: bool = True,
 ) -> tuple[Estimate, Bands | None]:
-    """Return :func:`rate_disparity`, and the bands of its estimable gaps or None."""
+    """Return :func:`rate_disparity`, and the bands of its estimable gaps or None.
+
+    The arguments are those of :func:`rate_disparity`.
+    """
     [estimate], bands = rate_estimates(positives[None], rows[None], minimum, drawn_mix)
     return estimate, bands and Bands(bands.gap[0], bands.se[0], float(np.ravel(bands.critical)[0]))
 
@@ -117,7 +120,8 @@ def rate_estimates(
 ) -> tuple[list[Estimate], Bands | None]:
     """Return :func:`rate_estimate` for every run.
 
-    The rows are the same in all runs: ``rows[0]`` says for all of them what is estimable.
+    The arguments are those of :func:`rate_disparity`, with a leading run axis. The rows are the
+    same in all runs: ``rows[0]`` decides for all of them what is estimable.
     """
     runs, blocks, groups = rows.shape
     if groups == 1:
@@ -137,7 +141,14 @@ def rate_bands(
     estimable: Bool[Array, "b a"],
     drawn_mix: bool = True,
 ) -> Bands:
-    """Return the bands of the estimable signed gaps, in the order of blocks, then groups."""
+    """Return the bands of the estimable signed gaps, ordered by block, then by group.
+
+    Args:
+        positives: positive decisions by run, block and group.
+        rows: rows by run, block and group.
+        estimable: the rates with enough rows.
+        drawn_mix: see :func:`rate_disparity`.
+    """
     k, n, block = positives[:, estimable], rows[:, estimable], np.nonzero(estimable)[0]
     bands = parity_bands(parity_contrasts(n, block), k / n, rate_variance(k, n))
     if not drawn_mix:

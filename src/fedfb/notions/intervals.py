@@ -117,6 +117,11 @@ def mean_variance(
 
     .. math:: v = \frac{1}{n} \cdot \frac{\sum x^2 - (\sum x)^2 / n}{n - 1}
 
+    Args:
+        rows: number of rows n of each cell, at least 2.
+        total: sum of the values.
+        squares: sum of their squares.
+
     >>> mean_variance(np.array([2.0]), np.array([4.0]), np.array([10.0]))   # the rows 1 and 3
     array([1.])
     """
@@ -220,6 +225,12 @@ def critical_value(
     :math:`\sqrt{.95 \cdot .05 / 20000} = .0015`, and c has about .013, less for many groups.
     Contrasts without variance are certain and do not count. If all are certain, c is 0.
 
+    Args:
+        contrasts: the matrix M, one row per gap.
+        variance: variances v of the cell means.
+        level: probability with which all bands hold.
+        draws: Monte Carlo draws.
+
     >>> round(critical_value(np.array([[1.0, -1.0]]), np.array([0.2, 0.5])), 2)
     1.96
     """
@@ -233,7 +244,7 @@ def critical_values(
     level: float = LEVEL,
     draws: int = DRAWS,
 ) -> Float[Array, " r"]:
-    """Return :func:`critical_value` for every run."""
+    """Return :func:`critical_value` for every run. The arguments are those of one run, stacked."""
     se = standard_errors(contrasts, variance)[..., None]
     standardised = contrasts * np.sqrt(variance)[:, None] / np.where(se > 0, se, 1.0)
     directions = independent_directions(standardised)
@@ -341,6 +352,11 @@ def range_interval(
 
     Most pairs need not be computed. If another mean is larger and has a larger variance, a mean
     cannot give the end (see ``_undominated``). Thousands of means therefore take as long as a sort.
+
+    Args:
+        means: independent means.
+        variance: their variances.
+        level: probability with which the interval covers the range.
 
     >>> [round(end, 3) for end in range_interval(np.array([1.0, 3.0, 2.0]), np.full(3, 0.25))]
     [0.343, 3.657]

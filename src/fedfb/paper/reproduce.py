@@ -328,7 +328,7 @@ def _of_measure(cell: Record, measure: str) -> Record:
 def _picked(picked: Sequence[Picked]) -> Record:
     """Return what the seeds picked, one list for each knob."""
     knobs = picked[0].chosen if picked else {}
-    return {knob: [of_seed.chosen[knob] for of_seed in picked] for knob in knobs}
+    return {knob: [choice.chosen[knob] for choice in picked] for knob in knobs}
 
 
 def _reveals(experiment: Experiment, rows: Federation) -> Record:

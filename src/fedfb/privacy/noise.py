@@ -28,8 +28,8 @@ class Protection(NamedTuple):
 
     Args:
         answering: noise multiplier of uploads other than models.
-        shared: t, the number of clients whose noise is certainly in every sum; 1 if the server
-            sees single uploads.
+        shared: t, the number of clients whose noise is certainly in every sum; 1 if single
+            uploads are visible.
         secret: numbers that only the client knows; noise is drawn from them and the key. Without a
             secret noise follows from the experiment's seed: a simulation.
         clip: hides whole clients, not rows: the largest length of the change of a client's model.
@@ -112,7 +112,7 @@ def _hide_client(
     """
     clip = protection.clip or 0.0
     protected_upload, scales = dict(upload), dict[str, float]()
-    answers = [name for name in upload if name not in ("weighted", "weight")]
+    names = [name for name in upload if name not in ("weighted", "weight")]
     share = (1 / protection.shared) ** 0.5
     if task.epochs:
         before, weight = broadcast["params"], upload["weight"][:, None]
@@ -120,12 +120,10 @@ def _hide_client(
         change = _limit_length(np.where(weight > 0, trained - before, 0.0), clip)
         protected_upload |= {"weighted": before + change, "weight": np.ones_like(upload["weight"])}
         scales["weighted"] = protection.training * clip * share
-    sensitivity = (
-        known_sensitivity(task, {name: upload[name] for name in answers}) if answers else {}
-    )
-    for name in answers:
+    sensitivity = known_sensitivity(task, {name: upload[name] for name in names}) if names else {}
+    for name in names:
         protected_upload[name] = _limit_length(upload[name] / rows, sensitivity[name])
-        scales[name] = protection.answering * sensitivity[name] * share * len(answers) ** 0.5
+        scales[name] = protection.answering * sensitivity[name] * share * len(names) ** 0.5
     return protected_upload, scales
 
 

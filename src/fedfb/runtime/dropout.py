@@ -16,7 +16,7 @@ TURNS: tuple[Turn, ...] = ("keys", "shares", "masked", "confirmation", "reveal")
 class Leaving(NamedTuple):
     """When a client drops out: the exchange of the round, and the first message not sent in it."""
 
-    question: int
+    exchange: int
     turn: Turn
 
 
@@ -40,7 +40,7 @@ def number_leaving(clients: int, share: float) -> int:
 
 
 def draw_leavings(
-    clients: Sequence[int], share: float, seed: int, round: int, questions: int
+    clients: Sequence[int], share: float, seed: int, round: int, exchanges: int
 ) -> Leavings:
     """Draw which clients drop out in a round, in which exchange and before which message.
 
@@ -52,12 +52,12 @@ def draw_leavings(
         share: share that drops out.
         seed: seed of the run.
         round: number of the round.
-        questions: number of exchanges in which a client may drop out.
+        exchanges: number of exchanges in which a client may drop out.
     """
     rng, in_order = generator((seed, round, DROPOUT)), sorted(clients)
     number = number_leaving(len(in_order), share)
     who = rng.choice(len(in_order), number, replace=False)
-    when = rng.integers(0, max(questions, 1), number)
+    when = rng.integers(0, max(exchanges, 1), number)
     turn = rng.integers(0, len(TURNS), number)
     return {
         in_order[place]: Leaving(int(when[number_of_draw]), TURNS[turn[number_of_draw]])
@@ -65,22 +65,22 @@ def draw_leavings(
     }
 
 
-def silent_in(leaving: Leavings, question: int) -> dict[int, Turn]:
+def silent_in(leaving: Leavings, exchange: int) -> dict[int, Turn]:
     """Return the turn from which each client is silent in an exchange.
 
     A client that dropped out in an earlier exchange is silent from the first turn.
 
     Args:
         leaving: the clients that drop out in the round.
-        question: number of the exchange.
+        exchange: number of the exchange.
 
-    >>> silent_in({3: Leaving(1, "masked"), 5: Leaving(2, "keys")}, question=2)
+    >>> silent_in({3: Leaving(1, "masked"), 5: Leaving(2, "keys")}, exchange=2)
     {3: 'keys', 5: 'keys'}
     """
     return {
-        client: leave.turn if leave.question == question else TURNS[0]
+        client: leave.turn if leave.exchange == exchange else TURNS[0]
         for client, leave in leaving.items()
-        if leave.question <= question
+        if leave.exchange <= exchange
     }
 
 

@@ -148,6 +148,12 @@ def participants(
 def drawn_places(clients: int, share: float, seed: int, round: int) -> list[int]:
     """Draw the places of a round's participants in the order of client ids.
 
+    Args:
+        clients: number of all clients.
+        share: share of the clients that take part.
+        seed: seed of the run.
+        round: number of the round.
+
     >>> len(drawn_places(4, 0.5, seed=0, round=1)), drawn_places(4, 1.0, seed=0, round=1)
     (2, [0, 1, 2, 3])
     """

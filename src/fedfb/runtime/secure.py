@@ -25,26 +25,26 @@ from fedfb.runtime.local import DivergedError, number_taking_part
 from fedfb.secure import (
     SERVER,
     Kind,
-    Member,
+    Membership,
     Part,
     Plan,
     RangeError,
     Ring,
     Roster,
     Schema,
-    Sent,
+    SentMessage,
     accept,
     change_roster,
     choose_bits,
     decode,
+    derive_public_key,
+    draw_period,
     encode,
+    make_client_keys,
     make_link_key,
-    make_party_keys,
     make_plan,
     make_roster,
     make_session,
-    new_run,
-    public_key,
     sum_in_process,
 )
 from fedfb.secure.graph import FEWEST
@@ -62,17 +62,17 @@ def carry_masked(names: Sequence[str], dropout: float = 0.0, record: Record | No
         dropout: share of the participants that may drop out in a round.
         record: writes entries to the ledger; None: no ledger.
     """
-    server_key, run = make_link_key(), new_run()
-    server = public_key(server_key)
-    keys = {id: make_party_keys(id) for id in range(len(names))}
-    members: dict[int, Member] = {}
+    server_key, run = make_link_key(), draw_period()
+    server = derive_public_key(server_key)
+    keys = {id: make_client_keys(id) for id in range(len(names))}
+    members: dict[int, Membership] = {}
 
     @lru_cache(maxsize=1)
     def roster_of(clients: tuple[int, ...]) -> Roster:
         plan = plan_for(len(clients), number_leaving(len(clients), dropout))
-        return make_roster(run, server, [keys[id].party for id in clients], plan)
+        return make_roster(run, server, [keys[id].entry for id in clients], plan)
 
-    def member(id: int, roster: Roster) -> Member:
+    def member(id: int, roster: Roster) -> Membership:
         if id not in members:
             return accept(keys[id], roster, server)
         member = members[id]
@@ -95,10 +95,10 @@ def carry_masked(names: Sequence[str], dropout: float = 0.0, record: Record | No
         silent = {id: Kind[turn.upper()] for id, turn in exchange.silent.items()}
         participants = {id: member(id, roster) for id in exchange.clients}
         summed = sum_in_process(session, server_key, participants, vectors, silent)
-        members.update(summed.members)
+        members.update(summed.memberships)
         if record is not None:
-            broadcast_size = broadcast_bytes(exchange)
-            record(sum_entries(exchange, like, broadcast_size, summed.sent, summed.total.survivors))
+            size, survivors = broadcast_bytes(exchange), summed.total.survivors
+            record(sum_entries(exchange, like, size, summed.messages, survivors))
         vector, survivors = summed.total
         return read_total(task, like, decode(session.schema, len(survivors), vector))
 
@@ -163,7 +163,7 @@ def sum_entries(
     exchange: Exchange,
     like: Arrays,
     broadcast_size: int,
-    sent: Iterable[Sent],
+    sent: Iterable[SentMessage],
     survivors: Iterable[int],
 ) -> list[Entry]:
     """Return the entries of the ledger for the messages of one secure sum.
@@ -204,29 +204,29 @@ UNIT = 2.0**24
 HIGH, LOW = " in units of 2^24", " beyond them"
 
 
-def parts_of(task: Task, upload: Arrays, parties: int) -> list[Part]:
+def parts_of(task: Task, upload: Arrays, clients: int) -> list[Part]:
     """Return the parts of an upload: names, shapes, bounds and places, equal for all clients.
 
     Args:
         task: gives the bounds.
         upload: an upload, for names, shapes and types.
-        parties: number of clients in the sum.
+        clients: number of clients in the sum.
 
     >>> from fedfb.core import ClientTask
     >>> task = ClientTask("ask", "sum", lambda *_: ({}, {}), bounds={"h": 2.0**60})
-    >>> [part.bits for part in parts_of(task, {"h": np.ones(3), "n": np.asarray(1)}, parties=4)]
+    >>> [part.bits for part in parts_of(task, {"h": np.ones(3), "n": np.asarray(1)}, clients=4)]
     [0, 30, 0]
     """
-    return [part for name, value in upload.items() for part in _parts(task, name, value, parties)]
+    return [part for name, value in upload.items() for part in _parts(task, name, value, clients)]
 
 
-def _parts(task: Task, name: str, value: Array, parties: int) -> list[Part]:
+def _parts(task: Task, name: str, value: Array, clients: int) -> list[Part]:
     if _is_whole(value):
         return [Part(name, value.shape, task.bounds.get(name, WHOLE_BOUND), 0)]
     bound = task.bounds.get(name, BOUND)
     if not _is_wide(task, name, value):
-        return [Part(name, value.shape, bound, choose_bits(bound, parties))]
-    low = Part(name + LOW, value.shape, UNIT, choose_bits(UNIT, parties))
+        return [Part(name, value.shape, bound, choose_bits(bound, clients))]
+    low = Part(name + LOW, value.shape, UNIT, choose_bits(UNIT, clients))
     return [Part(name + HIGH, value.shape, bound / UNIT, 0), low]
 
 

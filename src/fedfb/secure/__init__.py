@@ -1,37 +1,38 @@
-"""Sums without seeing the parts: secure aggregation as pure functions over bytes.
+"""Secure sums: the server learns the total of all uploads, and no single upload.
 
-Bonawitz et al. (CCS 2017) with drop-outs, on the graph of Bell et al. (CCS 2020) for many parties.
-What it protects and what not: docs/threat-model.md. Nothing here talks to a network.
+Pure functions over bytes; nothing here uses a network. The protocol is that of Bonawitz et al. (CCS
+2017) with drop-outs, on the graph of Bell et al. (CCS 2020) for many clients. What it protects, and
+what it does not protect: docs/threat-model.md.
 
 >>> import numpy as np
 >>> server_key = make_link_key()
->>> keys = [make_party_keys(id) for id in (0, 1, 2, 3)]
+>>> keys = [make_client_keys(id) for id in (0, 1, 2, 3)]
 >>> roster = make_roster(
-...     run=new_run(),
-...     server=public_key(server_key),
-...     parties=[key.party for key in keys],
+...     period=draw_period(),
+...     server=derive_public_key(server_key),
+...     clients=[key.entry for key in keys],
 ...     plan=make_plan(4),
 ... )
->>> members = {key.id: accept(key, roster, public_key(server_key)) for key in keys}
+>>> memberships = {key.id: accept(key, roster, derive_public_key(server_key)) for key in keys}
 >>> parts = [Part("loss", (2,), bound=100.0, bits=30)]
->>> session = make_session(roster, round=0, question=0, parts=parts)
->>> uploads = {id: {"loss": np.array([0.5, float(id)])} for id in members}
+>>> session = make_session(roster, round=0, exchange=0, parts=parts)
+>>> uploads = {id: {"loss": np.array([0.5, float(id)])} for id in memberships}
 >>> vectors = {id: encode(session.schema, upload) for id, upload in uploads.items()}
->>> summed = sum_in_process(session, server_key, members, vectors, silent={3: Kind.MASKED})
+>>> summed = sum_in_process(session, server_key, memberships, vectors, silent={3: Kind.MASKED})
 >>> summed.total.survivors
 (0, 1, 2)
 >>> decode(session.schema, len(summed.total.survivors), summed.total.vector)
 {'loss': array([1.5, 3. ])}
 """
 
+from fedfb.secure.client import ClientKeys as ClientKeys
 from fedfb.secure.client import ClientState as ClientState
-from fedfb.secure.client import Member as Member
-from fedfb.secure.client import PartyKeys as PartyKeys
+from fedfb.secure.client import Membership as Membership
 from fedfb.secure.client import accept as accept
 from fedfb.secure.client import change_roster as change_roster
 from fedfb.secure.client import confirm as confirm
 from fedfb.secure.client import join as join
-from fedfb.secure.client import make_party_keys as make_party_keys
+from fedfb.secure.client import make_client_keys as make_client_keys
 from fedfb.secure.client import mask as mask
 from fedfb.secure.client import reveal as reveal
 from fedfb.secure.client import share as share
@@ -49,23 +50,23 @@ from fedfb.secure.fixed_point import encode as encode
 from fedfb.secure.fixed_point import make_schema as make_schema
 from fedfb.secure.graph import Plan as Plan
 from fedfb.secure.graph import make_plan as make_plan
-from fedfb.secure.in_process import Sent as Sent
-from fedfb.secure.in_process import Summed as Summed
+from fedfb.secure.in_process import SecureSum as SecureSum
+from fedfb.secure.in_process import SentMessage as SentMessage
 from fedfb.secure.in_process import sum_in_process as sum_in_process
-from fedfb.secure.keys import identity_public_key as identity_public_key
+from fedfb.secure.keys import derive_identity_key as derive_identity_key
+from fedfb.secure.keys import derive_public_key as derive_public_key
 from fedfb.secure.keys import make_link_key as make_link_key
-from fedfb.secure.keys import public_key as public_key
 from fedfb.secure.masks import Ring as Ring
 from fedfb.secure.messages import Header as Header
 from fedfb.secure.messages import Kind as Kind
 from fedfb.secure.messages import read_header as read_header
 from fedfb.secure.roster import SERVER as SERVER
-from fedfb.secure.roster import Party as Party
+from fedfb.secure.roster import ClientEntry as ClientEntry
 from fedfb.secure.roster import Roster as Roster
 from fedfb.secure.roster import Session as Session
+from fedfb.secure.roster import draw_period as draw_period
 from fedfb.secure.roster import make_roster as make_roster
 from fedfb.secure.roster import make_session as make_session
-from fedfb.secure.roster import new_run as new_run
 from fedfb.secure.roster import read_roster as read_roster
 from fedfb.secure.roster import write_roster as write_roster
 from fedfb.secure.server import ServerState as ServerState

@@ -1,11 +1,12 @@
-"""A party's side of one secure sum: state and message in, state and message out.
+"""The client's side of one secure sum: state and message in, state and message out.
 
-The order is join, share, mask, confirm, reveal (Bonawitz et al. 2017, figure 4, with the
-consistency check of their active variant made of tags instead of signatures). A state answers one
-kind of message, once: keep the new state before the message leaves, and the old one never again.
-An error leaves the state as it was.
+The order is join, share, mask, confirm, reveal (Bonawitz et al. 2017, figure 4). The consistency
+check of their active variant uses tags in place of signatures. A state answers one kind of message,
+once. The caller stores the new state before the message leaves, and never uses the old state again.
+An error does not change the state.
 
-What a party keeps for the length of a run: its keys, the roster, and how far it has answered.
+A client keeps three things for the length of a key period: its keys, the roster, and the place of
+the last exchange that it joined.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fedfb.secure.encoding import pack, pack_entries, pack_set, unpack_entries
-from fedfb.secure.errors import AuthenticationError, FormatError, ProtocolError, too_few
+from fedfb.secure.errors import (
+    AuthenticationError,
+    FormatError,
+    ProtocolError,
+    make_threshold_error,
+)
 from fedfb.secure.fixed_point import Part
 from fedfb.secure.keys import (
     KEY_BYTES,
@@ -23,62 +29,69 @@ from fedfb.secure.keys import (
     agree_all,
     check_tag,
     derive,
-    identity_public_key,
-    public_key,
+    derive_identity_key,
+    derive_public_key,
+    make_tag,
     sha256,
     sign,
-    tag,
     urandom,
 )
-from fedfb.secure.masks import Ring, add_masks, ring_bytes
+from fedfb.secure.masks import Ring, add_masks, write_ring
 from fedfb.secure.messages import (
-    HeldShares,
     Kind,
     PublicKeys,
-    header_of,
+    SharePair,
+    derive_pair_mask_keys,
+    derive_self_mask_key,
+    make_header,
     open_frame,
-    pair_mask_keys,
     read_header,
     read_key_list,
     read_share_list,
     read_survivors,
     seal_shares,
-    self_mask_key,
-    signed_text,
     unseal_shares,
     write_frame,
+    write_signed_text,
 )
-from fedfb.secure.roster import SERVER, Party, Roster, Session, make_session, require_enough
+from fedfb.secure.roster import SERVER, ClientEntry, Roster, Session, make_session, require_enough
 from fedfb.secure.shares import split
 
 
 @dataclass(frozen=True)
-class PartyKeys:
-    """The private keys of one party for one run. ``identity`` is empty where none is pinned."""
+class ClientKeys:
+    """The private keys of one client for one key period.
+
+    ``identity`` is an Ed25519 key, empty where identities are not pinned.
+    """
 
     id: int
     link: bytes = field(repr=False)
     identity: bytes = field(repr=False)
 
     @property
-    def party(self) -> Party:
-        """Its public entry in the roster."""
-        identity = identity_public_key(self.identity) if self.identity else b""
-        return Party(self.id, public_key(self.link), identity)
+    def entry(self) -> ClientEntry:
+        """The public entry of this client in the roster."""
+        identity = derive_identity_key(self.identity) if self.identity else b""
+        return ClientEntry(self.id, derive_public_key(self.link), identity)
 
 
 @dataclass(frozen=True)
-class Member:
-    """A party that has accepted a roster. ``last`` is the latest round and question it joined."""
+class Membership:
+    """The acceptance of a roster by one client.
 
-    keys: PartyKeys
+    ``pins`` are the identities that the client expects, by id. ``last`` is the round and the
+    exchange that the client joined last.
+    """
+
+    keys: ClientKeys
     roster: Roster
     pins: Mapping[int, bytes] | None = None
     last: tuple[int, int] = (-1, -1)
 
 
-class Sets(NamedTuple):
-    """Who has come how far, as the server told this party."""
+class ClientSets(NamedTuple):
+    """The clients that completed each turn, as the server reported them to this client."""
 
     joined: frozenset[int] = frozenset()
     shared: frozenset[int] = frozenset()
@@ -87,7 +100,10 @@ class Sets(NamedTuple):
 
 @dataclass(frozen=True)
 class ClientState:
-    """One party within one sum. ``awaits`` is the one kind of message that it will answer."""
+    """One client within one sum.
+
+    ``awaits`` is the only kind of message that the client will answer; None after the last one.
+    """
 
     session: Session
     id: int
@@ -98,8 +114,8 @@ class ClientState:
     seed: bytes = field(repr=False, default=b"")
     peers: dict[int, PublicKeys] = field(repr=False, default_factory=dict)
     channels: dict[int, bytes] = field(repr=False, default_factory=dict)
-    held: dict[int, HeldShares] = field(repr=False, default_factory=dict)
-    sets: Sets = field(default_factory=Sets)
+    held: dict[int, SharePair] = field(repr=False, default_factory=dict)
+    sets: ClientSets = field(default_factory=ClientSets)
 
     @property
     def neighbours(self) -> frozenset[int]:
@@ -107,67 +123,79 @@ class ClientState:
 
 
 def join(
-    member: Member, invitation: bytes, schema: Sequence[Part], random: Random = urandom
-) -> tuple[Member, ClientState, bytes]:
+    membership: Membership, invitation: bytes, schema: Sequence[Part], random: Random = urandom
+) -> tuple[Membership, ClientState, bytes]:
     """Answer an invitation with fresh public keys.
 
-    The schema is what this party is about to upload: a server that has another one in mind is
-    noticed here. A round and question that were joined before, or earlier ones, are refused.
+    Args:
+        membership: the client and the roster that it has accepted.
+        invitation: the server's first message of this sum.
+        schema: the parts that this client will upload. A server with another schema in mind is
+            detected here, because the schema is part of every key.
+        random: source of random bytes.
+
+    Raises:
+        ProtocolError: the invitation is for this exchange again, or for an earlier one.
     """
-    found = read_header(invitation)
-    place = (found.round, found.question)
-    if place <= member.last:
-        raise ProtocolError(f"{found} comes late: party {member.keys.id} joined {member.last}.")
-    session = make_session(member.roster, *place, schema)
-    link = agree(member.keys.link, member.roster.server, "the server")
+    header = read_header(invitation)
+    place = (header.round, header.exchange)
+    if place <= membership.last:
+        round, exchange = membership.last
+        raise ProtocolError(
+            f"{header} comes late: client {membership.keys.id} has joined round {round}, "
+            f"exchange {exchange} already."
+        )
+    session = make_session(membership.roster, *place, schema)
+    link = agree(membership.keys.link, membership.roster.server, "the server")
     keys = (random(KEY_BYTES), random(KEY_BYTES))
-    state = ClientState(session, member.keys.id, Kind.INVITATION, link, *keys)
+    state = ClientState(session, membership.keys.id, Kind.INVITATION, link, *keys)
     if _open(state, invitation, Kind.INVITATION):
         raise FormatError("an invitation has no content.")
-    public = b"".join(public_key(key) for key in keys)
-    identity = member.keys.identity
-    signature = sign(identity, signed_text(session, state.id, public)) if identity else b""
+    public = b"".join(derive_public_key(key) for key in keys)
+    identity = membership.keys.identity
+    signature = sign(identity, write_signed_text(session, state.id, public)) if identity else b""
     state, message = _send(state, Kind.KEYS, public + signature, Kind.KEY_LIST)
-    return replace(member, last=place), state, message
+    return replace(membership, last=place), state, message
 
 
 def share(
     state: ClientState, message: bytes, random: Random = urandom
 ) -> tuple[ClientState, bytes]:
-    """Check the neighbours' keys and share both secrets among them.
+    """Check the keys of the neighbours and share both secrets among them.
 
-    The secrets are the seed of the self-mask, just drawn, and the private key of the pairwise
-    masks. The hash of the seed lets the server notice shares that do not fit together.
+    The secrets are the seed of the self-mask, drawn here, and the private key of the pairwise
+    masks. The hash of the seed lets the server detect shares that do not belong together.
     """
     body, session, me = _open(state, message, Kind.KEY_LIST), state.session, state.id
     joined, peers = read_key_list(body, session, me)
     require_enough(joined, session, me, "joined")
     channels = agree_all(state.channel_key, {v: keys.channel for v, keys in peers.items()})
     seed, roster = random(KEY_BYTES), session.roster
-    points = {party: roster.points[party] for party in (*peers, me)}
+    points = {client: roster.points[client] for client in (*peers, me)}
     seeds, keys = (
         split(secret, roster.plan.threshold, list(points.values()), random)
         for secret in (seed, state.mask_key)
     )
-    cut = {party: HeldShares(seeds[place], keys[place]) for party, place in points.items()}
+    pairs = {client: SharePair(seeds[place], keys[place]) for client, place in points.items()}
     sealed = {
-        party: seal_shares(cut[party], channels[party], session, me, party) for party in peers
+        client: seal_shares(pairs[client], channels[client], session, me, client)
+        for client in peers
     }
-    after = replace(
+    next_state = replace(
         state,
         seed=seed,
         peers=peers,
         channels=channels,
-        held={me: cut[me]},
-        sets=Sets(joined=joined),
+        held={me: pairs[me]},
+        sets=ClientSets(joined=joined),
         channel_key=b"",
     )
     body = pack(sha256(session.digest, seed), pack_entries(sealed))
-    return _send(after, Kind.SHARES, body, Kind.SHARE_LIST)
+    return _send(next_state, Kind.SHARES, body, Kind.SHARE_LIST)
 
 
 def mask(state: ClientState, message: bytes, vector: Ring) -> tuple[ClientState, bytes]:
-    r"""Keep the neighbours' shares and upload the masked vector.
+    r"""Store the shares of the neighbours and upload the masked vector.
 
     .. math:: y_u = x_u + G(b_u) + \sum_{v > u} G(s_{uv}) - \sum_{v < u} G(s_{uv})
     """
@@ -177,120 +205,141 @@ def mask(state: ClientState, message: bytes, vector: Ring) -> tuple[ClientState,
     shared, sealed = read_share_list(body, session, me, state.sets.joined)
     require_enough(shared, session, me, "shared their keys")
     received = {
-        party: unseal_shares(text, state.channels[party], session, party, me)
-        for party, text in sealed.items()
+        client: unseal_shares(text, state.channels[client], session, client, me)
+        for client, text in sealed.items()
     }
-    publics = {party: state.peers[party].mask for party in received}
-    pairs = pair_mask_keys(session, state.mask_key, me, publics)
+    publics = {client: state.peers[client].mask for client in received}
+    pairs = derive_pair_mask_keys(session, state.mask_key, me, publics)
+    # Of two neighbours the lower id adds their common mask and the higher id subtracts it.
     masked = add_masks(
         vector,
-        plus=[self_mask_key(session, me, state.seed), *(pairs[v] for v in pairs if v > me)],
+        plus=[derive_self_mask_key(session, me, state.seed), *(pairs[v] for v in pairs if v > me)],
         minus=[pairs[v] for v in pairs if v < me],
     )
-    after = replace(
+    next_state = replace(
         state,
         seed=b"",
         mask_key=b"",
         held=state.held | received,
         sets=state.sets._replace(shared=shared),
     )
-    return _send(after, Kind.MASKED, ring_bytes(masked), Kind.SURVIVORS)
+    return _send(next_state, Kind.MASKED, write_ring(masked), Kind.SURVIVORS)
 
 
 def confirm(state: ClientState, message: bytes) -> tuple[ClientState, bytes]:
-    """Tell every neighbour, under the key with it, which survivors the server has named.
+    """Send every neighbour a tag over the survivors that the server has named.
 
-    A server that names different survivors to different parties then cannot get an answer from
-    both: each reveals only after a threshold of its neighbours has confirmed the same sets.
+    Each client reveals only after a threshold of its neighbours has confirmed the same sets. A
+    server that names different survivors to different clients therefore gets a reveal from one side
+    at most.
     """
     body, session, me = _open(state, message, Kind.SURVIVORS), state.session, state.id
     survived = read_survivors(body, session, me, state.sets.shared)
     require_enough(survived, session, me, "survived")
-    after = replace(state, sets=state.sets._replace(survived=survived))
-    text = _transcript(after)
+    next_state = replace(state, sets=state.sets._replace(survived=survived))
+    text = _transcript(next_state)
     tags = {
-        party: tag(derive(state.channels[party], session.digest, b"confirm", me, party), text)
-        for party in state.neighbours & survived
+        client: make_tag(
+            derive(state.channels[client], session.digest, b"confirm", me, client), text
+        )
+        for client in state.neighbours & survived
     }
-    return _send(after, Kind.CONFIRMATION, pack_entries(tags), Kind.CONFIRMATION_LIST)
+    return _send(next_state, Kind.CONFIRMATION, pack_entries(tags), Kind.CONFIRMATION_LIST)
 
 
 def reveal(state: ClientState, message: bytes) -> tuple[ClientState, bytes]:
-    """Give one share of each neighbour: of its seed if it survived, of its mask key if not.
+    """Send one share of each neighbour: of its seed if it survived, of its mask key if not.
 
-    Which of the two follows from the survivors alone, so both can never be given. Afterwards the
-    state holds nothing and answers nothing.
+    The survivors alone decide which of the two is sent, so a client never sends both. The state
+    that is returned holds no share and answers no message.
     """
     body, session, me = _open(state, message, Kind.CONFIRMATION_LIST), state.session, state.id
-    sets, near = state.sets, state.neighbours
+    sets, neighbours = state.sets, state.neighbours
     tags = unpack_entries(body, "the confirmation list", TAG_BYTES)
-    if not set(tags) <= near & sets.survived:
-        raise FormatError("the confirmation list has parties that are no surviving neighbours.")
+    if not set(tags) <= neighbours & sets.survived:
+        raise FormatError("the confirmation list has clients that are not surviving neighbours.")
     text = _transcript(state)
-    for party, found in tags.items():
-        key = derive(state.channels[party], session.digest, b"confirm", party, me)
-        check_tag(key, text, found, f"party {party}'s view of the survivors")
+    for client, neighbour_tag in tags.items():
+        key = derive(state.channels[client], session.digest, b"confirm", client, me)
+        check_tag(key, text, neighbour_tag, f"client {client}'s view of the survivors")
     confirmed = len(tags) + 1
     if confirmed < session.roster.plan.threshold:
-        place = (session.round, session.question)
-        raise too_few("confirmed", confirmed, session.roster.plan.threshold, *place)
-    alive = {party: state.held[party].seed for party in (near | {me}) & sets.survived}
-    gone = {party: state.held[party].mask_key for party in near & (sets.shared - sets.survived)}
-    after = ClientState(session, me, None, state.link)
-    return _send(after, Kind.REVEAL, pack(pack_entries(alive), pack_entries(gone)), None)
+        place = (session.round, session.exchange)
+        raise make_threshold_error("confirmed", confirmed, session.roster.plan.threshold, *place)
+    # A client has two secrets. Seed and mask key together would open its upload: never send both.
+    survivors, dropouts = sets.survived, sets.shared - sets.survived
+    seeds = {client: state.held[client].seed for client in (neighbours | {me}) & survivors}
+    mask_keys = {client: state.held[client].mask_key for client in neighbours & dropouts}
+    next_state = ClientState(session, me, None, state.link)
+    return _send(next_state, Kind.REVEAL, pack(pack_entries(seeds), pack_entries(mask_keys)), None)
 
 
 def _transcript(state: ClientState) -> bytes:
     ids = state.session.roster.ids
-    return sha256(b"transcript", *(pack_set(members, ids) for members in state.sets))
+    return sha256(b"transcript", *(pack_set(clients, ids) for clients in state.sets))
 
 
 def _open(state: ClientState, message: bytes, kind: Kind) -> bytes:
     if state.awaits != kind:
-        awaited = f"awaits the {state.awaits.words}" if state.awaits else "has given its answer"
-        raise ProtocolError(
-            f"party {state.id} {awaited} of round {state.session.round}, question "
-            f"{state.session.question}, and refuses the {kind.words}: each is answered once."
+        awaited = (
+            f"awaits the {state.awaits.words}" if state.awaits else "has sent its last message"
         )
-    return open_frame(message, header_of(state.session, kind, SERVER, state.id), state.link)
+        raise ProtocolError(
+            f"client {state.id} {awaited} of round {state.session.round}, exchange "
+            f"{state.session.exchange}, and refuses the {kind.words}: it answers each message once."
+        )
+    return open_frame(message, make_header(state.session, kind, SERVER, state.id), state.link)
 
 
 def _send(
     state: ClientState, kind: Kind, body: bytes, awaits: Kind | None
 ) -> tuple[ClientState, bytes]:
-    message = write_frame(header_of(state.session, kind, state.id, SERVER), body, state.link)
+    message = write_frame(make_header(state.session, kind, state.id, SERVER), body, state.link)
     return replace(state, awaits=awaits), message
 
 
-def make_party_keys(id: int, identity: bytes = b"", random: Random = urandom) -> PartyKeys:
-    """Draw a party's link key for one run; an identity key outlives runs and is given."""
-    return PartyKeys(id, random(KEY_BYTES), identity)
+def make_client_keys(id: int, identity: bytes = b"", random: Random = urandom) -> ClientKeys:
+    """Draw the link key of a client for one key period.
+
+    Args:
+        id: the client's number in the roster.
+        identity: its Ed25519 private key, which outlives key periods; empty for no pinned identity.
+        random: source of random bytes.
+    """
+    return ClientKeys(id, random(KEY_BYTES), identity)
 
 
 def accept(
-    keys: PartyKeys, roster: Roster, server: bytes, pins: Mapping[int, bytes] | None = None
-) -> Member:
-    """Take part under this roster, or refuse it.
+    keys: ClientKeys, roster: Roster, server: bytes, pins: Mapping[int, bytes] | None = None
+) -> Membership:
+    """Accept a roster, or refuse it.
 
-    ``server`` is the server's link key, and ``pins`` the identities of the parties, both known
-    beforehand and not from the server. Without pins a server that makes up parties is not noticed.
+    Args:
+        keys: the client's own keys; the roster must list their public parts.
+        roster: the roster as the server sent it.
+        server: the server's link key, from a source other than the server.
+        pins: the identities of all clients by id, from a source other than the server. Without
+            pins, a server that invents clients is not detected.
     """
     if roster.server != server:
-        raise AuthenticationError("the roster names another server key than the one expected.")
-    if roster.by_id.get(keys.id) != keys.party:
-        raise ProtocolError(f"the roster does not list party {keys.id} with its own keys.")
+        raise AuthenticationError("the roster names another server key than the expected key.")
+    if roster.by_id.get(keys.id) != keys.entry:
+        raise ProtocolError(f"the roster does not list client {keys.id} with its own keys.")
     if pins is not None:
-        strange = [p.id for p in roster.parties if not p.identity or pins.get(p.id) != p.identity]
-        if strange:
+        strangers = [p.id for p in roster.clients if not p.identity or pins.get(p.id) != p.identity]
+        if strangers:
             raise AuthenticationError(
-                f"the roster gives parties {strange} identities that are not the pinned ones."
+                f"the roster gives clients {strangers} identities that are not the pinned ones."
             )
-    return Member(keys, roster, pins)
+    return Membership(keys, roster, pins)
 
 
-def change_roster(member: Member, roster: Roster) -> Member:
-    """Accept another roster of the same run; what was answered stays answered."""
-    if roster.run != member.roster.run:
-        raise ProtocolError("a roster of another run needs other keys: accept it anew.")
-    accepted = accept(member.keys, roster, member.roster.server, member.pins)
-    return replace(accepted, last=member.last)
+def change_roster(membership: Membership, roster: Roster) -> Membership:
+    """Accept another roster of the same key period.
+
+    The place of the last exchange stays: the client still refuses what it has joined before.
+    """
+    if roster.period != membership.roster.period:
+        raise ProtocolError("a roster of another key period needs other keys: accept it anew.")
+    accepted = accept(membership.keys, roster, membership.roster.server, membership.pins)
+    return replace(accepted, last=membership.last)

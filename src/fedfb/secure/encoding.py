@@ -1,8 +1,8 @@
-"""One way to write each message, and a reader that accepts no other.
+"""The only encoding of each message, and readers that accept no other.
 
-A field is its length (four bytes, big-endian) and its bytes. A message is a sequence of fields.
-Entries are fields that start with a party's id and stand in strictly ascending order, so that a
-duplicate cannot be written. A set of parties is one bit for each place of the roster.
+A field is its length (four bytes, big-endian) and its bytes. A message is a sequence of fields. An
+entry is a field that starts with the id of a client. Entries stand in strictly ascending order, so
+that a duplicate cannot be written. A set of clients is one bit for each place of the roster.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,39 +10,44 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fedfb.secure.errors import FormatError
 
 
-def number(value: int) -> bytes:
-    """Write a number of four bytes.
+def pack_number(value: int) -> bytes:
+    """Write a number in four bytes, big-endian.
 
-    >>> number(258).hex()
+    >>> pack_number(258).hex()
     '00000102'
     """
     return value.to_bytes(4, "big")
 
 
 def pack(*fields: bytes) -> bytes:
-    """Write fields one after the other, each behind its length.
+    """Write fields one after the other, each after its length.
 
     >>> pack(b"ab", b"").hex(" ", 2)
     '0000 0002 6162 0000 0000'
     """
-    return b"".join(part for field in fields for part in (number(len(field)), field))
+    return b"".join(part for field in fields for part in (pack_number(len(field)), field))
 
 
 def unpack(data: bytes, what: str, fields: int) -> list[bytes]:
-    """Read exactly so many fields, and nothing behind them.
+    """Read an exact number of fields; bytes after the last field are refused.
+
+    Args:
+        data: what ``pack`` returned.
+        what: name of the data, for errors.
+        fields: how many fields are expected.
 
     >>> unpack(pack(b"ab", b""), "a pair", 2)
     [b'ab', b'']
     """
-    found = unpack_all(data, what)
-    if len(found) != fields:
-        raise FormatError(f"{what} has {len(found)} fields, expected {fields}.")
-    return found
+    values = unpack_all(data, what)
+    if len(values) != fields:
+        raise FormatError(f"{what} has {len(values)} fields, expected {fields}.")
+    return values
 
 
 def unpack_all(data: bytes, what: str) -> list[bytes]:
-    """Read however many fields there are, and nothing behind them."""
-    found, place = [], 0
+    """Read all fields; bytes after the last field are refused."""
+    fields, place = [], 0
     while place < len(data):
         start = place + 4
         end = start + int.from_bytes(data[place:start], "big")
@@ -50,18 +55,23 @@ def unpack_all(data: bytes, what: str) -> list[bytes]:
             raise FormatError(
                 f"{what} is cut off: {len(data)} bytes, the next field ends at {end}."
             )
-        found.append(data[start:end])
+        fields.append(data[start:end])
         place = end
-    return found
+    return fields
 
 
 def pack_entries(entries: Mapping[int, bytes]) -> bytes:
-    """Write one field for each party: its id and its bytes."""
-    return pack(*(number(party) + entries[party] for party in sorted(entries)))
+    """Write one field for each client: its id and its bytes."""
+    return pack(*(pack_number(client) + entries[client] for client in sorted(entries)))
 
 
 def unpack_entries(data: bytes, what: str, size: int) -> dict[int, bytes]:
-    """Read the entries of parties, each of ``size`` bytes.
+    """Read the entries of clients, by id.
+
+    Args:
+        data: what ``pack_entries`` returned.
+        what: name of the data, for errors.
+        size: bytes of each entry, without the id.
 
     >>> unpack_entries(pack_entries({7: b"xy", 3: b"ab"}), "a test", 2)
     {3: b'ab', 7: b'xy'}
@@ -69,37 +79,39 @@ def unpack_entries(data: bytes, what: str, size: int) -> dict[int, bytes]:
     entries: dict[int, bytes] = {}
     last = -1
     for field in unpack_all(data, what):
-        party = int.from_bytes(field[:4], "big")
+        client = int.from_bytes(field[:4], "big")
         if len(field) != 4 + size:
             raise FormatError(f"{what} has an entry of {len(field)} bytes, expected {4 + size}.")
-        if party <= last:
-            raise FormatError(f"{what} lists party {party} after {last}; ids must ascend.")
-        entries[party] = field[4:]
-        last = party
+        if client <= last:
+            raise FormatError(f"{what} lists client {client} after {last}; ids must ascend.")
+        entries[client] = field[4:]
+        last = client
     return entries
 
 
-def require_parties(found: Iterable[int], expected: Iterable[int], what: str) -> None:
-    """Refuse entries of other parties than the expected ones."""
-    surplus, missing = sorted(set(found) - set(expected)), sorted(set(expected) - set(found))
+def require_clients(actual: Iterable[int], expected: Iterable[int], what: str) -> None:
+    """Refuse entries whose clients are not exactly the expected ones."""
+    surplus, missing = sorted(set(actual) - set(expected)), sorted(set(expected) - set(actual))
     if surplus or missing:
-        raise FormatError(f"{what} has entries too many for {surplus} and none for {missing}.")
+        raise FormatError(
+            f"{what} has unexpected entries of clients {surplus} and lacks entries of {missing}."
+        )
 
 
-def pack_set(members: Collection[int], roster: Sequence[int]) -> bytes:
-    """Write a set of parties, one bit for each place of the roster, the first one highest.
+def pack_set(clients: Collection[int], roster: Sequence[int]) -> bytes:
+    """Write a set of clients: one bit for each place of the roster, the highest bit first.
 
     >>> pack_set({10, 12}, roster=[10, 11, 12]).hex()
     'a0'
     """
-    chosen = frozenset(members)
-    bits = "".join("1" if party in chosen else "0" for party in roster)
+    subset = frozenset(clients)
+    bits = "".join("1" if client in subset else "0" for client in roster)
     size = -(-len(roster) // 8)
     return int(bits.ljust(8 * size, "0"), 2).to_bytes(size, "big")
 
 
 def unpack_set(data: bytes, roster: Sequence[int], what: str) -> frozenset[int]:
-    """Read a set of parties.
+    """Read a set of clients.
 
     >>> sorted(unpack_set(bytes([0xA0]), roster=[10, 11, 12], what="a test"))
     [10, 12]
@@ -109,5 +121,7 @@ def unpack_set(data: bytes, roster: Sequence[int], what: str) -> frozenset[int]:
         raise FormatError(f"{what} has a set of {len(data)} bytes, expected {size}.")
     bits = "".join(f"{byte:08b}" for byte in data)
     if "1" in bits[len(roster) :]:
-        raise FormatError(f"{what} has a set with a place beyond the {len(roster)} of the roster.")
-    return frozenset(party for party, bit in zip(roster, bits, strict=False) if bit == "1")
+        raise FormatError(
+            f"{what} has a set with a place beyond the {len(roster)} clients of the roster."
+        )
+    return frozenset(client for client, bit in zip(roster, bits, strict=False) if bit == "1")

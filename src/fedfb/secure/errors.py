@@ -1,35 +1,45 @@
-"""What can go wrong in a secure sum. No message ever holds a key, a share or a value."""
+"""Errors of a secure sum. No message ever holds a key, a share or a value."""
 
 from fedfb.errors import FedFBError
 
 
 class SecureError(FedFBError):
-    """A secure sum was refused. Nothing was revealed that was not revealed before."""
+    """A secure sum was refused. The refusal reveals nothing."""
 
 
 class FormatError(SecureError):
-    """Bytes that are not a message: truncated, trailing, duplicate, unknown or of a wrong size."""
+    """Bytes are not a message: truncated, trailing, duplicate, unknown or of a wrong size."""
 
 
 class AuthenticationError(SecureError):
-    """A tag, a ciphertext or a signature that does not belong to its sender, place and time."""
+    """A tag, a ciphertext or a signature does not belong to its sender and exchange."""
 
 
 class ProtocolError(SecureError):
-    """A message at the wrong time: repeated, of another round or phase, or asking too much."""
+    """A message comes at the wrong time: repeated, of another exchange, or asking too much."""
 
 
 class ThresholdError(SecureError):
-    """Fewer parties answered than the roster declares, or the roster declares too few."""
+    """Fewer clients answered than the roster requires, or the roster requires too few."""
 
 
 class RangeError(SecureError):
-    """A value that fixed point cannot carry: not finite, beyond its bound, of a wrong shape."""
+    """Fixed point cannot carry a value: not finite, beyond its bound, or of a wrong shape."""
 
 
-def too_few(what: str, found: int, expected: int, round: int, question: int) -> ThresholdError:
-    """Phrase the refusal of a sum of too few."""
+def make_threshold_error(
+    what: str, actual: int, expected: int, round: int, exchange: int
+) -> ThresholdError:
+    """Return the error of a sum with too few clients.
+
+    Args:
+        what: what the clients did, as a verb in the past: "joined", "uploaded".
+        actual: how many clients did it.
+        expected: how many the roster requires.
+        round: the round of the sum.
+        exchange: the number of the exchange within the round.
+    """
     return ThresholdError(
-        f"round {round}, question {question}: {found} parties {what}, at least {expected} must. "
-        "Nothing is revealed; ask again when more parties are there."
+        f"round {round}, exchange {exchange}: {actual} clients {what}, at least {expected} must. "
+        "Nothing is revealed. Repeat the task when more clients are online."
     )

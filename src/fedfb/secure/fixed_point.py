@@ -1,11 +1,11 @@
-r"""Numbers as elements of the ring, with bounds that are declared and kept.
+r"""Numbers as elements of the ring, with bounds that are declared and checked.
 
-A value :math:`x` with :math:`|x| \le B` is carried as :math:`q = \mathrm{round}(2^f x)`, so the sum
-over :math:`n` parties is right to :math:`n 2^{-f-1}`, and cannot wrap as long as
+A value :math:`x` with :math:`|x| \le B` is carried as :math:`q = \mathrm{round}(2^f x)`. The sum
+over :math:`n` clients is then exact to :math:`n 2^{-f-1}`, and it cannot wrap as long as
 
 .. math:: n \lceil 2^f B \rceil < 2^{63}
 
-Nothing is clipped: a value that is not finite or beyond its bound is refused where it arises.
+No value is clipped. A value that is not finite or beyond its bound is refused by its client.
 """
 
 import math
@@ -18,22 +18,23 @@ import numpy as np
 import numpy.typing as npt
 
 from fedfb.core import Arrays
-from fedfb.secure.encoding import number, pack
+from fedfb.secure.encoding import pack, pack_number
 from fedfb.secure.errors import RangeError
 from fedfb.secure.keys import sha256
 from fedfb.secure.masks import Ring
 from fedfb.shapes import Array
 
 DEFAULT_SUM_BITS = 56
-"""Where the bits are chosen for a caller the sum stays below 2^56: a sum of a wrong mask fills all
-64, so that a word of it passes for a sum with a chance of 2^-7 only."""
+"""With bits from ``choose_bits`` a sum stays below 2^56. A mask that was not removed fills all 64
+bits, so a word of such a sum passes the range check of ``decode`` with a probability of 2^-7."""
 
 
 class Part(NamedTuple):
-    """One named array of an upload, as all parties know it beforehand.
+    """One named array of an upload, as all clients know it in advance.
 
-    ``bound`` is the largest absolute value of one party's entry, ``bits`` the binary places behind
-    the point. Zero bits declare whole numbers: a fraction is then refused, not rounded.
+    ``bound`` is the largest absolute value of an entry of one client, ``bits`` the number of binary
+    places after the point. Zero bits declare whole numbers: a fraction is then refused, not
+    rounded.
     """
 
     name: str
@@ -47,22 +48,26 @@ class Part(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """The largest absolute value of one party's word."""
+        """The largest absolute value of one client's word."""
         return math.ceil(Fraction(self.bound) * (1 << self.bits))
 
 
 Schema = tuple[Part, ...]
-"""The parts of an upload in the order of their names. Public, and the same for all parties."""
+"""The parts of an upload in the order of their names. Public, and the same for all clients."""
 
 
-def choose_bits(bound: float, parties: int) -> int:
-    """Return the most binary places with which the sum of so many parties stays below 2^56.
+def choose_bits(bound: float, clients: int) -> int:
+    """Return the largest number of binary places with which the sum stays below 2^56.
 
-    >>> choose_bits(bound=1.0, parties=5)
+    Args:
+        bound: the largest absolute value of an entry of one client.
+        clients: how many clients are summed at most.
+
+    >>> choose_bits(bound=1.0, clients=5)
     53
     """
     require_bound("a part", bound)
-    places = math.floor(DEFAULT_SUM_BITS - math.log2(bound) - math.log2(parties))
+    places = math.floor(DEFAULT_SUM_BITS - math.log2(bound) - math.log2(clients))
     return min(max(places, 0), 1000)
 
 
@@ -71,8 +76,13 @@ def require_bound(name: str, bound: float) -> None:
         raise RangeError(f"the bound of {name} is {bound}, expected a positive finite number.")
 
 
-def make_schema(parts: Sequence[Part], parties: int) -> Schema:
-    """Order the parts by name and check that no sum of so many parties can wrap."""
+def make_schema(parts: Sequence[Part], clients: int) -> Schema:
+    """Sort the parts by name and check that no sum can wrap.
+
+    Args:
+        parts: the arrays of an upload; names are different.
+        clients: how many clients are summed at most.
+    """
     schema = tuple(sorted(parts))
     if len({part.name for part in schema}) < len(schema) or not schema:
         raise RangeError(f"a schema has one part or more with distinct names, not {len(schema)}.")
@@ -80,28 +90,28 @@ def make_schema(parts: Sequence[Part], parties: int) -> Schema:
         require_bound(repr(part.name), part.bound)
         if not 0 <= part.bits <= 1000 or any(axis < 0 for axis in part.shape):
             raise RangeError(f"{part.name!r} has {part.bits} bits and the shape {part.shape}.")
-        if parties * part.limit >= 2**63:
+        if clients * part.limit >= 2**63:
             raise RangeError(
-                f"the sum of {parties} parties' {part.name!r} could wrap: bound {part.bound:g} "
+                f"the sum of {clients} clients' {part.name!r} could wrap: bound {part.bound:g} "
                 f"with {part.bits} bits. Declare fewer bits or a smaller bound."
             )
     return schema
 
 
-def words(schema: Schema) -> int:
+def count_words(schema: Schema) -> int:
     """Return the length of the ring vector."""
     return sum(part.size for part in schema)
 
 
-def schema_digest(schema: Schema) -> bytes:
-    """Hash a schema; it goes into every key."""
+def hash_schema(schema: Schema) -> bytes:
+    """Return the hash of a schema, which is part of every key."""
     return sha256(
         *(
             pack(
                 part.name.encode(),
-                b"".join(number(axis) for axis in part.shape),
+                b"".join(pack_number(axis) for axis in part.shape),
                 struct.pack(">d", part.bound),
-                number(part.bits),
+                pack_number(part.bits),
             )
             for part in schema
         )
@@ -109,9 +119,16 @@ def schema_digest(schema: Schema) -> bytes:
 
 
 def encode(schema: Schema, arrays: Arrays) -> Ring:
-    """Write the named arrays of one party as one ring vector.
+    """Return the named arrays of one client as one ring vector.
 
-    >>> schema = make_schema([Part("loss", (2,), bound=10.0, bits=4)], parties=3)
+    Args:
+        schema: shapes and bounds; the order of its parts is the order in the vector.
+        arrays: the upload, with exactly the names of the schema; all values finite.
+
+    Raises:
+        RangeError: a value is outside its declared bound. Nothing has been sent then.
+
+    >>> schema = make_schema([Part("loss", (2,), bound=10.0, bits=4)], clients=3)
     >>> encode(schema, {"loss": np.array([0.5, -1.0])}).view(np.int64)
     array([  8, -16])
     """
@@ -136,7 +153,7 @@ def _encode_part(part: Part, value: Array) -> Ring:
         count = int(np.sum((flat > part.bound) | (flat < -part.bound)))
         raise RangeError(
             f"{part.name!r} exceeds its bound {part.bound:g} at {count} of {flat.size} places; "
-            "nothing was sent. Declare a larger bound (with fewer bits), the same for all parties."
+            "nothing was sent. Declare a larger bound (with fewer bits), the same for all clients."
         )
     return _quantise(part, flat).view(np.uint64)
 
@@ -151,28 +168,34 @@ def _quantise(part: Part, flat: Array) -> npt.NDArray[np.int64]:
     return rounded.astype(np.int64)
 
 
-def decode(schema: Schema, parties: int, total: Ring) -> Arrays:
-    """Read the sum of so many parties' vectors.
+def decode(schema: Schema, clients: int, total: Ring) -> Arrays:
+    """Return the arrays of a total.
 
-    >>> schema = make_schema([Part("loss", (2,), bound=10.0, bits=4)], parties=3)
+    Args:
+        schema: the schema with which every upload was encoded.
+        clients: how many vectors the total contains.
+        total: the sum of the vectors, unmasked.
+
+    >>> schema = make_schema([Part("loss", (2,), bound=10.0, bits=4)], clients=3)
     >>> decode(schema, 3, np.array([8, 2**64 - 16], dtype=np.uint64))
     {'loss': array([ 0.5, -1. ])}
     """
-    if total.shape != (words(schema),):
-        raise RangeError(f"the sum has shape {total.shape}, expected {(words(schema),)}.")
+    if total.shape != (count_words(schema),):
+        raise RangeError(f"the sum has shape {total.shape}, expected {(count_words(schema),)}.")
     ends = np.cumsum([part.size for part in schema])[:-1]
     pieces = np.split(total.view(np.int64), ends)
     return {
-        part.name: _decode_part(part, parties, piece)
+        part.name: _decode_part(part, clients, piece)
         for part, piece in zip(schema, pieces, strict=True)
     }
 
 
-def _decode_part(part: Part, parties: int, signed: npt.NDArray[np.int64]) -> Array:
-    limit = parties * part.limit
+def _decode_part(part: Part, clients: int, signed: npt.NDArray[np.int64]) -> Array:
+    # A mask that was not removed looks like a random word: almost surely beyond this limit.
+    limit = clients * part.limit
     if signed.size and (int(signed.max()) > limit or int(signed.min()) < -limit):
         raise RangeError(
-            f"the sum of {part.name!r} is beyond {parties} times its bound {part.bound:g}: a party "
-            "broke its bound, or a mask was not removed. The sum is thrown away."
+            f"the sum of {part.name!r} is beyond {clients} times its bound {part.bound:g}: a "
+            "client exceeded its bound, or a mask was not removed. The sum is discarded."
         )
     return np.ldexp(signed.astype(np.float64), -part.bits).reshape(part.shape)

@@ -1,14 +1,13 @@
-"""All parties of a secure sum in one process: the whole protocol, byte for byte, and who drops out.
+"""All clients of a secure sum in one process, with the same messages as over a network.
 
-For simulations, tests and benchmarks. A network replaces this file alone: it carries the same
+For simulations, tests and benchmarks. A network replaces only this file: it carries the same
 messages between the same functions.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fedfb.secure import client as party_side
-from fedfb.secure.client import ClientState, Member
+from fedfb.secure.client import ClientState, Membership, confirm, join, mask, reveal, share
 from fedfb.secure.keys import Random, urandom
 from fedfb.secure.masks import Ring
 from fedfb.secure.messages import Kind
@@ -16,8 +15,8 @@ from fedfb.secure.roster import SERVER, Session
 from fedfb.secure.server import Messages, Total, advance, open_sum, receive, unmask
 
 
-class Sent(NamedTuple):
-    """One message as it crossed the boundary; ``size`` in bytes."""
+class SentMessage(NamedTuple):
+    """The record of one message; ``size`` in bytes."""
 
     kind: Kind
     sender: int
@@ -25,12 +24,12 @@ class Sent(NamedTuple):
     size: int
 
 
-class Summed(NamedTuple):
-    """A sum, the members as they are afterwards, and every message."""
+class SecureSum(NamedTuple):
+    """A total, the memberships after the sum, and a record of every message."""
 
     total: Total
-    members: dict[int, Member]
-    sent: tuple[Sent, ...]
+    memberships: dict[int, Membership]
+    messages: tuple[SentMessage, ...]
 
 
 NOBODY: Mapping[int, Kind] = {}
@@ -39,46 +38,53 @@ NOBODY: Mapping[int, Kind] = {}
 def sum_in_process(
     session: Session,
     link_key: bytes,
-    members: Mapping[int, Member],
+    memberships: Mapping[int, Membership],
     vectors: Mapping[int, Ring],
     silent: Mapping[int, Kind] = NOBODY,
     random: Random = urandom,
-) -> Summed:
-    """Run one secure sum over all members.
+) -> SecureSum:
+    """Run one secure sum over all clients.
 
-    ``silent`` says from which of its messages on a party sends nothing any more: one that is silent
-    from ``MASKED`` on or before is not in the sum. Raises ``ThresholdError`` if too many are.
+    Args:
+        session: the sum: its roster, its place and its schema.
+        link_key: the server's private link key.
+        memberships: the clients of the roster, by id.
+        vectors: what each client uploads, encoded for the session's schema.
+        silent: for each client that drops out, the first message that it does not send. A client
+            that drops out at ``MASKED`` or before is not in the total.
+        random: source of random bytes.
+
+    Raises:
+        ThresholdError: too many clients dropped out. The sum stays masked.
     """
     server, outgoing = open_sum(session, link_key)
-    after, states, sent = dict(members), dict[int, ClientState](), list[Sent]()
+    updated, states, sent = dict(memberships), dict[int, ClientState](), list[SentMessage]()
     for kind in (Kind.KEYS, Kind.SHARES, Kind.MASKED, Kind.CONFIRMATION, Kind.REVEAL):
         sent += _record(kind - 1, outgoing)
         for id, message in outgoing.items():
             if silent.get(id, len(Kind)) <= kind:
                 continue
             if kind is Kind.KEYS:
-                after[id], states[id], answer = party_side.join(
-                    after[id], message, session.schema, random
-                )
+                updated[id], states[id], reply = join(updated[id], message, session.schema, random)
             else:
-                states[id], answer = _answer(states[id], message, vectors[id], random)
-            sent.append(Sent(kind, id, SERVER, len(answer)))
-            server = receive(server, answer)
+                states[id], reply = _answer(states[id], message, vectors[id], random)
+            sent.append(SentMessage(kind, id, SERVER, len(reply)))
+            server = receive(server, reply)
         server, outgoing = advance(server)
-    return Summed(unmask(server), after, tuple(sent))
+    return SecureSum(unmask(server), updated, tuple(sent))
 
 
 def _answer(
     state: ClientState, message: bytes, vector: Ring, random: Random
 ) -> tuple[ClientState, bytes]:
     if state.awaits is Kind.KEY_LIST:
-        return party_side.share(state, message, random)
+        return share(state, message, random)
     if state.awaits is Kind.SHARE_LIST:
-        return party_side.mask(state, message, vector)
+        return mask(state, message, vector)
     if state.awaits is Kind.SURVIVORS:
-        return party_side.confirm(state, message)
-    return party_side.reveal(state, message)
+        return confirm(state, message)
+    return reveal(state, message)
 
 
-def _record(kind: int, outgoing: Messages) -> list[Sent]:
-    return [Sent(Kind(kind), SERVER, id, len(message)) for id, message in outgoing.items()]
+def _record(kind: int, outgoing: Messages) -> list[SentMessage]:
+    return [SentMessage(Kind(kind), SERVER, id, len(message)) for id, message in outgoing.items()]

@@ -1,11 +1,11 @@
 r"""Masks over :math:`\mathbb{Z}_{2^{64}}`: the key stream of ChaCha20, read as 64-bit numbers.
 
-Party :math:`u` uploads (Bonawitz et al. 2017, section 4)
+Client :math:`u` uploads (Bonawitz et al. 2017, section 4)
 
 .. math:: y_u = x_u + G(b_u) + \sum_{v > u} G(s_{uv}) - \sum_{v < u} G(s_{uv}) \pmod{2^{64}}
 
-with a seed :math:`b_u` of its own and a secret :math:`s_{uv}` with each neighbour :math:`v`. In the
-sum over all parties the pairwise masks cancel.
+with its own seed :math:`b_u` and a secret :math:`s_{uv}` with each neighbour :math:`v`. In the sum
+over all clients the pairwise masks cancel.
 """
 
 from collections.abc import Iterable
@@ -22,13 +22,16 @@ Ring = npt.NDArray[np.uint64]
 
 WORD_BYTES = 8
 CHUNK_WORDS = 1 << 15
-"""So many words fit into a processor's cache together with what they are added to."""
+"""Words that are masked at a time: the stream and the vector fit into a processor's cache."""
 
 
 def add_masks(vector: Ring, plus: Iterable[bytes], minus: Iterable[bytes]) -> Ring:
-    """Add the streams of some keys to a vector and subtract those of others.
+    """Return a vector plus the streams of some keys and minus the streams of others.
 
-    A key makes one stream and is never used again, so counter and nonce start at zero.
+    Args:
+        vector: elements of the ring; not changed.
+        plus: keys whose streams are added.
+        minus: keys whose streams are subtracted.
 
     >>> key = bytes(32)
     >>> masked = add_masks(np.arange(3, dtype=np.uint64), plus=[key], minus=[])
@@ -44,7 +47,10 @@ def add_masks(vector: Ring, plus: Iterable[bytes], minus: Iterable[bytes]) -> Ri
 
 
 def _add_stream(total: Ring, key: bytes, combine: np.ufunc) -> None:
+    # Counter and nonce are zero: a key makes one stream only. A key used twice would show the
+    # difference of two uploads.
     stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+    # Encrypting zeros returns the key stream itself.
     zeros = memoryview(bytes(WORD_BYTES * min(CHUNK_WORDS, total.size)))
     buffer = bytearray(len(zeros))
     for start in range(0, total.size, CHUNK_WORDS):
@@ -53,13 +59,19 @@ def _add_stream(total: Ring, key: bytes, combine: np.ufunc) -> None:
         combine(part, np.frombuffer(buffer, "<u8", count=part.size), out=part)
 
 
-def ring_bytes(vector: Ring) -> bytes:
+def write_ring(vector: Ring) -> bytes:
     """Write a vector, eight bytes a word, little-endian."""
     return vector.astype("<u8", copy=False).tobytes()
 
 
 def read_ring(data: bytes, words: int, what: str) -> Ring:
-    """Read a vector of so many words."""
+    """Read a vector.
+
+    Args:
+        data: what ``write_ring`` returned.
+        words: how many words are expected.
+        what: name of the vector, for errors.
+    """
     if len(data) != WORD_BYTES * words:
         raise FormatError(f"{what} has {len(data)} bytes, expected {WORD_BYTES * words}.")
     return np.frombuffer(data, "<u8").astype(np.uint64)

@@ -1,13 +1,13 @@
-r"""Shamir's sharing of 32 secret bytes: any ``threshold`` shares give them back, fewer say nothing.
+r"""Shamir's sharing of 32 secret bytes: ``threshold`` shares restore them, fewer reveal nothing.
 
 The secret is :math:`f(0)` of a random polynomial :math:`f` of degree :math:`t - 1` over the field
-of :math:`p = 2^{256} + 297` elements, the smallest prime that leaves room for every 32 bytes. The
-share of party :math:`j` is :math:`f(j)`. From :math:`t` points :math:`J`
+of :math:`p = 2^{256} + 297` elements, the smallest prime that has room for every 32 bytes. The
+share of client :math:`j` is :math:`f(j)`. From :math:`t` points :math:`J`
 
 .. math:: f(0) = \sum_{j \in J} f(j) \prod_{m \in J, m \ne j} \frac{m}{m - j} \pmod p
 
-Ours because the sharing that we know in well-kept packages is over 16-byte secrets or over a prime
-that the caller must choose; the arithmetic is ten lines, and tested against its laws.
+We wrote it because the maintained packages that we found share 16-byte secrets, or use a prime that
+the caller must choose. The arithmetic is ten lines, and tests check its laws.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,13 @@ SHARE_BYTES = 33
 def split(
     secret: bytes, threshold: int, points: Sequence[int], random: Random = urandom
 ) -> dict[int, bytes]:
-    """Share a secret among the points (positive, each once).
+    """Share a secret among points.
+
+    Args:
+        secret: 32 bytes.
+        threshold: how many shares restore the secret.
+        points: where the polynomial is evaluated; positive and different.
+        random: source of random bytes.
 
     >>> shares = split(bytes(range(32)), threshold=2, points=[1, 2, 5])
     >>> combine({1: shares[1], 5: shares[5]}, threshold=2) == bytes(range(32))
@@ -36,9 +42,9 @@ def split(
             f"cannot share among {len(points)} points with threshold {threshold}: points are "
             "positive and distinct, and at least as many as the threshold."
         )
-    # 48 bytes: after the remainder no element is likelier than another by more than 2^-127.
-    drawn = [int.from_bytes(random(48), "big") % PRIME for _ in range(threshold - 1)]
-    polynomial = [*drawn, int.from_bytes(secret, "big")]
+    # 48 bytes: after the remainder the probabilities of two elements differ by less than 2^-127.
+    coefficients = [int.from_bytes(random(48), "big") % PRIME for _ in range(threshold - 1)]
+    polynomial = [*coefficients, int.from_bytes(secret, "big")]
     return {point: _evaluate(polynomial, point).to_bytes(SHARE_BYTES, "big") for point in points}
 
 
@@ -51,21 +57,23 @@ def _evaluate(polynomial: Sequence[int], point: int) -> int:
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """Return the secret from at least ``threshold`` shares, by their points."""
-    points = chosen_points(shares, threshold)
-    return combine_weighted(shares, weights_at_zero(points))
+    points = choose_points(shares, threshold)
+    return combine_weighted(shares, find_weights_at_zero(points))
 
 
-def chosen_points(shares: Mapping[int, bytes], threshold: int) -> tuple[int, ...]:
+def choose_points(shares: Mapping[int, bytes], threshold: int) -> tuple[int, ...]:
     """Return the points to interpolate from: the lowest ones, as many as the threshold."""
     if len(shares) < threshold:
-        raise ThresholdError(f"{len(shares)} shares of a secret are there, expected {threshold}.")
+        raise ThresholdError(
+            f"{len(shares)} shares of a secret are available, expected {threshold}."
+        )
     return tuple(sorted(shares)[:threshold])
 
 
-def weights_at_zero(points: Sequence[int]) -> dict[int, int]:
+def find_weights_at_zero(points: Sequence[int]) -> dict[int, int]:
     r"""Return Lagrange's weights :math:`\prod_{m \ne j} m / (m - j)`, by point :math:`j`.
 
-    >>> weights_at_zero([1, 2]) == {1: 2, 2: PRIME - 1}
+    >>> find_weights_at_zero([1, 2]) == {1: 2, 2: PRIME - 1}
     True
     """
     weights = {}
@@ -81,8 +89,11 @@ def weights_at_zero(points: Sequence[int]) -> dict[int, int]:
 def combine_weighted(shares: Mapping[int, bytes], weights: Mapping[int, int]) -> bytes:
     """Return the secret from the shares at the points of Lagrange's weights."""
     total = sum(weight * read_share(shares[point]) for point, weight in weights.items()) % PRIME
+    # The field is a little larger than 32 bytes: such a value cannot be a shared secret.
     if total >= 2**256:
-        raise ProtocolError("the shares of a secret do not fit together: their sum is too large.")
+        raise ProtocolError(
+            "the shares of a secret do not belong together: the secret is too large."
+        )
     return total.to_bytes(SECRET_BYTES, "big")
 
 

@@ -1,13 +1,9 @@
-"""A silo's side: it answers questions on its own rows, and its turns of secure sums.
+"""The client's side of a study: it runs tasks on its own rows and takes its turns of secure sums.
 
-It runs in a process of its own that stays warm between messages and never talks to a network. What
-it keeps for itself from question to question (LFT, Ditto) lies on its disk.
-
-What a silo keeps for itself from question to question, on its disk.
-
-A file for each question that it answered. The coordinator says after which of its
-answers a question comes (the last one that counted), so that a question which is repeated, or an
-answer that was lost, finds the memory as it was.
+The code runs in a process of its own that stays alive between messages and never uses a network.
+The memory of a client (LFT, Ditto) stays on the client's disk, one file for each exchange that it
+answered. The server says after which exchange a task comes: the last one whose total contained this
+client. A task that is repeated, or an upload that was lost, therefore finds the right memory.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,14 +22,14 @@ from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError, Wr
 from fedfb.experiments.scores import withheld
 from fedfb.experiments.secure import column_question
 from fedfb.files import writing
-from fedfb.runtime import archive as checkpoint
+from fedfb.runtime import archive
 from fedfb.runtime.local import refuse_non_finite
 from fedfb.runtime.secure import encode_upload, parts_of
 from fedfb.secure import (
+    ClientKeys,
     ClientState,
     Kind,
-    Member,
-    PartyKeys,
+    Membership,
     RangeError,
     Ring,
     SecureError,
@@ -41,84 +37,108 @@ from fedfb.secure import (
     change_roster,
     confirm,
     join,
-    make_party_keys,
+    make_client_keys,
     make_schema,
     mask,
     read_roster,
     reveal,
     share,
 )
-from fedfb.study.journal import GOES_ON
+from fedfb.study.journal import RESUME_HINT
 from fedfb.study.keys import Bundle
-from fedfb.study.mail import pack_arrays, pack_values, unpack_arrays, unpack_values
-from fedfb.study.results import keep_result
-from fedfb.study.trial import ACHIEVABLE, DATA, RUN, Prepared, prepared, read_table
+from fedfb.study.messages import pack_arrays, pack_values, unpack_arrays, unpack_values
+from fedfb.study.results import write_result
+from fedfb.study.trial import ACHIEVABLE, DATA, RUN, PreparedData, prepare_data, read_table
 
 Place = tuple[int, int]
-"""A round and a question of it."""
+"""The number of a round and of an exchange in it."""
 
-OWNER = "memory"
+MEMORY = "memory"
 
 
-def recall(folder: Path, after: str, initial: Arrays) -> Arrays:
-    """Return the memory as it was after a question, written round-question; '' is the beginning."""
+def load_memory(folder: Path, after: str, initial: Arrays) -> Arrays:
+    """Return the memory of this client after an exchange.
+
+    Args:
+        folder: where ``save_memory`` wrote it.
+        after: round and exchange, as "round-exchange"; '' before the first.
+        initial: the memory before the first exchange.
+    """
     if not after:
         return initial
-    arrays = checkpoint.load(_path(folder, _place(after)), OWNER)
+    arrays = archive.load(_locate_memory(folder, _read_place(after)), MEMORY)
     if arrays is None:
         raise DataError(
-            f"{folder} does not hold what this silo kept for itself after round and question "
-            f"{after}. Put the folder back, or start the study anew."
+            f"{folder} does not hold the memory of this client after round and exchange "
+            f"{after}. Restore the folder, or start the study anew."
         )
     return arrays
 
 
-def remember(folder: Path, place: Place, memory: Arrays, saved: str) -> None:
-    """Keep the memory after a question, and drop what comes before a place that is safe.
+def save_memory(folder: Path, place: Place, memory: Arrays, saved: str) -> None:
+    """Write the memory after an exchange, and remove those that are no longer needed.
 
-    Also an empty one: a method may begin to keep something only later.
+    An empty memory is written too, because a method may start to use its memory later.
+
+    Args:
+        folder: where to write.
+        place: round and exchange.
+        memory: arrays by name.
+        saved: the place that a checkpoint of the server contains, as "round-exchange"; the server
+            never returns to an earlier one. '' if there is none.
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.save(_path(folder, place), {k: np.asarray(v) for k, v in memory.items()}, OWNER)
+    archive.save(
+        _locate_memory(folder, place), {k: np.asarray(v) for k, v in memory.items()}, MEMORY
+    )
     if saved:
         for path in folder.glob("memory-*.npz"):
-            if _place(path.stem.removeprefix("memory-")) < _place(saved):
+            if _read_place(path.stem.removeprefix("memory-")) < _read_place(saved):
                 with writing(path):
                     path.unlink()
 
 
-def _path(folder: Path, place: Place) -> Path:
+def _locate_memory(folder: Path, place: Place) -> Path:
     return folder / f"memory-{place[0]}-{place[1]}.npz"
 
 
-def _place(text: str) -> Place:
-    round, question = text.split("-")
-    return int(round), int(question)
+def _read_place(text: str) -> Place:
+    round, exchange = text.split("-")
+    return int(round), int(exchange)
 
 
 Content = Mapping[str, Any]
-"""What a message carries: texts, numbers and bytes by name."""
+"""The content of a message: texts, numbers and bytes by name."""
 
 
 @dataclass(frozen=True)
-class Silo:
-    """All that a silo's process holds. ``run`` is the run of secure sums that its keys are for."""
+class Client:
+    """The state of a client's process. ``period`` is the key period that ``keys`` belong to.
+
+    ``membership``, ``state`` and ``vector`` belong to the secure sum in progress.
+    """
 
     bundle: Bundle
     folder: Path
     train: Table
     test: Table
-    prepared: Prepared | None = None
-    run: bytes = b""
-    keys: PartyKeys | None = field(repr=False, default=None)
-    member: Member | None = field(repr=False, default=None)
+    prepared: PreparedData | None = None
+    period: bytes = b""
+    keys: ClientKeys | None = field(repr=False, default=None)
+    membership: Membership | None = field(repr=False, default=None)
     state: ClientState | None = field(repr=False, default=None)
     vector: Ring | None = field(repr=False, default=None)
 
 
-def open_silo(bundle: Bundle, path: str | Path, folder: Path) -> Silo:
-    """Read a silo's file, refuse what does not fit the study, and split its rows 7:3."""
+def open_client(bundle: Bundle, path: str | Path, folder: Path) -> Client:
+    """Read the rows of a client, refuse rows that do not fit the study, and split them 7:3.
+
+    Args:
+        bundle: the study, and this client's name and keys.
+        path: a CSV or Parquet file.
+        folder: where the client keeps its own files.
+    """
     study = bundle.study
     table = read_table(study.schema, path)
     if len(table) < 2:
@@ -126,138 +146,145 @@ def open_silo(bundle: Bundle, path: str | Path, folder: Path) -> Silo:
     schema = study.schema
     group = Groups(schema.crossed, schema.group_names).group_of(table)
     train, test = split_client(group, bundle.id, study.split)
-    return Silo(bundle, folder, table.take(train), table.take(test))
+    return Client(bundle, folder, table.take(train), table.take(test))
 
 
-def handle(silo: Silo, action: str, content: Content) -> tuple[Silo, dict[str, Any]]:
-    """Answer one message: return the silo as it is afterwards, and what to send.
+def handle(client: Client, kind: str, content: Content) -> tuple[Client, dict[str, Any]]:
+    """Answer one message; return the new state of the client, and the reply.
 
-    What the owner of the rows or the coordinator must mend stops the study, with its message; any
-    other failure is the transport's to tell, and the silo counts as silent.
+    An error that the user of this client or the server must correct stops the study, with its
+    message. After an error of a secure sum the client counts as silent.
+
+    Args:
+        client: the state of the client.
+        kind: the kind of message, a key of ``HANDLERS``.
+        content: the content of the message.
     """
     try:
-        return HANDLERS[action](silo, content)
+        return HANDLERS[kind](client, content)
     except (RangeError, DataError, ConfigError, DisclosureError) as error:
-        return silo, {"stop": f"{silo.bundle.silo}: {error}"}
+        return client, {"stop": f"{client.bundle.client}: {error}"}
     except SecureError as error:
-        return silo, {"silent": str(error)}
+        return client, {"silent": str(error)}
     except WriteError as error:
-        return silo, {"stop": f"{silo.bundle.silo}: {error} {GOES_ON}"}
+        return client, {"stop": f"{client.bundle.client}: {error} {RESUME_HINT}"}
     except FedFBError as error:
-        return silo, {"stop": f"{silo.bundle.silo}: {error}"}
+        return client, {"stop": f"{client.bundle.client}: {error}"}
 
 
-def _hello(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
-    """Draw keys for a run of secure sums, and learn what the phase goes by."""
-    study = silo.bundle.study
+def _hello(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+    """Draw keys for a key period, and prepare the rows for the phase."""
+    study = client.bundle.study
     if content["study"] != study.digest:
         raise ConfigError(
-            "its bundle is of another study than the coordinator runs, or of an earlier form of "
-            "it. Get the bundle anew."
+            "its bundle is of another study than the server runs, or of an earlier version of "
+            "it. Ask for a new bundle."
         )
-    run: bytes = content["run"]
-    if silo.keys is None or run != silo.run:
-        identity = bytes.fromhex(silo.bundle.keys.identity)
-        keys = make_party_keys(silo.bundle.id, identity)
-        silo = replace(silo, run=run, keys=keys, member=None, state=None, vector=None)
-    told: str = content["told"]
-    if told and (silo.prepared is None or told != silo.prepared.told):
-        ready = prepared(study, silo.bundle.id, silo.train, silo.test, told)
-        silo = replace(silo, prepared=ready)
-    assert silo.keys is not None
-    party = silo.keys.party
-    return silo, {"link": party.link, "identity": party.identity}
+    period: bytes = content["run"]
+    if client.keys is None or period != client.period:
+        identity = bytes.fromhex(client.bundle.keys.identity)
+        keys = make_client_keys(client.bundle.id, identity)
+        client = replace(client, period=period, keys=keys, membership=None, state=None, vector=None)
+    description: str = content["told"]
+    if description and (client.prepared is None or description != client.prepared.description):
+        prepared = prepare_data(study, client.bundle.id, client.train, client.test, description)
+        client = replace(client, prepared=prepared)
+    assert client.keys is not None
+    entry = client.keys.entry
+    return client, {"link": entry.link, "identity": entry.identity}
 
 
-def _begin(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
-    """Answer a question under masks: work it out, and send keys for its sum."""
-    if silo.keys is None or content["run"] != silo.run:
-        return silo, {"silent": "it was started anew and has no keys for this run"}
+def _begin(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+    """Run a task, and send keys for the secure sum of its uploads."""
+    if client.keys is None or content["run"] != client.period:
+        return client, {"silent": "it was restarted and has no keys for this period"}
     roster = read_roster(content["roster"])
-    if roster.plan.fewest < silo.bundle.study.fewest:
+    if roster.plan.fewest < client.bundle.study.fewest:
         raise DisclosureError(
-            f"the coordinator wants a sum over {roster.plan.fewest} silos, and the study allows "
-            f"none over fewer than {silo.bundle.study.fewest}."
+            f"the server wants a sum over {roster.plan.fewest} clients, and the study allows "
+            f"none over fewer than {client.bundle.study.fewest}."
         )
-    if silo.member is None:
-        member = accept(silo.keys, roster, silo.bundle.server, silo.bundle.pins)
+    if client.membership is None:
+        membership = accept(client.keys, roster, client.bundle.server, client.bundle.pins)
     else:
-        same = silo.member.roster == roster
-        member = silo.member if same else change_roster(silo.member, roster)
-    task, upload = _answer(silo, content)
-    schema = make_schema(parts_of(task, upload, len(roster.parties)), len(roster.parties))
-    vector = encode_upload(schema, task, upload, f"round {content['round']}: {silo.bundle.silo!r}")
-    member, state, message = join(member, content["invitation"], schema)
-    return replace(silo, member=member, state=state, vector=vector), {"frame": message}
+        same = client.membership.roster == roster
+        membership = client.membership if same else change_roster(client.membership, roster)
+    task, upload = _run_task(client, content)
+    schema = make_schema(parts_of(task, upload, len(roster.clients)), len(roster.clients))
+    vector = encode_upload(
+        schema, task, upload, f"round {content['round']}: {client.bundle.client!r}"
+    )
+    membership, state, message = join(membership, content["invitation"], schema)
+    return replace(client, membership=membership, state=state, vector=vector), {"frame": message}
 
 
-def _turn(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
-    """Take the next turn of the sum that is under way; the state is used once."""
-    state, message = silo.state, content["frame"]
-    if state is None or silo.vector is None:
-        return silo, {"silent": "it was started anew in the middle of this sum"}
+def _turn(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+    """Take the next turn of the secure sum in progress."""
+    state, message = client.state, content["frame"]
+    if state is None or client.vector is None:
+        return client, {"silent": "it was restarted in the middle of this sum"}
     if state.awaits is Kind.SHARE_LIST:
-        after, reply = mask(state, message, silo.vector)
+        next_state, reply = mask(state, message, client.vector)
     else:
         step: Callable[..., tuple[ClientState, bytes]] = STEPS[state.awaits]
-        after, reply = step(state, message)
-    return replace(silo, state=after), {"frame": reply}
+        next_state, reply = step(state, message)
+    return replace(client, state=next_state), {"frame": reply}
 
 
 STEPS = {
     Kind.KEY_LIST: share,
     Kind.SURVIVORS: confirm,
     Kind.CONFIRMATION_LIST: reveal,
-    None: reveal,  # which refuses: the answer has been given
+    None: reveal,  # reveal itself refuses: the last message has been sent
 }
 
 
-def _single(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
-    """Answer a question whose answers the coordinator sees one by one, if the study allows it."""
-    study, phase = silo.bundle.study, content["phase"]
-    tasks = silo.prepared.trial.tasks if silo.prepared else {}
-    asked = tasks.get(content["task"])
+def _single(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+    """Run a task whose uploads the server sees one by one, if the study allows it."""
+    study, phase = client.bundle.study, content["phase"]
+    tasks = client.prepared.trial.tasks if client.prepared else {}
+    task = tasks.get(content["task"])
     allowed = study.achievable if phase == ACHIEVABLE else study.single
-    if asked is None or asked.reduce == "sum" or not allowed:
+    if task is None or task.reduce == "sum" or not allowed:
         raise DisclosureError(
-            f"the coordinator asks for this silo's own answer to {content['task']!r}, and the "
-            "study does not allow it."
+            f"the server asks for the single upload of this client to {content['task']!r}, and "
+            "the study does not allow it."
         )
-    _, upload = _answer(silo, content)
-    shown = withheld(upload) if phase == ACHIEVABLE else upload
-    return silo, {"upload": pack_arrays(shown)}
+    _, upload = _run_task(client, content)
+    upload = withheld(upload) if phase == ACHIEVABLE else upload
+    return client, {"upload": pack_arrays(upload)}
 
 
-def _answer(silo: Silo, content: Content) -> tuple[Task, Arrays]:
-    told, phase = unpack_arrays(content["broadcast"]), content["phase"]
+def _run_task(client: Client, content: Content) -> tuple[Task, Arrays]:
+    broadcast, phase = unpack_arrays(content["broadcast"]), content["phase"]
     if phase == DATA:
-        upload = silo_answer(content["task"], told, silo.train, silo.bundle.study.schema)
+        upload = silo_answer(content["task"], broadcast, client.train, client.bundle.study.schema)
         return column_question(content["task"], upload), upload
-    if silo.prepared is None or silo.prepared.phase != phase:
-        raise ConfigError(f"it was asked of the phase {phase!r} before it was told of it.")
-    trial, data = silo.prepared.trial, silo.prepared.data
+    if client.prepared is None or client.prepared.phase != phase:
+        raise ConfigError(f"the server sent a task of the phase {phase!r} before its description.")
+    trial, data = client.prepared.trial, client.prepared.data
     task, place = trial.tasks[content["task"]], (content["round"], content["question"])
-    folder = silo.folder if phase == RUN else silo.folder / phase
-    memory = recall(folder, content["after"], trial.algorithm.memory(trial.start))
-    key = (silo.bundle.study.seed, *place, data.id)
+    folder = client.folder if phase == RUN else client.folder / phase
+    memory = load_memory(folder, content["after"], trial.algorithm.memory(trial.start))
+    key = (client.bundle.study.seed, *place, data.id)
     with np.errstate(all="ignore"):
-        upload, kept = task.run(told, data, memory, key)
-    refuse_non_finite({data.id: upload}, {data.id: kept}, content["round"], len(trial.start))
-    remember(folder, place, kept, content["saved"])
+        upload, memory = task.run(broadcast, data, memory, key)
+    refuse_non_finite({data.id: upload}, {data.id: memory}, content["round"], len(trial.start))
+    save_memory(folder, place, memory, content["saved"])
     return task, upload
 
 
-def _finish(silo: Silo, content: Content) -> tuple[Silo, dict[str, Any]]:
-    """Keep the model and the report."""
-    keep_result(silo.folder, unpack_values(content["texts"]), content["model"])
-    return silo, {"done": pack_values({"silo": silo.bundle.silo})}
+def _finish(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+    """Write the model and the report."""
+    write_result(client.folder, unpack_values(content["texts"]), content["model"])
+    return client, {"done": pack_values({"silo": client.bundle.client})}
 
 
-HANDLERS: Mapping[str, Callable[[Silo, Content], tuple[Silo, dict[str, Any]]]] = {
+HANDLERS: Mapping[str, Callable[[Client, Content], tuple[Client, dict[str, Any]]]] = {
     "hello": _hello,
     "begin": _begin,
     "turn": _turn,
     "single": _single,
     "finish": _finish,
 }
-"""What a silo does with a message, by its action."""
+"""The answer of a client to each kind of message."""

@@ -1,11 +1,8 @@
-"""The answers of the round that is under way, on disk: a question is asked once.
+"""The journal and the log of a study on disk, and the folders in which a study keeps its files.
 
-A coordinator that is started anew goes on after the last answer. It does not ask again what it was
-told before: two sums of the same answers over different silos would tell one silo's part.
-
-The log of a study: one line of JSON for everything that happens, and a line to read.
-
-Where a study keeps its files, on the coordinator's machine and on a silo's.
+The journal holds the totals of the current round. A server that is restarted continues after the
+last total. It does not repeat a task that has a total: two totals of the same uploads over
+different clients would reveal the upload of one client. The log is one line of JSON for each event.
 """
 
 import json
@@ -20,100 +17,106 @@ import numpy as np
 from fedfb.core import Arrays
 from fedfb.errors import ConfigError
 from fedfb.files import interpreting, read_text, writing
-from fedfb.runtime import archive as checkpoint
+from fedfb.runtime import archive
 
 
-class Answered(NamedTuple):
-    """The answer to a question, and whose parts are in it."""
+class ExchangeTotal(NamedTuple):
+    """The total of one exchange, and the ids of the clients whose uploads it contains."""
 
-    total: Arrays
-    counted: tuple[int, ...]
+    arrays: Arrays
+    clients: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Journal:
-    """The answers of one round of a phase, one file each."""
+    """The totals of one round of a phase, one file each. ``owner`` is the digest of the study."""
 
     folder: Path
     owner: str
     phase: str
     round: int
 
-    def find(self, question: int) -> Answered | None:
-        """Return what was answered before."""
-        path = self._path(question)
-        arrays = checkpoint.load(path, self.owner)
+    def find(self, exchange: int) -> ExchangeTotal | None:
+        """Return the total of an exchange; None if it is not in the journal."""
+        path = self._path(exchange)
+        arrays = archive.load(path, self.owner)
         if arrays is None:
             return None
-        with interpreting(path, checkpoint.EXPECTED):
-            counted = tuple(arrays.pop("counted").tolist())
-        return Answered({name.removeprefix("/"): a for name, a in arrays.items()}, counted)
+        with interpreting(path, archive.EXPECTED):
+            clients = tuple(arrays.pop("counted").tolist())
+        return ExchangeTotal({name.removeprefix("/"): a for name, a in arrays.items()}, clients)
 
-    def write(self, question: int, answered: Answered) -> None:
-        """Keep an answer, on disk before anything is made of it."""
-        arrays = {f"/{name}": value for name, value in answered.total.items()}
-        counted = {"counted": np.array(answered.counted, np.int64)}
-        checkpoint.save(self._path(question), {**arrays, **counted}, self.owner)
+    def write(self, exchange: int, total: ExchangeTotal) -> None:
+        """Write a total to disk. The server does so before it uses the total."""
+        arrays = {f"/{name}": value for name, value in total.arrays.items()}
+        clients = {"counted": np.array(total.clients, np.int64)}
+        archive.save(self._path(exchange), {**arrays, **clients}, self.owner)
 
     def forget_earlier(self) -> None:
-        """Drop the answers of earlier rounds of the phase, which a checkpoint has taken in."""
+        """Remove the totals of earlier rounds of the phase, which a checkpoint contains."""
         for path in self.folder.glob(f"{self.phase}-*.npz"):
             if int(path.stem.split("-")[1]) < self.round:
                 with writing(path):
                     path.unlink()
 
-    def _path(self, question: int) -> Path:
-        return self.folder / f"{self.phase}-{self.round}-{question}.npz"
+    def _path(self, exchange: int) -> Path:
+        return self.folder / f"{self.phase}-{self.round}-{exchange}.npz"
 
 
 EVENTS = "events.jsonl"
 
 COMMON = ("time", "event", "text")
-"""What every event has."""
+"""The fields that every event has."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """Where events are written, and who is told."""
+    """The log of a study. Events go to ``path``, and their texts also to ``notify``."""
 
     path: Path
-    tell: Callable[[str], None]
+    notify: Callable[[str], None]
 
     def write(self, event: str, text: str, **values: Any) -> None:
-        """Write an event down and tell it."""
+        """Write an event.
+
+        Args:
+            event: the name of the event.
+            text: a sentence for people.
+            values: more fields of the event, for programs.
+        """
         record = {"time": datetime.now(UTC).isoformat(), "event": event, "text": text, **values}
-        # The line break comes first: a line that a full disk cut short ends before the next one.
+        # The line break comes first: it ends a line that a full disk has cut short.
         with writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write("\n" + json.dumps(record))
-        self.tell(text)
+        self.notify(text)
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """Read a log; a line that a kill or a full disk cut short is left out."""
+    """Read a log; a line that was cut short by a kill or a full disk is skipped."""
     if not path.exists():
         raise ConfigError(
-            f"there is no log {path}: this study has not been served from here. Start it: "
+            f"there is no log {path}: this study has not been served here. Start it: "
             "fedfb serve study.toml."
         )
-    found = []
+    events = []
     for line in read_text(path, "the log of a study as fedfb serve writes it").splitlines():
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and all(isinstance(event.get(key), str) for key in COMMON):
-            found.append(event)
-    return found
+            events.append(event)
+    return events
 
 
-RUN = "run"
-"""The folder beside a study's file in which the coordinator keeps all that it knows."""
+RUN_FOLDER = "run"
+"""The folder beside a study's file that holds the checkpoints, journal, log and result."""
 
 
-def state_of(bundle: Path) -> Path:
-    """Return the folder beside a silo's bundle in which it keeps what is its own."""
+def locate_state(bundle: Path) -> Path:
+    """Return the folder beside a client's bundle that holds the client's own files."""
     return bundle.with_name(bundle.name + ".state")
 
 
-GOES_ON = "Then run the same command again: it goes on where it was."
-"""What ends a sentence about a place that cannot be written to."""
+RESUME_HINT = "Then run the same command again: it continues where it stopped."
+"""The end of an error about a folder that cannot be written to."""

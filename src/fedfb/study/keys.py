@@ -1,11 +1,9 @@
-"""Certificates and keys of a study: who may speak for the coordinator, and who for a silo.
+"""Certificates and keys of a study, and the files that hold them.
 
-TLS tells silos that they talk to the coordinator; a node key (ECDSA P-256: Flower signs every
-request over SHA-256, and its usual P-384 takes six times as long) tells Flower which silo a request
-comes from; an identity (Ed25519) signs a silo's part in secure sums, so that the coordinator cannot
-put other keys in its place.
-
-The files of a study: the coordinator's folder, and a bundle for each silo.
+The server has a folder, every client a bundle. TLS proves to clients that they talk to the server.
+A node key proves to Flower which client a request comes from. It is ECDSA P-256: Flower signs every
+request over SHA-256, and its usual P-384 takes six times as long. An identity (Ed25519) signs a
+client's part in secure sums, so that the server cannot replace its keys.
 """
 
 import datetime
@@ -28,120 +26,126 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.run_folder import claim_empty
 from fedfb.files import interpreting, read_json, write_new, write_whole, writing
-from fedfb.secure import identity_public_key, make_link_key, public_key
+from fedfb.secure import derive_identity_key, derive_public_key, make_link_key
 from fedfb.secure.keys import KEY_BYTES
 from fedfb.study.study import Study, read_study, study_from_toml, study_to_toml
 
 YEARS = 3
-"""How long a study's certificates hold."""
+"""How long the certificates of a study are valid."""
 
 
-class SiloKeys(NamedTuple):
-    """The private keys of one silo: PEM for its node, raw bytes in hexadecimal for its identity."""
+class PrivateKeys(NamedTuple):
+    """The private keys of one client: ``node`` as PEM, ``identity`` as hexadecimal digits."""
 
     node: str
     identity: str
 
     @property
     def public(self) -> "PublicKeys":
-        """What the others may know of them."""
+        """The public part of these keys."""
         text = (
-            _node_key(self.node)
+            _load_node_key(self.node)
             .public_key()
             .public_bytes(
                 serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
             )
         )
-        identity = identity_public_key(bytes.fromhex(self.identity)).hex()
+        identity = derive_identity_key(bytes.fromhex(self.identity)).hex()
         return PublicKeys(text.decode(), identity)
 
 
 class PublicKeys(NamedTuple):
-    """The public keys of one silo."""
+    """The public keys of one client."""
 
     node: str
     identity: str
 
     def check(self) -> "PublicKeys":
-        """Return these keys; refuse (ValueError) what are none."""
-        with _known_algorithms():
+        """Return these keys; raise ValueError if they are not valid keys."""
+        with _reject_unknown_algorithms():
             key = serialization.load_pem_public_key(self.node.encode())
         if not isinstance(key, ec.EllipticCurvePublicKey):
-            raise ValueError("the key of the node is of another kind")
+            raise ValueError("the key of the node has another type")
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.identity))
         return self
 
 
-def _node_key(pem: str) -> ec.EllipticCurvePrivateKey:
-    with _known_algorithms():
+def _load_node_key(pem: str) -> ec.EllipticCurvePrivateKey:
+    with _reject_unknown_algorithms():
         key = serialization.load_pem_private_key(pem.encode(), None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the key of the node is of another kind")
+        raise ValueError("the key of the node has another type")
     return key
 
 
 def check_certificate(pem: str) -> x509.Certificate:
-    """Return a certificate; refuse (ValueError) what is none."""
-    with _known_algorithms():
+    """Return a certificate; raise ValueError if the text is not one."""
+    with _reject_unknown_algorithms():
         return x509.load_pem_x509_certificate(pem.encode())
 
 
 @contextmanager
-def _known_algorithms() -> Iterator[None]:
-    """Turn an algorithm or a version that nobody knows into what a malformed key raises."""
+def _reject_unknown_algorithms() -> Iterator[None]:
+    """Raise ValueError for an unknown algorithm, as for a malformed key."""
     try:
         yield
     except (UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise ValueError(str(error)) from error
 
 
-def make_silo_keys() -> SiloKeys:
-    """Draw the keys of a silo."""
-    return SiloKeys(_pem(ec.generate_private_key(ec.SECP256R1())), os.urandom(KEY_BYTES).hex())
+def make_private_keys() -> PrivateKeys:
+    """Draw the keys of a client."""
+    return PrivateKeys(
+        _write_pem(ec.generate_private_key(ec.SECP256R1())), os.urandom(KEY_BYTES).hex()
+    )
 
 
 class Certificates(NamedTuple):
-    """PEM: what silos trust, and the coordinator's certificate with its private key."""
+    """PEM texts: the authority that clients trust, and the server's certificate with its key."""
 
     authority: str
     certificate: str
     key: str
 
     def check(self) -> "Certificates":
-        """Return these certificates; refuse (ValueError) what are none, or of another key."""
+        """Return these certificates; raise ValueError if they are invalid or of another key."""
         check_certificate(self.authority)
-        with _known_algorithms():
-            named = check_certificate(self.certificate).public_key()
-        if named != _node_key(self.key).public_key():
-            raise ValueError("the certificate is of another key")
+        with _reject_unknown_algorithms():
+            public = check_certificate(self.certificate).public_key()
+        if public != _load_node_key(self.key).public_key():
+            raise ValueError("the certificate belongs to another key")
         return self
 
 
 def make_certificates(study: str, host: str) -> Certificates:
-    """Make an authority for one study and the certificate of its coordinator at this host.
+    """Make an authority for one study, and the certificate of its server.
 
-    The authority's private key is not kept: it can sign nothing else.
+    The private key of the authority is discarded, so that the authority can sign nothing else.
+
+    Args:
+        study: the name of the study.
+        host: the name or the address by which clients reach the server.
     """
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    authority_name, own_name = _name(f"fedfb study {study}"), _name(host)
+    authority_name, server_name = _make_name(f"fedfb study {study}"), _make_name(host)
     authority = (
-        _certificate(authority_name, authority_name, authority_key)
+        _build_certificate(authority_name, authority_name, authority_key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    own = (
-        _certificate(own_name, authority_name, key)
-        .add_extension(x509.SubjectAlternativeName([_alternative(host)]), critical=False)
+    server = (
+        _build_certificate(server_name, authority_name, key)
+        .add_extension(x509.SubjectAlternativeName([_make_alternative_name(host)]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
     return Certificates(
-        authority.public_bytes(pem).decode(), own.public_bytes(pem).decode(), _pem(key)
+        authority.public_bytes(pem).decode(), server.public_bytes(pem).decode(), _write_pem(key)
     )
 
 
-def _certificate(
+def _build_certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
     start = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
@@ -156,18 +160,18 @@ def _certificate(
     )
 
 
-def _name(text: str) -> x509.Name:
+def _make_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
 
 
-def _alternative(host: str) -> x509.GeneralName:
+def _make_alternative_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> str:
+def _write_pem(key: ec.EllipticCurvePrivateKey) -> str:
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -176,75 +180,82 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> str:
 
 
 STUDY, SECRETS, BUNDLES = "study.toml", "secrets", "bundles"
-COORDINATOR = "coordinator.json"
+SERVER_FILE = "coordinator.json"
 BUNDLE = "a bundle as fedfb study init writes it"
 
 
 @dataclass(frozen=True)
-class Office:
-    """What the coordinator holds: certificates, its link key, the silos' public keys."""
+class ServerSecrets:
+    """What the server holds: certificates, its link key, the clients' public keys."""
 
     certificates: Certificates
     link: bytes
-    silos: Mapping[str, PublicKeys]
+    clients: Mapping[str, PublicKeys]
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one silo holds: the study, whom it trusts, and its own name and keys.
+    """What one client holds: the study, whom it trusts, and its own name and keys.
 
-    ``server`` is the coordinator's link key, ``identities`` are those of all silos: both known
-    before the first message, so that none of them can be put in place of another later.
+    ``server`` is the server's link key, ``identities`` are those of all clients. Both are known
+    before the first message, so that no key can be replaced later.
     """
 
     study: Study
     authority: str
     server: bytes
     identities: Mapping[str, str]
-    silo: str
-    keys: SiloKeys
+    client: str
+    keys: PrivateKeys
 
     @property
     def id(self) -> int:
-        """The silo's place among the silos."""
-        return self.study.silos.index(self.silo)
+        """The number of this client: its place among the names of the study."""
+        return self.study.clients.index(self.client)
 
     def check(self) -> None:
-        """Refuse (ValueError) a name that the study does not have, and keys that are none."""
+        """Raise ValueError for a name that the study does not have, and for invalid keys."""
         check_certificate(self.authority)
         for key in (self.server, *self.pins.values()):
             if len(key) != KEY_BYTES:
                 raise ValueError(f"a key has {len(key)} bytes")
-        if self.silo not in self.study.silos:
-            raise ValueError(f"the study has no silo {self.silo!r}")
+        if self.client not in self.study.clients:
+            raise ValueError(f"the study has no client {self.client!r}")
 
     @property
     def pins(self) -> dict[int, bytes]:
-        """The identities by id."""
+        """The identities of all clients, by id."""
         return {
-            id: bytes.fromhex(self.identities[name]) for id, name in enumerate(self.study.silos)
+            id: bytes.fromhex(self.identities[name]) for id, name in enumerate(self.study.clients)
         }
 
 
-def create(study: Study, folder: Path, known: Mapping[str, PublicKeys]) -> None:
-    """Write a study's folder: the study, secrets for the coordinator, a bundle for each silo.
+def create(study: Study, folder: Path, public_keys: Mapping[str, PublicKeys]) -> None:
+    """Write the folder of a study: the study, the server's secrets, and a bundle for each client.
 
-    Silos whose public keys are ``known`` made their keys themselves; the others find theirs in the
-    bundle, and whoever has made the bundle knows them.
+    Args:
+        study: the study.
+        folder: a new or empty folder.
+        public_keys: the keys of clients that made their keys themselves, by name. For the other
+            clients keys are drawn here and written into the bundle: whoever makes the bundle knows
+            them.
     """
-    for name in known:
-        if name not in study.silos:
-            raise ConfigError(unknown_name("silo", name, study.silos))
-    made = {name: make_silo_keys() for name in study.silos if name not in known}
-    publics = {name: known[name] if name in known else made[name].public for name in study.silos}
+    for name in public_keys:
+        if name not in study.clients:
+            raise ConfigError(unknown_name("client", name, study.clients))
+    private_keys = {name: make_private_keys() for name in study.clients if name not in public_keys}
+    publics = {
+        name: public_keys[name] if name in public_keys else private_keys[name].public
+        for name in study.clients
+    }
     certificates, link = make_certificates(study.name, study.host), make_link_key()
     common = {
         "study": study_to_toml(study),
         "authority": certificates.authority,
-        "server": public_key(link).hex(),
+        "server": derive_public_key(link).hex(),
         "identities": {name: keys.identity for name, keys in publics.items()},
     }
-    office = {
+    secrets = {
         "certificates": certificates._asdict(),
         "link": link.hex(),
         "silos": {name: keys._asdict() for name, keys in publics.items()},
@@ -253,53 +264,60 @@ def create(study: Study, folder: Path, known: Mapping[str, PublicKeys]) -> None:
         for part in (folder / SECRETS, folder / BUNDLES):
             with writing(part):
                 part.mkdir(mode=0o700)
-        write_secret(folder / SECRETS / COORDINATOR, office)
-        for name in study.silos:
-            own = made[name]._asdict() if name in made else None
-            bundle = {**common, "silo": name, "keys": own}
+        write_secret(folder / SECRETS / SERVER_FILE, secrets)
+        for name in study.clients:
+            keys = private_keys[name]._asdict() if name in private_keys else None
+            bundle = {**common, "silo": name, "keys": keys}
             write_secret(folder / BUNDLES / f"{name}.bundle", bundle)
         write_whole(folder / STUDY, study_to_toml(study))
 
 
 def write_secret(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a file that only its owner may read; one that exists is refused."""
+    """Write a file that only its user may read; an existing file is refused."""
     try:
         write_new(path, json.dumps(values, indent=1), 0o600)
     except FileExistsError:
-        raise ConfigError(f"{path} exists already, and keys are not overwritten.") from None
+        raise ConfigError(f"{path} exists already. Keys are never overwritten.") from None
 
 
-def read_office(path: Path) -> tuple[Study, Office]:
-    """Read a study's file and the coordinator's secrets beside it."""
+def read_server_secrets(path: Path) -> tuple[Study, ServerSecrets]:
+    """Read the file of a study, and the server's secrets beside it."""
     study = read_study(path)
-    secrets = path.parent / SECRETS / COORDINATOR
-    expected = "the coordinator's secrets, which fedfb study init wrote beside it"
-    values = read_json(secrets, expected)
-    with interpreting(secrets, expected):
-        silos = {name: PublicKeys(**keys).check() for name, keys in values["silos"].items()}
+    secrets_path = path.parent / SECRETS / SERVER_FILE
+    expected = "the server's secrets, which fedfb study init wrote beside it"
+    values = read_json(secrets_path, expected)
+    with interpreting(secrets_path, expected):
+        clients = {name: PublicKeys(**keys).check() for name, keys in values["silos"].items()}
         certificates = Certificates(**values["certificates"]).check()
         link = bytes.fromhex(values["link"])
-        public_key(link)
-    if set(silos) != set(study.silos):
+        derive_public_key(link)
+    if set(clients) != set(study.clients):
         raise ConfigError(
-            f"{path} names the silos {', '.join(study.silos)}, and {secrets} has keys of "
-            f"{', '.join(silos)}. Make the study anew: fedfb study init."
+            f"{path} names the clients {', '.join(study.clients)}, and {secrets_path} has keys of "
+            f"{', '.join(clients)}. Make a new study: fedfb study init."
         )
-    return study, Office(certificates, link, silos)
+    return study, ServerSecrets(certificates, link, clients)
 
 
 def read_bundle(path: Path, key_file: Path | None = None) -> Bundle:
-    """Read a silo's bundle; its keys from a file of its own where the bundle has none."""
-    of_key = "keys as fedfb study key writes them"
+    """Read the bundle of a client.
+
+    Args:
+        path: the bundle, as ``create`` wrote it.
+        key_file: the client's keys, if it made them itself.
+    """
+    expected_keys = "keys as fedfb study key writes them"
     values = read_json(path, BUNDLE)
     with interpreting(path, BUNDLE):
-        own, name = values.get("keys"), values["silo"]
+        key_values, name = values.get("keys"), values["silo"]
     if key_file is not None:
-        own = read_json(key_file, of_key)
-    if own is None:
-        raise ConfigError(f"{path} holds no keys, since {name} made its own: name them by --key.")
-    with interpreting(key_file or path, of_key):
-        keys = SiloKeys(own["node"], own["identity"])
+        key_values = read_json(key_file, expected_keys)
+    if key_values is None:
+        raise ConfigError(
+            f"{path} holds no keys, because {name} made its own keys. Name their file by --key."
+        )
+    with interpreting(key_file or path, expected_keys):
+        keys = PrivateKeys(key_values["node"], key_values["identity"])
         identity = keys.public.identity
     with interpreting(path, BUNDLE):
         bundle = Bundle(
@@ -310,18 +328,18 @@ def read_bundle(path: Path, key_file: Path | None = None) -> Bundle:
             values["silo"],
             keys,
         )
-        fits = identity == bundle.identities[bundle.silo]
+        fits = identity == bundle.identities[bundle.client]
         bundle.check()
     if not fits:
         raise ConfigError(
-            f"the keys are not those of {bundle.silo!r} in {path}: the study knows another "
-            "identity under this name. Use the keys whose public part the coordinator was given."
+            f"the keys are not those of {bundle.client!r} in {path}: the study has another "
+            "identity under this name. Use the keys whose public part the server received."
         )
     return bundle
 
 
 def read_public_keys(path: Path) -> tuple[str, PublicKeys]:
-    """Read the public keys that a silo made for itself, and its name."""
+    """Read the name and the public keys of a client that made its own keys."""
     expected = "public keys as fedfb study key writes them"
     values = read_json(path, expected)
     with interpreting(path, expected):

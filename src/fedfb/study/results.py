@@ -1,7 +1,4 @@
-"""A study's result as files: the model, how rows are encoded, the report; and how to fetch them.
-
-A study's report, and how far a study is, as lines of text.
-"""
+"""The result of a study: its report, its files, how to fetch them, and the status as text."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,26 +37,26 @@ from fedfb.notions import long_name
 from fedfb.report.numbers import number
 from fedfb.runtime import Trained
 from fedfb.shapes import Array, Float, Int
-from fedfb.study.mail import pack_arrays
+from fedfb.study.messages import pack_arrays
 from fedfb.study.study import Study
 from fedfb.study.trial import Trial
 
 AUDIT, ACHIEVED = "audit.json", "achievable.json"
 
-FETCHED = (EXPERIMENT, RESULT, ENCODER, VERSIONS, MODELS, LEDGER, AUDIT, ACHIEVED)
-"""The files of a result, of which the ledger lies with the coordinator alone."""
+RESULT_FILES = (EXPERIMENT, RESULT, ENCODER, VERSIONS, MODELS, LEDGER, AUDIT, ACHIEVED)
+"""The files of a result. Only the server has the ledger."""
 
 SUMS_ONLY = (
-    "of the silos' test rows the server received only sums: no silo's own figures, no client "
-    "parity, no area under the curve"
+    "of the clients' test rows the server received only sums: no figures of single clients, no "
+    "client parity, no area under the curve"
 )
 
 
-class Known(NamedTuple):
-    """What a finished run has told the coordinator.
+class FinishedRun(NamedTuple):
+    """What the server knows after a run.
 
     ``rows`` are the training rows by label and declared group, ``tables`` those of an audit of the
-    test rows, by run, and ``choice`` says how the learning rate was picked.
+    test rows, by run. ``choice`` says how the learning rate was chosen.
     """
 
     encoder: Encoder
@@ -70,90 +67,100 @@ class Known(NamedTuple):
     choice: Choice | None
 
 
-def tell(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
-    """Return what the method has to say of every run's end."""
-    told = trial.algorithm.describe
-    return [{} for _ in trial.settings] if told is None else told(trained.state)
+def describe_runs(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
+    """Return what the method reports about the final state of every run."""
+    describe = trial.algorithm.describe
+    return [{} for _ in trial.settings] if describe is None else describe(trained.state)
 
 
-def make_study_result(study: Study, known: Known) -> Result:
-    """Return the result of a run, made of sums over the silos' test rows."""
-    experiment, groups = study.experiment, known.encoder.groups.names
-    notion, confusion = long_name(experiment.notion), known.tables["confusion"]
-    halves = np.stack([_at_one_half(bins) for bins in known.tables["bins"]])
-    otherwise = bool(np.any(halves != confusion))
-    few = few_in(_trained(study, known), np.zeros(0), experiment.minimum_group)
+def make_study_result(study: Study, run: FinishedRun) -> Result:
+    """Return the result of a run, made of sums over the clients' test rows."""
+    experiment, groups = study.experiment, run.encoder.groups.names
+    notion, confusion = long_name(experiment.notion), run.tables["confusion"]
+    halves = np.stack([_count_at_one_half(bins) for bins in run.tables["bins"]])
+    differs = bool(np.any(halves != confusion))
+    few = few_in(_count_training_rows(study, run), np.zeros(0), experiment.minimum_group)
     runs = [
         SeedResult(
             seed=study.seed,
             settings=dict(setting),
             **msgspec.structs.asdict(evaluation),
-            at_one_half=in_short(half) if otherwise else None,
-            method=with_names(account, notion, groups, study.silos),
-            needs_single=tuple(single_tasks(known.trial.algorithm)),
-            # Nobody has the rows of all: these figures need single rows.
+            at_one_half=in_short(half) if differs else None,
+            method=with_names(description, notion, groups, study.clients),
+            needs_single=tuple(single_tasks(run.trial.algorithm)),
+            # Nobody has all rows, and these figures need single rows.
             **Losses()._asdict(),
             copied=None,
             rounds=rounds,
             training=None,
         )
-        for setting, evaluation, half, account, rounds in zip(
-            known.trial.settings,
+        for setting, evaluation, half, description, rounds in zip(
+            run.trial.settings,
             evaluate_counts(confusion, None, groups, few=few),
             evaluate_counts(halves, None, groups, few=few),
-            tell(known.trial, known.trained),
-            round_rows(known.trained.history, len(confusion), notion, experiment.minimum_group),
+            describe_runs(run.trial, run.trained),
+            round_rows(run.trained.history, len(confusion), notion, experiment.minimum_group),
             strict=True,
         )
     ]
-    runs = with_training(runs, known.trained.history, experiment)
-    choices = Choices(by_seed={study.seed: known.choice} if known.choice else {})
+    runs = with_training(runs, run.trained.history, experiment)
+    choices = Choices(by_seed={study.seed: run.choice} if run.choice else {})
     result = make_result(
-        experiment, _notes(study, known), groups, len(runs), [runs], choices, shared=1.0
+        experiment, _make_notes(study, run), groups, len(runs), [runs], choices, shared=1.0
     )
-    engine = EngineChoice(name="of each client", reason="clients train on their own machines")
-    names = {"data": study.name, "study": study.name, "silos": tuple(study.silos)}
-    return msgspec.structs.replace(result, engine=engine, **names)
+    return msgspec.structs.replace(
+        result,
+        data=study.name,
+        study=study.name,
+        silos=tuple(study.clients),
+        engine=EngineChoice(name="of each client", reason="clients train on their own machines"),
+    )
 
 
-def _at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:
-    """Count what scores of at least 1/2 alone would have decided."""
+def _count_at_one_half(bins: Float[Array, "2 a b"]) -> Float[Array, "2 2 a"]:
+    """Count the decisions that the scores would give with the threshold 1/2."""
     middle = bins.shape[-1] // 2
     parts = [bins[..., :middle].sum(axis=-1), bins[..., middle:].sum(axis=-1)]
     return np.stack(parts, axis=1).astype(np.float64)
 
 
-def _trained(study: Study, known: Known) -> Int[Array, "2 a"]:
-    """Return the training rows of all silos by label and group, for the groups that occur."""
-    of = {name: number for number, name in enumerate(study.schema.group_names)}
-    return known.rows[:, [of[name] for name in known.encoder.groups.names]]
+def _count_training_rows(study: Study, run: FinishedRun) -> Int[Array, "2 a"]:
+    """Return the training rows of all clients by label and group, for the groups that occur."""
+    numbers = {name: number for number, name in enumerate(study.schema.group_names)}
+    return run.rows[:, [numbers[name] for name in run.encoder.groups.names]]
 
 
-def _notes(study: Study, known: Known) -> tuple[str, ...]:
-    encoder, names = known.encoder, known.encoder.groups.names
-    trained = _trained(study, known).sum(axis=0)
-    tested = np.rint(known.tables["confusion"][0].sum(axis=(0, 1))).astype(np.int64)
+def _make_notes(study: Study, run: FinishedRun) -> tuple[str, ...]:
+    encoder, names = run.encoder, run.encoder.groups.names
+    train_rows = _count_training_rows(study, run).sum(axis=0)
+    test_rows = np.rint(run.tables["confusion"][0].sum(axis=(0, 1))).astype(np.int64)
     minimum = study.experiment.minimum_group
     return (
         *type_notes(study.schema),
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(names) == 1 else ()),
-        *small_group_notes(names, trained, tested, minimum),
+        *small_group_notes(names, train_rows, test_rows, minimum),
         *encoding_notes(encoder.columns, no_rows(study.schema)),
         SUMS_ONLY,
     )
 
 
-def result_files(study: Study, known: Known, result: Result) -> dict[str, str]:
-    """Return the texts of a result by name; together with the model, fedfb predict reads them."""
-    settings = [dict(setting) for setting in known.trial.settings]
+def result_files(study: Study, run: FinishedRun, result: Result) -> dict[str, str]:
+    """Return the texts of a result by file name; fedfb predict reads them together with the model.
+
+    Args:
+        study: the study.
+        run: what the server knows after the run.
+        result: the result, from ``make_study_result``.
+    """
+    settings = [dict(setting) for setting in run.trial.settings]
     shape = {
-        "inputs": len(known.encoder.feature_names),
-        "clients": list(study.silos),
+        "inputs": len(run.encoder.feature_names),
+        "clients": list(study.clients),
         "settings": settings,
         "asked": len(settings),
         "diverged": {},
-        "encoder": known.encoder.to_dict(),
+        "encoder": run.encoder.to_dict(),
     }
     return {
         EXPERIMENT: to_toml(study.experiment),
@@ -164,13 +171,19 @@ def result_files(study: Study, known: Known, result: Result) -> dict[str, str]:
 
 
 def model_bytes(study: Study, state: Mapping[str, Array]) -> bytes:
-    """Return the final state as the model file of a run's folder holds it."""
+    """Return the final state as the model file of a run folder holds it."""
     return pack_arrays({f"seed-{study.seed}/{k}": np.asarray(v) for k, v in state.items()})
 
 
-def keep_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
-    """Write a result into a folder."""
-    contents = {name: text.encode() for name, text in texts.items() if name in FETCHED}
+def write_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
+    """Write a result into a folder.
+
+    Args:
+        folder: where to write.
+        texts: files by name; names that are not files of a result are ignored.
+        model: the content of the model file.
+    """
+    contents = {name: text.encode() for name, text in texts.items() if name in RESULT_FILES}
     contents[MODELS] = model
     make_folder(folder)
     unseal(folder)
@@ -180,14 +193,14 @@ def keep_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
 
 
 def fetch(source: Path, target: Path) -> list[str]:
-    """Copy a result to a folder; return the names of its files."""
+    """Copy a result from one folder to another; return the names of its files."""
     if not (source / RESULT).exists():
         raise DataError(
-            f"{source} holds no result yet (no {RESULT}). The study is still to be run, or to be "
-            "finished: see fedfb status."
+            f"{source} holds no result yet (no {RESULT}). The study has not finished: see fedfb "
+            "status."
         )
     expected = "a file of the study's result, as fedfb serve writes it"
-    names = [name for name in FETCHED if (source / name).exists()]
+    names = [name for name in RESULT_FILES if (source / name).exists()]
     contents = {name: read_bytes(source / name, expected) for name in names}
     for name, content in contents.items():
         write_whole(target / name, content)
@@ -195,13 +208,13 @@ def fetch(source: Path, target: Path) -> list[str]:
     return names
 
 
-def report_lines(result: Result) -> Iterator[str]:
-    """Tell what a finished study came to: accuracy, disparities and groups of every run."""
+def format_report(result: Result) -> Iterator[str]:
+    """Yield the lines that sum up a finished study: accuracy, disparities and groups."""
     yield from first_sentences([result])
     for run in result.runs:
         settings = ", ".join(f"{name} {value:g}" for name, value in run.settings.items())
         yield f"{result.algorithm} ({result.notion.replace('_', ' ')}), {settings}"
-        yield f"  test rows of all silos  {run.rows}"
+        yield f"  test rows, all clients  {run.rows}"
         yield f"  accuracy                {number(run.accuracy)}"
         for name, value in run.disparity.items():
             interval = run.interval[name]
@@ -210,23 +223,29 @@ def report_lines(result: Result) -> Iterator[str]:
                 yield f"  {name.replace('_', ' '):22}  {number(value)}  {ends}"
         for group in run.groups:
             yield (
-                f"  group {group.name:16}  {group.n} rows, accuracy "
-                f"{number(group.accuracy)}, decided positively {number(group.positive_rate)}"
+                f"  group {group.name:16}  {group.n} rows, accuracy {number(group.accuracy)}, "
+                f"favourable decisions {number(group.positive_rate)}"
             )
 
 
-def status_lines(
-    study: str, silos: Sequence[str], events: Sequence[Mapping[str, Any]]
+def format_status(
+    study: str, clients: Sequence[str], events: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Tell the last round, what is known of every silo, and the last events."""
-    served = max((i for i, e in enumerate(events) if e["event"] == "serving"), default=0)
+    """Yield the lines that show how far a study is: last round, clients, last events.
+
+    Args:
+        study: the name of the study.
+        clients: the names of its clients.
+        events: its log, from ``read_events``.
+    """
+    start = max((i for i, e in enumerate(events) if e["event"] == "serving"), default=0)
     rounds = [e for e in events if e["event"] == "round" and e["phase"] == "run"]
-    ended = [e for e in events[served:] if e["event"] in ("finished", "stopped")]
+    ended = [e for e in events[start:] if e["event"] in ("finished", "stopped")]
     done = f"{rounds[-1]['round']} of {rounds[-1]['rounds']} rounds" if rounds else "no round yet"
     yield f"{study}: {done}{', ' + ended[-1]['event'] if ended else ''}"
-    for silo in silos:
-        own = [e for e in events[served:] if e.get("silo") == silo]
-        yield f"  {silo:12} {own[-1]['text'] if own else 'not seen yet'}"
+    for client in clients:
+        texts = [e["text"] for e in events[start:] if e.get("silo") == client]
+        yield f"  {client:12} {texts[-1] if texts else 'not online yet'}"
     yield "last events:"
     for event in events[-5:]:
         yield f"  {event['time'][:19]}  {event['text']}"

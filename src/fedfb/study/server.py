@@ -1,6 +1,7 @@
-"""A study from its first silo to its report: columns, rounds, test rows, and the model to all.
+"""The server's side of a study, from its first client to its report.
 
-What answers come to at the end of a phase: a choice, an audit, what is achievable.
+The phases: statistics of columns, choice of a learning rate, training, evaluation on test rows, and
+the result to all clients.
 """
 
 import json
@@ -34,21 +35,22 @@ from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle
 from fedfb.runtime.local import Memories
 from fedfb.runtime.loop import SETUP, Progress, run_rounds
 from fedfb.shapes import Array, Int
-from fedfb.study.ask import Inquiry, Keys
+from fedfb.study.exchange import PeriodKeys, Phase
 from fedfb.study.journal import Journal, Log
-from fedfb.study.keys import Office
-from fedfb.study.mail import Mail, names, pack_values
+from fedfb.study.keys import ServerSecrets
+from fedfb.study.messages import join_names, pack_values
 from fedfb.study.results import (
     ACHIEVED,
     AUDIT,
-    Known,
-    keep_result,
+    FinishedRun,
+    describe_runs,
     make_study_result,
     model_bytes,
     result_files,
-    tell,
+    write_result,
 )
 from fedfb.study.study import Study
+from fedfb.study.transport import Transport
 from fedfb.study.trial import (
     ACHIEVABLE,
     DATA,
@@ -57,79 +59,79 @@ from fedfb.study.trial import (
     TEST,
     TUNE,
     Trial,
+    describe_phase,
+    make_broadcast_state,
     make_trial,
-    told_of,
-    told_state,
 )
 
-ONLY_SUMS = (
-    "only the sum of the silos' tables is known: no silo's own figures, no client parity, and no "
-    "leaving out of silos"
+AUDIT_NOTE = (
+    "only the sum of the clients' tables is known: no figures of single clients, no client parity, "
+    "and no figures without one client"
 )
 
 
-def picked(study: Study, trial: Trial, trained: Trained, tables: Arrays) -> Choice:
-    """Pick a learning rate on the silos' validation rows, of which only sums are known."""
+def choose_rate(study: Study, trial: Trial, trained: Trained, tables: Arrays) -> Choice:
+    """Choose a learning rate by sums over the clients' validation rows."""
     confusion, losses = tables["confusion"], tables["losses"]
     rows = round(float(confusion[0].sum()))
     if not rows:
         raise ConfigError(
-            f"a learning rate is picked on {HELD_OUT:.0%} of every silo's rows, and none has "
-            "enough to spare one. Add rows, or give it (fedfb study init --lr)."
+            f"a learning rate is chosen on {HELD_OUT:.0%} of every client's rows, and no client "
+            "has enough rows. Add rows, or give the rate (fedfb study init --lr)."
         )
     groups = [str(number) for number in range(confusion.shape[-1])]
     evaluations = evaluate_counts(confusion, None, groups, minimum=1)
-    mean_losses = [float(own[0].sum() / rows) for own in losses]
-    off = [told.get("off_target", 0.0) for told in tell(trial, trained)]
+    mean_losses = [float(run_losses[0].sum() / rows) for run_losses in losses]
+    distances = [run.get("off_target", 0.0) for run in describe_runs(trial, trained)]
     notion = long_name(study.experiment.notion)
-    found = candidates(trial.settings, [evaluations], [mean_losses], [off], notion)
-    return pick(found, rows)
+    options = candidates(trial.settings, [evaluations], [mean_losses], [distances], notion)
+    return pick(options, rows)
 
 
-def audited(study: Study, known: Known, kept: Path, log: Log) -> str:
+def make_audit_text(study: Study, run: FinishedRun, folder: Path, log: Log) -> str:
     """Return the audit of the first setting as JSON, as fedfb audit --secure makes it.
 
-    Where nothing can be said of these rows it is empty, and the log has the reason.
+    The text is empty if these rows allow no audit; the log then has the reason.
     """
-    experiment, encoder = study.experiment, known.encoder
+    experiment, encoder = study.experiment, run.encoder
     about = About(
         kind="model",
         name=study.name,
         notion=long_name(experiment.notion),
-        data=f"the files of {len(study.silos)} silos",
+        data=f"the files of {len(study.clients)} clients",
         label=encoder.label,
         positive=encoder.positive,
         rows=TEST_ROWS,
         decided_by=f"{experiment.algorithm}, {experiment.model}, seed {study.seed}",
         baseline=None,
-        hashes={name: digest(kept / name) for name in (MODELS, ENCODER, EXPERIMENT)},
+        hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
     )
-    total = read_tables({name: value[0] for name, value in known.tables.items()})
+    total = read_tables({name: value[0] for name, value in run.tables.items()})
     groups = encoder.groups
     try:
-        result = audit_of_sum(total, groups.names, groups.columns, about, study.silos)
+        audit = audit_of_sum(total, groups.names, groups.columns, about, study.clients)
     except DataError as error:
-        log.write("not audited", f"there is no audit: {error}")
+        log.write("not audited", f"no audit: {error}")
         return ""
-    return encode_audit(structs.replace(result, notes=(ONLY_SUMS,)))
+    return encode_audit(structs.replace(audit, notes=(AUDIT_NOTE,)))
 
 
-def achieved(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
-    """Return what fairness can be reached as JSON, as fedfb achievable --data tells it.
+def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
+    """Return what fairness can be reached as JSON, as fedfb achievable --data prints it.
 
-    Where a silo withheld its scores it is empty, and the log has the reason.
+    The text is empty if a client withheld its scores; the log then has the reason.
     """
-    # Here: its solvers are slow to import, and only this needs them.
+    # Imported here: its solvers are slow to import, and only this function needs them.
     from fedfb.theory.achievable import achievable
     from fedfb.theory.from_scores import describe_scores, population_of, score_counts
 
-    clients = tuple(study.silos[id] for id in np.ravel(counts["client"]).tolist())
-    silent = [name for name, rows in zip(clients, counts["rows"], strict=True) if not rows.any()]
-    if silent:
+    clients = tuple(study.clients[id] for id in np.ravel(counts["client"]).tolist())
+    withheld = [name for name, rows in zip(clients, counts["rows"], strict=True) if not rows.any()]
+    if withheld:
         log.write(
             "not told",
-            f"what is achievable cannot be told: {', '.join(silent)} withheld their scores, having "
-            f"fewer than {FEWEST_ROWS} rows of some group, and any. Merge groups in the schema.",
+            f"what is achievable is unknown: {', '.join(withheld)} withheld their scores. They "
+            f"have some rows of a group, but fewer than {FEWEST_ROWS}. Merge groups in the schema.",
         )
         return ""
     scored = score_counts(counts["rows"], clients, encoder.groups.names)
@@ -137,179 +139,205 @@ def achieved(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
     return json.dumps(record, indent=1, allow_nan=False)
 
 
-ANSWERS = "answers"
+JOURNAL = "answers"
 """The folder of the journal."""
 
 
-class Desk(NamedTuple):
-    """Where the coordinator sits: the way to the silos, its keys, and the folder it writes to."""
+class ServerContext(NamedTuple):
+    """What every phase needs: the transport, the server's keys, and the folder of the run."""
 
-    mail: Mail
-    office: Office
-    kept: Path
+    transport: Transport
+    secrets: ServerSecrets
+    folder: Path
 
 
-class Stage(NamedTuple):
-    """A phase in which something is trained, and who is asked."""
+class TrainingPhase(NamedTuple):
+    """A phase in which something is trained, and its exchanges."""
 
     trial: Trial
-    asking: Inquiry
+    phase: Phase
 
 
-def open_folder(study: Study, kept: Path) -> None:
-    """Make the folder in which the coordinator keeps all that it knows, or go on with it."""
-    for part in (CHECKPOINTS, ANSWERS):
-        make_folder(kept / part)
-    unseal(kept)
-    write_whole(kept / EXPERIMENT, to_toml(study.experiment))
+def open_folder(study: Study, folder: Path) -> None:
+    """Make the folder of the run, or continue with an existing one."""
+    for part in (CHECKPOINTS, JOURNAL):
+        make_folder(folder / part)
+    unseal(folder)
+    write_whole(folder / EXPERIMENT, to_toml(study.experiment))
 
 
-def run_study(mail: Mail, office: Office, kept: Path) -> None:
-    """Sum up columns, pick a rate, train, test, and send every silo the model."""
-    study, desk = mail.study, Desk(mail, office, kept)
-    encoder, rows = _encoder(desk)
+def run_study(transport: Transport, secrets: ServerSecrets, folder: Path) -> None:
+    """Run a study to its end: columns, learning rate, training, test rows, result to all clients.
+
+    Args:
+        transport: carries messages to the clients.
+        secrets: the server's keys.
+        folder: the folder of the run, from ``open_folder``; an interrupted run continues from it.
+    """
+    study, context = transport.study, ServerContext(transport, secrets, folder)
+    encoder, rows = _fit_encoder(context)
     choice = None
     if picks_rate(study.experiment):
-        tuning = _stage(desk, TUNE, encoder)
-        tried = _train(desk, tuning)
-        choice = picked(study, tuning.trial, tried, _judge(study, tuning, tried))
-    stage = last = _stage(desk, RUN, encoder, choice.rates if choice else ())
+        tuning = _start_phase(context, TUNE, encoder)
+        trained = _train(context, tuning)
+        choice = choose_rate(study, tuning.trial, trained, _evaluate(study, tuning, trained))
+    training = last = _start_phase(context, RUN, encoder, choice.rates if choice else ())
     if choice:
-        rates = ", ".join(f"{setting['lr']:g}" for setting in stage.trial.settings)
-        mail.log.write("picked", f"picked the learning rate {rates} on validation rows")
-    trained = _train(desk, stage)
-    known = Known(encoder, stage.trial, trained, rows, _judge(study, stage, trained), choice)
-    texts = result_files(study, known, make_study_result(study, known))
-    model = model_bytes(study, told_state(trained))
-    keep_result(kept, texts, model)
-    texts[AUDIT] = audited(study, known, kept, mail.log)
+        rates = ", ".join(f"{setting['lr']:g}" for setting in training.trial.settings)
+        transport.log.write("picked", f"chose the learning rate {rates} on validation rows")
+    trained = _train(context, training)
+    tables = _evaluate(study, training, trained)
+    run = FinishedRun(encoder, training.trial, trained, rows, tables, choice)
+    texts = result_files(study, run, make_study_result(study, run))
+    model = model_bytes(study, make_broadcast_state(trained))
+    write_result(folder, texts, model)
+    texts[AUDIT] = make_audit_text(study, run, folder, transport.log)
     if study.achievable:
-        last = _stage(desk, ACHIEVABLE, encoder)
-        texts[ACHIEVED] = _achieved(desk, last, encoder)
-    _send_home(desk, last, known, texts, model)
-    settle(kept / LEDGER)
-    seal(kept, [LEDGER])
+        last = _start_phase(context, ACHIEVABLE, encoder)
+        texts[ACHIEVED] = _train_achievable(context, last, encoder)
+    _send_result(context, last, run, texts, model)
+    settle(folder / LEDGER)
+    seal(folder, [LEDGER])
 
 
-def _encoder(desk: Desk) -> tuple[Encoder, Int[Array, "2 a"]]:
-    """Learn from sums over the silos how rows are encoded; return also rows by label and group."""
-    study = desk.mail.study
-    schema, nobody = study.schema, no_rows(study.schema)
-    ledger = _ledger(desk, DATA, study.split)
+def _fit_encoder(context: ServerContext) -> tuple[Encoder, Int[Array, "2 a"]]:
+    """Return how rows are encoded, from sums over the clients; also rows by label and group."""
+    study = context.transport.study
+    schema, empty = study.schema, no_rows(study.schema)
+    ledger = _begin_ledger(context, DATA, study.split)
 
-    def like(asked: Task, told: Arrays) -> Arrays:
-        return silo_answer(asked.name, told, nobody, schema)
+    def like(task: Task, broadcast: Arrays) -> Arrays:
+        return silo_answer(task.name, broadcast, empty, schema)
 
-    asking = Inquiry(
-        desk.mail, desk.office, Keys(), DATA, "", ledger, _journals(desk, DATA), like, {}
+    open_journal = _make_open_journal(context, DATA)
+    phase = Phase(
+        context.transport, context.secrets, PeriodKeys(), DATA, "", ledger, open_journal, like, {}
     )
-    ask = asking.ask_of(SETUP)
+    ask = phase.make_ask(SETUP)
 
-    def answers(question: str, told: Arrays) -> Arrays:
-        shown = silo_answer(question, told, nobody, schema)
-        return ask(column_question(question, shown), told)
+    def exchange(task: str, broadcast: Arrays) -> Arrays:
+        upload = silo_answer(task, broadcast, empty, schema)
+        return ask(column_question(task, upload), broadcast)
 
-    rows = answers(ROWS, {})["rows"]
+    rows = exchange(ROWS, {})["rows"]
     groups = groups_by(schema, rows)
-    found = columns_by(schema, answers)
-    columns = tuple(found[column.name] for column in schema.of("feature"))
+    by_name = columns_by(schema, exchange)
+    columns = tuple(by_name[column.name] for column in schema.of("feature"))
     shape = (schema.label.name, schema.label.positive, study.experiment.sensitive_at_prediction)
     return Encoder(columns, groups, *shape, schema.derived), rows
 
 
-def _stage(desk: Desk, phase: str, encoder: Encoder, rates: Sequence[float] = ()) -> Stage:
+def _start_phase(
+    context: ServerContext, phase: str, encoder: Encoder, rates: Sequence[float] = ()
+) -> TrainingPhase:
     """Prepare a phase in which something is trained."""
-    study = desk.mail.study
+    study = context.transport.study
     trial = make_trial(study, encoder, phase, rates)
-    ledger, journals = _ledger(desk, phase, study.seed), _journals(desk, phase)
+    ledger = _begin_ledger(context, phase, study.seed)
 
-    def like(asked: Task, told: Arrays) -> Arrays:
+    def like(task: Task, broadcast: Arrays) -> Arrays:
         key = (study.seed, 0, 0, trial.like.id)
         memory = trial.algorithm.memory(trial.start)
         with np.errstate(all="ignore"):
-            upload, _ = trial.tasks[asked.name].run(told, trial.like, memory, key)
+            upload, _ = trial.tasks[task.name].run(broadcast, trial.like, memory, key)
         return upload
 
-    told, nothing = told_of(phase, encoder, tuple(rates)), Memories()
-    return Stage(
-        trial,
-        Inquiry(desk.mail, desk.office, Keys(), phase, told, ledger, journals, like, nothing),
+    exchanges = Phase(
+        context.transport,
+        context.secrets,
+        PeriodKeys(),
+        phase,
+        describe_phase(phase, encoder, tuple(rates)),
+        ledger,
+        _make_open_journal(context, phase),
+        like,
+        Memories(),
     )
+    return TrainingPhase(trial, exchanges)
 
 
-def _train(desk: Desk, stage: Stage) -> Trained:
-    """Run the rounds of a phase, from its checkpoint where there is one."""
-    study, (trial, asking) = desk.mail.study, stage
-    path = desk.kept / CHECKPOINTS / f"{asking.phase}.npz"
+def _train(context: ServerContext, training: TrainingPhase) -> Trained:
+    """Run the rounds of a phase, from its checkpoint if it has one."""
+    study, (trial, phase) = context.transport.study, training
+    path = context.folder / CHECKPOINTS / f"{phase.name}.npz"
     return run_rounds(
         trial.algorithm,
         trial.start,
-        asking.ask_of,
-        asking.memories,
+        phase.make_ask,
+        phase.memories,
         seed=study.seed,
-        rounds=_rounds(study),
-        watch=trial.watch if asking.phase == RUN else None,
+        rounds=_count_rounds(study),
+        watch=trial.watch if phase.name == RUN else None,
         saving=Saving(path, study.digest, trial.instructions, always=True),
-        on_round=lambda progress: _round_done(desk.mail.log, asking, progress),
+        on_round=lambda progress: _log_round(context.transport.log, phase, progress),
     )
 
 
-def _rounds(study: Study) -> int:
+def _count_rounds(study: Study) -> int:
     return study.experiment.rounds or 1
 
 
-def _judge(study: Study, stage: Stage, trained: Trained) -> Arrays:
-    """Ask how the final state of a phase decides the rows that were set aside."""
-    ask = stage.asking.ask_of(_rounds(study) + 1, everybody=True)
-    return ask(stage.trial.tasks[TEST], told_state(trained))
+def _evaluate(study: Study, training: TrainingPhase, trained: Trained) -> Arrays:
+    """Return the tables of an audit of the final state, on rows that were set aside."""
+    ask = training.phase.make_ask(_count_rounds(study) + 1, everybody=True)
+    return ask(training.trial.tasks[TEST], make_broadcast_state(trained))
 
 
-def _achieved(desk: Desk, stage: Stage, encoder: Encoder) -> str:
-    """Train a plain model, and tell from the silos' scores what fairness can be reached."""
-    study = desk.mail.study
-    trained = _train(desk, stage)
-    ask = stage.asking.ask_of(_rounds(study) + 1, everybody=True)
-    params = np.asarray(stage.trial.algorithm.params(trained.state))
-    counts = ask(stage.trial.tasks[SCORES], {"params": params})
-    return achieved(study, encoder, counts, desk.mail.log)
+def _train_achievable(context: ServerContext, training: TrainingPhase, encoder: Encoder) -> str:
+    """Train a plain model; return what fairness its scores allow, as JSON."""
+    study = context.transport.study
+    trained = _train(context, training)
+    ask = training.phase.make_ask(_count_rounds(study) + 1, everybody=True)
+    params = np.asarray(training.trial.algorithm.params(trained.state))
+    counts = ask(training.trial.tasks[SCORES], {"params": params})
+    return make_achievable_text(study, encoder, counts, context.transport.log)
 
 
-def _ledger(desk: Desk, phase: str, seed: int) -> Ledger:
-    """Begin a phase in the ledger, once: what was answered before a restart is not asked again."""
-    path = desk.kept / LEDGER
-    ledger = Ledger(path, phase, seed, desk.mail.study.silos)
-    begun = read_ledger(path) if path.exists() else []
-    if not any(account.phase == phase for account in begun):
+def _begin_ledger(context: ServerContext, phase: str, seed: int) -> Ledger:
+    """Begin a phase in the ledger, unless it was begun before a restart."""
+    path = context.folder / LEDGER
+    ledger = Ledger(path, phase, seed, context.transport.study.clients)
+    accounts = read_ledger(path) if path.exists() else []
+    if not any(account.phase == phase for account in accounts):
         ledger.begin(NOTHING_DONE)
     return ledger
 
 
-def _journals(desk: Desk, phase: str) -> Callable[[int], Journal]:
-    return lambda round: Journal(desk.kept / ANSWERS, desk.mail.study.digest, phase, round)
+def _make_open_journal(context: ServerContext, phase: str) -> Callable[[int], Journal]:
+    return lambda round: Journal(
+        context.folder / JOURNAL, context.transport.study.digest, phase, round
+    )
 
 
-def _round_done(log: Log, asking: Inquiry, progress: Progress) -> None:
+def _log_round(log: Log, phase: Phase, progress: Progress) -> None:
     lam = progress.record.lam
-    shown = "" if lam is None else f", lambda {np.round(lam, 4).tolist()}"
+    weights = "" if lam is None else f", lambda {np.round(lam, 4).tolist()}"
     log.write(
         "round",
-        f"{asking.title}round {progress.round} of {progress.rounds} is done{shown}",
-        phase=asking.phase,
+        f"{phase.title}round {progress.round} of {progress.rounds} is done{weights}",
+        phase=phase.name,
         round=progress.round,
         rounds=progress.rounds,
     )
 
 
-def _send_home(desk: Desk, last: Stage, known: Known, texts: dict[str, str], model: bytes) -> None:
-    """Keep the result, and give it to every silo that is there."""
-    mail, study = desk.mail, desk.mail.study
-    given = {name: text for name, text in texts.items() if text}
-    keep_result(desk.kept, given, model)
-    content = {"texts": pack_values(given), "model": model}
-    there = [id for id in mail.present() if id in last.asking.keys.parties]
-    got = mail.exchange("finish", dict.fromkeys(there, content), "the end")
-    place = (_rounds(study) + 1, 1, "model")
-    parts = {name: np.shape(value) for name, value in told_state(known.trained).items()}
+def _send_result(
+    context: ServerContext,
+    last: TrainingPhase,
+    run: FinishedRun,
+    texts: dict[str, str],
+    model: bytes,
+) -> None:
+    """Write the result, and send it to every client that is online."""
+    transport, study = context.transport, context.transport.study
+    files = {name: text for name, text in texts.items() if text}
+    write_result(context.folder, files, model)
+    content = {"texts": pack_values(files), "model": model}
+    present = [id for id in transport.list_present() if id in last.phase.keys.clients]
+    replies = transport.exchange("finish", dict.fromkeys(present, content), "the end")
+    place = (_count_rounds(study) + 1, 1, "model")
+    parts = {name: np.shape(value) for name, value in make_broadcast_state(run.trained).items()}
     sizes = {"model": len(model), "report": len(content["texts"])}
-    last.asking.ledger.write([Entry(*place, "down", "public", parts, sizes, there)])
-    mail.log.write("finished", f"finished; {names(study, got)} have the model", got=sorted(got))
+    last.phase.ledger.write([Entry(*place, "down", "public", parts, sizes, present)])
+    names = join_names(study, replies)
+    transport.log.write("finished", f"finished; {names} have the model", got=sorted(replies))

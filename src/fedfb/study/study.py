@@ -1,4 +1,4 @@
-"""A study: who takes part, what is trained on which columns, and when to wait or to stop."""
+"""A study: its clients, its settings and its columns, and how long the server waits."""
 
 import hashlib
 import json
@@ -20,47 +20,51 @@ from fedfb.runtime.secure import plan_for
 from fedfb.secure import Plan
 from fedfb.secure.graph import FEWEST
 
-OF_THE_DATA = (
+DATA_SETTINGS = (
     *("data", "label", "positive", "sensitive", "client_column", "test", "partition"),
     *("schema", "ignore", "bins", "merge"),
 )
-"""Settings of an experiment that a study's schema and silos take the place of."""
+"""Settings of an experiment that the schema and the clients of a study replace."""
 
-OWN: dict[str, type] = {
+STUDY_KEYS: dict[str, type] = {
     **{"name": str, "address": str, "silos": list, "least": int},
     **{"timeout_s": float, "wait_s": float, "single": bool, "achievable": bool},
 }
-"""The settings of a study beside its schema and its experiment."""
+"""The keys of study.toml besides its schema and its experiment, and their types."""
 
-STATED = "sensitive_at_prediction"
-"""The setting that a study states also where it is as usual: all agree to it before they join."""
+ATTRIBUTES = {"silos": "clients"}
+"""Keys whose attribute has another name: files of earlier versions stay readable."""
 
-KINDS = {
+ALWAYS_WRITTEN = "sensitive_at_prediction"
+"""The setting that a study states even if it has its default: all agree to it before they join."""
+
+TYPE_NAMES = {
     **{str: "text in quotes", list: "a list of names", bool: "true or false"},
     **{int: "a whole number", float: "a number"},
 }
-"""How a type of TOML is called."""
+"""The words for a type of TOML in errors."""
 
-WRITTEN = "a study.toml as fedfb study init writes it"
-"""How a sentence about a study that cannot be read ends."""
+EXPECTED = "a study.toml as fedfb study init writes it"
+"""The end of an error about a study that cannot be read."""
 
 SCHEMA = "the study's schema"
-"""What messages call it, wherever it was read."""
+"""The name of the schema in errors, wherever it was read."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """All that coordinator and silos agree upon. The id of a silo is its place among the names.
+    """All that the server and the clients agree on.
 
-    ``least`` silos must answer, or the run stops; ``timeout_s`` is how long one message may take,
-    ``wait_s`` how long to wait for silos. ``single`` allows a method's questions whose answers the
-    coordinator sees one by one; all others are secure sums. With ``achievable`` every silo also
-    shows how the scores of a plain model are spread over its rows, by group.
+    The id of a client is its place among the names. ``least`` clients must answer, or the run
+    stops. ``timeout_s`` is how long one message may take, ``wait_s`` how long the server waits for
+    clients. ``single`` allows tasks whose uploads the server sees one by one; the uploads of all
+    other tasks are summed securely. With ``achievable`` every client also shows how the scores of a
+    plain model are distributed over its rows, by group.
     """
 
     name: str
     address: str
-    silos: tuple[str, ...]
+    clients: tuple[str, ...]
     least: int
     timeout_s: float
     wait_s: float
@@ -71,9 +75,9 @@ class Study:
 
     @property
     def digest(self) -> str:
-        """A short name of all that a result depends on: who works on another study is refused."""
+        """A short hash of all that a result depends on; a client with another digest is refused."""
         content = {
-            "silos": self.silos,
+            "silos": self.clients,
             "single": self.single,
             "achievable": self.achievable,
             "schema": schema_parts(self.schema),
@@ -84,9 +88,9 @@ class Study:
 
     @property
     def fewest(self) -> int:
-        """The fewest silos that a sum may be over: ``least``, or all whom a round asks."""
-        asked = number_taking_part(len(self.silos), self.experiment.participation)
-        return min(self.least, asked)
+        """The smallest number of clients in a sum: ``least``, or all clients that a round asks."""
+        drawn = number_taking_part(len(self.clients), self.experiment.participation)
+        return min(self.least, drawn)
 
     @property
     def seed(self) -> int:
@@ -95,36 +99,37 @@ class Study:
 
     @property
     def split(self) -> int:
-        """The seed by which every silo sets test rows aside."""
+        """The seed by which every client sets its test rows aside."""
         return self.experiment.split_seed or 0
 
     @property
     def host(self) -> str:
-        """The coordinator's name or number, as silos reach it."""
+        """The name or address of the server, as clients reach it."""
         return self.address.rpartition(":")[0].strip("[]")
 
     @property
     def port(self) -> int:
-        """The coordinator's port."""
+        """The port of the server."""
         return int(self.address.rpartition(":")[2])
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run."""
+        """Refuse a study that cannot be run."""
         host, _, port = self.address.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ConfigError(f"the address is {self.address!r}, expected host:port.")
-        if self.silos != tuple(sorted(set(self.silos))):
-            raise ConfigError(f"silos are different names in order, got {list(self.silos)}.")
-        fewest = plan_for(len(self.silos), 0).fewest
-        if not fewest <= self.least <= len(self.silos):
+        if self.clients != tuple(sorted(set(self.clients))):
+            names = list(self.clients)
+            raise ConfigError(f"the clients must be different names in order, got {names}.")
+        fewest = plan_for(len(self.clients), 0).fewest
+        if not fewest <= self.least <= len(self.clients):
             raise ConfigError(
-                f"least is {self.least}: of {len(self.silos)} silos at least {fewest} must answer, "
-                "or a coordinator could take a secure sum apart; at most all of them."
+                f"least is {self.least}: of {len(self.clients)} clients at least {fewest} must "
+                "answer, or a server could separate the parts of a secure sum; at most all of them."
             )
         if self.fewest < FEWEST:
             raise ConfigError(
-                f"a round asks {self.fewest} silos, and a secure sum needs at least {FEWEST}. Add "
-                "silos, or raise --participation."
+                f"a round asks {self.fewest} clients, and a secure sum needs at least {FEWEST}. "
+                "Add clients, or raise --participation."
             )
         if self.timeout_s <= 0 or self.wait_s <= 0:
             raise ConfigError("timeout_s and wait_s are seconds, more than 0.")
@@ -132,17 +137,17 @@ class Study:
 
 
 def refuse_open(schema: Schema) -> None:
-    """Refuse a schema that leaves to rows what all must know before any of them is read."""
+    """Refuse a schema that does not declare what all must know before any row is read."""
     if schema.client is not None:
         raise ConfigError(
-            f"the schema has the client column {schema.client!r}, and the clients of a study are "
-            'its silos, a file each. Give the column the role "ignored", or leave out its client.'
+            f"the schema has the client column {schema.client!r}, and the clients of a study have "
+            'a file each. Give the column the role "ignored", or leave out its client.'
         )
     for column in (*schema.of("feature"), *schema.of("sensitive")):
         if column.kind != "number" and not column.categories:
             raise ConfigError(
                 f"the schema does not say which categories column {column.name!r} may hold. In a "
-                "study nobody sees the rows of all: declare them (categories = [...])."
+                "study nobody sees all rows: declare the categories (categories = [...])."
             )
     if not schema.of("feature"):
         raise ConfigError("no column of the schema is a feature. Add some.")
@@ -151,7 +156,7 @@ def refuse_open(schema: Schema) -> None:
 def make_study(
     name: str,
     address: str,
-    silos: tuple[str, ...],
+    clients: tuple[str, ...],
     schema: Schema,
     experiment: Experiment,
     *,
@@ -161,12 +166,25 @@ def make_study(
     single: bool = False,
     achievable: bool = False,
 ) -> Study:
-    """Return a study with everything that its method decides filled in."""
+    """Return a study with all settings that its method decides filled in.
+
+    Args:
+        name: the name of the study.
+        address: host:port by which clients reach the server.
+        clients: the names of the clients.
+        schema: the columns of every client's file.
+        experiment: method and settings; of its seeds only the first is used.
+        least: how many clients must answer (default: over two thirds).
+        timeout_s: how long one message may take, in seconds.
+        wait_s: how long the server waits for clients, in seconds.
+        single: allow tasks whose uploads the server sees one by one.
+        achievable: also collect what fairness can be reached.
+    """
     method = find_method(experiment.algorithm)
     if method.is_pooled(experiment.variant or method.variants[0]):
         raise ConfigError(
-            f"{method.name} trains on all rows in one place, and here no row leaves its owner. "
-            "Choose another method (fedfb list)."
+            f"{method.name} trains on all rows in one place, and in a study no row leaves its "
+            "client. Choose another method (fedfb list)."
         )
     if experiment.rest is not None:
         raise ConfigError(
@@ -176,50 +194,55 @@ def make_study(
         )
     if experiment.tune or experiment.cost is not None:
         raise ConfigError(
-            "of a study's settings only the learning rate is chosen on validation rows: --tune and "
-            "--cost try out many more. Give --lr, --target or --alpha."
+            "a study chooses only the learning rate on validation rows: --tune and --cost choose "
+            "more settings. Give --lr, --target or --alpha."
         )
-    # Of the data only the schema counts; seeds beyond the first are other studies.
-    usual = Experiment()
-    blank: dict[str, Any] = {field: getattr(usual, field) for field in OF_THE_DATA}
+    # Only the schema describes the data; each further seed would be another study.
+    default = Experiment()
+    blank: dict[str, Any] = {field: getattr(default, field) for field in DATA_SETTINGS}
     blank["data"] = "silos/*.csv"
-    settled = replace(resolve(experiment), secure=True, seeds=experiment.seeds[:1], **blank)
-    in_order = tuple(sorted(silos))
+    resolved = replace(resolve(experiment), secure=True, seeds=experiment.seeds[:1], **blank)
+    names = tuple(sorted(clients))
     if least is None:
-        least = plan_for(len(in_order), 0).fewest
-    known = replace(schema, source=SCHEMA)
+        least = plan_for(len(names), 0).fewest
+    schema = replace(schema, source=SCHEMA)
     return Study(
-        name, address, in_order, least, timeout_s, wait_s, single, achievable, known, settled
+        name, address, names, least, timeout_s, wait_s, single, achievable, schema, resolved
     )
 
 
-def plan_of(study: Study, asked: int) -> Plan:
-    """Return the thresholds of a sum, never over fewer silos than the study says."""
-    plan = plan_for(asked, 0)
+def make_study_plan(study: Study, clients: int) -> Plan:
+    """Return the plan of a sum over so many clients, never below the minimum of the study."""
+    plan = plan_for(clients, 0)
     fewest = max(plan.fewest, study.fewest)
-    return plan._replace(fewest=fewest, dropouts=min(plan.dropouts, asked - fewest))
+    return plan._replace(fewest=fewest, dropouts=min(plan.dropouts, clients - fewest))
 
 
 def refuse_single(study: Study, tasks: Mapping[str, str]) -> None:
-    """Refuse a method that needs single values where the study does not allow them."""
+    """Refuse a method that needs single uploads if the study does not allow them.
+
+    Args:
+        study: the study.
+        tasks: how the uploads of each task are reduced, by the name of the task.
+    """
     single = sorted(name for name, reduce in tasks.items() if reduce == "gather")
     if single and not study.single:
         raise DisclosureError(
-            f"{study.experiment.algorithm} needs every silo's own answer to "
+            f"{study.experiment.algorithm} needs the single upload of every client to "
             f"{' and '.join(map(repr, single))}, and this study allows only sums. Choose a method "
-            "that needs only sums (fedfb list --algorithms), or allow it for all to see: "
+            "that needs only sums (fedfb list --algorithms), or allow single uploads: "
             "fedfb study init --single."
         )
 
 
 def study_to_toml(study: Study) -> str:
-    """Write a study; reading it back gives an equal one."""
-    usual = asdict(Experiment())
+    """Return a study as TOML; ``study_from_toml`` returns an equal study."""
+    defaults = asdict(Experiment())
     values = asdict(study.experiment).items()
-    settings = {k: v for k, v in values if v != usual[k] or k == STATED}
+    settings = {k: v for k, v in values if v != defaults[k] or k == ALWAYS_WRITTEN}
     top, *tables = schema_parts(study.schema, above="schema.")
     parts = [
-        _lines({name: getattr(study, name) for name in OWN}),
+        _lines({key: getattr(study, ATTRIBUTES.get(key, key)) for key in STUDY_KEYS}),
         "[experiment]  # the settings of fedfb run\n" + _lines(settings),
         f"[schema]  # as in the file of fedfb schema infer\n{top}".rstrip(),
         *tables,
@@ -228,7 +251,7 @@ def study_to_toml(study: Study) -> str:
 
 
 def _lines(values: Mapping[str, Any]) -> str:
-    # JSON's spelling is TOML's too, but for one character.
+    # JSON and TOML write values the same way, except for one character.
     return "\n".join(
         f"{name} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
         for name, value in values.items()
@@ -237,22 +260,22 @@ def _lines(values: Mapping[str, Any]) -> str:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study's file."""
-    return study_from_toml(read_text(path, WRITTEN), str(path))
+    """Read the file of a study."""
+    return study_from_toml(read_text(path, EXPECTED), str(path))
 
 
 def study_from_toml(text: str, where: str) -> Study:
-    """Read a study from its text."""
-    values = toml_values(text, where, WRITTEN)
+    """Read a study from its text; ``where`` is its file, for errors."""
+    values = toml_values(text, where, EXPECTED)
     for part in ("experiment", "schema"):
         if not isinstance(values.setdefault(part, {}), dict):
             raise ConfigError(f"{where}: {part} must be a table [{part}], got {values[part]!r}.")
     settings = values.pop("experiment")
-    if STATED not in settings:
+    if ALWAYS_WRITTEN not in settings:
         raise ConfigError(
-            f"{where} does not say whether the group is given to the model ({STATED}). An earlier "
-            "version of fedfb wrote it, and then meant yes. Make the study anew by fedfb study "
-            "init, with --sensitive-at-prediction yes (as before) or no."
+            f"{where} does not say whether the model reads the group ({ALWAYS_WRITTEN}). An "
+            "earlier version of fedfb wrote the file, and meant yes. Make a new study: fedfb study "
+            "init with --sensitive-at-prediction yes (as before) or no."
         )
     experiment = from_values(settings)
     try:
@@ -260,13 +283,14 @@ def study_from_toml(text: str, where: str) -> Study:
     except ConfigError as error:
         raise ConfigError(f"{where}, schema: {error}") from None
     for name in values:
-        if name not in OWN:
-            raise ConfigError(f"{where}: {unknown_name('setting of a study', name, OWN)}")
-    missing = [name for name in OWN if name not in values]
+        if name not in STUDY_KEYS:
+            unknown = unknown_name("setting of a study", name, STUDY_KEYS)
+            raise ConfigError(f"{where}: {unknown}")
+    missing = [name for name in STUDY_KEYS if name not in values]
     if missing:
         raise ConfigError(f"{where} lacks {' and '.join(missing)}. Make it by fedfb study init.")
-    for name, kind in OWN.items():
-        if type(values[name]) not in (kind, *((int,) if kind is float else ())):
-            raise ConfigError(f"{where}: {name} is {values[name]!r}, expected {KINDS[kind]}.")
-    silos = tuple(map(str, values.pop("silos")))
-    return Study(silos=silos, schema=schema, experiment=experiment, **values)
+    for name, type_ in STUDY_KEYS.items():
+        if type(values[name]) not in (type_, *((int,) if type_ is float else ())):
+            raise ConfigError(f"{where}: {name} is {values[name]!r}, expected {TYPE_NAMES[type_]}.")
+    clients = tuple(map(str, values.pop("silos")))
+    return Study(clients=clients, schema=schema, experiment=experiment, **values)

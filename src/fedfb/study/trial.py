@@ -1,6 +1,6 @@
-"""What a study trains, as coordinator and silos build it alike: engine, algorithm and questions.
+"""What a phase of a study trains, the same on the server and the clients: algorithm and tasks.
 
-A silo's rows: read and checked by the study's schema, and as the model of a phase reads them.
+For a client also its rows: read and checked by the study's schema, and encoded for the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,18 +36,22 @@ from fedfb.experiments.tune import HELD_OUT
 from fedfb.models.own import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
 from fedfb.shapes import Array, Float
-from fedfb.study.mail import pack_values, unpack_values
+from fedfb.study.messages import pack_values, unpack_values
 from fedfb.study.study import Study, refuse_single
 
 DATA, TUNE, RUN, ACHIEVABLE = "data", "tune", "run", "achievable"
-"""The phases of a study: columns are summed up, a learning rate is picked, the run itself, and
-where the study says so a plain model whose scores tell what fairness can be reached."""
+"""The phases of a study: statistics of columns, choice of a learning rate, the run itself, and, if
+the study says so, a plain model whose scores show what fairness can be reached."""
 
 TEST, SCORES = "test", "scores"
 
 
 class Trial(NamedTuple):
-    """The algorithm of a phase, its questions by name, and where it starts."""
+    """The algorithm of a phase, its tasks by name, and its initial parameters.
+
+    ``like`` is a client with random rows: the server has no rows, and learns from it the shapes of
+    an upload.
+    """
 
     algorithm: Algorithm
     tasks: Mapping[str, ClientTask]
@@ -63,53 +67,62 @@ def make_trial(
     encoder: Encoder,
     phase: str = RUN,
     rates: Sequence[float] = (),
-    judged: Examples | None = None,
+    evaluated: Examples | None = None,
 ) -> Trial:
-    """Build what a phase of a study trains; ``rates`` are the learning rates that were picked.
+    """Build what a phase of a study trains.
 
-    A silo hands in the rows that a model is judged by, to answer how they are decided. ``like`` is
-    a client of random rows: from it the coordinator, which has none, tells the shapes of an answer.
+    Args:
+        study: the study.
+        encoder: how rows are encoded.
+        phase: the name of the phase.
+        rates: the learning rates that were chosen, one for each setting.
+        evaluated: the rows on which a client evaluates the final state; None on the server.
     """
     experiment = without_fairness(study.experiment) if phase == ACHIEVABLE else study.experiment
     if is_own(experiment.model):
         raise ConfigError(
             f"--model {experiment.model}: a study trains logistic or mlp. A torch model is a "
-            "program, which every silo would run because a study names it."
+            "program, and every client would run it because the study names it."
         )
     groups, inputs = len(encoder.groups.names), len(encoder.feature_names)
-    notion = training_notion(experiment, groups, len(study.silos))
+    notion = training_notion(experiment, groups, len(study.clients))
     engine = make_engine(experiment, inputs)
-    settings = _settings(experiment, phase, rates)
+    settings = _list_settings(experiment, phase, rates)
     algorithm = build(experiment, engine, notion, settings)
     refuse_single(study, {task.name: task.reduce for task in algorithm.tasks})
     like = random_client(0, groups, inputs)
     like = like._replace(x=like.x.astype(experiment.precision))
     watch = confusion_task(engine)
-    shown = Examples(like.x, like.y, like.group, np.zeros(len(like.y), np.int64))
-    more = [scores_task(engine)] if phase == ACHIEVABLE else []
-    more += [watch, judging_task(algorithm, shown if judged is None else judged)]
-    tasks = {task.name: task for task in (*algorithm.tasks, *more)}
+    example = Examples(like.x, like.y, like.group, np.zeros(len(like.y), np.int64))
+    extra_tasks = [scores_task(engine)] if phase == ACHIEVABLE else []
+    extra_tasks += [
+        watch,
+        make_evaluation_task(algorithm, example if evaluated is None else evaluated),
+    ]
+    tasks = {task.name: task for task in (*algorithm.tasks, *extra_tasks)}
     start = np.repeat(engine.model.init(study.seed)[None], len(settings), axis=0)
     return Trial(algorithm, tasks, start, settings, watch, like, engine.instructions)
 
 
-def _settings(experiment: Experiment, phase: str, rates: Sequence[float]) -> tuple[Setting, ...]:
+def _list_settings(
+    experiment: Experiment, phase: str, rates: Sequence[float]
+) -> tuple[Setting, ...]:
     if phase == TUNE:
         return tuple(trial_grid(experiment))
-    given = given_grid(experiment)
+    grid = given_grid(experiment)
     if phase == ACHIEVABLE:
-        return tuple(given[:1])
-    picked = zip(given, rates, strict=False) if rates else ()
-    return tuple({**setting, "lr": rate} for setting, rate in picked) or tuple(given)
+        return tuple(grid[:1])
+    pairs = zip(grid, rates, strict=False) if rates else ()
+    return tuple({**setting, "lr": rate} for setting, rate in pairs) or tuple(grid)
 
 
 def check_study(study: Study) -> None:
-    """Refuse, before anything is written, a method that cannot be run or shows too much."""
-    make_trial(study, largest_encoder(study.schema, study.experiment.sensitive_at_prediction))
+    """Refuse a method that cannot be run or reveals too much, before anything is written."""
+    make_trial(study, make_largest_encoder(study.schema, study.experiment.sensitive_at_prediction))
 
 
-def largest_encoder(schema: Schema, sensitive_at_prediction: bool) -> Encoder:
-    """Return an encoder by which every category and every group of a schema occurs."""
+def make_largest_encoder(schema: Schema, sensitive_at_prediction: bool) -> Encoder:
+    """Return an encoder in which every category and every group of a schema occurs."""
     columns: list[Column] = [
         NumberColumn(column.name, 0.0, 1.0, column.missing == "mean")
         if column.kind == "number"
@@ -121,37 +134,37 @@ def largest_encoder(schema: Schema, sensitive_at_prediction: bool) -> Encoder:
     return Encoder(tuple(columns), groups, *shape)
 
 
-def judging_task(algorithm: Algorithm, judged: Examples) -> ClientTask:
-    """Ask how the final state decides and scores a silo's rows: the tables of an audit, by run."""
+def make_evaluation_task(algorithm: Algorithm, rows: Examples) -> ClientTask:
+    """Return the task that evaluates the final state on rows: the tables of an audit, by run."""
 
-    def run(told: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        trained = from_arrays(algorithm, told)
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        trained = from_arrays(algorithm, broadcast)
         with np.errstate(all="ignore"):
-            score, decision = algorithm.predict(trained.state, {data.id: memory}, judged)
+            score, decision = algorithm.predict(trained.state, {data.id: memory}, rows)
         if not np.isfinite(score).all():
             raise DivergenceError(f"training diverged: the model's scores are not finite. {LOWER}")
-        rows = [
-            SiloRows(judged.y, judged.group, d.astype(np.float64), s.astype(np.float64))
+        decided = [
+            SiloRows(rows.y, rows.group, d.astype(np.float64), s.astype(np.float64))
             for s, d in zip(score, decision, strict=True)
         ]
-        # Whether decisions are randomised is a matter of all rows: here they always may be.
-        tables = [audit_tables(one, data.groups, randomised=True) for one in rows]
-        return {name: np.stack([one[name] for one in tables]) for name in tables[0]}, memory
+        # Only all rows together show whether decisions are randomised: assume that they may be.
+        tables = [audit_tables(run_rows, data.groups, randomised=True) for run_rows in decided]
+        return {name: np.stack([table[name] for table in tables]) for name in tables[0]}, memory
 
     floats = ("confusion", "score_sums", "losses")
     return ClientTask(TEST, "sum", run, bounds=dict.fromkeys(floats, WIDEST))
 
 
-def told_state(trained: Trained) -> Arrays:
-    """Return the final state as it is broadcast, without what belongs to single clients."""
+def make_broadcast_state(trained: Trained) -> Arrays:
+    """Return the final state as it is broadcast, without the memories of clients."""
     return as_arrays(Trained(trained.state, {}, []))
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A silo's rows as the model of a phase reads them, and what the silo was told of it."""
+class PreparedData:
+    """A client's rows as the model of a phase reads them, and the description of the phase."""
 
-    told: str
+    description: str
     phase: str
     encoder: Encoder
     data: ClientData
@@ -159,7 +172,7 @@ class Prepared:
 
 
 def read_table(schema: Schema, path: str | Path) -> Table:
-    """Read a silo's file and refuse what does not fit the schema, as fedfb run --schema does."""
+    """Read a client's file; refuse rows that do not fit the schema, as fedfb run --schema does."""
     [raw] = tables_of([read_rows(path)], None, schema)
     table = derive(raw, schema.derived)
     labels(table, schema.label.name, schema.label.positive)
@@ -167,27 +180,44 @@ def read_table(schema: Schema, path: str | Path) -> Table:
     return table
 
 
-def told_of(phase: str, encoder: Encoder, rates: tuple[float, ...] = ()) -> str:
-    """Write what silos are told of a phase: how rows are encoded, and rates that were picked."""
+def describe_phase(phase: str, encoder: Encoder, rates: tuple[float, ...] = ()) -> str:
+    """Return the description of a phase for clients, as text.
+
+    Args:
+        phase: the name of the phase.
+        encoder: how rows are encoded.
+        rates: the learning rates that were chosen.
+    """
     return pack_values({"phase": phase, "encoder": encoder.to_dict(), "rates": list(rates)})
 
 
-def prepared(study: Study, id: int, train: Table, test: Table, told: str) -> Prepared:
-    """Encode a silo's rows with what was learnt of all columns."""
-    values = unpack_values(told)
+def prepare_data(
+    study: Study, id: int, train: Table, test: Table, description: str
+) -> PreparedData:
+    """Encode a client's rows for a phase.
+
+    Args:
+        study: the study that this client has agreed to.
+        id: the client.
+        train: its training rows.
+        test: its test rows.
+        description: what ``describe_phase`` returned on the server; refused if it does not follow
+            from the study.
+    """
+    values = unpack_values(description)
     phase, encoder = values["phase"], Encoder.from_dict(values["encoder"])
-    _refuse_other(study, phase, encoder, values)
-    x, y, group = encoded(study, encoder, train)
+    _refuse_foreign_encoder(study, phase, encoder, values)
+    x, y, group = encode_rows(study, encoder, train)
     data = ClientData(id, x, y, group, len(encoder.groups.names))
-    x, y, group = encoded(study, encoder, test)
-    judged = Examples(x, y, group, np.full(len(y), id, np.int64))
+    x, y, group = encode_rows(study, encoder, test)
+    evaluated = Examples(x, y, group, np.full(len(y), id, np.int64))
     if phase == TUNE:
-        data, judged = hold_out_of(data, HELD_OUT, study.seed)
-    trial = make_trial(study, encoder, phase, values["rates"], judged)
-    return Prepared(told, phase, encoder, data.read_only(), trial)
+        data, evaluated = hold_out_of(data, HELD_OUT, study.seed)
+    trial = make_trial(study, encoder, phase, values["rates"], evaluated)
+    return PreparedData(description, phase, encoder, data.read_only(), trial)
 
 
-def encoded(study: Study, encoder: Encoder, table: Table) -> tuple[Any, Any, Any]:
+def encode_rows(study: Study, encoder: Encoder, table: Table) -> tuple[Any, Any, Any]:
     """Return features, labels and groups of rows."""
     group = encoder.groups.group_of(table)
     refuse_vast(table, encoder.columns)
@@ -197,23 +227,27 @@ def encoded(study: Study, encoder: Encoder, table: Table) -> tuple[Any, Any, Any
     return x.astype(study.experiment.precision), y, group
 
 
-def _refuse_other(study: Study, phase: str, encoder: Encoder, values: Mapping[str, Any]) -> None:
-    """Refuse what does not follow from the study, to which this silo has agreed."""
+def _refuse_foreign_encoder(
+    study: Study, phase: str, encoder: Encoder, values: Mapping[str, Any]
+) -> None:
+    """Refuse an encoder or rates that do not follow from the study."""
     experiment = study.experiment
     if phase == ACHIEVABLE and not study.achievable:
         raise DisclosureError(
-            "the coordinator asks for the spread of this silo's scores, and the study does not "
+            "the server asks for the distribution of this client's scores, and the study does not "
             "allow it."
         )
     rates = find_method(experiment.algorithm).learning_rates if picks_rate(experiment) else ()
-    most = largest_encoder(study.schema, experiment.sensitive_at_prediction)
-    categories = {c.name: set(c.categories) for c in most.columns if isinstance(c, CategoryColumn)}
-    same = ("label", "positive", "sensitive_at_prediction", "derived")
+    largest = make_largest_encoder(study.schema, experiment.sensitive_at_prediction)
+    categories = {
+        c.name: set(c.categories) for c in largest.columns if isinstance(c, CategoryColumn)
+    }
+    fixed = ("label", "positive", "sensitive_at_prediction", "derived")
     fits = (
         set(values["rates"]) <= set(rates)
-        and all(getattr(encoder, name) == getattr(most, name) for name in same)
-        and [column.name for column in encoder.columns] == [c.name for c in most.columns]
-        and set(encoder.groups.names) <= set(most.groups.names)
+        and all(getattr(encoder, name) == getattr(largest, name) for name in fixed)
+        and [column.name for column in encoder.columns] == [c.name for c in largest.columns]
+        and set(encoder.groups.names) <= set(largest.groups.names)
         and all(
             set(column.categories) <= categories.get(column.name, set())
             for column in encoder.columns
@@ -222,6 +256,6 @@ def _refuse_other(study: Study, phase: str, encoder: Encoder, values: Mapping[st
     )
     if not fits:
         raise ConfigError(
-            "the coordinator's way to encode rows is not that of the study's schema. It runs "
-            "another version, or another study: compare both."
+            "the server does not encode rows as the study's schema says. It runs another version "
+            "or another study: compare both."
         )

@@ -1,4 +1,4 @@
-"""The process that holds a silo's rows and answers for it: started again should it die."""
+"""The process that holds a client's rows and answers messages. It is replaced if it dies."""
 
 import multiprocessing
 import sys
@@ -10,12 +10,15 @@ from fedfb.errors import FedFBError
 from fedfb.study.keys import Bundle
 
 
-class DiedError(Exception):
-    """The worker's process ended in the middle of its work."""
+class WorkerDiedError(Exception):
+    """The worker's process ended before it answered."""
 
 
 class Worker:
-    """One silo's process, by a pipe. Of what it was told, a new one knows nothing."""
+    """The process of one client, reached by a pipe.
+
+    A new process has no keys and no description of the phase: it knows only its rows.
+    """
 
     def __init__(self, bundle: Bundle, data: Path, folder: Path) -> None:
         self._start = (bundle, data, folder)
@@ -24,27 +27,35 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """The id of the process."""
         return int(self._process.pid)
 
     def open(self) -> dict[str, Any]:
-        """Start the process; return what its file holds, or raise what is wrong with it."""
+        """Start the process; return how many rows it has, or raise the error of its file."""
         context = multiprocessing.get_context("spawn")
-        self._pipe, there = context.Pipe()
-        self._process = context.Process(target=_work, args=(there, *self._start), daemon=True)
+        self._pipe, other_end = context.Pipe()
+        self._process = context.Process(target=_work, args=(other_end, *self._start), daemon=True)
         self._process.start()
-        there.close()
+        other_end.close()
         return self._receive()
 
-    def ask(self, action: str, content: dict[str, Any]) -> dict[str, Any]:
-        """Have one message answered; a process that has died is started anew for the next."""
+    def answer(self, kind: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Return the reply to one message.
+
+        Args:
+            kind: the kind of message.
+            content: its content.
+
+        Raises:
+            WorkerDiedError: the process died. The next call starts another one.
+        """
         if self._pipe is None:
             self.open()
         assert self._pipe is not None
         try:
-            self._pipe.send((action, content))
+            self._pipe.send((kind, content))
         except OSError:
-            self._lost()
+            self._raise_died()
         return self._receive()
 
     def _receive(self) -> dict[str, Any]:
@@ -52,15 +63,17 @@ class Worker:
         try:
             reply = self._pipe.recv()
         except (EOFError, OSError):
-            self._lost()
+            self._raise_died()
         if isinstance(reply, Exception):
             raise reply
-        found: dict[str, Any] = reply
-        return found
+        content: dict[str, Any] = reply
+        return content
 
-    def _lost(self) -> NoReturn:
+    def _raise_died(self) -> NoReturn:
         self.close()
-        raise DiedError("the process that answers for this silo died; another one takes its place")
+        raise WorkerDiedError(
+            "the process that answers for this client died; another one replaces it"
+        )
 
     def close(self) -> None:
         """End the process."""
@@ -74,19 +87,19 @@ class Worker:
 def _work(pipe: Connection, bundle: Bundle, data: Path, folder: Path) -> None:
     from threadpoolctl import threadpool_limits
 
-    from fedfb.study.client import handle, open_silo
+    from fedfb.study.client import handle, open_client
 
     try:
-        silo = open_silo(bundle, data, folder)
+        client = open_client(bundle, data, folder)
     except FedFBError as error:
         pipe.send(error)
         return
-    pipe.send({"train": len(silo.train), "test": len(silo.test)})
+    pipe.send({"train": len(client.train), "test": len(client.test)})
     with threadpool_limits(limits=1):
         while True:
             try:
-                action, content = pipe.recv()
+                kind, content = pipe.recv()
             except (EOFError, KeyboardInterrupt):
                 sys.exit(0)
-            silo, reply = handle(silo, action, content)
+            client, reply = handle(client, kind, content)
             pipe.send(reply)

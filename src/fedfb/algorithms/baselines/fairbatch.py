@@ -281,6 +281,11 @@ def batch_sizes(
 
     The number is :math:`B\frac{n_y}{n}(1-\lambda_y,\lambda_y)`, rounded.
 
+    Args:
+        lam: ratio of group 1 for each label.
+        counts: rows of each cell in the data.
+        batch: rows B of a batch.
+
     >>> batch_sizes(np.array([0.5, 0.2]), np.array([[20, 20], [30, 30]]), batch=100)
     array([[20, 20],
            [48, 12]])

@@ -66,7 +66,14 @@ def gaps_task(engine: Engine, statistic: Statistic) -> ClientTask:
 def statistic_sums(
     engine: Engine, params: Float[Array, "r p"], data: ClientData, statistic: Statistic
 ) -> Arrays:
-    """Return the statistic, its gradient and the compared rows, summed by group."""
+    """Return the statistic, its gradient and the compared rows, summed by group.
+
+    Args:
+        engine: computes loss sums and gradients.
+        params: the common model.
+        data: the client's rows.
+        statistic: what is summed.
+    """
     signs, counts = np.array(statistic.signs, dtype=float), cell_counts(data)
     loss_sums = engine.loss_sums(params, data, statistic.loss)
     constant = np.sum((signs == -1)[:, None] * counts, axis=0)

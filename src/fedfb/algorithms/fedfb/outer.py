@@ -124,7 +124,7 @@ def solve(
 
 
 RELIABLE = 400
-"""A gap of a group with at least this many rows counts fully: its standard error is below .025."""
+"""From this many rows of a group on its gap counts fully: its standard error is at most .025."""
 
 
 def distances(
@@ -159,7 +159,13 @@ def distances(
 def has_start_weights(
     notion: Notion, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]
 ) -> Bool[Array, " r"]:
-    """Return True for the runs in which every weight is still 1, up to rounding."""
+    """Return True for the runs in which every weight is still 1, up to rounding.
+
+    Args:
+        notion: gives the initial lambda.
+        lam: lambda by run.
+        counts: pooled counts.
+    """
     still = np.isclose(lam, notion.init(counts), rtol=1e-9, atol=0.0)
     return np.asarray(still.all(axis=tuple(range(1, lam.ndim))))
 
@@ -167,7 +173,10 @@ def has_start_weights(
 def is_at_bound(
     notion: Notion, lam: Float[Array, "r *l"], counts: Num[Array, "*c"]
 ) -> Bool[Array, "r *l"]:
-    """Return True for the weights at their bound: the root, if there is one, is beyond it."""
+    """Return True for the weights at their bound: the root, if there is one, is beyond it.
+
+    The arguments are those of :func:`has_start_weights`.
+    """
     start = notion.init(counts)
     weighed = compared(notion, counts) & (start > 0)
     omega = np.where(weighed, lam / np.where(weighed, start, 1.0), 1.0)

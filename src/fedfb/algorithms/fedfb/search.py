@@ -18,7 +18,13 @@ from fedfb.algorithms.fedfb.root_search import (
     line_effect,
     lines,
 )
-from fedfb.algorithms.tasks import average, equal_weights, global_model, predict_globally
+from fedfb.algorithms.tasks import (
+    average,
+    equal_weights,
+    global_model,
+    predict_globally,
+    weigh_model,
+)
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
 from fedfb.notions import Surrogate
@@ -119,7 +125,7 @@ def fedfb_by_sums(
         weights = equal_weights(broadcast, data)
         trained = engine.train(broadcast["params"], data, weights, solver, key)
         weight = np.exp(memory["theta"]) * len(data.y)
-        return {"weighted": trained * weight[:, None], "weight": weight}, memory
+        return weigh_model(trained, weight), memory
 
     def upload_loss(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from fedfb.algorithms.tasks import make_task
 from fedfb.core import Arrays, ClientData, ClientTask, Key, generator
 from fedfb.engine import Engine, cell_counts
 from fedfb.errors import ConfigError
@@ -113,16 +114,15 @@ def cell_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalE
     moves it by at most 1: noise can hide this.
     """
 
-    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        return {"losses": engine.loss_sums(broadcast["params"], data, surrogate)}, memory
+    def upload_losses(broadcast: Arrays, data: ClientData) -> Arrays:
+        return {"losses": engine.loss_sums(broadcast["params"], data, surrogate)}
 
     def read(total: Arrays, counts: Num[Array, "2 a"]) -> Float[Array, "r *l"]:
         return notion.signal(notion.share(total["losses"], counts, 0), counts)
 
     bounded = None if surrogate == "ce" else {"losses": 1.0}
-    return SignalExchange(
-        ClientTask("measure", "sum", run, sensitivity=bounded), read, all_measured
-    )
+    task = make_task("measure", "sum", upload_losses, sensitivity=bounded)
+    return SignalExchange(task, read, all_measured)
 
 
 def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:
@@ -134,9 +134,9 @@ def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> Signal
     round.
     """
 
-    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+    def upload_losses(broadcast: Arrays, data: ClientData) -> Arrays:
         losses = engine.loss_sums(broadcast["params"], data, surrogate)
-        return {"losses": losses, "rows": cell_counts(data)}, memory
+        return {"losses": losses, "rows": cell_counts(data)}
 
     def measured(total: Arrays, counts: Num[Array, "2 a"]) -> Bool[Array, " a"]:
         return ~np.any((counts > 0) & (total["rows"] == 0), axis=0)
@@ -145,13 +145,16 @@ def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> Signal
         pooled = total["losses"] * ratio(counts, total["rows"], empty=0.0)
         return notion.signal(notion.share(pooled, counts, 0), counts, ~measured(total, counts))
 
-    return SignalExchange(ClientTask("measure", "sum", run), read, measured)
+    return SignalExchange(make_task("measure", "sum", upload_losses), read, measured)
 
 
 def single_signals(
     engine: Engine, notion: Notion, surrogate: Surrogate, quantiser: Quantiser | None
 ) -> SignalExchange:
-    """Return the exchange that shows the server the loss of each participant."""
+    """Return the exchange that shows the server the loss of each participant.
+
+    The arguments are those of :func:`summed_signal`.
+    """
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         losses = engine.loss_sums(broadcast["params"], data, surrogate)

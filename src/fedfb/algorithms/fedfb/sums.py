@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
-from fedfb.algorithms.tasks import average, equal_weights, global_model
+from fedfb.algorithms.tasks import average, equal_weights, global_model, make_task, weigh_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine
 from fedfb.notions import Surrogate
@@ -77,16 +77,13 @@ def fedfb_sums(
     def share(memory: Arrays, name: str, data: ClientData, rows: Array) -> Float[Array, " r"]:
         return memory[name] * len(data.y) / rows
 
-    def count_rows(_: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        return {"rows": np.asarray(len(data.y))}, memory
-
     def train(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
         weights = equal_weights(broadcast, data)
         trained = engine.train(broadcast["params"], data, weights, solver, key)
         weight = memory["weight"] * len(data.y)
-        return {"weighted": trained * weight[:, None], "weight": weight}, memory
+        return weigh_model(trained, weight), memory
 
     def upload_loss(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
@@ -109,7 +106,7 @@ def fedfb_sums(
         upload = {"held": lam, "above": (lam > 0).astype(np.float64), "before": before}
         return upload, {**memory, "weight": lam * rows / len(data.y)}
 
-    count = ClientTask("count", "sum", count_rows)
+    count = make_task("count", "sum", lambda _, data: {"rows": np.asarray(len(data.y))})
     fit = ClientTask("fit", "sum", train)
     measure = ClientTask("measure", "sum", upload_loss, bounds={"loss": 2.0**12})
     project = ClientTask("project", "sum", move_weight, bounds={"held": 2.0**12, "before": 2.0**12})

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.core import Arrays, ClientData, ClientTask, Key
+from fedfb.algorithms.tasks import make_task
+from fedfb.core import Arrays, ClientData, ClientTask
 from fedfb.engine import Engine, sigmoid
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity, EqualizedOdds, EqualOpportunity, Notion
@@ -226,15 +227,15 @@ def histogram_task(engine: Engine, bins: int) -> ClientTask:
     The client sets groups that are not ``wanted`` (in the broadcast) to 0 before it uploads.
     """
 
-    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+    def count(broadcast: Arrays, data: ClientData) -> Arrays:
         number = find_bins(sigmoid(engine.logits(broadcast["params"], data.x)), bins)
         cells = 2 * data.groups * bins
         rows = [np.bincount(data.cell * bins + run, minlength=cells) for run in number]
         table = np.reshape(rows, (-1, 2, data.groups, bins)).astype(np.float64)
         wanted = broadcast.get("wanted", np.ones(data.groups, dtype=bool))
-        return {"rows": np.where(wanted[:, None], table, 0.0)}, memory
+        return {"rows": np.where(wanted[:, None], table, 0.0)}
 
-    return ClientTask("histogram", "sum", run, sensitivity={"rows": 1.0})
+    return make_task("histogram", "sum", count, sensitivity={"rows": 1.0})
 
 
 def read_histogram(total: Arrays) -> Float[Array, "r 2 a k"]:

@@ -201,7 +201,14 @@ def thresholds(chance: Float[Array, " k"]) -> list[dict[str, float]]:
 
 
 def read_cutting(problem: Problem, mixed: bool, minimum: int, bins: int) -> Cutting:
-    """Return how scores are cut by the settings."""
+    """Return how scores are cut by the settings.
+
+    Args:
+        problem: gives rounds and targets.
+        mixed: see :class:`Cutting`.
+        minimum: see :class:`Cutting`.
+        bins: see :class:`Cutting`.
+    """
     target = problem.knobs["target"]
     return Cutting(int(problem.options["rounds"]), bins, minimum, target, mixed)
 

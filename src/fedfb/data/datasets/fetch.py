@@ -97,7 +97,7 @@ def _download(filename: str, published: Published) -> Path:
 
     cache = Path(pooch.os_cache("fedfb"))
     path = cache / filename
-    if path.is_file() and _sha256_of(path) == published.sha256:
+    if path.is_file() and _hash_file(path) == published.sha256:
         return path
     known_hash = None if published.members else f"sha256:{published.sha256}"
     name = filename if known_hash else published.url.rsplit("/", 1)[1]
@@ -122,7 +122,7 @@ def _extract(content: bytes, members: tuple[str, ...]) -> bytes:
 
 
 def _check(path: Path, published: Published) -> None:
-    sha256 = _sha256_of(path)
+    sha256 = _hash_file(path)
     if sha256 != published.sha256:
         raise DataError(
             f"{path} is not the published file: its sha256 is {sha256}, expected "
@@ -130,12 +130,12 @@ def _check(path: Path, published: Published) -> None:
         )
 
 
-def _sha256_of(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     status = path.stat()
-    return _sha256(path, status.st_mtime_ns, status.st_size)
+    return _hash_version(path, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache
-def _sha256(path: Path, mtime_ns: int, size: int) -> str:
+def _hash_version(path: Path, mtime_ns: int, size: int) -> str:
     # mtime and size are part of the key: a file that changed is read again.
     return hashlib.sha256(path.read_bytes()).hexdigest()

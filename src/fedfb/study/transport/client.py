@@ -1,10 +1,8 @@
-"""A silo's node: it fetches Flower's messages, has them answered, and brings the answers.
+"""The client's side of the transport: it fetches Flower's messages and brings back the replies.
 
-The part of Flower's SuperNode that talks to the SuperLink, without the part that runs code which
-the SuperLink sends: messages go to a ClientApp whose work is done by a process of this silo, which
-stays warm. Should that process die, the coordinator is told at once and another one is started.
-
-A node's dealings with Flower's Fleet API: it joins, shows signs of life, fetches and brings.
+This is the part of Flower's SuperNode that talks to the SuperLink, without the part that runs code
+sent by the SuperLink. Messages go to a ClientApp whose work is done by a process of this client,
+which stays alive. If that process dies, the server is told at once and another process is started.
 """
 
 import fcntl
@@ -45,26 +43,26 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from fedfb.errors import ConfigError, DataError
 from fedfb.files import make_folder, read_text, write_whole, writing
 from fedfb.study.keys import Bundle
-from fedfb.study.mail import RECORD
-from fedfb.study.worker import DiedError, Worker
+from fedfb.study.messages import RECORD
+from fedfb.study.worker import Worker, WorkerDiedError
 
-BEAT_S = 10.0
-"""Seconds between two signs of life; Flower takes no fewer. Two missed, and a node is offline."""
+HEARTBEAT_S = 10.0
+"""Seconds between two heartbeats, Flower's minimum. A node that misses two is offline."""
 
-AGAIN_S = 0.02
-"""How soon to ask again for a part of a message that was announced before it is there."""
+RETRY_S = 0.02
+"""Seconds before the next request for a part of a message that is announced but not there yet."""
 
-NODE_ID = "the number that this silo had at the coordinator. Remove the file and join again"
+NODE_ID = "the number of this client at the server. Remove the file and join again"
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class WithdrawnError(Exception):
-    """A message that the coordinator no longer waits to be answered."""
+    """The server no longer waits for the reply to a message."""
 
 
 @contextmanager
-def fleet_client(bundle: Bundle) -> Iterator[FleetHttpClient]:
+def open_fleet_client(bundle: Bundle) -> Iterator[FleetHttpClient]:
     private = bytes_to_private_key(bundle.keys.node.encode())
     with FleetHttpClient.from_server_address(
         bundle.study.address,
@@ -78,20 +76,27 @@ def fleet_client(bundle: Bundle) -> Iterator[FleetHttpClient]:
         yield client
 
 
-def activated(bundle: Bundle, client: FleetHttpClient, folder: Path, tell: Tell) -> Node:
-    """Show this node to the SuperLink, and wait for it as long as the study says."""
-    end, said = time.monotonic() + bundle.study.wait_s, False
-    remembered = folder / "node-id"
+def activate_node(bundle: Bundle, client: FleetHttpClient, folder: Path, notify: Notify) -> Node:
+    """Register this node as online at the SuperLink, and wait for the SuperLink if necessary.
+
+    Args:
+        bundle: the study, and this client's keys.
+        client: the connection.
+        folder: where the node's number is kept.
+        notify: is called with sentences for the user.
+    """
+    end, notified = time.monotonic() + bundle.study.wait_s, False
+    id_file = folder / "node-id"
     request = ActivateNodeRequest(
-        public_key=bundle.keys.public.node.encode(), heartbeat_interval=BEAT_S
+        public_key=bundle.keys.public.node.encode(), heartbeat_interval=HEARTBEAT_S
     )
     while True:
         try:
-            if remembered.exists():
-                _leave(client, read_node_id(remembered))
+            if id_file.exists():
+                _leave(client, read_node_id(id_file))
             node = Node(node_id=client.ActivateNode(request).node_id)
-            write_whole(remembered, str(node.node_id))
-            tell(f"joined {bundle.study.name} at {bundle.study.address} as {bundle.silo}")
+            write_whole(id_file, str(node.node_id))
+            notify(f"joined {bundle.study.name} at {bundle.study.address} as {bundle.client}")
             return node
         except httpx.HTTPStatusError as error:
             if error.response.status_code < 500:
@@ -100,17 +105,17 @@ def activated(bundle: Bundle, client: FleetHttpClient, folder: Path, tell: Tell)
             _refuse_certificate(bundle, error)
         if time.monotonic() > end:
             raise DataError(
-                f"there was no coordinator at {bundle.study.address} for {bundle.study.wait_s:g} "
-                "seconds. Ask whether it is running, and whether the port can be reached from here."
+                f"there was no server at {bundle.study.address} for {bundle.study.wait_s:g} "
+                "seconds. Ask whether it is running, and whether this machine can reach the port."
             )
-        if not said:
-            tell(f"waiting for the coordinator at {bundle.study.address} ...")
-            said = True
+        if not notified:
+            notify(f"waiting for the server at {bundle.study.address} ...")
+            notified = True
         time.sleep(0.5)
 
 
 def read_node_id(path: Path) -> int:
-    """Return the number that a node had before."""
+    """Return the number that this node had before."""
     text = read_text(path, NODE_ID)
     # Flower's ids are unsigned numbers of 64 bits.
     if not (text.isascii() and text.isdecimal() and int(text) < 2**64):
@@ -119,18 +124,18 @@ def read_node_id(path: Path) -> int:
 
 
 def _leave(client: FleetHttpClient, node: int) -> None:
-    """Take back an earlier process's presence: Flower activates no node that is still online."""
+    """End the presence of an earlier process: Flower activates no node that is still online."""
     try:
         client.DeactivateNode(DeactivateNodeRequest(node_id=node))
     except httpx.HTTPStatusError:
-        return  # a coordinator that was started anew has given other ids
+        return  # a server that was restarted has assigned other ids
 
 
 def _refuse_stranger(bundle: Bundle, error: httpx.HTTPStatusError) -> NoReturn:
     raise ConfigError(
-        f"the coordinator at {bundle.study.address} does not take {bundle.silo!r} in: its node key "
-        "is not registered with the study that runs there, or the clocks differ by minutes. Ask "
-        f"for a bundle of the present study. (It answered {error.response.status_code}.)"
+        f"the server at {bundle.study.address} does not accept {bundle.client!r}: its node key is "
+        "not registered with the study that runs there, or the clocks differ by minutes. Ask for "
+        f"a bundle of the current study. (The server answered {error.response.status_code}.)"
     ) from None
 
 
@@ -140,21 +145,21 @@ def _refuse_certificate(bundle: Bundle, error: httpx.HTTPError) -> None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             raise ConfigError(
                 f"the certificate at {bundle.study.address} is not the one of this study "
-                f"({cause.verify_message}): this is another coordinator, somebody in between, or a "
-                "study that was made anew. Nothing was sent. Compare addresses and bundles."
+                f"({cause.verify_message}): this is another server, somebody in between, or a "
+                "new version of the study. Nothing was sent. Compare addresses and bundles."
             ) from None
         cause = cause.__cause__ or cause.__context__
 
 
 @contextmanager
-def beating(client: FleetHttpClient, node: Node) -> Iterator[None]:
-    over = threading.Event()
+def send_heartbeats(client: FleetHttpClient, node: Node) -> Iterator[None]:
+    end = threading.Event()
 
     def beat() -> None:
-        request = SendNodeHeartbeatRequest(node=node, heartbeat_interval=BEAT_S)
-        while not over.wait(BEAT_S * 0.5):
-            # A sign of life that is lost is followed by the next; a lost connection is noticed by
-            # whoever fetches messages, who then opens another.
+        request = SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT_S)
+        while not end.wait(HEARTBEAT_S * 0.5):
+            # Ignore a lost heartbeat: the next one follows. The loop that fetches messages detects
+            # a lost connection and opens another.
             with suppress(httpx.HTTPError, RuntimeError):
                 client.SendNodeHeartbeat(request)
 
@@ -163,7 +168,7 @@ def beating(client: FleetHttpClient, node: Node) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        end.set()
 
 
 def pull(client: FleetHttpClient, node: Node) -> Message | None:
@@ -174,7 +179,7 @@ def pull(client: FleetHttpClient, node: Node) -> Message | None:
     run, contents = bare.metadata.run_id, dict[str, bytes]()
     try:
         for part in iterate_object_tree(tree):
-            contents[part.object_id] = _object(client, node, run, part.object_id)
+            contents[part.object_id] = _fetch_object(client, node, run, part.object_id)
     except WithdrawnError:
         return None
     message = inflate_object_from_contents(tree.object_id, contents)
@@ -183,15 +188,15 @@ def pull(client: FleetHttpClient, node: Node) -> Message | None:
     return message
 
 
-def _object(client: FleetHttpClient, node: Node, run: int, id: str) -> bytes:
+def _fetch_object(client: FleetHttpClient, node: Node, run: int, id: str) -> bytes:
     request = PullObjectRequest(node=node, run_id=run, object_id=id)
-    found = client.PullObject(request)
-    while found.object_found and not found.object_available:  # announced before it is there
-        time.sleep(AGAIN_S)
-        found = client.PullObject(request)
-    if not found.object_found:
+    response = client.PullObject(request)
+    while response.object_found and not response.object_available:  # announced, not there yet
+        time.sleep(RETRY_S)
+        response = client.PullObject(request)
+    if not response.object_found:
         raise WithdrawnError
-    return bytes(found.object_content)
+    return bytes(response.object_content)
 
 
 def push(client: FleetHttpClient, node: Node, reply: Message) -> None:
@@ -218,71 +223,80 @@ def push(client: FleetHttpClient, node: Node, reply: Message) -> None:
         )
 
 
-QUICK_S, SLOW_S = 0.02, 1.0
-"""How soon the node looks for the next message, right after one and after a long silence."""
+SHORTEST_POLL_S, LONGEST_POLL_S = 0.02, 1.0
+"""Seconds between two requests for messages: right after a message, and after a long silence."""
 
-ACTIONS = ("hello", "begin", "turn", "single", "finish")
-"""The kinds of messages that a silo answers."""
+MESSAGE_KINDS = ("hello", "begin", "turn", "single", "finish")
+"""The kinds of messages that a client answers."""
 
 
-def run_node(bundle: Bundle, worker: Worker, folder: Path, tell: Tell) -> None:
-    """Serve a study until it is finished; a coordinator that is away is waited for."""
+def run_node(bundle: Bundle, worker: Worker, folder: Path, notify: Notify) -> None:
+    """Answer the messages of a study until it is finished; wait for a server that is away.
+
+    Args:
+        bundle: the study, and this client's keys.
+        worker: the process that answers.
+        folder: where the client keeps its own files.
+        notify: is called with sentences for the user.
+    """
     app, finished = make_client_app(worker), False
-    with _alone(folder):
+    with _lock_folder(folder):
         while not finished:
-            with fleet_client(bundle) as client:
-                node = activated(bundle, client, folder, tell)
-                with beating(client, node):
-                    finished = _serve(bundle, client, node, app, tell)
+            with open_fleet_client(bundle) as client:
+                node = activate_node(bundle, client, folder, notify)
+                with send_heartbeats(client, node):
+                    finished = _serve(bundle, client, node, app, notify)
 
 
 def make_client_app(worker: Worker) -> ClientApp:
-    """Return the ClientApp of a silo: for each kind of message a query, answered by its worker."""
+    """Return the ClientApp of a client: its worker answers each kind of message."""
     app = ClientApp()
-    for action in ACTIONS:
+    for kind in MESSAGE_KINDS:
 
-        @app.query(action)
+        @app.query(kind)
         def answer(message: Message, context: Context) -> Message:
             record = message.content[RECORD]
             name = message.metadata.message_type.rpartition(".")[2]
-            reply = worker.ask(name, dict(record))
+            reply = worker.answer(name, dict(record))
             return Message(RecordDict({RECORD: ConfigRecord(reply)}), reply_to=message)
 
     return app
 
 
-def _serve(bundle: Bundle, client: FleetHttpClient, node: Node, app: ClientApp, tell: Tell) -> bool:
+def _serve(
+    bundle: Bundle, client: FleetHttpClient, node: Node, app: ClientApp, notify: Notify
+) -> bool:
     """Answer messages until the last one (True) or until the connection is lost (False)."""
-    pause, context = QUICK_S, Context(0, node.node_id, {}, RecordDict(), {})
+    pause, context = SHORTEST_POLL_S, Context(0, node.node_id, {}, RecordDict(), {})
     while True:
         try:
             message = pull(client, node)
             if message is None:  # none, or one that was withdrawn
                 time.sleep(pause)
-                pause = min(pause * 1.5, SLOW_S)
+                pause = min(pause * 1.5, LONGEST_POLL_S)
                 continue
-            pause = QUICK_S
-            reply = _answered(app, message, context, tell)
+            pause = SHORTEST_POLL_S
+            reply = _answer_message(app, message, context, notify)
             push(client, node, reply)
         except (httpx.HTTPError, OSError) as error:
-            tell(f"the connection was lost ({error}); trying again")
+            notify(f"the connection was lost ({error}); reconnecting")
             return False
         if message.metadata.message_type.endswith(".finish") and reply.has_content():
             return True
 
 
-def _answered(app: ClientApp, message: Message, context: Context, tell: Tell) -> Message:
+def _answer_message(app: ClientApp, message: Message, context: Context, notify: Notify) -> Message:
     try:
         return app(message, context)
-    except DiedError as error:
-        tell(str(error))
+    except WorkerDiedError as error:
+        notify(str(error))
         failure = Error(ErrorCode.CLIENT_APP_CRASHED, str(error))
         return Message(failure, reply_to=message)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Refuse a second node on the same folder: it would take the first one's messages."""
+def _lock_folder(folder: Path) -> Iterator[None]:
+    """Refuse a second node on the same folder: it would fetch the first node's messages."""
     make_folder(folder)
     with ExitStack() as stack:
         with writing(folder):
@@ -291,7 +305,7 @@ def _alone(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConfigError(
-                f"another fedfb join runs on {folder} already. Stop it first, or give this silo a "
-                "folder of its own (--state)."
+                f"another fedfb join uses {folder} already. Stop it first, or give this client its "
+                "own folder (--state)."
             ) from None
         yield

@@ -1,15 +1,9 @@
-"""Flower's SuperLink in the coordinator's own process: TLS, node authentication, and the grid.
+"""The server's side of the transport: Flower's SuperLink, in the server's own process.
 
-Only the Fleet routes are served, on which silos fetch and bring messages. Flower's routes for
-control and for apps, by which anybody who reaches them could register nodes and start runs, do not
-exist here: this process starts the one run itself. No code travels: silos run what they have
-installed.
-
-Flower's grid over the state of a SuperLink in this process: messages go through no network.
-
-Mail by Flower's grid: every message is answered, or its silo noted as silent, in time.
-
-A study served by Flower: the SuperLink, and on it the ServerApp that runs the study.
+TLS and node authentication are on. Only the Fleet routes are served, on which clients fetch
+messages and bring replies. Flower's routes for control and for apps, by which anybody who reaches
+them could register nodes and start runs, do not exist here: this process starts the one run itself.
+No code travels: clients run what they have installed.
 """
 
 import socket
@@ -57,18 +51,19 @@ from fedfb.errors import ConfigError, FedFBError, WriteError
 from fedfb.experiments.result import Result
 from fedfb.experiments.run_folder import read_result
 from fedfb.files import write_whole
-from fedfb.study.journal import EVENTS, GOES_ON, RUN, Log
-from fedfb.study.keys import SECRETS, Office
-from fedfb.study.mail import RECORD, heed, note_silence
+from fedfb.study.journal import EVENTS, RESUME_HINT, RUN_FOLDER, Log
+from fedfb.study.keys import SECRETS, ServerSecrets
+from fedfb.study.messages import RECORD
 from fedfb.study.server import open_folder, run_study
 from fedfb.study.study import Study
+from fedfb.study.transport import check_reply, note_silence
 
 CONTENT_S = 10.0
-"""How long the parts of a reply may come after it was announced."""
+"""Seconds within which the parts of a reply must arrive after the reply is announced."""
 
 
-class LinkGrid(Grid):
-    """A grid by which this process is the sender of every message and the reader of every reply."""
+class InProcessGrid(Grid):
+    """Flower's grid over a SuperLink in this process: messages of the server need no network."""
 
     def __init__(self, state: LinkState, run: Run) -> None:
         self.state = state
@@ -95,7 +90,7 @@ class LinkGrid(Grid):
         return self.state.get_nodes(self._run.run_id)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Put messages where nodes find them; return their ids."""
+        """Store messages where nodes fetch them; return their ids."""
         ids, run = [], self._run.run_id
         for message in messages:
             session = self.state.start_session(run)
@@ -109,11 +104,11 @@ class LinkGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that are there; one of the SuperLink itself tells of an error."""
-        store, found = self.state.object_store, []
+        """Return the replies that have arrived; the SuperLink itself replies with errors."""
+        store, messages = self.state.object_store, []
         for reply in self.state.get_message_res(set(message_ids), self._run.run_id):
             if reply.has_error():
-                found.append(reply)
+                messages.append(reply)
                 continue
             id = reply.metadata.message_id
             names = [tree.object_id for tree in iterate_object_tree(store.get_object_tree(id))]
@@ -123,12 +118,12 @@ class LinkGrid(Grid):
             store.delete(id)
             message = cast(Message, inflate_object_from_contents(id, contents))
             message.metadata.__dict__["_message_id"] = id
-            found.append(message)
-        self.state.delete_messages({reply.metadata.reply_to_message_id for reply in found})
-        return found
+            messages.append(message)
+        self.state.delete_messages({reply.metadata.reply_to_message_id for reply in messages})
+        return messages
 
     def _content(self, name: str) -> bytes:
-        # A reply is announced before its parts arrive; of a node that dies in between none come.
+        # A reply is announced before its parts arrive. If its node dies, they never arrive.
         end = time.monotonic() + CONTENT_S
         while time.monotonic() < end:
             content = self.state.get_object(self._run.run_id, name)
@@ -140,57 +135,65 @@ class LinkGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Send messages and return the replies that come in time."""
+        """Send messages and return the replies that arrive in time."""
         sent, replies = set(self.push_messages(messages)) - {""}, list[Message]()
         waiting = set(sent)
         end, pause = None if timeout is None else time.monotonic() + timeout, 0.005
         while waiting and (end is None or time.monotonic() < end):
-            came = list(self.pull_messages(waiting))
-            replies += came
-            waiting -= {reply.metadata.reply_to_message_id for reply in came}
+            arrivals = list(self.pull_messages(waiting))
+            replies += arrivals
+            waiting -= {reply.metadata.reply_to_message_id for reply in arrivals}
             time.sleep(pause)
             pause = min(pause * 1.3, 0.1)
-        # What comes later finds no message that it answers, and is refused.
+        # Delete the messages: Flower then refuses replies that arrive later.
         self.state.delete_messages(waiting)
         for id in sent:
             self.state.object_store.delete(id)
         return replies
 
 
-BEAT_S = 10.0
-"""How often the coordinator tells Flower that its run is alive."""
+HEARTBEAT_S = 10.0
+"""Seconds between two signals to Flower that its run is alive."""
 
 
 @dataclass(frozen=True)
-class Link:
-    """A running SuperLink: its state, its run, and the node of every silo."""
+class SuperLink:
+    """A running SuperLink: its state, its grid, and the node of every client by name."""
 
     state: LinkState
-    grid: LinkGrid
+    grid: InProcessGrid
     nodes: Mapping[str, int]
 
-    def heard(self, silo: str) -> float:
-        """Return when a silo's node last showed itself, in seconds since the epoch; 0: offline."""
-        [node] = self.state.get_node_info(node_ids=[self.nodes[silo]])
+    def find_last_heartbeat(self, client: str) -> float:
+        """Return the time of a client's last heartbeat, in seconds since the epoch; 0: offline."""
+        [node] = self.state.get_node_info(node_ids=[self.nodes[client]])
         if node.status != "online":
             return 0.0
         return float(node.online_until - HEARTBEAT_PATIENCE * node.heartbeat_interval)
 
 
 @contextmanager
-def superlink(study: Study, office: Office, secrets: Path) -> Iterator[Link]:
-    """Serve a study's nodes for as long as the context lasts."""
-    listening = _bind(study)
-    app = fleet_app()
+def open_superlink(study: Study, secrets: ServerSecrets, folder: Path) -> Iterator[SuperLink]:
+    """Serve the nodes of a study for as long as the context lasts.
+
+    Args:
+        study: the study.
+        secrets: certificates, and the clients' public keys.
+        folder: where the certificate and its key are written for the web server.
+    """
+    listener = _bind(study)
+    app = make_fleet_app()
     state: LinkState = app.state.linkstate_factory.state()
     nodes = {
-        silo: state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, keys.node.encode(), 0, name=silo)
-        for silo, keys in office.silos.items()
+        client: state.create_node(
+            NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, keys.node.encode(), 0, name=client
+        )
+        for client, keys in secrets.clients.items()
     }
     run, task = _start_run(state)
-    certificate, key = secrets / "tls.pem", secrets / "tls.key"
-    write_whole(certificate, office.certificates.certificate)
-    write_whole(key, office.certificates.key, 0o600)
+    certificate, key = folder / "tls.pem", folder / "tls.key"
+    write_whole(certificate, secrets.certificates.certificate)
+    write_whole(key, secrets.certificates.key, 0o600)
     config = uvicorn.Config(
         app,
         log_level="critical",
@@ -202,42 +205,44 @@ def superlink(study: Study, office: Office, secrets: Path) -> Iterator[Link]:
         lifespan="off",
         ws="none",
     )
-    server, over = uvicorn.Server(config), threading.Event()
-    serving = threading.Thread(target=server.run, args=([listening],), daemon=True)
-    beating = threading.Thread(target=_beat, args=(state, task, over), daemon=True)
-    serving.start()
-    beating.start()
+    server, end = uvicorn.Server(config), threading.Event()
+    server_thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    heartbeat_thread = threading.Thread(
+        target=_send_task_heartbeats, args=(state, task, end), daemon=True
+    )
+    server_thread.start()
+    heartbeat_thread.start()
     try:
         while not server.started:
-            if not serving.is_alive():
+            if not server_thread.is_alive():
                 raise ConfigError(f"the SuperLink did not start on {study.address}.")
             time.sleep(0.02)
-        yield Link(state, LinkGrid(state, run), nodes)
+        yield SuperLink(state, InProcessGrid(state, run), nodes)
     finally:
-        over.set()
+        end.set()
         server.should_exit = True
-        serving.join(timeout=5)
-        listening.close()
+        server_thread.join(timeout=5)
+        listener.close()
 
 
 def _bind(study: Study) -> socket.socket:
-    """Take the study's port on all of this machine's addresses, or on the loopback one alone."""
+    """Open the port of the study, on all addresses of this machine or on loopback only."""
     local = study.host in ("localhost", "127.0.0.1")
-    listening = socket.socket(socket.AF_INET)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind(("127.0.0.1" if local else "0.0.0.0", study.port))
+        listener.bind(("127.0.0.1" if local else "0.0.0.0", study.port))
     except OSError as error:
-        listening.close()
+        listener.close()
         raise ConfigError(
-            f"port {study.port} cannot be used: {error.strerror}. Stop what listens there "
+            f"port {study.port} cannot be used: {error.strerror}. Stop the program that uses it "
             f"(ss -ltnp 'sport = :{study.port}' shows it), or give the study another address."
         ) from None
-    return listening
+    return listener
 
 
 def _start_run(state: LinkState) -> tuple[Run, int]:
-    """Begin a run of Flower; this process is its only task, and what it sends comes from it."""
+    """Begin a run of Flower; this process is its only task, and the sender of its messages."""
     run_id = state.create_run(
         "", "", "", {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, TaskType.SERVER_APP
     )
@@ -250,16 +255,16 @@ def _start_run(state: LinkState) -> tuple[Run, int]:
     return run, task
 
 
-def _beat(state: LinkState, task: int, over: threading.Event) -> None:
-    while not over.wait(BEAT_S):
+def _send_task_heartbeats(state: LinkState, task: int, end: threading.Event) -> None:
+    while not end.wait(HEARTBEAT_S):
         state.acknowledge_task_heartbeat(task)
 
 
-def fleet_app() -> FastAPI:
+def make_fleet_app() -> FastAPI:
     """Return Flower's Fleet API alone, with its authentication of nodes.
 
-    The whole SuperLink (``flwr.superlink.main.create_app``) takes each request through six more
-    layers, for routes that are not served here: half of the time of a request.
+    The whole SuperLink (``flwr.superlink.main.create_app``) passes each request through six more
+    layers, for routes that are not served here. They would take half of the time of a request.
     """
     app = FastAPI(
         openapi_url=None,
@@ -279,37 +284,39 @@ def fleet_app() -> FastAPI:
 
 
 GRACE_S = 60.0
-"""How long after its time-out Flower keeps a message; the coordinator drops it before."""
+"""Seconds that Flower keeps a message after its time-out; the server deletes it before."""
 
 
 @dataclass(frozen=True)
-class Post:
-    """The way to the silos by the nodes of a running SuperLink."""
+class FlowerTransport:
+    """The transport to the clients by the nodes of a running SuperLink."""
 
     study: Study
-    link: Link
+    link: SuperLink
     log: Log
     failed: dict[int, float] = field(default_factory=dict)
 
-    def present(self) -> list[int]:
-        """Return the silos whose nodes are online, and were heard of since they last failed."""
-        heard = {id: self.link.heard(name) for id, name in enumerate(self.study.silos)}
-        return [id for id, when in heard.items() if when > self.failed.get(id, 0.0)]
+    def list_present(self) -> list[int]:
+        """Return the clients whose nodes are online, with a heartbeat since they last failed."""
+        heartbeats = {
+            id: self.link.find_last_heartbeat(name) for id, name in enumerate(self.study.clients)
+        }
+        return [id for id, when in heartbeats.items() if when > self.failed.get(id, 0.0)]
 
     def exchange(
-        self, action: str, contents: Mapping[int, Mapping[str, Any]], where: str
+        self, kind: str, contents: Mapping[int, Mapping[str, Any]], where: str
     ) -> dict[int, dict[str, Any]]:
-        """Send each silo its message and return the answers, by silo, that come in time.
+        """Send each client its message and return the replies that arrive in time, by client.
 
-        Replies are matched by the message they answer: an error of the SuperLink itself comes from
-        another source than the silo.
+        Replies are matched by the message they answer: an error of the SuperLink has another
+        sender.
         """
         timeout = self.study.timeout_s
         messages = {
             id: Message(
                 RecordDict({RECORD: ConfigRecord(dict(content))}),
-                self.link.nodes[self.study.silos[id]],
-                f"query.{action}",
+                self.link.nodes[self.study.clients[id]],
+                f"query.{kind}",
                 ttl=timeout + GRACE_S,
                 group_id=where,
             )
@@ -317,12 +324,12 @@ class Post:
         }
         replies = list(self.link.grid.send_and_receive(list(messages.values()), timeout=timeout))
         by_message = {reply.metadata.reply_to_message_id: reply for reply in replies}
-        found: dict[int, dict[str, Any]] = {}
+        contents_by_client: dict[int, dict[str, Any]] = {}
         for id, message in messages.items():
-            said = self._read(id, by_message.get(message.metadata.message_id), where)
-            if said is not None:
-                found[id] = said
-        return found
+            content = self._read(id, by_message.get(message.metadata.message_id), where)
+            if content is not None:
+                contents_by_client[id] = content
+        return contents_by_client
 
     def _read(self, id: int, reply: Message | None, where: str) -> dict[str, Any] | None:
         if reply is None:
@@ -330,39 +337,49 @@ class Post:
             note_silence(self, id, late, where, failed=time.time())
             return None
         if reply.has_error():
-            own = reply.metadata.src_node_id == self.link.nodes[self.study.silos[id]]
-            note_silence(
-                self, id, reply.error.reason or "failed", where, 0.0 if own else time.time()
-            )
+            from_client = reply.metadata.src_node_id == self.link.nodes[self.study.clients[id]]
+            failed = 0.0 if from_client else time.time()
+            note_silence(self, id, reply.error.reason or "failed", where, failed)
             return None
-        return heed(self, id, reply.content[RECORD], where)
+        return check_reply(self, id, reply.content[RECORD], where)
 
 
-def serve(study: Study, office: Office, folder: Path, tell: Callable[[str], None]) -> Result:
-    """Run a study to its end, from where an earlier run of it stopped; return the result."""
-    kept = folder / RUN
+def serve(
+    study: Study, secrets: ServerSecrets, folder: Path, notify: Callable[[str], None]
+) -> Result:
+    """Run a study to its end, from where an earlier run of it stopped; return the result.
+
+    Args:
+        study: the study.
+        secrets: the server's keys.
+        folder: the folder of the study.
+        notify: is called with sentences for the user.
+    """
+    run_folder = folder / RUN_FOLDER
     try:
-        open_folder(study, kept)
-        log = Log(kept / EVENTS, tell)
-        with superlink(study, office, folder / SECRETS) as link:
+        open_folder(study, run_folder)
+        log = Log(run_folder / EVENTS, notify)
+        with open_superlink(study, secrets, folder / SECRETS) as link:
             log.write("serving", f"{study.name} is served on {study.address}")
-            app = make_server_app(study, office, kept, link, log)
+            app = make_server_app(study, secrets, run_folder, link, log)
             try:
                 app(link.grid, Context(link.grid.run.run_id, 0, {}, RecordDict(), {}))
             except FedFBError as error:
                 log.write("stopped", f"stopped: {error}")
                 raise
     except WriteError as error:
-        raise WriteError(f"{error} {GOES_ON}") from error
-    return read_result(kept, "the result that this study has just written")
+        raise WriteError(f"{error} {RESUME_HINT}") from error
+    return read_result(run_folder, "the result that this study has just written")
 
 
-def make_server_app(study: Study, office: Office, kept: Path, link: Link, log: Log) -> ServerApp:
+def make_server_app(
+    study: Study, secrets: ServerSecrets, folder: Path, link: SuperLink, log: Log
+) -> ServerApp:
     """Return the ServerApp of a study."""
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        run_study(Post(study, link, log), office, kept)
+        run_study(FlowerTransport(study, link, log), secrets, folder)
 
     return app

@@ -1,4 +1,4 @@
-"""``fedfb schema``: what the columns of one's own files are, written down and checked."""
+"""``fedfb schema``: describe the columns of your own files, and check files against a schema."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,20 +6,19 @@ from typing import Annotated
 
 import typer
 
-from fedfb.cli.options import Sections
-from fedfb.cli.progress import talk
+from fedfb.cli.options import Sections, talk
 from fedfb.errors import ConfigError
 from fedfb.experiments.settings import declarations, names
 
 app = typer.Typer(
-    help="Say what the columns of one's own files are.\n\n"
+    help="Describe the columns of your own files.\n\n"
     "Example: fedfb schema infer 'silos/*.csv' --label approved --positive yes --sensitive sex",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-SHOWN = 5
-"""How many cells of a column are shown that do not fit; all are counted."""
+MAX_CELLS = 5
+"""How many wrong cells of a column are printed; all are counted."""
 
 
 @app.command(cls=Sections)
@@ -40,15 +39,16 @@ def infer(
     merge: Annotated[
         str,
         typer.Option(
-            metavar="COLUMN: ..", help="Values that become one, 'race: Asian+Other=rest'."
+            metavar="COLUMN: ..", help="Values to merge into one, 'race: Asian+Other=rest'."
         ),
     ] = "",
     out: Annotated[Path | None, typer.Option(help="Write into this new file.")] = None,
 ) -> None:
     """Write a schema of files, to edit and to agree on.
 
-    DATA is a file, or a pattern in quotes. Identifiers, dates and free text are noticed and left
-    out. A run with the schema is the run with these flags, to the bit.
+    DATA is a file, or a pattern in quotes. --label names the column to predict, --positive its
+    favourable value, --sensitive the columns that form the groups. Identifiers, dates and free text
+    are detected and left out. A run with the schema gives the same bits as a run with these flags.
 
     Example: fedfb schema infer rows.csv --label paid --positive yes --sensitive sex --out s.toml
     """
@@ -85,7 +85,7 @@ def infer(
         typer.echo(text, nl=False)
         return
     write_whole(out, text)
-    talk(f"The schema is in {out}. Look it over, then: fedfb run --data {data!r} --schema {out}")
+    talk(f"The schema is in {out}. Check it, then: fedfb run --data {data!r} --schema {out}")
 
 
 @app.command(cls=Sections)
@@ -93,10 +93,10 @@ def check(
     schema: Annotated[Path, typer.Argument(help="A schema, as fedfb schema infer writes it.")],
     data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'silos/*.csv'.")],
 ) -> None:
-    """Tell which cells of files do not fit a schema.
+    """List the cells of files that do not fit a schema.
 
-    SCHEMA is a file as fedfb schema infer writes it, DATA a file, or a pattern in quotes. The exit
-    code is 1 where something does not fit.
+    SCHEMA is a file from fedfb schema infer, DATA a file or a pattern in quotes. The exit code is 1
+    if a cell does not fit.
 
     Example: fedfb schema check schema.toml 'silos/*.csv'
     """
@@ -107,16 +107,16 @@ def check(
     declared = read_schema(schema)
     fits = True
     for path in paths_of(data):
-        seen: Counter[str] = Counter()
-        for found in misfits(read_rows(path), declared):
-            seen[found.column] += 1
-            if seen[found.column] <= SHOWN:
-                typer.echo(str(found))
-        for column, count in seen.items():
-            if count > SHOWN:
+        counts: Counter[str] = Counter()
+        for misfit in misfits(read_rows(path), declared):
+            counts[misfit.column] += 1
+            if counts[misfit.column] <= MAX_CELLS:
+                typer.echo(str(misfit))
+        for column, count in counts.items():
+            if count > MAX_CELLS:
                 typer.echo(f"{path}, column {column!r}: {count} cells in all")
-        if not seen:
+        if not counts:
             typer.echo(f"{path}: fits")
-        fits = fits and not seen
+        fits = fits and not counts
     if not fits:
         raise typer.Exit(1)
