@@ -78,6 +78,16 @@ def test_run_warns_its_caller_and_compare_too():
         run(wild, warn=False)
 
 
+def test_a_group_whose_name_is_a_number_is_called_a_group():
+    result = quiet(replace(QUICK, target=(0.0,)))
+    [run_record] = result.runs
+    training = change(run_record.training, missed=True, disparity=0.3, target=0.0)
+    method = change(run_record.method, at_bound=("0", "1"))
+    missed = change(result, runs=(change(run_record, training=training, method=method),))
+    [target] = [s for s in find_shortfalls(missed) if s.kind == "target"]
+    assert "Weights of group 0 and group 1 are at their bound." in target.sentence
+
+
 def test_a_model_that_decides_all_rows_alike_is_said_with_the_share():
     report = quiet(replace(QUICK, algorithm="fedavg", lr=(1e-9,)))
     [run_record] = report.runs

@@ -72,7 +72,10 @@ def _target(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Ext
         return None
     reached = float(np.mean([training.disparity for training in trainings]))
     target = trainings[0].target
-    names = list(dict.fromkeys(name for run in missed for name in run.method.at_bound or ()))
+    kind = "client" if result.notion == "client_parity" else "group"
+    at_bound = dict.fromkeys(name for run in missed for name in run.method.at_bound or ())
+    # "Weights of 0" would read as weights that are 0.
+    names = [f"{kind} {name}" if name.isdigit() else name for name in at_bound]
     bound = f"Weights of {_and(names)} are at their bound. " if names else ""
     sentence = (
         f"Target missed{_on_seeds(missed, runs)}: training disparity {_figure(reached)}, target "
