@@ -13,8 +13,7 @@ from fedfb.notions.base import decay, normalise
 NOTIONS = ("dp", "eo", "eod", "cp")
 
 
-@st.composite
-def situations(draw, name):
+def situation(draw, name):
     """A notion with counts and a feasible lambda of two runs."""
     groups = draw(st.sampled_from([2, 3, 5]))
     symmetric = draw(st.booleans())
@@ -33,7 +32,7 @@ def signals(draw, lam):
 @pytest.mark.parametrize("name", NOTIONS)
 @given(data=st.data())
 def test_a_step_stays_in_lambdas_set(name, data):
-    notion, counts, lam = data.draw(situations(name))
+    notion, counts, lam = situation(data.draw, name)
     after = notion.step(lam, signals(data.draw, lam), counts, np.array([0.5, 3.0]))
     assert notion.feasible(lam, counts)
     assert notion.feasible(after, counts)
@@ -42,7 +41,7 @@ def test_a_step_stays_in_lambdas_set(name, data):
 @pytest.mark.parametrize("name", NOTIONS)
 @given(data=st.data())
 def test_no_signal_no_move(name, data):
-    notion, counts, lam = data.draw(situations(name))
+    notion, counts, lam = situation(data.draw, name)
     still = normalise(np.zeros_like(lam), "l2")
     np.testing.assert_allclose(notion.step(lam, still, counts, np.ones(2)), lam, atol=1e-12)
 
@@ -50,7 +49,7 @@ def test_no_signal_no_move(name, data):
 @pytest.mark.parametrize("name", NOTIONS)
 @given(data=st.data())
 def test_at_the_start_every_weight_is_one(name, data):
-    notion, counts, _ = data.draw(situations(name))
+    notion, counts, _ = situation(data.draw, name)
     weights = notion.weights(notion.init(counts)[None], counts)
     np.testing.assert_allclose(weights, 1.0, rtol=1e-12)
 
@@ -58,7 +57,7 @@ def test_at_the_start_every_weight_is_one(name, data):
 @pytest.mark.parametrize("name", ["eo", "eod", "cp"])
 @given(data=st.data())
 def test_weights_deal_out_a_fixed_mass(name, data):
-    notion, counts, lam = data.draw(situations(name))
+    notion, counts, lam = situation(data.draw, name)
     weighted = notion.weights(lam, counts) * counts
     mass = weighted.reshape(len(lam), -1).sum(axis=1)
     np.testing.assert_allclose(mass, counts.sum(), rtol=1e-9)
@@ -66,7 +65,7 @@ def test_weights_deal_out_a_fixed_mass(name, data):
 
 @given(data=st.data())
 def test_the_two_labels_of_a_group_share_a_weight_of_two(data):
-    notion, counts, lam = data.draw(situations("dp"))
+    notion, counts, lam = situation(data.draw, "dp")
     np.testing.assert_allclose(notion.weights(lam, counts).sum(axis=1), 2.0, atol=1e-12)
 
 
