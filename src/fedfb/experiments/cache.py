@@ -175,8 +175,10 @@ class Rows(NamedTuple):
 def load_rows(experiment: Experiment) -> Rows:
     """Read or draw the rows of every seed; seeds of one split share them."""
     federations = load_federations(experiment)
-    names = {id(one): rows_digest(one) for one in federations.values()}
-    return Rows(federations, {seed: names[id(one)] for seed, one in federations.items()})
+    names = {id(federation): rows_digest(federation) for federation in federations.values()}
+    return Rows(
+        federations, {seed: names[id(federation)] for seed, federation in federations.items()}
+    )
 
 
 def result_of(
@@ -198,8 +200,8 @@ def result_of(
     rows = load_rows(experiment) if rows is None else rows
     resolved = resolve(experiment)
     keys = {seed: key_of(resolved, rows.names[seed], seed) for seed in experiment.seeds}
-    found = _known(store, keys)
-    missing = [seed for seed in experiment.seeds if seed not in found]
+    records = _stored_records(store, keys)
+    missing = [seed for seed in experiment.seeds if seed not in records]
     if missing and experiment.tune:
         missing = list(experiment.seeds)  # what is tuned is chosen for all of them together
     size = len(missing) if experiment.tune else jobs or cpu_count() or 1
@@ -207,16 +209,16 @@ def result_of(
         some = replace(experiment, seeds=tuple(missing[start : start + size]))
         outcome = train(some, jobs=jobs, on_round=on_round, federations=rows.federations)
         for seed, record in seed_records_of(outcome).items():
-            found[seed] = record
+            records[seed] = record
             _keep(store, keys[seed], record)
-    return _result(resolved, rows.federations, found)
+    return _result(resolved, rows.federations, records)
 
 
-def _known(store: Store | None, keys: Mapping[int, Key | None]) -> dict[int, SeedRecord]:
+def _stored_records(store: Store | None, keys: Mapping[int, Key | None]) -> dict[int, SeedRecord]:
     if store is None:
         return {}
-    found = {seed: store.get(key) for seed, key in keys.items() if key is not None}
-    return {seed: record for seed, record in found.items() if record is not None}
+    records = {seed: store.get(key) for seed, key in keys.items() if key is not None}
+    return {seed: record for seed, record in records.items() if record is not None}
 
 
 def _keep(store: Store | None, key: Key | None, record: SeedRecord) -> None:
@@ -227,11 +229,11 @@ def _keep(store: Store | None, key: Key | None, record: SeedRecord) -> None:
 def _result(
     experiment: Experiment,
     federations: Mapping[int, Federation],
-    found: Mapping[int, SeedRecord],
+    records: Mapping[int, SeedRecord],
 ) -> Result:
-    in_order = {seed: found[seed] for seed in experiment.seeds}
-    first = found[experiment.seeds[0]]
-    chosen = {seed: one.choice for seed, one in in_order.items() if one.choice is not None}
+    in_order = {seed: records[seed] for seed in experiment.seeds}
+    first = records[experiment.seeds[0]]
+    chosen = {seed: record.choice for seed, record in in_order.items() if record.choice is not None}
     # Where weights are solved for, every seed picks for itself, tuned or not.
     together = experiment.tune and experiment.outer != "solve"
     choices = Choices(common=first.choice) if together else Choices(by_seed=chosen)

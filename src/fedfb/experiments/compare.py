@@ -35,7 +35,9 @@ def compare(
     experiments = for_methods(experiment, algorithms)
     rows = load_federations(experiments[0])
     check_on_rows(experiments, rows[experiment.seeds[0]])
-    results = [train(one, on_round=on_round, federations=rows).result for one in experiments]
+    results = [
+        train(request, on_round=on_round, federations=rows).result for request in experiments
+    ]
     shortfalls = [shortfall for result in results for shortfall in result.shortfalls]
     if shortfalls:
         from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
@@ -60,15 +62,15 @@ def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Exper
     One that cannot be run is refused at once, before any other is trained.
     """
     experiments = share_settings(experiment, algorithms)
-    for one in experiments:
-        check_runnable(one)
+    for request in experiments:
+        check_runnable(request)
     return experiments
 
 
 def check_on_rows(experiments: Sequence[Experiment], rows: Federation) -> None:
     """Refuse methods that cannot compare as many groups as the rows have."""
-    for one in experiments:
-        check_runnable(one, len(rows.group_names))
+    for experiment in experiments:
+        check_runnable(experiment, len(rows.group_names))
 
 
 def differences(results: Sequence[Result]) -> list[Difference]:
@@ -103,7 +105,7 @@ def results_of(
     experiments = for_methods(experiment, algorithms)
     rows = load_rows(experiments[0])
     check_on_rows(experiments, rows.federations[experiment.seeds[0]])
-    return [result_of(one, store, rows, on_round=on_round) for one in experiments]
+    return [result_of(request, store, rows, on_round=on_round) for request in experiments]
 
 
 def compare_into(
@@ -118,13 +120,13 @@ def compare_into(
     if experiment.bits or any(find_method(name).most_groups for name in algorithms):
         check_on_rows(experiments, load_federations(experiments[0])[experiment.seeds[0]])
     with claim_empty(folder):
-        for one in experiments:
-            own = folder / one.algorithm
-            with claim(own, one) as checkpoints:
+        for request in experiments:
+            run_folder = folder / request.algorithm
+            with claim(run_folder, request) as checkpoints:
                 outcome = train(
-                    one, checkpoints=checkpoints, ledger=own / LEDGER, on_round=on_round
+                    request, checkpoints=checkpoints, ledger=run_folder / LEDGER, on_round=on_round
                 )
-                save(outcome, own)
+                save(outcome, run_folder)
             results.append(outcome.result)
         write_json(folder / COMPARISON, {"algorithms": list(algorithms)})
     return results
@@ -201,7 +203,7 @@ def better(ours: Figures, paper: Figures) -> bool:
     False
     """
     (accuracy, disparity), (printed_accuracy, printed_disparity) = (
-        [round(one[axis]["mean"], DIGITS) for axis in AXES] for one in (ours, paper)
+        [round(figures[axis]["mean"], DIGITS) for axis in AXES] for figures in (ours, paper)
     )
     worse = accuracy < printed_accuracy or disparity > printed_disparity
     return not worse and (accuracy, disparity) != (printed_accuracy, printed_disparity)
@@ -210,7 +212,7 @@ def better(ours: Figures, paper: Figures) -> bool:
 def differs(ours: Figures, paper: Figures, seeds: int = 5) -> bool:
     """Tell whether two means are further apart than their noise, on either axis."""
     for axis in AXES:
-        spreads = [one[axis]["std"] or 0.0 for one in (ours, paper)]
+        spreads = [figures[axis]["std"] or 0.0 for figures in (ours, paper)]
         error = (sum(std**2 for std in spreads) / seeds) ** 0.5
         if _apart(ours, paper, axis) > max(NOISE * error, SMALLEST):
             return True
@@ -218,13 +220,13 @@ def differs(ours: Figures, paper: Figures, seeds: int = 5) -> bool:
 
 
 def explain(
-    ours: Figures, paper: Figures, found: Mapping[str, Figures], causes: Sequence[Cause]
+    ours: Figures, paper: Figures, figures: Mapping[str, Figures], causes: Sequence[Cause]
 ) -> Explanation:
     """Follow the causes whose runs were found, from the printed figure to ours."""
     steps = tuple(
-        Step(one.name, found[one.before], found[one.after])
-        for one in causes
-        if one.before in found and one.after in found
+        Step(cause.name, figures[cause.before], figures[cause.after])
+        for cause in causes
+        if cause.before in figures and cause.after in figures
     )
     apart = max(_apart(ours, paper, axis) for axis in AXES)
     ends = [paper, *(step.after for step in steps)]
@@ -234,5 +236,5 @@ def explain(
     return Explanation(steps, apart, left)
 
 
-def _apart(one: Figures, other: Figures, axis: str) -> float:
-    return float(abs(one[axis]["mean"] - other[axis]["mean"]))
+def _apart(figures: Figures, others: Figures, axis: str) -> float:
+    return float(abs(figures[axis]["mean"] - others[axis]["mean"]))

@@ -63,17 +63,24 @@ def share_settings(experiment: Experiment, algorithms: Sequence[str]) -> list[Ex
 
     A setting or knob that none of them reads is refused.
     """
-    each = [replace(experiment, algorithm=name) for name in algorithms]
-    idle = [without_effect(one) for one in each]
-    of_none = [name for name in idle[0] if name != "knobs" and all(name in one for one in idle)]
+    requests = [replace(experiment, algorithm=name) for name in algorithms]
+    idle = [without_effect(request) for request in requests]
+    of_none = [
+        name for name in idle[0] if name != "knobs" and all(name in reasons for reasons in idle)
+    ]
     for name in of_none:
         # What a method reads in another form of it helps more than that others do not read it.
-        able = (forms_that_read(find_method(one.algorithm), name) is not None for one in each)
+        able = (
+            forms_that_read(find_method(request.algorithm), name) is not None
+            for request in requests
+        )
         raise ConfigError(max(zip(able, idle, strict=True), key=lambda pair: pair[0])[1][name])
-    knobs = [{name for name in _knob_names(one) if is_read(one, name)} for one in each]
+    knobs = [
+        {name for name in _knob_names(request) if is_read(request, name)} for request in requests
+    ]
     return [
-        _drop_idle(replace(one, knobs=_assignments(one, own, set().union(*knobs))))
-        for one, own in zip(each, knobs, strict=True)
+        _drop_idle(replace(request, knobs=_assignments(request, read_knobs, set().union(*knobs))))
+        for request, read_knobs in zip(requests, knobs, strict=True)
     ]
 
 
@@ -99,10 +106,12 @@ def _knob_names(experiment: Experiment) -> list[str]:
     return [name for name in names if name in find_method(experiment.algorithm).knobs]
 
 
-def _assignments(experiment: Experiment, own: set[str], of_all: set[str]) -> tuple[str, ...]:
+def _assignments(experiment: Experiment, read_knobs: set[str], of_all: set[str]) -> tuple[str, ...]:
     """Return the knobs that a method reads, and those that none does: they are refused."""
-    names = {one: one.partition("=")[0] for one in experiment.knobs}
-    return tuple(one for one, name in names.items() if name in own or name not in of_all)
+    names = {assignment: assignment.partition("=")[0] for assignment in experiment.knobs}
+    return tuple(
+        assignment for assignment, name in names.items() if name in read_knobs or name not in of_all
+    )
 
 
 def _why_not(experiment: Experiment, declared: Field[Any]) -> str:

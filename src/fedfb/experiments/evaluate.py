@@ -124,8 +124,11 @@ def area_under_curve(score: Float[Array, " n"], y: Int[Array, " n"]) -> float | 
     positives, negatives = int(y.sum()), int(len(y) - y.sum())
     if not positives or not negatives:
         return None
-    in_order, found = np.sort(score), np.sort(score[y == 1])  # searched in order is searched fast
-    below, up_to = (np.searchsorted(in_order, found, side) for side in ("left", "right"))
+    in_order, positive_scores = (
+        np.sort(score),
+        np.sort(score[y == 1]),
+    )  # searched in order is searched fast
+    below, up_to = (np.searchsorted(in_order, positive_scores, side) for side in ("left", "right"))
     ranks = float((below + up_to + 1).sum() / 2)
     return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
 
@@ -148,16 +151,16 @@ def group_rates(name: str, table: Float[Array, "2 2"]) -> GroupRates:
     >>> rates.n, rates.positives, rates.tpr, rates.fpr, rates.accuracy
     (4, 0, None, 0.25, 0.75)
     """
-    [[rejected, wronged], [missed, found]] = table.tolist()
-    n = rejected + wronged + missed + found
+    [[rejected, wronged], [missed, hits]] = table.tolist()
+    n = rejected + wronged + missed + hits
     return GroupRates(
         name=name,
         n=round(n),
-        positives=round(missed + found),
-        positive_rate=ratio(wronged + found, n),
-        tpr=ratio(found, missed + found),
+        positives=round(missed + hits),
+        positive_rate=ratio(wronged + hits, n),
+        tpr=ratio(hits, missed + hits),
         fpr=ratio(wronged, rejected + wronged),
-        accuracy=ratio(rejected + found, n),
+        accuracy=ratio(rejected + hits, n),
     )
 
 
@@ -178,10 +181,12 @@ def client_rates(
     mine = Examples(*(part[owned] for part in examples))
     crossed = mine._replace(group=mine.client * groups + mine.group)
     clients = len(client_names)
-    tables = [confusion_table(own, crossed, clients * groups) for own in decision[:, owned]]
+    tables = [confusion_table(of_run, crossed, clients * groups) for of_run in decision[:, owned]]
     by_client = np.stack(tables).reshape(-1, 2, 2, clients, groups).transpose(0, 3, 1, 2, 4)
     compared = np.where(few.groups, 0.0, by_client)
-    disparity = {n: nan_to_none(found) for n, found in disparity_values(compared, minimum).items()}
+    disparity = {
+        n: nan_to_none(values) for n, values in disparity_values(compared, minimum).items()
+    }
     counted = by_client.sum(axis=4)
     right = (counted[:, :, 0, 0] + counted[:, :, 1, 1]).tolist()
     variance = nan_to_none(loss_variances(losses, minimum))
@@ -193,7 +198,7 @@ def client_rates(
                 accuracy=ratio(right[run][client], n),
                 loss=ratio(total, n),
                 loss_variance=variance[run][client],
-                disparity={notion: found[run][client] for notion, found in disparity.items()},
+                disparity={notion: values[run][client] for notion, values in disparity.items()},
             )
             for client, (name, n, total) in enumerate(zip(client_names, *sums, strict=True))
         )
@@ -305,9 +310,9 @@ def evaluate(
     few = few or no_few(len(group_names), len(client_names))
     score, decision = prediction
     groups, has_clients = len(group_names), bool((examples.client >= 0).any())
-    confusion = np.stack([confusion_table(own, examples, groups) for own in decision])
+    confusion = np.stack([confusion_table(of_run, examples, groups) for of_run in decision])
     losses = (
-        np.stack([client_loss_table(own, examples, len(client_names)) for own in score])
+        np.stack([client_loss_table(of_run, examples, len(client_names)) for of_run in score])
         if has_clients
         else None
     )
@@ -336,10 +341,10 @@ def mean_and_std(values: Sequence[float | None]) -> Statistic:
     >>> mean_and_std([1.0]).std is None
     True
     """
-    known = [value for value in values if value is not None]
+    estimable = [value for value in values if value is not None]
     return Statistic(
-        mean=float(np.mean(known)) if known else None,
-        std=float(np.std(known, ddof=1)) if len(known) > 1 else None,
+        mean=float(np.mean(estimable)) if estimable else None,
+        std=float(np.std(estimable, ddof=1)) if len(estimable) > 1 else None,
     )
 
 

@@ -48,18 +48,18 @@ class Place(NamedTuple):
     disparity: float | None
 
 
-def dominates(one: Place, other: Place) -> bool:
+def dominates(place: Place, other: Place) -> bool:
     """Tell whether one is at least as good on both axes and better on one of them.
 
     >>> dominates(Place(0.9, 0.1), Place(0.8, 0.1)), dominates(Place(0.9, 0.1), Place(0.9, 0.1))
     (True, False)
     """
-    if one.accuracy is None or one.disparity is None:
+    if place.accuracy is None or place.disparity is None:
         return False
     if other.accuracy is None or other.disparity is None:
         return False
-    as_good = one.accuracy >= other.accuracy and one.disparity <= other.disparity
-    return as_good and one != other
+    as_good = place.accuracy >= other.accuracy and place.disparity <= other.disparity
+    return as_good and place != other
 
 
 def pareto(places: Sequence[Place]) -> list[bool]:
@@ -115,13 +115,13 @@ def plan(
     """
     curves: list[Curve] = []
     left_out: list[LeftOut] = []
-    for own in share_settings(experiment, list(METHODS) if names is None else names):
-        method = find_method(own.algorithm)
-        reason = _unfit(method, long_name(experiment.notion), groups, asked=names is not None)
+    for request in share_settings(experiment, list(METHODS) if names is None else names):
+        method = find_method(request.algorithm)
+        reason = _unfit(method, long_name(experiment.notion), groups, is_named=names is not None)
         try:
             if reason is None:
-                check_runnable(replace(own, target=own.target[:1]), groups)
-                curves.extend(_curves(method, own, quick))
+                check_runnable(replace(request, target=request.target[:1]), groups)
+                curves.extend(_curves(method, request, quick))
                 continue
         except FedFBError as error:
             reason = str(error)
@@ -129,9 +129,9 @@ def plan(
     return Plan(tuple(curves), tuple(left_out))
 
 
-def _unfit(method: Method, notion: str, groups: int, asked: bool) -> str | None:
+def _unfit(method: Method, notion: str, groups: int, is_named: bool) -> str | None:
     """Say why a method does not belong here; one that was asked for need not aim at fairness."""
-    if not method.fair and method.name != BASELINE and not asked:
+    if not method.fair and method.name != BASELINE and not is_named:
         return "does not aim at fairness"
     if method.fair and notion not in method.notions:
         able = ", ".join(name.replace("_", " ") for name in method.notions)
@@ -163,8 +163,8 @@ def _curves(method: Method, experiment: Experiment, quick: bool) -> Iterator[Cur
     for knob, values in several.items():
         tried_of_knob = sorted({values[0], usual[knob], values[-1]}) if quick else values
         for some in _together(experiment, tried_of_knob):
-            given = f"{knob}={','.join(map(repr, some))}"
-            yield Curve(method.name, knob, replace(experiment, knobs=(given,)))
+            assignment = f"{knob}={','.join(map(repr, some))}"
+            yield Curve(method.name, knob, replace(experiment, knobs=(assignment,)))
     if not several:
         yield Curve(method.name, None, experiment)
 
@@ -183,7 +183,7 @@ def frontier(
     *,
     quick: bool = False,
     epsilons: Sequence[float] = (),
-    on_plan: Callable[[Plan], OnRound] = lambda found: lambda progress: None,
+    on_plan: Callable[[Plan], OnRound] = lambda plan: lambda progress: None,
 ) -> Frontier:
     """Train every approach and return its points, the Pareto set, the limit and what was left out.
 
@@ -272,11 +272,13 @@ def _plan_all(
     """Return the curves of every epsilon, of methods that can be had with all of them."""
     if not epsilons:
         return plan(experiment, groups, names, quick)
-    each = [plan(_with_epsilon(experiment, one), groups, names, quick) for one in epsilons]
-    left_out = {one.algorithm: one for found in each for one in found.left_out}
-    curves = [curve for found in each for curve in found.curves]
-    kept = tuple(curve for curve in curves if curve.algorithm not in left_out)
-    return Plan(kept, tuple(left_out.values()))
+    each = [plan(_with_epsilon(experiment, epsilon), groups, names, quick) for epsilon in epsilons]
+    left_out = {
+        method.algorithm: method for plan_of_epsilon in each for method in plan_of_epsilon.left_out
+    }
+    curves = [curve for plan_of_epsilon in each for curve in plan_of_epsilon.curves]
+    remaining = tuple(curve for curve in curves if curve.algorithm not in left_out)
+    return Plan(remaining, tuple(left_out.values()))
 
 
 def _with_epsilon(experiment: Experiment, epsilon: float) -> Experiment:
@@ -301,14 +303,14 @@ def _points(curve: Curve, result: Result) -> Iterator[Point]:
     method, notion = find_method(curve.algorithm), result.notion
     for place, summary in enumerate(result.summaries):
         runs = result.runs_of(place)
-        known = all(run.disparity[notion] is not None for run in runs)
+        estimable = all(run.disparity[notion] is not None for run in runs)
         yield Point(
             algorithm=curve.algorithm,
             knob=curve.knob,
             epsilon=curve.experiment.privacy_epsilon,
             settings=summary.settings,
             accuracy=_estimate(summary.accuracy),
-            disparity=_estimate(summary.disparity[notion] if known else None),
+            disparity=_estimate(summary.disparity[notion] if estimable else None),
             seeds=tuple((run.accuracy, run.disparity[notion]) for run in runs),
             groups=_group_means(runs),
             pooled=method.is_pooled(method.variants[0]),
@@ -344,15 +346,15 @@ def _different(points: Sequence[Point]) -> list[Point]:
 
     Curves over two knobs meet where both are as usual, and some knobs do nothing in a variant.
     """
-    seen: set[tuple[str, str]] = set()
-    kept = []
+    results: set[tuple[str, str]] = set()
+    different = []
     for point in points:
         figures = point.settings if point.diverged else point.seeds
         result = (f"{point.algorithm} {point.epsilon}", repr(figures))
-        if result not in seen:
-            seen.add(result)
-            kept.append(point)
-    return kept
+        if result not in results:
+            results.add(result)
+            different.append(point)
+    return different
 
 
 def with_pareto(points: Sequence[Point], constant: float | None) -> list[Point]:

@@ -160,11 +160,13 @@ def train(
     fitted = tuple(grid.fitted for grid in grids)
     results = [seed_results(experiment, grid, federations[grid.fitted.seed]) for grid in grids]
     first = experiment.seeds[0]
-    one, number = federations[first], len(settings[first])
-    notes = (*one.notes, *small_client_notes(experiment, one))
+    federation, number = federations[first], len(settings[first])
+    notes = (*federation.notes, *small_client_notes(experiment, federation))
     shared = shared_test_rows(experiment, federations)
-    result = make_result(experiment, notes, one.group_names, number, results, choices, shared)
-    return Outcome(experiment, result, fitted, one, tuple(results), choices)
+    result = make_result(
+        experiment, notes, federation.group_names, number, results, choices, shared
+    )
+    return Outcome(experiment, result, fitted, federation, tuple(results), choices)
 
 
 def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[str, ...]:
@@ -179,13 +181,13 @@ def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[
 
 def _settings(experiment: Experiment, choice: Choice | None) -> list[Setting]:
     """Return what is trained on all rows: the values given, and what was chosen."""
-    given = given_grid(experiment)
+    grid = given_grid(experiment)
     if choice is None:
-        return given
-    if len(given) > 1 and choice.rates:
-        pairs = zip(given, choice.rates, strict=False)
+        return grid
+    if len(grid) > 1 and choice.rates:
+        pairs = zip(grid, choice.rates, strict=False)
         return [{**setting, "lr": rate} for setting, rate in pairs]
-    return [{**given[0], **choice.setting}]
+    return [{**grid[0], **choice.setting}]
 
 
 def _free(settings: Sequence[Setting], choice: Choice | None) -> list[Setting]:
@@ -306,22 +308,24 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
 
     def chosen(tried: Sequence[_Tried], rule: Callable[[tuple[Candidate, ...]], Choice]) -> Choice:
         """Apply a rule to the settings that diverged on no seed; the others are never chosen."""
-        lost = dict(item for one in tried for item in one.diverged.items())
+        lost = dict(item for trial in tried for item in trial.diverged.items())
         able = [place for place in range(len(settings)) if place not in lost]
         if not able:
             raise DivergenceError(f"every setting that was tried diverged on some seed. {LOWER}")
-        of_able = [_of_places(one, able, len(settings)) for one in tried]
+        of_able = [_of_places(trial, able, len(settings)) for trial in tried]
         evaluations, losses, off = zip(*of_able, strict=True)
         able_settings = [settings[place] for place in able]
-        found = candidates(able_settings, evaluations, losses, off, notion, method.local)
+        able_candidates = candidates(able_settings, evaluations, losses, off, notion, method.local)
         in_vain = [(dict(settings[place]), lost[place]) for place in sorted(lost)]
-        return rule(found)._replace(diverged=tuple(in_vain))
+        return rule(able_candidates)._replace(diverged=tuple(in_vain))
 
     tried = work.for_each_seed(try_out)
     if solving:
         picked = {
-            seed: chosen([one], partial(pick, rows=one.rows, cost=experiment.cost, tried=settings))
-            for seed, one in zip(experiment.seeds, tried, strict=True)
+            seed: chosen(
+                [trial], partial(pick, rows=trial.rows, cost=experiment.cost, tried=settings)
+            )
+            for seed, trial in zip(experiment.seeds, tried, strict=True)
         }
         return Choices(by_seed=picked)
     majority = float(np.mean([of_seed.evaluations[0].majority_accuracy for of_seed in tried]))

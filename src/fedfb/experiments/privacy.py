@@ -88,12 +88,12 @@ class PrivateRun(NamedTuple):
             clip=self.clip if whole else None,
             training=first.training if whole else 0.0,
         )
-        asked = Asked()
+        count = Asked()
 
         def guard(task: ClientTask) -> ClientTask:
-            nonlocal asked
-            asked = asked.after(task)
-            if any(done > planned for done, planned in zip(asked, self.asked, strict=True)):
+            nonlocal count
+            count = count.after(task)
+            if any(done > planned for done, planned in zip(count, self.asked, strict=True)):
                 raise DisclosureError(
                     f"the question {task.name!r} was not planned for: to answer it would cost more "
                     "than the epsilon asked for."
@@ -164,7 +164,7 @@ def check_privacy(experiment: Experiment) -> None:
 
 def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
     """Return how much noise the clients of these many rows need for a whole run."""
-    asked = questions(experiment)
+    planned = questions(experiment)
     budget = Budget(
         experiment.privacy_epsilon or 0.0, experiment.privacy_delta, experiment.privacy_signals
     )
@@ -175,12 +175,12 @@ def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
             f"{MANY_SILOS} the noise drowns what they have in common.\n"
         )
     silos = {
-        client: Workload(1.0, asked.trainings, asked.answers)
+        client: Workload(1.0, planned.trainings, planned.answers)
         if level == "silo"
         else Workload(
             sampling_rate(size, experiment.batch),
-            asked.epochs * steps_of_an_epoch(size, experiment.batch),
-            asked.answers,
+            planned.epochs * steps_of_an_epoch(size, experiment.batch),
+            planned.answers,
         )
         for client, size in rows.items()
     }
@@ -188,7 +188,7 @@ def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
         budget,
         level,
         experiment.privacy_clip,
-        asked,
+        planned,
         _noise_is_shared_by(experiment, len(rows)),
         rows,
         {client: calibrate(budget, silo) for client, silo in silos.items()},
@@ -215,11 +215,11 @@ def questions(experiment: Experiment) -> Asked:
     """
     engine, notion = make_engine(experiment, 1), training_notion(experiment, 2, PLAYED)
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
-    asked = Asked()
+    count = Asked()
     for task, upload in _played(algorithm, engine.model.init(0)[None], experiment.rounds or 1):
         _refuse_unprotected(experiment, task, upload)
-        asked = asked.after(task)
-    return asked
+        count = count.after(task)
+    return count
 
 
 def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[ClientTask, Arrays]]:

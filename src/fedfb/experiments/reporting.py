@@ -317,8 +317,8 @@ def single_notes(experiment: Experiment, results: Sequence[Sequence[SeedResult]]
 
 def _privacy_over_seeds(runs: Sequence[SeedResult]) -> Privacy | None:
     """Return what privacy came to: of the seed whose silos spent the most."""
-    known = [run.privacy for run in runs if run.privacy is not None]
-    return max(known, key=lambda privacy: privacy.most) if known else None
+    reports = [run.privacy for run in runs if run.privacy is not None]
+    return max(reports, key=lambda privacy: privacy.most) if reports else None
 
 
 def _summary(runs: Sequence[SeedResult], free: Sequence[SeedResult], shared: float) -> Summary:

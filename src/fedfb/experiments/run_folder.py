@@ -249,24 +249,27 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
         places = [p for p in range(len(shape["settings"])) if p not in diverged]
         settings = tuple(shape["settings"][place] for place in places)
         algorithm = build(experiment, engine, notion, settings, QUIET)
-        trained = {number: from_arrays(algorithm, found) for number, found in models.items()}
-        asked = int(shape["asked"])
+        trained = {
+            number: from_arrays(algorithm, arrays_of_seed)
+            for number, arrays_of_seed in models.items()
+        }
+        count = int(shape["asked"])
     if wanted not in trained:
         raise ConfigError(f"{folder} has no model of seed {wanted}; it has {list(models)}.")
-    if not 0 <= run < asked:
-        many = "setting" if asked == 1 else "settings"
-        raise ConfigError(f"{folder} has {asked} {many}, counted from 0; {run} is not one of them.")
+    if not 0 <= run < count:
+        many = "setting" if count == 1 else "settings"
+        raise ConfigError(f"{folder} has {count} {many}, counted from 0; {run} is not one of them.")
     if run in diverged:
         raise ConfigError(
             f"setting {run} of {folder} diverged with seed {wanted} and has no model. Settings "
-            f"that have one: {', '.join(str(place) for place in places if place < asked)}."
+            f"that have one: {', '.join(str(place) for place in places if place < count)}."
         )
     fitted = Fitted(wanted, settings, algorithm, trained[wanted])
     with interpreting(f"the model in {folder}", WRITTEN):
         # Columns and parameters that do not belong together show when a row is scored.
         _, *_ = encoder.feature_names
-        one = np.zeros(1, np.int64)
-        fitted.predict(Examples(np.zeros((1, len(encoder.feature_names))), one, one, one - 1))
+        zero = np.zeros(1, np.int64)
+        fitted.predict(Examples(np.zeros((1, len(encoder.feature_names))), zero, zero, zero - 1))
     return SavedModel(fitted, places.index(run), encoder, clients)
 
 

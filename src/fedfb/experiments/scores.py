@@ -31,8 +31,8 @@ def scores_task(engine: Engine) -> ClientTask:
     """Ask every client for the histogram of its scores, by label and group, and its id."""
     counting = histogram_task(engine, BINS)
 
-    def run(told: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        upload, memory = counting.run(told, data, memory, key)
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        upload, memory = counting.run(broadcast, data, memory, key)
         return {**upload, "client": np.array(data.id)}, memory
 
     return ClientTask("scores", "gather", run)

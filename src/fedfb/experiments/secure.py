@@ -69,10 +69,10 @@ def make_add(experiment: Experiment, path: "Path | None", split: int) -> AddUp:
             ledger.begin(NOTHING_DONE)
         return carry
 
-    def add(question: str, told: Arrays, answers: Mapping[str, Arrays]) -> Arrays:
+    def add(question: str, broadcast: Arrays, answers: Mapping[str, Arrays]) -> Arrays:
         uploads = dict(enumerate(answers.values()))
         asked_for = column_question(question, uploads[0])
-        place = Exchange(SETUP, next(numbers), asked_for, told, tuple(uploads), {})
+        place = Exchange(SETUP, next(numbers), asked_for, broadcast, tuple(uploads), {})
         return carrier(tuple(answers))(place, uploads)
 
     return add

@@ -114,8 +114,8 @@ def rate_interval(
     pairs = [(rate, n) for rate, n in zip(rates, rows, strict=True) if rate is not None and n]
     if not pairs:
         return None
-    own, n = np.array(pairs, dtype=np.float64).T
-    return _plain(mean_rate(own, n, shared))
+    estimable, n = np.array(pairs, dtype=np.float64).T
+    return _plain(mean_rate(estimable, n, shared))
 
 
 def disparity_over_seeds(
@@ -125,19 +125,19 @@ def disparity_over_seeds(
 
     One seed of several would tell of its test rows only, and not what is said of several.
     """
-    known = [run for run in runs if run.disparity[name] is not None]
-    if len(known) < max(min(len(runs), 2), 1):
+    estimable = [run for run in runs if run.disparity[name] is not None]
+    if len(estimable) < max(min(len(runs), 2), 1):
         return None
-    values = np.array([run.disparity[name] for run in known], dtype=np.float64)
-    ends = np.array([run.interval[name] for run in known], dtype=np.float64)
+    values = np.array([run.disparity[name] for run in estimable], dtype=np.float64)
+    ends = np.array([run.interval[name] for run in estimable], dtype=np.float64)
     if name == "client_parity":
-        found = mean_range(values, ends[:, 1], *_client_losses(known), shared)
+        disparity = mean_range(values, ends[:, 1], *_client_losses(estimable), shared)
     else:
-        tables = [confusion_of(run.groups) * _is_compared(run, name) for run in known]
+        tables = [confusion_of(run.groups) * _is_compared(run, name) for run in estimable]
         bands = notion_bands(name, np.stack(tables))
-        found = mean_disparity(values, ends[:, 1], bands, shared)
+        disparity = mean_disparity(values, ends[:, 1], bands, shared)
     # One run's interval is its own: read again from rounded counts it might differ in a digit.
-    return found._replace(low=ends[0, 0], high=ends[0, 1]) if len(known) == 1 else found
+    return disparity._replace(low=ends[0, 0], high=ends[0, 1]) if len(estimable) == 1 else disparity
 
 
 def summarise_seeds(runs: Sequence[Evaluation], shared: float) -> Figures:
@@ -162,9 +162,9 @@ def _with_interval(statistic: Statistic, interval: Interval | None) -> Statistic
     return msgspec.structs.replace(statistic, ends=interval)
 
 
-def interval_of(found: MeanDisparity | None) -> Interval | None:
+def interval_of(disparity: MeanDisparity | None) -> Interval | None:
     """Return the ends of an interval as plain values."""
-    return None if found is None else _plain((found.low, found.high))
+    return None if disparity is None else _plain((disparity.low, disparity.high))
 
 
 def _plain(ends: tuple[Any, Any]) -> Interval:
@@ -173,21 +173,21 @@ def _plain(ends: tuple[Any, Any]) -> Interval:
 
 
 def accuracy_difference(
-    one: Sequence[Evaluation], other: Sequence[Evaluation], shared: float
+    runs: Sequence[Evaluation], other_runs: Sequence[Evaluation], shared: float
 ) -> Estimate:
     """Return the mean difference of two methods' accuracies, seed by seed, with its interval."""
-    (rates, rows), (others, _) = _accuracies(one), _accuracies(other)
+    (rates, rows), (others, _) = _accuracies(runs), _accuracies(other_runs)
     ends = difference_of_rates(rates, others, rows, shared)
     return Estimate(mean=float(np.mean(rates - others)), interval=_plain(ends))
 
 
 def disparity_difference(
-    one: Sequence[Evaluation], other: Sequence[Evaluation], name: str, shared: float
+    runs: Sequence[Evaluation], other_runs: Sequence[Evaluation], name: str, shared: float
 ) -> Estimate:
     """Return the mean difference of two methods' disparities, over seeds where both have one."""
     pairs = [
         pair
-        for pair in zip(one, other, strict=True)
+        for pair in zip(runs, other_runs, strict=True)
         if all(run.disparity[name] is not None for run in pair)
     ]
     values = np.array([[run.disparity[name] for run in pair] for pair in pairs], dtype=np.float64)
@@ -196,7 +196,7 @@ def disparity_difference(
     ours, theirs = (
         disparity_over_seeds([pair[side] for pair in pairs], name, shared) for side in (0, 1)
     )
-    if ours is None or theirs is None or len(pairs) < min(len(one), 2):
+    if ours is None or theirs is None or len(pairs) < min(len(runs), 2):
         return Estimate(mean=mean, interval=None)
     ends = difference_of_disparities(ours, theirs, by_seed)
     return Estimate(mean=mean, interval=_plain(ends))

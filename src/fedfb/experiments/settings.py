@@ -41,8 +41,8 @@ def setting(default: Any, help: str, panel: str, parse: Callable[[str], Any], **
 
 def setting_of(declared: Field[Any]) -> Setting:
     """Return the declaration of a field."""
-    found: Setting = declared.metadata["setting"]
-    return found
+    setting: Setting = declared.metadata["setting"]
+    return setting
 
 
 def flag_of(name: str) -> str:
@@ -73,8 +73,8 @@ def _check_item(name: str, item: Any, declared: Setting) -> None:
         raise ConfigError(f"{flag_of(name)} must be {describe_range(declared)}, got {item!r}.")
     if isinstance(item, str) and not _is_unicode(item):
         raise ConfigError(f"{flag_of(name)}: {item!r} is not UTF-8. Rename it so that it is.")
-    own = bool(declared.or_own) and ":" in item
-    if declared.choices and item not in declared.choices and not own:
+    is_user_file = bool(declared.or_own) and ":" in item
+    if declared.choices and item not in declared.choices and not is_user_file:
         more = f", or your own as {declared.or_own}" if declared.or_own else ""
         raise ConfigError(f"{flag_of(name)}: {unknown_name('value', item, declared.choices)}{more}")
     outside = (
@@ -190,16 +190,16 @@ def seeds(value: str) -> tuple[int, ...]:
     """
     if ":" in value:
         start, _, stop = value.partition(":")
-        found = tuple(range(whole(start or "0"), whole(stop)))
+        numbers = tuple(range(whole(start or "0"), whole(stop)))
     elif "," in value:
-        found = tuple(whole(part) for part in value.split(",") if part.strip())
+        numbers = tuple(whole(part) for part in value.split(",") if part.strip())
     else:
-        found = tuple(range(whole(value)))
-    if not found:
+        numbers = tuple(range(whole(value)))
+    if not numbers:
         raise ConfigError(
             f"{value!r} names no seed. Give a number of seeds (5) or a range (100:110)."
         )
-    return found
+    return numbers
 
 
 SEVERAL = (numbers, wholes, names, assignments, declarations, seeds)

@@ -52,8 +52,8 @@ class Fitted:
 
     def tell(self) -> list[dict[str, Any]]:
         """Return what the method has to say of every run's end."""
-        told = self.algorithm.describe
-        return [{} for _ in self.settings] if told is None else told(self.trained.state)
+        describe = self.algorithm.describe
+        return [{} for _ in self.settings] if describe is None else describe(self.trained.state)
 
     def predict(self, examples: Examples) -> Prediction:
         """Score and decide rows with every run; scores that are not finite are an error."""
@@ -134,9 +134,9 @@ def fit_grid(
     while True:
         places = [place for place in range(len(settings)) if place not in diverged]
         some = [settings[place] for place in places]
-        own = saving and _saving_without(saving, diverged)
+        checkpoint = saving and _saving_without(saving, diverged)
         try:
-            fitted = fit(experiment, federation, some, seed, own, tell_new, watched)
+            fitted = fit(experiment, federation, some, seed, checkpoint, tell_new, watched)
             prediction = fitted.predict(examples)
             return FittedGrid(tuple(settings), fitted, prediction, diverged)
         except SettingsDivergedError as error:

@@ -73,25 +73,25 @@ def candidates(
 
     ``local`` is for a method that aims at the disparity among each client's rows.
     """
-    found = []
+    averages = []
     for number, setting in enumerate(settings):
         of_setting = [of_seed[number] for of_seed in evaluations]
         values = [e.local_disparity if local else e.disparity for e in of_setting]
-        known = [value for of_seed in values if (value := of_seed.get(notion)) is not None]
-        found.append(
+        estimable = [value for of_seed in values if (value := of_seed.get(notion)) is not None]
+        averages.append(
             Candidate(
                 setting,
                 float(np.mean([a for e in of_setting if (a := e.accuracy) is not None])),
-                float(np.mean(known)) if len(known) == len(of_setting) else None,
+                float(np.mean(estimable)) if len(estimable) == len(of_setting) else None,
                 float(np.mean([of_seed[number] for of_seed in losses])),
                 float(np.mean([of_seed[number] for of_seed in off_target])),
             )
         )
-    return tuple(found)
+    return tuple(averages)
 
 
 def pick(
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     rows: int,
     cost: float | None = None,
     tried: Sequence[Setting] = (),
@@ -108,24 +108,24 @@ def pick(
     {'lr': 0.005}
     """
     least_rates: dict[Others, float] = {}
-    for setting in tried or [candidate.setting for candidate in found]:
+    for setting in tried or [candidate.setting for candidate in candidates]:
         rate = setting["lr"]
         least_rates[_others(setting)] = min(rate, least_rates.get(_others(setting), rate))
     alike: dict[Others, list[Candidate]] = {}
-    for candidate in found:
+    for candidate in candidates:
         alike.setdefault(_others(candidate.setting), []).append(candidate)
-    best = {others: _best_rate(own, rows) for others, own in alike.items()}
+    best = {others: _best_rate(same_setting, rows) for others, same_setting in alike.items()}
     rates = tuple(
         best[others].setting["lr"] if others in best else least
         for others, least in least_rates.items()
     )
     if cost is None:
-        return Choice({"lr": rates[0]}, None, tuple(found), rates)
+        return Choice({"lr": rates[0]}, None, tuple(candidates), rates)
     by_target = sorted(best.values(), key=lambda candidate: candidate.setting["target"])
     floor = by_target[-1].accuracy - cost
     least = next(candidate for candidate in by_target if candidate.accuracy >= floor)
     rates = (least.setting["lr"], by_target[-1].setting["lr"])
-    return Choice(least.setting, floor, tuple(found), rates)
+    return Choice(least.setting, floor, tuple(candidates), rates)
 
 
 Others = tuple[tuple[str, float], ...]
@@ -136,22 +136,24 @@ def _others(setting: Setting) -> Others:
     return tuple((knob, value) for knob, value in setting.items() if knob != "lr")
 
 
-def _best_rate(found: Sequence[Candidate], rows: int) -> Candidate:
+def _best_rate(candidates: Sequence[Candidate], rows: int) -> Candidate:
     """Return the candidate of the best learning rate.
 
     Of those that come as close to the target as any (up to :data:`CLOSE`), and are as accurate as
     the best of these up to one standard error, the one of least loss: losses are less noisy than
     accuracies, but do not say who is fair.
     """
-    nearest = min(candidate.off_target for candidate in found)
-    able = [candidate for candidate in found if candidate.off_target <= nearest + CLOSE]
+    nearest = min(candidate.off_target for candidate in candidates)
+    able = [candidate for candidate in candidates if candidate.off_target <= nearest + CLOSE]
     best = max(candidate.accuracy for candidate in able)
     error = (best * (1 - best) / rows) ** 0.5
     able = [candidate for candidate in able if candidate.accuracy >= best - error]
     return min(able, key=lambda candidate: candidate.loss)
 
 
-def choose(found: Sequence[Candidate], fair: bool, majority: float, floor_share: float) -> Choice:
+def choose(
+    candidates: Sequence[Candidate], fair: bool, majority: float, floor_share: float
+) -> Choice:
     """Choose the fairest setting that is accurate enough.
 
     For a method without a notion, choose the one of least loss. The floor lies ``floor_share`` of
@@ -164,12 +166,12 @@ def choose(found: Sequence[Candidate], fair: bool, majority: float, floor_share:
     >>> choose([constant, useful], fair=True, majority=0.88, floor_share=0.25).setting
     {'lr': 0.1}
     """
-    best = max(candidate.accuracy for candidate in found)
+    best = max(candidate.accuracy for candidate in candidates)
     floor = majority + floor_share * max(best - majority, 0.0)
-    useful = [c for c in found if c.accuracy > majority] or found
+    useful = [c for c in candidates if c.accuracy > majority] or candidates
     able = [c for c in useful if c.accuracy >= floor and c.disparity is not None]
     if fair and able:
         chosen = min(able, key=lambda c: (c.disparity, -c.accuracy))
     else:
-        chosen = min(found, key=lambda c: c.loss)
-    return Choice(chosen.setting, floor, tuple(found))
+        chosen = min(candidates, key=lambda c: c.loss)
+    return Choice(chosen.setting, floor, tuple(candidates))

@@ -207,14 +207,14 @@ def setting_in_words(settings: Mapping[str, float]) -> str:
 def series_of_frontier(frontier: Frontier) -> list[Series]:
     """Return the curves of a frontier; a method's curves along several knobs share its marker."""
     places = {name: place for place, name in enumerate(algorithms_of(frontier))}
-    found = []
+    curve_series = []
     curves = dict.fromkeys((point.algorithm, point.knob) for point in frontier.points)
     for algorithm, knob in curves:
-        own = [p for p in frontier.points if (p.algorithm, p.knob) == (algorithm, knob)]
-        points = tuple(drawn for point in own if (drawn := _frontier_point(point)) is not None)
-        limit = own[0].limit
-        found.append(Series(shown_name(algorithm), places[algorithm], points, limit=limit))
-    return [series for series in found if series.points]
+        of_curve = [p for p in frontier.points if (p.algorithm, p.knob) == (algorithm, knob)]
+        points = tuple(drawn for point in of_curve if (drawn := _frontier_point(point)) is not None)
+        limit = of_curve[0].limit
+        curve_series.append(Series(shown_name(algorithm), places[algorithm], points, limit=limit))
+    return [series for series in curve_series if series.points]
 
 
 def algorithms_of(frontier: Frontier) -> list[str]:
@@ -246,7 +246,7 @@ def series_of_results(results: Sequence[Result]) -> list[Series]:
 
     What is trained without fairness is told once, by the first result that has it.
     """
-    notion, found = results[0].notion, []
+    notion, all_series = results[0].notion, []
     for place, result in enumerate(results):
         several = len(result.summaries) > 1
         points = tuple(
@@ -259,12 +259,12 @@ def series_of_results(results: Sequence[Result]) -> list[Series]:
             for run in result.runs
             if (disparity := run.disparity[notion]) is not None and run.accuracy is not None
         )
-        found.append(Series(shown_name(result.algorithm), place, points, seeds))
+        all_series.append(Series(shown_name(result.algorithm), place, points, seeds))
     plain = any(result.algorithm == "fedavg" for result in results)
     free = None if plain else _free(results, notion)
     if free is not None:
-        found.append(Series("the same without fairness", len(results), (free,)))
-    return [series for series in found if series.points]
+        all_series.append(Series("the same without fairness", len(results), (free,)))
+    return [series for series in all_series if series.points]
 
 
 def _mean_point(figures: Figures, notion: str, setting: Mapping[str, float]) -> Point | None:
@@ -296,25 +296,25 @@ def draw(
     """Draw series, limit and constant classifier; yield the id of every point and its words."""
     _frame(axes, series, constant, notion, palette)
     number_of = 0
-    for one in series:
-        colour = palette.ink if one.limit else palette.series[one.place % len(palette.series)]
-        xs, ys = [p.disparity for p in one.points], [p.accuracy for p in one.points]
-        if one.limit:
+    for curve in series:
+        colour = palette.ink if curve.limit else palette.series[curve.place % len(palette.series)]
+        xs, ys = [p.disparity for p in curve.points], [p.accuracy for p in curve.points]
+        if curve.limit:
             axes.plot(xs, ys, color=colour, linewidth=1.4, linestyle=(0, (4, 2)), zorder=2)
         elif len(xs) > 1:
-            width, alpha = (2.0, 0.8) if one.name == FOCUS else (1.0, 0.45)
+            width, alpha = (2.0, 0.8) if curve.name == FOCUS else (1.0, 0.45)
             axes.plot(xs, ys, color=colour, linewidth=width, alpha=alpha, zorder=2)
-        if one.seeds:
+        if curve.seeds:
             axes.scatter(
-                *zip(*one.seeds, strict=True), marker=one.marker, s=22, color=colour, alpha=0.35,
-                linewidths=0, zorder=2,
+                *zip(*curve.seeds, strict=True), marker=curve.marker, s=22, color=colour,
+                alpha=0.35, linewidths=0, zorder=2,
             )  # fmt: skip
-        for point in one.points:
+        for point in curve.points:
             _draw_interval(axes, point, colour)
             gid = f"{prefix}point-{number_of}"
-            _draw_point(axes, one, point, colour, palette, gid)
+            _draw_point(axes, curve, point, colour, palette, gid)
             number_of += 1
-            yield gid, one.words(point)
+            yield gid, curve.words(point)
     if constant is not None:
         gid = f"{prefix}constant"
         axes.plot(0, constant, marker="+", color=palette.muted, markersize=11, markeredgewidth=1.6,
@@ -332,14 +332,14 @@ def _draw_interval(axes: Any, point: Point, colour: str) -> None:
 
 
 def _draw_point(
-    axes: Any, one: Series, point: Point, colour: str, palette: Palette, gid: str
+    axes: Any, curve: Series, point: Point, colour: str, palette: Palette, gid: str
 ) -> None:
-    marker, size = ("_", 8) if one.limit else (one.marker, 9)
+    marker, size = ("_", 8) if curve.limit else (curve.marker, 9)
     ring = palette.ink if point.pareto else palette.paper
     axes.plot(
         point.disparity, point.accuracy, marker=marker, markersize=size, linestyle="none",
-        color=colour, markeredgecolor=colour if one.limit else ring,
-        markeredgewidth=1.5 if point.pareto or one.limit else 0.8, gid=gid,
+        color=colour, markeredgecolor=colour if curve.limit else ring,
+        markeredgewidth=1.5 if point.pareto or curve.limit else 0.8, gid=gid,
         zorder=5 if point.pareto else 4, clip_on=False,
     )  # fmt: skip
 
@@ -347,11 +347,11 @@ def _draw_point(
 def _frame(
     axes: Any, series: Sequence[Series], constant: float | None, notion: str, palette: Palette
 ) -> None:
-    xs = [p.disparity for one in series for p in one.points] + [
-        d for one in series for d, _ in one.seeds
+    xs = [p.disparity for curve in series for p in curve.points] + [
+        d for curve in series for d, _ in curve.seeds
     ]
-    ys = [p.accuracy for one in series for p in one.points] + [
-        a for one in series for _, a in one.seeds
+    ys = [p.accuracy for curve in series for p in curve.points] + [
+        a for curve in series for _, a in curve.seeds
     ]
     ys += [] if constant is None else [constant]
     height = max(max(ys) - min(ys), 0.02)

@@ -32,8 +32,8 @@ class Table(NamedTuple):
         (False, True, False)
         """
         columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
-        found = [all(cell in EMPTY or cell[0] in NUMBER for cell in cells) for cells in columns]
-        return (False, *found[1:])
+        flags = [all(cell in EMPTY or cell[0] in NUMBER for cell in cells) for cells in columns]
+        return (False, *flags[1:])
 
 
 class Figure(NamedTuple):

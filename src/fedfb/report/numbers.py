@@ -39,5 +39,5 @@ def mean(values: Sequence[float | None]) -> float | None:
     >>> mean([1.0, None, 2.0]), mean([])
     (1.5, None)
     """
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None

@@ -186,7 +186,7 @@ def pareto_group_table(frontier: Frontier) -> Table:
 
 def exchange_table(name: str, explained: Explained) -> Table:
     """Return what one method exchanges, question by question."""
-    rows = tuple(exchange_cells(one) for one in explained.exchanges)
+    rows = tuple(exchange_cells(exchange) for exchange in explained.exchanges)
     return Table(f"{name}: a model of {explained.parameters} parameters", COLUMNS, rows)
 
 
@@ -195,11 +195,11 @@ def method_table(explained: Mapping[str, Explained]) -> Table:
     rows = [
         (
             shown_name(name),
-            str(one.exchanges_a_round),
-            str(one.beyond_the_model),
-            needs(one),
+            str(of_method.exchanges_a_round),
+            str(of_method.beyond_the_model),
+            needs(of_method),
         )
-        for name, one in explained.items()
+        for name, of_method in explained.items()
     ]
     columns = ("", "exchanges a round", "numbers beside models and weights", "server needs")
     return Table("What methods exchange", columns, tuple(rows))
@@ -214,9 +214,9 @@ def ledger_table(accounts: Sequence[Account]) -> Table:
 def given_table(settings: Mapping[str, Any]) -> Table:
     """Return the main settings, and others that are not as the method usually has them."""
     main = ("data", "algorithm", "notion", "model", "sensitive_at_prediction", "seeds")
-    known = {name: settings[name] for name in main[:-1] if name in settings}
+    main_settings = {name: settings[name] for name in main[:-1] if name in settings}
     try:
-        usual = asdict(resolve(Experiment(**known)))
+        usual = asdict(resolve(Experiment(**main_settings)))
     except FedFBError:
         usual = asdict(Experiment())
     rows = [

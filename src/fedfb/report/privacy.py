@@ -74,9 +74,9 @@ def print_privacy(privacy: Privacy) -> None:
 
 def of_accounts(accounts: Sequence[Account]) -> Privacy | None:
     """Return the privacy of a ledger: of the seed whose silos spent the most."""
-    known = [
+    reports = [
         msgspec.convert(account.privacy, Privacy)
         for account in accounts
         if account.privacy is not None
     ]
-    return max(known, key=lambda privacy: privacy.most) if known else None
+    return max(reports, key=lambda privacy: privacy.most) if reports else None

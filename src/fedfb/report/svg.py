@@ -85,13 +85,15 @@ def scatter_picture(
 
 
 def _legend(series: Sequence[Series]) -> Iterator[Mark]:
-    for one in sorted({one.name: one for one in series}.values(), key=lambda one: one.limit):
-        if one.limit:
-            yield Mark(_key('<path d="M1 8H15" class="limit"/>'), f"{one.name}: the limit")
+    for curve in sorted(
+        {curve.name: curve for curve in series}.values(), key=lambda curve: curve.limit
+    ):
+        if curve.limit:
+            yield Mark(_key('<path d="M1 8H15" class="limit"/>'), f"{curve.name}: the limit")
         else:
-            path = f'<path d="{_marker_path(one.marker)}" style="fill:{_colour(one.place)}"/>'
-            yield Mark(_key(path), one.name)
-    if any(point.pareto for one in series for point in one.points):
+            path = f'<path d="{_marker_path(curve.marker)}" style="fill:{_colour(curve.place)}"/>'
+            yield Mark(_key(path), curve.name)
+    if any(point.pareto for curve in series for point in curve.points):
         yield Mark(_key('<circle cx="8" cy="8" r="5" class="ring"/>'), "in the Pareto set")
 
 
@@ -103,8 +105,8 @@ def _marker_path(marker: str) -> str:
     """Return a marker of matplotlib as the path of an SVG, 12 units wide in a box of 16."""
     from matplotlib.markers import MarkerStyle
 
-    found: Any = MarkerStyle(marker)
-    path = found.get_path().transformed(found.get_transform())
+    style: Any = MarkerStyle(marker)
+    path = style.get_path().transformed(style.get_transform())
     scale = 6 / abs(path.vertices).max()
     commands = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}
     parts = []
@@ -245,10 +247,10 @@ def _without_identifiers(keep: Callable[[str], bool]) -> Callable[[str], str]:
     def without(text: str) -> str:
         used = set(re.findall(r"""(?:href="#|url\(#)([^")]+)""", text))
 
-        def kept(found: re.Match[str]) -> str:
-            return found[0] if found[1] in used or keep(found[1]) else ""
+        def keep_used(match: re.Match[str]) -> str:
+            return match[0] if match[1] in used or keep(match[1]) else ""
 
-        return re.sub(r' id="([^"]*)"', kept, text)
+        return re.sub(r' id="([^"]*)"', keep_used, text)
 
     return without
 

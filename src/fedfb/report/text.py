@@ -51,11 +51,11 @@ def summary_rows(runs: Sequence[SeedResult], notion: str | None) -> list[tuple[s
         _means([[client.loss for client in run.clients] for run in runs]),
     ]
     if notion is not None:
-        own = [[client.disparity[notion] for client in run.clients] for run in runs]
-        columns.append(_means(own))
+        disparities = [[client.disparity[notion] for client in run.clients] for run in runs]
+        columns.append(_means(disparities))
     rows = []
     for name, share in QUANTILES.items():
-        first, *others = (np.quantile(one, share) if len(one) else None for one in columns)
+        first, *others = (np.quantile(column, share) if len(column) else None for column in columns)
         rows.append((name, str(round(first or 0)), *(number(other) for other in others)))
     return rows
 
@@ -108,10 +108,10 @@ def heading(result: Result) -> str:
     """Say what was run, and whether the model is given the group."""
     seeds = result.seeds
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"
-    given = "yes" if result.group_is_given else "no"
+    is_given = "yes" if result.group_is_given else "no"
     return (
         f"{result.data}, {result.model}, {NAMES[result.notion]}, {which}\n"
-        f"group given to the model: {given}"
+        f"group given to the model: {is_given}"
     )
 
 
@@ -173,11 +173,11 @@ def _picked(picked: Sequence[Picked]) -> str:
     parts = []
     for knob in picked[0].chosen:
         values = Counter(choice.chosen[knob] for choice in picked)
-        said = [
+        choices = [
             f"{value:g}" + (f" ({n} seed{'s' if n > 1 else ''})" if len(values) > 1 else "")
             for value, n in sorted(values.items())
         ]
-        parts.append(f"{knob} {', '.join(said)}")
+        parts.append(f"{knob} {', '.join(choices)}")
     return f"picked on validation rows: {'; '.join(parts)}"
 
 
@@ -230,13 +230,13 @@ def _group_table(runs: Sequence[SeedResult]) -> Table:
 
 
 def _client_table(runs: Sequence[SeedResult], notion: str) -> Table:
-    own = ("own disparity",) if notion in runs[0].local_disparity else ()
+    disparity_column = ("own disparity",) if notion in runs[0].local_disparity else ()
     several = len(runs[0].clients)
     many = several > MOST_CLIENTS
     title = f"{several:,} clients, each column sorted alone" if many else "Clients"
-    table = make_table(title, "", "test rows", "accuracy", "loss", *own)
+    table = make_table(title, "", "test rows", "accuracy", "loss", *disparity_column)
     if many:
-        for row in summary_rows(runs, notion if own else None):
+        for row in summary_rows(runs, notion if disparity_column else None):
             table.add_row(*row)
         return table
     for clients in zip(*(run.clients for run in runs), strict=True):
@@ -244,7 +244,7 @@ def _client_table(runs: Sequence[SeedResult], notion: str) -> Table:
             mean([client.accuracy for client in clients]),
             mean([client.loss for client in clients]),
         ]
-        if own:
+        if disparity_column:
             means.append(mean([client.disparity[notion] for client in clients]))
         table.add_row(clients[0].name, _rows(clients), *map(number, means))
     return table

@@ -47,14 +47,14 @@ def check_the_same_seed_gives_the_same_bits(method: Method, notion: str, variant
 def check_the_order_of_clients_changes_no_bit(method: Method, notion: str, variant: str) -> None:
     """Clients listed, or asked, the last first give the same run."""
     case, clients = Case(method, notion, variant), make_clients()
-    there, back = run(case, clients), run(case, clients[::-1])
+    forward, backward = run(case, clients), run(case, clients[::-1])
     broken = "the order of clients changes the run"
-    same(as_arrays(there.trained), as_arrays(back.trained), broken)
+    same(as_arrays(forward.trained), as_arrays(backward.trained), broken)
     plain = run_asking(case, clients, make_ask)
-    asked = run_asking(case, clients, partial(ask_backwards, reduce_uploads))
+    last_first = run_asking(case, clients, partial(ask_backwards, reduce_uploads))
     same(
         as_arrays(plain.trained),
-        as_arrays(asked.trained),
+        as_arrays(last_first.trained),
         f"{broken}, when the last is asked first",
     )
 
@@ -77,14 +77,16 @@ def check_a_run_alone_is_the_run_in_a_grid(method: Method, notion: str, variant:
 def check_a_run_can_be_saved_and_continued(method: Method, notion: str, variant: str) -> None:
     """State and memories survive as named arrays: the next round has the same bits."""
     case, clients = Case(method, notion, variant), make_clients()
-    begun, seen = run(case, clients), seen_by(case, clients)
+    begun, trained_on = run(case, clients), seen_by(case, clients)
     saved = {name: np.array(value) for name, value in as_arrays(begun.trained).items()}
     unsaveable = sorted(name for name, value in saved.items() if value.dtype == object)
     demand(not unsaveable, f"cannot be saved as arrays: {', '.join(unsaveable)}")
     restored = from_arrays(build(case, clients), saved)
     state, memories, history = begun.trained
-    on = go_on(Run(begun.algorithm, Trained(state, dict(memories), history)), seen, [ROUNDS + 1])
-    later = go_on(Run(build(case, clients), restored), seen, [ROUNDS + 1])
+    on = go_on(
+        Run(begun.algorithm, Trained(state, dict(memories), history)), trained_on, [ROUNDS + 1]
+    )
+    later = go_on(Run(build(case, clients), restored), trained_on, [ROUNDS + 1])
     same(
         as_arrays(on.trained),
         as_arrays(later.trained),
@@ -139,12 +141,12 @@ def check_groups_are_only_names(method: Method, notion: str, variant: str) -> No
     swapped = tuple(client._replace(group=1 - client.group) for client in clients)
     for alpha in ({}, {"alpha": 20.0}):
         setting = [usual_setting(case, **alpha)]
-        one, other = run(case, clients, setting), run(case, swapped, setting)
-        found, mapped = results(one, clients), results(other, swapped)
-        names = [name for name in (MODEL, SCORES) if name in found]
+        plain, exchanged = run(case, clients, setting), run(case, swapped, setting)
+        expected, mapped = results(plain, clients), results(exchanged, swapped)
+        names = [name for name in (MODEL, SCORES) if name in expected]
         at = f" at {alpha}" if alpha else ""
         close(
-            {name: found[name] for name in names},
+            {name: expected[name] for name in names},
             {name: mapped[name] for name in names},
             1e-6,
             f"exchanging the numbers of two groups changes the run{at}",

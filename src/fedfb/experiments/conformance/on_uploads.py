@@ -29,19 +29,23 @@ from fedfb.shapes import Array, Float, Int
 def check_a_task_is_pure(method: Method, notion: str, variant: str) -> None:
     """Ask the same again, and others with other rows in between: the answer stays the same."""
     for answer, other in neighbours(answers(Case(method, notion, variant), make_clients())):
-        task, said = answer.task, f"the task {answer.task.name!r}"
-        same(answer.upload, ask_again(answer), f"{said} answers differently when asked twice")
+        task, subject = answer.task, f"the task {answer.task.name!r}"
+        same(answer.upload, ask_again(answer), f"{subject} answers differently when asked twice")
         strange = other.data._replace(x=other.data.x + 1.5, y=1 - other.data.y)
         ask_again(other._replace(data=strange))
         same(
             answer.upload,
             ask_again(answer),
-            f"what {said} uploads depends on what another client was asked",
+            f"what {subject} uploads depends on what another client was asked",
         )
         broadcast, memory = copied(answer.broadcast), copied(answer.memory)
         task.run(broadcast, answer.data, memory, answer.key)
-        same(answer.broadcast, broadcast, f"{said} writes into what was broadcast")
-        same(answer.memory, memory, f"{said} writes into its memory instead of returning a new one")
+        same(answer.broadcast, broadcast, f"{subject} writes into what was broadcast")
+        same(
+            answer.memory,
+            memory,
+            f"{subject} writes into its memory instead of returning a new one",
+        )
 
 
 def check_every_question_is_declared(method: Method, notion: str, variant: str) -> None:
@@ -49,8 +53,8 @@ def check_every_question_is_declared(method: Method, notion: str, variant: str) 
     case, clients = Case(method, notion, variant), make_clients()
     declared = {(task.name, task.reduce) for task in build(case, clients).tasks}
     for answer in answers(case, clients):
-        asked = (answer.task.name, answer.task.reduce)
-        demand(asked in declared, f"asks {asked[0]!r} ({asked[1]}), which its tasks do not name")
+        task = (answer.task.name, answer.task.reduce)
+        demand(task in declared, f"asks {task[0]!r} ({task[1]}), which its tasks do not name")
 
 
 def check_no_upload_holds_a_row(method: Method, notion: str, variant: str) -> None:
@@ -60,18 +64,18 @@ def check_no_upload_holds_a_row(method: Method, notion: str, variant: str) -> No
     and is why uploads are summed; a row that is sent stays the same when there are two of it.
     """
     for answer in answers(Case(method, notion, variant), make_clients()):
-        said, rows = f"the task {answer.task.name!r} uploads", len(answer.data.y)
+        subject, rows = f"the task {answer.task.name!r} uploads", len(answer.data.y)
         twice, fewer = np.repeat(np.arange(rows), 2), np.arange(rows - 5)
         doubled = ask_again(answer._replace(data=_rows_of(answer.data, twice)))
         for name, value in doubled.items():
-            demand(not _holds_a_row(value, answer.data.x), f"{said} a row of data in {name!r}")
+            demand(not _holds_a_row(value, answer.data.x), f"{subject} a row of data in {name!r}")
         shorter = ask_again(answer._replace(data=_rows_of(answer.data, fewer)))
         for name, value in answer.upload.items():
-            there, here = np.shape(value), np.shape(shorter[name])
+            shape, shorter_shape = np.shape(value), np.shape(shorter[name])
             demand(
-                there == here,
-                f"{said} {name!r} of shape {there} for {rows} rows and {here} for {rows - 5}: it "
-                "grows with the number of rows",
+                shape == shorter_shape,
+                f"{subject} {name!r} of shape {shape} for {rows} rows and {shorter_shape} for "
+                f"{rows - 5}: it grows with the number of rows",
             )
 
 
@@ -81,12 +85,12 @@ def check_an_upload_tells_nothing_by_its_shape(method: Method, notion: str, vari
     for name in ("a client without a group", "a client without a cell"):
         shapes: dict[tuple[int, int], Mapping[str, tuple[object, ...]]] = {}
         for answer in answers(case, odd_federations()[name]):
-            here = {key: (np.shape(v), np.asarray(v).dtype) for key, v in answer.upload.items()}
-            first = shapes.setdefault((answer.key[1], answer.key[2]), here)
+            kinds = {key: (np.shape(v), np.asarray(v).dtype) for key, v in answer.upload.items()}
+            first = shapes.setdefault((answer.key[1], answer.key[2]), kinds)
             demand(
-                first == here or answer.task.reduce == "gather",
+                first == kinds or answer.task.reduce == "gather",
                 f"with {name}, the task {answer.task.name!r} uploads {first} from one client and "
-                f"{here} from another: a missing group must be sent as zeros",
+                f"{kinds} from another: a missing group must be sent as zeros",
             )
 
 
@@ -124,11 +128,11 @@ def check_a_sum_is_all_the_server_needs(method: Method, notion: str, variant: st
     )
 
 
-def neighbours(found: Sequence[Answer]) -> Iterator[tuple[Answer, Answer]]:
+def neighbours(uploads: Sequence[Answer]) -> Iterator[tuple[Answer, Answer]]:
     """Return the first client's answers, each with the last client's to the same question."""
-    last = {(a.key[1], a.key[2]): a for a in found}
+    last = {(a.key[1], a.key[2]): a for a in uploads}
     first: dict[tuple[int, int], Answer] = {}
-    for answer in found:
+    for answer in uploads:
         first.setdefault((answer.key[1], answer.key[2]), answer)
     for question, answer in first.items():
         yield answer, last[question]

@@ -185,8 +185,10 @@ def build(
         batch=experiment.batch,
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
     )
-    found = notion_of(case, clients)
-    return method.make(Problem(engine(), solver, found, values, variant, asdict(experiment)))
+    trained_notion = notion_of(case, clients)
+    return method.make(
+        Problem(engine(), solver, trained_notion, values, variant, asdict(experiment))
+    )
 
 
 def engine() -> Engine:
@@ -224,11 +226,13 @@ def run(
 
 def run_asking(case: Case, clients: Clients, asking: MakeAsk, **changes: Any) -> Run:
     """Train a method whose questions are answered in another way than the runtime's."""
-    algorithm, seen = build(case, clients, **changes), seen_by(case, clients)
-    memories = {client.id: algorithm.memory(start(1)) for client in seen}
+    algorithm, trained_on = build(case, clients, **changes), seen_by(case, clients)
+    memories = {client.id: algorithm.memory(start(1)) for client in trained_on}
     with np.errstate(all="ignore"):
-        state = algorithm.setup(start(1), asking(seen, memories, SEED, 0))
-    return go_on(Run(algorithm, Trained(state, memories, [])), seen, range(1, ROUNDS + 1), asking)
+        state = algorithm.setup(start(1), asking(trained_on, memories, SEED, 0))
+    return go_on(
+        Run(algorithm, Trained(state, memories, [])), trained_on, range(1, ROUNDS + 1), asking
+    )
 
 
 def go_on(begun: Run, clients: Clients, rounds: Sequence[int], asking: MakeAsk = make_ask) -> Run:
@@ -248,16 +252,16 @@ def ask_backwards(
     round: int,
 ) -> Ask:
     """Answer as the runtime does, but ask the last client first; uploads are combined by id."""
-    asked = 0
+    number = 0
 
     def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
-        nonlocal asked
+        nonlocal number
         uploads: list[Arrays] = []
         for client in sorted(clients, key=lambda client: -client.id):
-            key = (seed, round, asked, client.id)
+            key = (seed, round, number, client.id)
             upload, memories[client.id] = task.run(broadcast, client, memories[client.id], key)
             uploads.insert(0, upload)
-        asked += 1
+        number += 1
         return combine(task, uploads)
 
     return ask
@@ -265,24 +269,24 @@ def ask_backwards(
 
 def answers(case: Case, clients: Clients) -> list[Answer]:
     """Return every answer of a run."""
-    found: list[Answer] = []
+    uploads: list[Answer] = []
 
-    def asking(seen: Sequence[ClientData], memories: Memories, seed: int, round: int) -> Ask:
-        ask, asked = make_ask(seen, memories, seed, round), 0
+    def asking(trained_on: Sequence[ClientData], memories: Memories, seed: int, round: int) -> Ask:
+        ask, number = make_ask(trained_on, memories, seed, round), 0
 
         def listening(task: ClientTask, broadcast: Arrays) -> Arrays:
-            nonlocal asked
-            for client in seen:
-                key, memory = (seed, round, asked, client.id), memories[client.id]
+            nonlocal number
+            for client in trained_on:
+                key, memory = (seed, round, number, client.id), memories[client.id]
                 upload, _ = task.run(copied(broadcast), client, copied(memory), key)
-                found.append(Answer(task, copied(broadcast), client, copied(memory), key, upload))
-            asked += 1
+                uploads.append(Answer(task, copied(broadcast), client, copied(memory), key, upload))
+            number += 1
             return ask(task, broadcast)
 
         return listening
 
     run_asking(case, clients, asking)
-    return found
+    return uploads
 
 
 def copied(arrays: Arrays) -> Arrays:
@@ -293,38 +297,38 @@ def copied(arrays: Arrays) -> Arrays:
 def results(done: Run, clients: Clients) -> Arrays:
     """Return what a run came to, each with a leading run axis: model, scores, signals, lambda."""
     state, memories, history = done.trained
-    found: Arrays = {}
+    arrays: Arrays = {}
     params = done.algorithm.params(state)
     if params is not None:
-        found[MODEL] = params
+        arrays[MODEL] = params
     with np.errstate(all="ignore"):
-        found[SCORES] = done.algorithm.predict(state, memories, examples_of(clients)).score
+        arrays[SCORES] = done.algorithm.predict(state, memories, examples_of(clients)).score
     for number, record in enumerate(history, start=1):
         for name, value in (("the signal", record.signal), ("lambda", record.lam)):
             if value is not None:
-                found[f"{name} of round {number}"] = value
-    return found
+                arrays[f"{name} of round {number}"] = value
+    return arrays
 
 
 class ConformanceError(AssertionError):
     """A method breaks what every method must hold to; the message says how."""
 
 
-def same(one: Arrays, other: Arrays, broken: str) -> None:
-    differing = [n for n in one if n not in other or not np.array_equal(one[n], other[n])]
-    demand(not differing and len(one) == len(other), f"{broken} ({', '.join(differing[:3])})")
+def same(arrays: Arrays, others: Arrays, broken: str) -> None:
+    differing = [n for n in arrays if n not in others or not np.array_equal(arrays[n], others[n])]
+    demand(not differing and len(arrays) == len(others), f"{broken} ({', '.join(differing[:3])})")
 
 
-def close(one: Arrays, other: Arrays, tolerance: float, broken: str) -> None:
-    for name, value in one.items():
-        same_shape = name in other and np.shape(value) == np.shape(other[name])
+def close(arrays: Arrays, others: Arrays, tolerance: float, broken: str) -> None:
+    for name, value in arrays.items():
+        same_shape = name in others and np.shape(value) == np.shape(others[name])
         demand(same_shape, f"{broken} ({name} has another shape)")
-        gap = float(np.max(np.abs(value - other[name]), initial=0.0))
+        gap = float(np.max(np.abs(value - others[name]), initial=0.0))
         demand(gap <= tolerance, f"{broken} ({name} by {gap:.1e})")
 
 
-def finite(found: Arrays, where: str) -> None:
-    for name, value in found.items():
+def finite(arrays: Arrays, where: str) -> None:
+    for name, value in arrays.items():
         demand(bool(np.isfinite(value).all()), f"{where}: {name} is not finite")
 
 
