@@ -1,9 +1,7 @@
-"""The experiment store: what every seed came to, under a name made of all that it depends on.
+"""The cache of experiments: the record of every seed, so that no seed is trained twice.
 
-A record is found again only by the same settings, rows, seed, code, libraries and instructions, so
-it needs no date and is never out of date.
-
-Running an experiment without training twice: seeds that the store has are read, not trained.
+The key of a record contains all that the record depends on: settings, rows, seed, code, libraries
+and processor instructions. A record therefore needs no date and is never out of date.
 """
 
 import gzip
@@ -83,12 +81,15 @@ def default_folder() -> Path:
 
 
 def key_of(experiment: Experiment, rows: str, seed: int) -> Key | None:
-    """Return what the record of a seed depends on; None where not all of it can be told.
-
-    The experiment is a resolved one, ``rows`` the name of its rows (:func:`rows_digest`).
+    """Return all that the record of a seed depends on; None where part of it is unknown.
 
     A method or model from a user's own file may change without a change of its name. What is tuned
     is chosen for all seeds together, so all of them belong to the key.
+
+    Args:
+        experiment: a resolved experiment.
+        rows: the name of its rows, see :func:`rows_digest`.
+        seed: the seed of the record.
     """
     if find_method(experiment.algorithm).make.__module__.partition(".")[0] != fedfb.__name__:
         return None
@@ -191,7 +192,14 @@ def result_of(
 ) -> Result:
     """Return the result of an experiment, as :func:`fedfb.run` makes it, training what is missing.
 
-    Seeds are trained a few at a time and kept at once, so that a kill loses no more than these.
+    Seeds are trained a few at a time and stored at once, so that a crash loses only these few.
+
+    Args:
+        experiment: the experiment; resolved here.
+        store: where records are read and written; None trains every seed.
+        rows: rows that were loaded before, see :func:`load_rows`.
+        jobs: how many seeds are trained at a time (default: one for each processor).
+        on_round: is called after every round of training.
 
     >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
     >>> result_of(tiny, None) == train(tiny).result

@@ -1,8 +1,8 @@
-"""Several methods on the same seeds: what each reaches, and how they differ seed by seed.
+"""Comparisons: several methods on the same seeds, and our figures beside printed ones.
 
-A comparison that is kept: by the store, so as not to train twice, or in a folder with models.
-
-What sets our figures apart from printed ones, shown by runs that switch one cause each.
+A comparison reports what each method reaches and how methods differ seed by seed. The cache may
+serve its seeds, so that none is trained twice; a folder may hold its runs with their models.
+Against printed figures, pairs of runs that differ in one cause show where a difference comes from.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,13 @@ def compare(
     *,
     on_round: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
-    """Run the same experiment with each of several methods."""
+    """Run the same experiment with each of several methods.
+
+    Args:
+        experiment: data, notion and settings that all methods share; its own method is ignored.
+        algorithms: names of the methods, in the order of the results.
+        on_round: is called after every round.
+    """
     experiments = for_methods(experiment, algorithms)
     rows = load_federations(experiments[0])
     check_on_rows(experiments, rows[experiment.seeds[0]])
@@ -57,9 +63,13 @@ def make_comparison(results: Sequence[Result]) -> Comparison:
 
 
 def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:
-    """Return the experiment with each of several methods, with the settings that the method reads.
+    """Return one experiment for each method, with the settings that the method reads.
 
-    One that cannot be run is refused at once, before any other is trained.
+    A method that cannot be run is refused before any method is trained.
+
+    Args:
+        experiment: settings for all methods together.
+        algorithms: names of the methods.
     """
     experiments = share_settings(experiment, algorithms)
     for request in experiments:
@@ -101,7 +111,14 @@ def results_of(
     store: Store | None,
     on_round: OnRound = lambda progress: None,
 ) -> list[Result]:
-    """Return the result of every method, training what the store does not have."""
+    """Return the result of every method, training what the store does not have.
+
+    Args:
+        experiment: settings for all methods together.
+        algorithms: names of the methods.
+        store: where seeds are read and written; None trains every seed.
+        on_round: is called after every round.
+    """
     experiments = for_methods(experiment, algorithms)
     rows = load_rows(experiments[0])
     check_on_rows(experiments, rows.federations[experiment.seeds[0]])
@@ -114,7 +131,14 @@ def compare_into(
     algorithms: Sequence[str],
     on_round: OnRound = lambda progress: None,
 ) -> list[Result]:
-    """Train every method, keep each run in a folder of its own name, and return their results."""
+    """Train every method, save each run in a folder named after the method, and return the results.
+
+    Args:
+        folder: a new or empty folder; each method gets a folder inside.
+        experiment: settings for all methods together.
+        algorithms: names of the methods.
+        on_round: is called after every round.
+    """
     results = []
     experiments = for_methods(experiment, algorithms)
     if experiment.bits or any(find_method(name).most_groups for name in algorithms):
@@ -210,7 +234,13 @@ def better(ours: Figures, paper: Figures) -> bool:
 
 
 def differs(ours: Figures, paper: Figures, seeds: int = 5) -> bool:
-    """Tell whether two means are further apart than their noise, on either axis."""
+    """Return True if two means are further apart than their noise, on either axis.
+
+    Args:
+        ours: our figures, with mean and standard deviation by axis.
+        paper: the printed figures.
+        seeds: number of seeds behind each mean.
+    """
     for axis in AXES:
         spreads = [figures[axis]["std"] or 0.0 for figures in (ours, paper)]
         error = (sum(std**2 for std in spreads) / seeds) ** 0.5
@@ -222,7 +252,14 @@ def differs(ours: Figures, paper: Figures, seeds: int = 5) -> bool:
 def explain(
     ours: Figures, paper: Figures, figures: Mapping[str, Figures], causes: Sequence[Cause]
 ) -> Explanation:
-    """Follow the causes whose runs were found, from the printed figure to ours."""
+    """Return the steps from the printed figure to ours, one for each cause whose runs exist.
+
+    Args:
+        ours: our figures.
+        paper: the printed figures.
+        figures: figures of the runs that exist, by the name of their row.
+        causes: causes in the order of the steps.
+    """
     steps = tuple(
         Step(cause.name, figures[cause.before], figures[cause.after])
         for cause in causes

@@ -15,7 +15,7 @@ ACROSS_CLIENTS = ("participation", "dropout", "scaling")
 
 
 def outer_rule(experiment: Experiment, method: Method) -> str | None:
-    """Return how the method finds its weights: as asked; else by a step where one is given.
+    """Return how the method finds its weights: the rule asked for, or a step if ``alpha`` is set.
 
     >>> outer_rule(Experiment(), find_method("fedfb"))
     'solve'
@@ -59,9 +59,13 @@ def without_effect(experiment: Experiment) -> dict[str, str]:
 
 
 def share_settings(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:
-    """Return the experiment with each of several methods, which gets the settings that it reads.
+    """Return one experiment for each method, with the settings that the method reads.
 
-    A setting or knob that none of them reads is refused.
+    A setting or knob that no method reads is refused.
+
+    Args:
+        experiment: settings for all methods together.
+        algorithms: names of the methods.
     """
     requests = [replace(experiment, algorithm=name) for name in algorithms]
     idle = [without_effect(request) for request in requests]
@@ -96,7 +100,12 @@ def _drop_idle(experiment: Experiment) -> Experiment:
 
 
 def is_read(experiment: Experiment, name: str) -> bool:
-    """Return whether the method reads a setting, or a knob of its own, in the form it has here."""
+    """Return whether the method reads a setting or knob, in the variant and outer rule of here.
+
+    Args:
+        experiment: names the method, its variant and its outer rule.
+        name: of a field of :class:`Experiment`, or of a knob.
+    """
     return not _unread(experiment, name, "")
 
 
@@ -168,7 +177,7 @@ def _unread(experiment: Experiment, name: str, flag: str) -> str:
 def forms_that_read(method: Method, name: str) -> tuple[str, ...] | None:
     """Return the variants or outer rules in which a method reads a setting or knob.
 
-    Empty means all of them, None that the method never reads it.
+    Empty means all of them; None means that the method never reads it.
     """
     stepping = tuple(rule for rule in method.outer_rules if rule != "solve")
     match name:

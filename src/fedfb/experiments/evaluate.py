@@ -34,7 +34,7 @@ class Few(NamedTuple):
 
 
 def no_few(groups: int, clients: int) -> Few:
-    """Return that everything is compared."""
+    """Return that no group, cell or client has too few rows."""
     return Few(*(np.zeros(shape, dtype=bool) for shape in (groups, (2, groups), clients)))
 
 
@@ -65,6 +65,11 @@ def confusion_table(
     .. math:: C_{y1a} = \sum_{j: y_j = y, a_j = a} P(\hat y_j = 1), \qquad
               C_{y0a} = n_{ya} - C_{y1a}
 
+    Args:
+        decision: chance of a positive decision of each row, 0 to 1.
+        examples: the rows, with labels and groups.
+        groups: number of groups.
+
     >>> group = client = np.array([0, 0, 0])
     >>> examples = Examples(np.zeros((3, 1)), np.array([0, 1, 1]), group, client)
     >>> confusion_table(np.array([1.0, 1.0, 0.25]), examples, groups=1)[:, :, 0]
@@ -83,6 +88,10 @@ def cross_entropy(score: Float[Array, " n"], y: Int[Array, " n"]) -> Float[Array
 
     .. math:: -y \log p - (1 - y) \log(1 - p)
 
+    Args:
+        score: probability of the positive label; 0 and 1 are clipped.
+        y: labels, 0 or 1.
+
     >>> cross_entropy(np.array([0.5, 0.0]), np.array([1, 1])).round(2)
     array([ 0.69, 27.63])
     """
@@ -95,6 +104,11 @@ def client_loss_table(
     score: Float[Array, " n"], examples: Examples, clients: int
 ) -> Float[Array, "3 i"]:
     r"""Sum up rows, losses and squared losses of each client; rows of no client are left out.
+
+    Args:
+        score: probability of the positive label.
+        examples: the rows; a client of -1 is no client.
+        clients: number of clients.
 
     >>> examples = Examples(np.zeros((2, 1)), np.array([0, 1]), np.zeros(2, int), np.array([0, -1]))
     >>> client_loss_table(np.array([0.5, 0.5]), examples, clients=2).round(2)
@@ -173,9 +187,18 @@ def client_rates(
     minimum: int,
     few: Few,
 ) -> list[tuple[ClientRates, ...]]:
-    """Describe for every run each client: rows, accuracy, mean loss, disparities among its own.
+    """Describe each client in every run: rows, accuracy, mean loss, disparities among its rows.
 
     ``loss_variance`` is that of the mean loss, None where client parity leaves the client out.
+
+    Args:
+        decision: chance of a positive decision by run and row.
+        losses: rows, losses and squared losses by run and client, see :func:`client_loss_table`.
+        examples: the rows.
+        groups: number of groups.
+        client_names: names by client id.
+        minimum: least rows of a rate that enters a disparity.
+        few: what had too few training rows to be compared.
     """
     owned = examples.client >= 0
     mine = Examples(*(part[owned] for part in examples))
@@ -223,7 +246,16 @@ def evaluate_counts(
     minimum: int = MINIMUM_ROWS,
     few: Few | None = None,
 ) -> list[Evaluation]:
-    """Describe runs by counts alone, see :func:`evaluate`: what sums over clients tell of them."""
+    """Return one evaluation per run from counts alone, which are sums over clients.
+
+    Args:
+        confusion: rows by run, label, decision and group.
+        losses: as in :func:`client_rates`; None where clients are unknown.
+        group_names: names by group number.
+        client_names: names by client id.
+        minimum: least rows of a rate that enters a disparity.
+        few: what had too few training rows to be compared; None: nothing.
+    """
     few = few or no_few(len(group_names), len(client_names))
     # A group without rows is not estimable: it is named, and it enters no disparity.
     by_group = np.where(few.groups, 0.0, confusion)
@@ -274,7 +306,13 @@ def _evaluation(
 
 
 def check_numbers(kind: str, numbers: Int[Array, " n"], names: Sequence[str]) -> None:
-    """Refuse numbers without a name: in a table of cells they would count for another cell."""
+    """Refuse numbers without a name: in a table of cells they would count for another cell.
+
+    Args:
+        kind: ``group`` or ``client``, for the message.
+        numbers: the number of each row; -1 is none.
+        names: the names, in the order of numbers.
+    """
     largest = int(numbers.max(initial=-1))
     if largest >= len(names):
         raise DataError(

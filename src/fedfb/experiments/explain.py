@@ -126,6 +126,12 @@ def explain(
 
     Of a longer run only as many rounds are made as show what is asked first, usually and last.
 
+    Args:
+        experiment: the experiment; its data are not read.
+        groups: number of groups of the random rows.
+        clients: number of clients.
+        features: number of features, which decides the size of the model.
+
     >>> explained = explain(Experiment(algorithm="fedfb"), groups=4)
     >>> [one.question for one in explained.in_a_round], explained.needs_only_sums
     (['fit', 'measure', 'confusion'], True)
@@ -143,8 +149,14 @@ def explain(
 def explain_alone(experiment: Experiment, groups: int, clients: int, features: int) -> Explained:
     """Return what a method exchanges to train one setting, and nothing else.
 
-    Without trials on validation rows, a free model beside it, and a look at every round's model:
-    what methods are compared by.
+    Trials on validation rows, the free model and the look at every round's model are left out, so
+    that methods can be compared.
+
+    Args:
+        experiment: the experiment; its data are not read.
+        groups: number of groups of the random rows.
+        clients: number of clients.
+        features: number of features.
     """
     return _explained(experiment, groups, clients, features, _play_alone)
 
@@ -211,7 +223,12 @@ def _growing(parts: Shapes, other: Mapping[str, tuple[int, ...]]) -> frozenset[s
 
 
 def exchanges_of(account: Account, rounds: int) -> Iterator[Exchange]:
-    """Yield what left the clients in one phase of a run, alike exchanges together."""
+    """Yield what left the clients in one phase of a run; equal exchanges are put together.
+
+    Args:
+        account: the ledger of the phase.
+        rounds: number of rounds of the run.
+    """
     rounds_of_kind: dict[tuple[bool, str, Visibility, Shapes, int], dict[int, set[int]]] = {}
     for entry in account.entries:
         if entry.way == "up":
@@ -268,7 +285,14 @@ def random_federation(groups: int, clients: int, features: int) -> Federation:
 
 
 def random_client(number: int, groups: int, features: int, each: int = 2) -> ClientData:
-    """Return a few random rows, ``each`` of every cell (label, group)."""
+    """Return a few random rows, ``each`` of every cell (label, group).
+
+    Args:
+        number: id of the client, and seed of its rows.
+        groups: number of groups.
+        features: number of features.
+        each: rows of each cell.
+    """
     rng, rows = generator((number, 30)), 2 * each * groups
     cells = np.arange(rows) % (2 * groups)
     x = rng.normal(size=(rows, features))

@@ -1,6 +1,7 @@
-"""The frontier: every approach on the same seeds, and how it trades accuracy for fairness.
+"""The frontier: how each method trades accuracy for fairness, on the same seeds.
 
-The Pareto set: what nothing else is both as accurate and as fair as.
+A point is in the Pareto set if no other point is at least as accurate and at least as fair, and
+better on one of the two.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +50,7 @@ class Place(NamedTuple):
 
 
 def dominates(place: Place, other: Place) -> bool:
-    """Tell whether one is at least as good on both axes and better on one of them.
+    """Return True if ``place`` is at least as good on both axes and better on one of them.
 
     >>> dominates(Place(0.9, 0.1), Place(0.8, 0.1)), dominates(Place(0.9, 0.1), Place(0.9, 0.1))
     (True, False)
@@ -109,6 +110,12 @@ def plan(
     experiment: Experiment, groups: int, names: Sequence[str] | None = None, quick: bool = False
 ) -> Plan:
     """Return the curves of the methods named, or of all that aim at the notion.
+
+    Args:
+        experiment: settings for all methods together.
+        groups: number of groups of the data.
+        names: methods to plan; None: all that aim at the notion.
+        quick: few points of each curve: the ends and the usual value.
 
     >>> [curve.algorithm for curve in plan(Experiment(), 2, ["fedavg", "fedfb"]).curves]
     ['fedavg', 'fedfb']
@@ -185,11 +192,18 @@ def frontier(
     epsilons: Sequence[float] = (),
     on_plan: Callable[[Plan], OnRound] = lambda plan: lambda progress: None,
 ) -> Frontier:
-    """Train every approach and return its points, the Pareto set, the limit and what was left out.
+    """Train every method and return its points, the Pareto set, the limit and what was left out.
 
-    An approach that fails does not stop the others: it is listed with its reason. With ``epsilons``
-    every approach that can hide rows is trained under each of them, and what cannot is left out;
-    Pareto sets are then those of each epsilon.
+    A method that fails does not stop the others: it is listed with its reason.
+
+    Args:
+        experiment: settings for all methods together.
+        names: methods to train; None: all that aim at the notion.
+        store: where seeds are read and written; None trains every seed.
+        quick: few points of each curve.
+        epsilons: every method that can hide rows is trained under each epsilon, and the others
+            are left out; Pareto sets are then those of each epsilon. Empty: no privacy.
+        on_plan: is called with the plan before training; returns what is called after every round.
     """
     for name in names or ():
         find_method(name)
@@ -358,9 +372,13 @@ def _different(points: Sequence[Point]) -> list[Point]:
 
 
 def with_pareto(points: Sequence[Point], constant: float | None) -> list[Point]:
-    """Mark the points that no other dominates, nor the constant classifier.
+    """Mark the points that neither another point nor the constant classifier dominates.
 
-    The oracle is the limit, not one of the approaches: it dominates nothing and is not marked.
+    The oracle is the limit, not one of the methods: it dominates nothing and is not marked.
+
+    Args:
+        points: all points that are compared with one another.
+        constant: accuracy of the constant classifier, whose disparity is 0.
     """
     compared = [point for point in points if not point.limit]
     places = [Place(point.accuracy.mean, point.disparity.mean) for point in compared]

@@ -254,7 +254,12 @@ class _Work:
 
 
 def load_federations(experiment: Experiment, ledger: "Path | None" = None) -> dict[int, Federation]:
-    """Read or draw the rows of every seed; seeds of one split share them."""
+    """Read or draw the rows of every seed; seeds of one split share them.
+
+    Args:
+        experiment: names the data, the split and the seeds.
+        ledger: a file for the messages of the preparation of columns.
+    """
 
     def loaded(split: int) -> Federation:
         return load(experiment.request, split, make_add(experiment, ledger, split))

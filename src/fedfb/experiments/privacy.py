@@ -163,7 +163,12 @@ def check_privacy(experiment: Experiment) -> None:
 
 
 def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
-    """Return how much noise the clients of these many rows need for a whole run."""
+    """Return how much noise each client needs for a whole run.
+
+    Args:
+        experiment: epsilon, delta and level, and what is trained.
+        rows: training rows by client id.
+    """
     planned = questions(experiment)
     budget = Budget(
         experiment.privacy_epsilon or 0.0, experiment.privacy_delta, experiment.privacy_signals
@@ -208,10 +213,10 @@ def _noise_is_shared_by(experiment: Experiment, clients: int) -> int:
 
 
 def questions(experiment: Experiment) -> Asked:
-    """Play a whole run on random rows, and return how often it trains and asks.
+    """Play a whole run on random rows, and return how often clients train and upload.
 
     What cannot be protected is refused: single values, codes, sums that a row may move by any
-    amount, and what a method draws from rows without saying how far one can move it.
+    amount, and what a method draws from rows without saying how far one row can move it.
     """
     engine, notion = make_engine(experiment, 1), training_notion(experiment, 2, PLAYED)
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)

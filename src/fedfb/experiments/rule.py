@@ -69,10 +69,17 @@ class Rule:
 def rule_of(
     experiment: Experiment, fitted: Fitted, inputs: int, run: int = 0, client: int = NOBODY
 ) -> Rule:
-    """Return how one run of a fitted method decides, as a client where it has a model of its own.
+    """Return how one run of a fitted method decides.
 
-    The rule is compared with the method's own decisions on random rows: a method whose decisions
-    are not of this form, such as one from a plugin, is refused.
+    The rule is compared with the method's own decisions on random rows. A method whose decisions
+    have another form, such as one from a plugin, is refused.
+
+    Args:
+        experiment: what was trained.
+        fitted: the trained runs.
+        inputs: number of features.
+        run: the place of the run on the run axis.
+        client: id of a client, for a method with a model for each client.
     """
     experiment = resolve(experiment)
     state, memories, _ = fitted.trained

@@ -1,8 +1,6 @@
-"""A run's folder: model, preprocessing, settings, versions, results, rounds, and the ledger.
+"""The folder of a run: model, preprocessing, settings, versions, results, rounds and ledger.
 
-Nothing is pickled.
-
-Folders for results of several runs: claimed before training, never overwritten.
+Nothing is pickled. A folder is claimed before training, and results are never overwritten.
 """
 
 import csv
@@ -61,9 +59,12 @@ DEPENDENCIES = ("numpy", "scipy", "scikit-learn")
 def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterator[Path]:
     """Claim an output folder before any training, and yield its folder of checkpoints.
 
-    A folder that holds anything is refused, so that nothing is overwritten; ``resume`` goes on in a
-    folder that was begun with the same settings. If what follows fails before its first round, the
-    claim is given up.
+    If the block fails before its first round, the claim is given up.
+
+    Args:
+        folder: is refused if it holds anything, so that nothing is overwritten.
+        experiment: is written into the folder.
+        resume: continue in a folder that was begun with the same settings.
     """
     checkpoints = folder / CHECKPOINTS
     made = not folder.exists()
@@ -170,7 +171,12 @@ def round_table(result: Result) -> Iterator[list[Any]]:
 
 
 def read_result(folder: Path, expected: str) -> Result:
-    """Read the result of a run's folder; ``expected`` says what the file should be."""
+    """Read the result of a run's folder; ``expected`` says what the file should be.
+
+    Args:
+        folder: the folder of a run.
+        expected: what the file should be, for the message of an error.
+    """
     return from_json(read_bytes(folder / RESULT, expected), Result, folder / RESULT)
 
 
@@ -208,7 +214,12 @@ class SavedModel:
         return any("personal" in memory for memory in self.fitted.trained.memories.values())
 
     def predict(self, rows: RawRows, client: str | None = None) -> Prediction:
-        """Score and decide rows, as those of a client where a method has models of their own."""
+        """Score and decide rows.
+
+        Args:
+            rows: rows as read, before encoding.
+            client: name of the client whose model decides, where each client has a model.
+        """
         if client is not None and client not in self.clients:
             raise ConfigError(unknown_name("client", client, self.clients))
         if client is not None and not self.is_personal:
@@ -226,7 +237,13 @@ class SavedModel:
 
 
 def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> SavedModel:
-    """Read the model of one seed (default: the first) and one setting of a run's folder."""
+    """Read a trained model from the folder of a run.
+
+    Args:
+        folder: the folder of a finished run.
+        seed: one of the seeds of the run (default: the first).
+        run: the place of the setting, counted from 0.
+    """
     folder = Path(folder)
     missing = [name for name in (MODELS, ENCODER, EXPERIMENT) if not (folder / name).exists()]
     if missing:

@@ -35,7 +35,15 @@ class Setting(NamedTuple):
 
 
 def setting(default: Any, help: str, panel: str, parse: Callable[[str], Any], **more: Any) -> Any:
-    """Declare a field of an experiment."""
+    """Declare a field of an experiment.
+
+    Args:
+        default: the value where none is given.
+        help: the meaning, in a line.
+        panel: heading on the help page.
+        parse: reads the value of the flag.
+        **more: other fields of :class:`Setting`, such as ranges.
+    """
     return field(default=default, metadata={"setting": Setting(help, panel, parse, **more)})
 
 
@@ -55,7 +63,13 @@ def flag_of(name: str) -> str:
 
 
 def check_value(name: str, value: Any, declared: Setting) -> None:
-    """Refuse a value of another kind or outside its declared range, with one voice for all."""
+    """Refuse a value of another kind or outside its declared range.
+
+    Args:
+        name: of the setting, for the message.
+        value: the value to check.
+        declared: kind and range.
+    """
     several = declared.parse in SEVERAL
     if several and not isinstance(value, tuple):
         raise ConfigError(f"{flag_of(name)} takes a tuple of values, got {value!r}.")

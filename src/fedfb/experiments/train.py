@@ -163,7 +163,17 @@ def fit(
     on_round: Callable[[Progress], None] = lambda progress: None,
     watched: bool = True,
 ) -> Fitted:
-    """Train every setting on a federation with one seed, and look at the model after each round."""
+    """Train every setting on a federation with one seed, and look at the model after each round.
+
+    Args:
+        experiment: what is trained.
+        federation: the rows.
+        settings: what the runs of the grid are set to.
+        seed: of the models and of the order of rows.
+        saving: where the checkpoint lies; None writes none.
+        on_round: is called after every round.
+        watched: whether to look at the model after each round.
+    """
     experiment = resolve(experiment)
     method = find_method(experiment.algorithm)
     federation = astype(federation, experiment.precision)
@@ -216,7 +226,7 @@ def _privacy_of(experiment: Experiment, clients: Sequence[ClientData]) -> "Priva
 
 
 def threads_for(engine: Engine, clients: Sequence[ClientData]) -> int:
-    """Return on how many threads clients answer: one where handing over would cost more."""
+    """Return the number of threads for the tasks of clients: 1 where threads would cost more."""
     rows = sum(len(client.y) for client in clients)
     worth = rows >= max(WORTH_THREADS, WORTH_A_CLIENT * len(clients))
     return cores() if engine.releases_gil and worth else 1
@@ -225,9 +235,9 @@ def threads_for(engine: Engine, clients: Sequence[ClientData]) -> int:
 def training_clients(
     experiment: Experiment, method: Method, federation: Federation
 ) -> tuple[ClientData, ...]:
-    """Return the clients a method trains on; a pooled method sees one.
+    """Return the clients that a method trains on; a pooled method has one.
 
-    Where it compares clients, the group of a pooled row is the client it came from.
+    Where the method compares clients, the group of a pooled row is the client the row came from.
     """
     refuse_too_many(method, len(federation.group_names))
     if not method.is_pooled(experiment.variant or method.variants[0]):
@@ -272,7 +282,13 @@ def check_runnable(experiment: Experiment, groups: int | None = None) -> None:
 
 
 def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion:
-    """Return the notion a method trains for, with what its groups (or clients) are compared to."""
+    """Return the notion a method trains for, with what its groups (or clients) are compared to.
+
+    Args:
+        experiment: names notion, reference and method.
+        groups: number of groups.
+        clients: number of clients.
+    """
     method = find_method(experiment.algorithm)
     comparing_clients = long_name(experiment.notion) == "client_parity"
     many = (clients if comparing_clients else groups) > 2
@@ -294,7 +310,12 @@ def refuse_too_many(method: Method, groups: int) -> None:
 
 
 def make_engine(experiment: Experiment, inputs: int) -> Engine:
-    """Return the engine for an experiment's model and precision."""
+    """Return the engine for an experiment's model and precision.
+
+    Args:
+        experiment: names model, engine and precision.
+        inputs: number of features.
+    """
     model = make_model(experiment.model, inputs, experiment.hidden)
     return choose_engine(experiment.engine, model, np.dtype(experiment.precision))
 
@@ -312,8 +333,14 @@ def build(
 ) -> Algorithm:
     """Return the method's algorithm for all settings together.
 
-    ``noise`` are the multipliers of private training by client id. Who builds a private experiment
-    without them does not know of privacy, and is refused.
+    A private experiment without ``noise`` is refused: its caller does not know of privacy.
+
+    Args:
+        experiment: a resolved experiment.
+        engine: trains and evaluates the model.
+        notion: what the method trains for.
+        settings: one mapping of knobs to values for each run.
+        noise: multipliers of private training by client id.
     """
     if experiment.privacy_epsilon is not None and noise is None:
         raise ConfigError(

@@ -69,9 +69,15 @@ def candidates(
     notion: str,
     local: bool = False,
 ) -> tuple[Candidate, ...]:
-    """Average evaluations[seed][setting], losses and distances over the seeds.
+    """Return each setting with its figures on validation rows, averaged over seeds.
 
-    ``local`` is for a method that aims at the disparity among each client's rows.
+    Args:
+        settings: the settings that were tried.
+        evaluations: by seed, then by setting.
+        losses: mean loss, by seed and setting.
+        off_target: distance to the target in training, by seed and setting.
+        notion: long name of the notion.
+        local: for a method that aims at the disparity among each client's rows.
     """
     averages = []
     for number, setting in enumerate(settings):
@@ -98,9 +104,15 @@ def pick(
 ) -> Choice:
     """Pick a learning rate for every other setting, and the target where the cost is bounded.
 
-    The target is the least at which the accuracy on that many validation rows falls by at most
-    ``cost`` below that of the free model, whose target is the largest. ``tried`` are all settings,
-    also those that diverged: where all rates of one did, the least of them is left to it.
+    The target is the least one whose accuracy is at most ``cost`` below that of the free model,
+    which has the largest target.
+
+    Args:
+        candidates: the settings that did not diverge.
+        rows: number of validation rows behind each accuracy.
+        cost: accuracy that may be given up; None picks no target.
+        tried: all settings, with those that diverged. A setting that diverged at all rates gets
+            the least rate.
 
     >>> slow = Candidate({"lr": 0.001}, 0.8, 0.0, 0.3, off_target=0.05)
     >>> good = Candidate({"lr": 0.005}, 0.8, 0.0, 0.4, off_target=0.001)
@@ -156,10 +168,16 @@ def choose(
 ) -> Choice:
     """Choose the fairest setting that is accurate enough.
 
-    For a method without a notion, choose the one of least loss. The floor lies ``floor_share`` of
-    the way from the constant classifier's accuracy to the best one found: the least disparity alone
-    would choose a constant classifier, whose disparity is 0. Even at share 0, what is no better
-    than constant is chosen only where nothing is.
+    For a method without a notion, choose the setting of least loss. The least disparity alone would
+    choose a constant classifier, whose disparity is 0. Even at share 0, a setting that is no better
+    than constant is chosen only where all are.
+
+    Args:
+        candidates: the settings that did not diverge.
+        fair: whether the method has a notion.
+        majority: accuracy of the constant classifier.
+        floor_share: where the floor of the accuracy lies on the way from ``majority`` to the
+            best candidate, 0 to 1.
 
     >>> constant = Candidate({"lr": 1.0}, 0.88, 0.0, 0.3)
     >>> useful = Candidate({"lr": 0.1}, 0.9, 0.02, 0.2)

@@ -1,8 +1,7 @@
-"""Pictures: accuracy against disparity. Readable in grey: every method has its own marker.
+"""Pictures of accuracy against disparity, as series of points: for files and for the page.
 
-Pictures as files: the same picture has the same bytes.
-
-Accuracy against disparity, as series of points: one drawing for files and for the page.
+Pictures are readable in grey: every method has its own marker. A picture that is drawn again has
+the same bytes.
 """
 
 import io

@@ -1,6 +1,6 @@
-"""The frontier for a terminal, a pipe and a file: tables, CSV, and the picture.
+"""The frontier for a terminal, a pipe and a file: tables, CSV and pictures.
 
-Accuracy, disparity and epsilon together: one panel for every epsilon, on the same axes.
+With privacy, a picture has one panel for every epsilon, on the same axes.
 """
 
 import csv

@@ -1,6 +1,7 @@
-"""What a page consists of: headline, key figures, and sections with tables and pictures.
+"""The page of results as one HTML file: its parts as values, and their rendering.
 
-The page as HTML: one file, with style and script inside, that asks nobody for anything.
+A page has a headline, key figures, and sections with tables and pictures. Style and script are
+inside the file, so a page loads nothing from elsewhere.
 """
 
 from base64 import b64encode

@@ -1,6 +1,4 @@
-"""A run's ledger as tables: what left the clients, question by question, and client by client.
-
-What methods exchange, as tables for a terminal.
+"""Tables of exchanges: what left the clients in a run, and what a method exchanges.
 
 Two things are never mixed: what a method *needs* of the uploads (their sum, or each value), and
 what the server *receives* in a run (only the sum, or each client's upload).

@@ -1,8 +1,7 @@
-"""Tables that read well in a terminal of 80 columns.
+"""Tables for a terminal of 80 columns.
 
-Stdout is data: tables go there, talk does not.
-
-What many clients came to, in a few rows: the table of a terminal and of a page.
+Results go to stdout, messages to stderr. Many clients are summed up in a few rows, here and on
+the page.
 """
 
 from collections import Counter

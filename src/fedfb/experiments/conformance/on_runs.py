@@ -45,7 +45,7 @@ def check_the_same_seed_gives_the_same_bits(method: Method, notion: str, variant
 
 
 def check_the_order_of_clients_changes_no_bit(method: Method, notion: str, variant: str) -> None:
-    """Clients listed, or asked, the last first give the same run."""
+    """Clients that are listed, or visited, in reverse order give the same run."""
     case, clients = Case(method, notion, variant), make_clients()
     forward, backward = run(case, clients), run(case, clients[::-1])
     broken = "the order of clients changes the run"
@@ -126,7 +126,7 @@ def check_partial_participation_stays_finite(method: Method, notion: str, varian
 
 
 def check_dropouts_stay_finite(method: Method, notion: str, variant: str) -> None:
-    """With two of five clients silent from some question on, it stays finite, or refuses."""
+    """With two of five clients that drop out in a round, training stays finite, or refuses."""
     case, clients = Case(method, notion, variant), make_clients((20, 12, 15, 9, 16))
     try:
         done = run(case, clients, dropout=0.4)

@@ -1,4 +1,4 @@
-"""Checks of what clients are asked and what they answer."""
+"""Checks of tasks and uploads: what clients are asked, and what they send."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -27,7 +27,7 @@ from fedfb.shapes import Array, Float, Int
 
 
 def check_a_task_is_pure(method: Method, notion: str, variant: str) -> None:
-    """Ask the same again, and others with other rows in between: the answer stays the same."""
+    """Run a task again, also after a task on other rows: the upload stays the same."""
     for answer, other in neighbours(answers(Case(method, notion, variant), make_clients())):
         task, subject = answer.task, f"the task {answer.task.name!r}"
         same(answer.upload, ask_again(answer), f"{subject} answers differently when asked twice")
@@ -49,7 +49,7 @@ def check_a_task_is_pure(method: Method, notion: str, variant: str) -> None:
 
 
 def check_every_question_is_declared(method: Method, notion: str, variant: str) -> None:
-    """Only tasks of ``Algorithm.tasks`` are asked: they say what the server gets to see."""
+    """Only tasks of ``Algorithm.tasks`` are run: these declare what the server receives."""
     case, clients = Case(method, notion, variant), make_clients()
     declared = {(task.name, task.reduce) for task in build(case, clients).tasks}
     for answer in answers(case, clients):
@@ -60,8 +60,8 @@ def check_every_question_is_declared(method: Method, notion: str, variant: str) 
 def check_no_upload_holds_a_row(method: Method, notion: str, variant: str) -> None:
     """No upload contains the features of a row, and none grows with the number of rows.
 
-    Every row is there twice: a sum in which one row takes part is that row, whatever the method,
-    and is why uploads are summed; a row that is sent stays the same when there are two of it.
+    Every row is doubled first. A sum over a single row equals that row, whatever the method, and
+    it changes when the row is doubled. A row that is sent as it is stays the same.
     """
     for answer in answers(Case(method, notion, variant), make_clients()):
         subject, rows = f"the task {answer.task.name!r} uploads", len(answer.data.y)
@@ -97,7 +97,7 @@ def check_an_upload_tells_nothing_by_its_shape(method: Method, notion: str, vari
 def check_one_row_moves_no_upload_further_than_declared(
     method: Method, notion: str, variant: str
 ) -> None:
-    """Leave out one row after the other: what declares a sensitivity keeps to it.
+    """Leaving out any one row moves an upload by at most its declared sensitivity.
 
     What is declared as 0 may be the model of private training, which is noisy by itself.
     """
@@ -129,7 +129,7 @@ def check_a_sum_is_all_the_server_needs(method: Method, notion: str, variant: st
 
 
 def neighbours(uploads: Sequence[Answer]) -> Iterator[tuple[Answer, Answer]]:
-    """Return the first client's answers, each with the last client's to the same question."""
+    """Yield the first client's uploads, each with the last client's upload for the same task."""
     last = {(a.key[1], a.key[2]): a for a in uploads}
     first: dict[tuple[int, int], Answer] = {}
     for answer in uploads:

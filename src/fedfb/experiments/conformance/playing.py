@@ -1,8 +1,7 @@
-"""A method's runs on tiny federations, and every answer that a client gives in one.
+"""Runs of a method on tiny federations, for the checks: clients, runs, uploads, comparisons.
 
-Tiny federations: usual ones, such that lack something, and one with a client split in two.
-
-How a check says what is broken.
+Some federations are usual, some lack a group or a cell, and one has a client split in two. A check
+that fails raises a :class:`ConformanceError` that says what is broken.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,11 @@ def make_clients(sizes: Sequence[int] = (30, 18, 24), groups: int = 2, seed: int
     """Draw clients on which features tell the label, and the second group is small and behind.
 
     The first client has rows of every cell (label, group).
+
+    Args:
+        sizes: rows of each client.
+        groups: number of groups.
+        seed: of the random rows.
     """
     rng = np.random.default_rng(seed)
     clients = []
@@ -60,7 +64,12 @@ def odd_federations() -> Mapping[str, Clients]:
 
 
 def split(clients: Clients, which: int) -> Clients:
-    """Return the federation in which a third of one client's rows lie on a new client."""
+    """Return the federation with a third of one client's rows moved to a new client.
+
+    Args:
+        clients: the federation.
+        which: the place of the client that is split.
+    """
     whole = clients[which]
     cut = len(whole.y) // 3
     rest, new = (
@@ -122,7 +131,7 @@ class Run(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One client's answer to one question, with all that it was made from."""
+    """One client's upload for one task, with all that it was made from."""
 
     task: ClientTask
     broadcast: Arrays
@@ -135,7 +144,7 @@ class Answer(NamedTuple):
 def seen_by(case: Case, clients: Clients) -> Clients:
     """Return the clients that the method trains on; a pooled variant has one.
 
-    Where it compares clients, the group of a pooled row is the client it came from.
+    Where the method compares clients, the group of a pooled row is the client the row came from.
     """
     if not case.method.is_pooled(case.variant):
         return clients
@@ -167,7 +176,14 @@ def build(
     settings: Sequence[Mapping[str, float]] = (),
     **changes: Any,
 ) -> Algorithm:
-    """Return the method's algorithm for these clients and all settings of a grid."""
+    """Return the method's algorithm for these clients and all settings of a grid.
+
+    Args:
+        case: method, notion and variant.
+        clients: decide what is compared: groups, or clients.
+        settings: one mapping of knobs to values for each run; empty: the usual values.
+        **changes: other settings of the experiment.
+    """
     method, notion, variant = case
     experiment = Experiment(
         algorithm=method.name,
@@ -208,7 +224,15 @@ def run(
     algorithm: Algorithm | None = None,
     **changes: Any,
 ) -> Run:
-    """Train a method on clients by the runtime's own loop."""
+    """Train a method on clients with the loop of the runtime.
+
+    Args:
+        case: method, notion and variant.
+        clients: the federation.
+        settings: as in :func:`build`.
+        algorithm: an algorithm that was built before; None builds one.
+        **changes: other settings of the experiment.
+    """
     algorithm = algorithm or build(case, clients, settings, **changes)
     with np.errstate(all="ignore"):
         trained = train(
@@ -225,7 +249,14 @@ def run(
 
 
 def run_asking(case: Case, clients: Clients, asking: MakeAsk, **changes: Any) -> Run:
-    """Train a method whose questions are answered in another way than the runtime's."""
+    """Train a method with another exchange of tasks and uploads than the runtime's.
+
+    Args:
+        case: method, notion and variant.
+        clients: the federation.
+        asking: makes the exchange of a round from clients, memories, seed and round.
+        **changes: other settings of the experiment.
+    """
     algorithm, trained_on = build(case, clients, **changes), seen_by(case, clients)
     memories = {client.id: algorithm.memory(start(1)) for client in trained_on}
     with np.errstate(all="ignore"):
@@ -236,7 +267,14 @@ def run_asking(case: Case, clients: Clients, asking: MakeAsk, **changes: Any) ->
 
 
 def go_on(begun: Run, clients: Clients, rounds: Sequence[int], asking: MakeAsk = make_ask) -> Run:
-    """Go on with a run for the rounds of these numbers."""
+    """Continue a run for the rounds with these numbers.
+
+    Args:
+        begun: the run so far; its memories are changed.
+        clients: the clients that the method trains on.
+        rounds: round numbers, from 1.
+        asking: as in :func:`run_asking`.
+    """
     state, memories, history = begun.trained
     for number in rounds:
         with np.errstate(all="ignore"):
@@ -251,7 +289,15 @@ def ask_backwards(
     seed: int,
     round: int,
 ) -> Ask:
-    """Answer as the runtime does, but ask the last client first; uploads are combined by id."""
+    """Exchange as the runtime does, but visit the last client first.
+
+    Args:
+        combine: reduces the uploads of a task, in the order of client ids.
+        clients: the clients of the round.
+        memories: by client id; replaced after each task.
+        seed: part of each client's key.
+        round: part of each client's key.
+    """
     number = 0
 
     def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
@@ -268,7 +314,7 @@ def ask_backwards(
 
 
 def answers(case: Case, clients: Clients) -> list[Answer]:
-    """Return every answer of a run."""
+    """Return every upload of a run, with all that it was made from."""
     uploads: list[Answer] = []
 
     def asking(trained_on: Sequence[ClientData], memories: Memories, seed: int, round: int) -> Ask:
