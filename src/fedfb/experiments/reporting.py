@@ -354,7 +354,7 @@ def single_notes(experiment: Experiment, results: Sequence[Sequence[SeedResult]]
 
 
 def _privacy_over_seeds(runs: Sequence[SeedResult]) -> Privacy | None:
-    """Return what privacy came to: of the seed whose silos spent the most."""
+    """Return the privacy of a result: that of the seed whose clients spent the most."""
     reports = [run.privacy for run in runs if run.privacy is not None]
     return max(reports, key=lambda privacy: privacy.most) if reports else None
 

@@ -23,7 +23,12 @@ DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a picture: whole, or not at all."""
+    """Write a picture: the whole file, or nothing.
+
+    Args:
+        figure: a figure of matplotlib.
+        path: its ending is the format.
+    """
     from matplotlib import rc_context
 
     options: Any = {"svg.hashsalt": "fedfb"}
@@ -54,14 +59,24 @@ def check_figure_path(path: Path) -> None:
 def draw_comparison(
     comparison: Comparison, paper: Mapping[str, Printed | None], path: Path
 ) -> None:
-    """Draw a comparison into a file, see :func:`comparison_figure`."""
+    """Draw a comparison into a file, see :func:`comparison_figure`.
+
+    Args:
+        comparison: results of several methods.
+        paper: printed figures by method; None or absent where the paper has none.
+        path: the file; its ending is the format.
+    """
     save_figure(comparison_figure(comparison.results, paper), path)
 
 
 def comparison_figure(results: Sequence[Result], paper: Mapping[str, Printed | None]) -> Any:
     """Draw every method's seeds and means, the paper's figure, and the constant classifier.
 
-    Of a grid, every setting has a mean of its own, joined by a line.
+    Each setting of a grid has a mean of its own; a line joins them.
+
+    Args:
+        results: one for each method, on the same data and notion.
+        paper: printed figures by method; None or absent where the paper has none.
     """
     refuse_without("report", "a picture", "matplotlib")
     from matplotlib.figure import Figure
@@ -292,7 +307,16 @@ def draw(
     palette: Palette,
     prefix: str = "",
 ) -> Iterator[tuple[str, str]]:
-    """Draw series, limit and constant classifier; yield the id of every point and its words."""
+    """Draw series, limit and constant classifier; yield the id and the words of every point.
+
+    Args:
+        axes: axes of matplotlib.
+        series: points of each method or curve.
+        constant: accuracy of the constant classifier; None draws none.
+        notion: long name of the notion, for the label of the axis.
+        palette: colours.
+        prefix: start of every id, so that ids of two pictures on a page differ.
+    """
     _frame(axes, series, constant, notion, palette)
     number_of = 0
     for curve in series:

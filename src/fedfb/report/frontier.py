@@ -46,7 +46,7 @@ COLUMNS = (
 
 
 def best_within(frontier: Frontier, algorithm: str, level: float) -> Point | None:
-    """Return a method's most accurate point whose mean disparity is at most ``level``."""
+    """Return a method's most accurate point with a mean disparity of at most ``level``."""
     able = [
         point
         for point in frontier.points
@@ -86,7 +86,13 @@ def print_frontier(frontier: Frontier) -> None:
 
 
 def print_beside(frontier: Frontier, console: Any, *more: str) -> None:
-    """Print what stands below the tables of a frontier: coverage, constant, failures, notes."""
+    """Print the lines below the tables of a frontier: coverage, constant, failures, notes.
+
+    Args:
+        frontier: the frontier.
+        console: a console of rich.
+        *more: lines to print after the constant classifier.
+    """
     console.print(coverage_of(frontier), style="dim")
     if frontier.constant is not None:
         constant = number(frontier.constant)
@@ -128,7 +134,7 @@ def _pareto_table(frontier: Frontier) -> Any:
 
 
 def left_out_in_words(left_out: Sequence[LeftOut]) -> str:
-    """Name the methods behind each reason, so that a reason is told once."""
+    """Name the methods behind each reason, so that each reason stands once."""
     by_reason: dict[str, list[str]] = {}
     for method in left_out:
         by_reason.setdefault(method.reason, []).append(method.algorithm)
@@ -190,7 +196,12 @@ EACH = (
 
 
 def of_epsilon(frontier: Frontier, epsilon: float | None) -> Frontier:
-    """Return the frontier of one epsilon."""
+    """Return the frontier of one epsilon.
+
+    Args:
+        frontier: a frontier with several epsilons.
+        epsilon: one of them; None is infinite, that is without noise.
+    """
     points = tuple(point for point in frontier.points if point.epsilon == epsilon)
     return msgspec.structs.replace(frontier, points=points)
 

@@ -64,13 +64,23 @@ class Sum(NamedTuple):
     bytes: int = 0
 
     def more(self, entry: Entry, clients: int) -> "Sum":
-        """Add an entry's messages of so many clients."""
+        """Return the sum with the messages of one more entry.
+
+        Args:
+            entry: of the ledger.
+            clients: how many clients the entry counts for.
+        """
         number = len(entry.messages) * clients
         return Sum(self.messages + number, self.bytes + entry.bytes * clients)
 
 
 def by_kind(accounts: Sequence[Account], way: Way) -> dict[Kind, Sum]:
-    """Sum up the messages of one direction over rounds, seeds and clients."""
+    """Sum up the messages of one direction over rounds, seeds and clients.
+
+    Args:
+        accounts: ledgers of the phases and seeds of a run.
+        way: ``up`` to the server, ``down`` to the clients.
+    """
     sums: dict[Kind, Sum] = {}
     for account, entry in _entries(accounts):
         if entry.way == way:
@@ -82,7 +92,7 @@ def by_kind(accounts: Sequence[Account], way: Way) -> dict[Kind, Sum]:
 
 
 def by_client(accounts: Sequence[Account]) -> dict[str, dict[Visibility, Sum]]:
-    """Sum up every client's messages over rounds, seeds and questions."""
+    """Sum up every client's messages over rounds, seeds and tasks."""
     sums: dict[str, dict[Visibility, Sum]] = {
         name: {} for account in accounts for name in account.clients
     }
@@ -100,7 +110,10 @@ def _entries(accounts: Sequence[Account]) -> Iterator[tuple[Account, Entry]]:
 def print_ledger(accounts: Sequence[Account], published: bool) -> None:
     """Print what left the clients, what was sent to them, and each client's total.
 
-    The columns of ``published`` data are prepared before rows are dealt to clients.
+    Args:
+        accounts: ledgers of the phases and seeds of a run.
+        published: whether the data are published. Their columns are prepared before rows are
+            dealt to clients.
     """
     console = make_console()
     console.print(_kinds_table("What left the clients", accounts, "up"))
@@ -130,7 +143,12 @@ def _kinds_table(title: str, accounts: Sequence[Account], way: Way) -> Any:
 
 
 def kind_rows(accounts: Sequence[Account], way: Way) -> Iterator[tuple[str, ...]]:
-    """Yield the messages of one direction, one row a kind; upwards what the server received."""
+    """Yield one row for each kind of message; a row of uploads says what the server received.
+
+    Args:
+        accounts: ledgers of the phases and seeds of a run.
+        way: ``up`` to the server, ``down`` to the clients.
+    """
     for kind, total in by_kind(accounts, way).items():
         none = "keys and shares only" if kind.seen == "no values" else "-"
         when = IN_FRONT.get(kind.phase, "") + kind.when
@@ -186,9 +204,13 @@ def _start(words: str) -> str:
 
 
 def as_record(accounts: Sequence[Account], published: bool) -> dict[str, Any]:
-    """Return the ledger as JSON-ready values: by question, by client, and every message.
+    """Return the ledger as JSON-ready values: by task, by client, and every message.
 
     Messages name clients by their places in the list of clients, counted from 0.
+
+    Args:
+        accounts: ledgers of the phases and seeds of a run.
+        published: as in :func:`print_ledger`.
     """
     return {
         "columns_scaled_before_dealing": published,
@@ -235,7 +257,7 @@ WITHOUT_MASKS = "Without --secure the server receives each client's upload, with
 
 
 def print_explained(name: str, explained: Explained) -> None:
-    """Print the exchanges of one method: questions, what is sent, what the method needs of it."""
+    """Print the exchanges of one method: tasks, what is sent, what the method needs of it."""
     console = make_console()
     table = make_table(
         f"{name}: a model of {explained.parameters} parameters", *COLUMNS, wrap="each client sends"
@@ -247,7 +269,7 @@ def print_explained(name: str, explained: Explained) -> None:
 
 
 def exchange_cells(exchange: Exchange) -> tuple[str, ...]:
-    """Return an exchange as the cells of a row: when, question, uploads, sizes, what is needed."""
+    """Return an exchange as the cells of a row: when, task, uploads, sizes, what is needed."""
     least, most = exchange.times
     often = "" if most == 1 else f" x{most}" if least == most else f" x{least}-{most}"
     when = IN_FRONT.get(exchange.phase, "") + exchange.when

@@ -6,7 +6,7 @@ from fedfb.experiments.result import Figures, Statistic
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number as the paper prints it, without the leading zero; a dash where there is none.
+    """Return a number as the paper prints it, without the leading zero; a dash for None.
 
     >>> number(0.7251), number(-0.5), number(None), number(1.0), number(-0.0001)
     ('.725', '-.500', '-', '1.000', '.000')

@@ -336,7 +336,7 @@ def _lines(values: Sequence[Any], owner: int) -> list[Line]:
 
 
 def _privacy(results: Sequence[Result]) -> Sequence[Section]:
-    """Return every silo's epsilon, what it stands for and what not; nothing of plain runs."""
+    """Return every client's epsilon and what it covers; empty for runs without privacy."""
     private = [(result, result.privacy) for result in results if result.privacy]
     if not private:
         return []

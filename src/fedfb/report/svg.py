@@ -73,7 +73,16 @@ def scatter_picture(
     alt: str,
     caption: str,
 ) -> Picture:
-    """Draw accuracy against disparity; every point says by itself what it is."""
+    """Draw accuracy against disparity; every point has its words as a title.
+
+    Args:
+        name: start of all ids in the picture; unique on the page.
+        series: points of each method or curve.
+        constant: accuracy of the constant classifier; None draws none.
+        notion: long name of the notion.
+        alt: text for readers who do not see the picture.
+        caption: text below the picture.
+    """
 
     def drawn(size: Size, prefix: str) -> str:
         figure = blank_figure(size)
@@ -118,7 +127,7 @@ def _marker_path(marker: str) -> str:
 
 
 class Line(NamedTuple):
-    """A quantity over rounds: its colour is whose it is, its dashes which component."""
+    """A quantity over rounds. Its colour shows the seed or setting, its dashes the component."""
 
     values: Sequence[float]
     owner: int
@@ -135,7 +144,15 @@ def curves_picture(
     alt: str,
     caption: str,
 ) -> Picture:
-    """Draw lines over rounds, one panel for each quantity; owners are seeds or settings."""
+    """Draw lines over rounds, one panel for each quantity.
+
+    Args:
+        name: start of all ids in the picture; unique on the page.
+        panels: lines by the name of their quantity.
+        owners: words of the legend: one seed or setting for each colour.
+        alt: text for readers who do not see the picture.
+        caption: text below the picture.
+    """
 
     def drawn(size: Size, prefix: str) -> str:
         rows = -(-len(panels) // size.columns)
@@ -202,14 +219,25 @@ def _margins(size: Size, rows: int, columns: int) -> dict[str, float]:
 
 
 def blank_figure(size: Size, layout: Literal["constrained"] | None = "constrained") -> Any:
-    """Return an empty figure of so many pixels."""
+    """Return an empty figure of matplotlib.
+
+    Args:
+        size: width and height in pixels.
+        layout: None where the caller places the axes.
+    """
     from matplotlib.figure import Figure
 
     return Figure(figsize=(size.width / UNITS, size.height / UNITS), layout=layout)
 
 
 def svg_of(figure: Any, prefix: str, titles: Mapping[str, str]) -> str:
-    """Return a figure as SVG for a page: words in place, no identifier twice, nothing to fetch."""
+    """Return a figure as SVG for a page: no id twice, and nothing to load from elsewhere.
+
+    Args:
+        figure: a figure of matplotlib.
+        prefix: makes generated ids unique on the page.
+        titles: words by id, for the points that have a title.
+    """
     from matplotlib import rc_context
 
     file = StringIO()

@@ -41,8 +41,12 @@ SUMMARY = "Each column is sorted alone. The run's JSON has every client."
 def summary_rows(runs: Sequence[SeedResult], notion: str | None) -> list[tuple[str, ...]]:
     """Return least, quarters and largest of the clients' means over seeds, column by column.
 
-    Columns are test rows, accuracy, loss, and with a notion the disparity of a client's own rows.
-    A column leaves out clients of which it is not estimable.
+    Columns are test rows, accuracy and loss. A column leaves out clients where it is not
+    estimable.
+
+    Args:
+        runs: one for each seed of one setting.
+        notion: adds a column: the disparity among each client's rows. None adds none.
     """
     columns = [
         _means([[client.n for client in run.clients] for run in runs]),
@@ -90,7 +94,13 @@ def make_console() -> Console:
 
 
 def make_table(title: str, *columns: str, wrap: str = "") -> Table:
-    """Return an empty table; the first column is text, the others numbers, one may be wrapped."""
+    """Return an empty table; the first column is text, the others are numbers.
+
+    Args:
+        title: above the table.
+        *columns: headings.
+        wrap: the heading of a column of text that may be wrapped.
+    """
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for place, column in enumerate(columns):
         text = place == 0 or column == wrap
@@ -147,7 +157,12 @@ def print_run(result: Result) -> None:
 
 
 def print_first(sentences: Sequence[str], console: Console) -> None:
-    """Print what a result does not keep, before anything else."""
+    """Print the promises that a result does not keep, before anything else.
+
+    Args:
+        sentences: one for each shortfall.
+        console: where to print.
+    """
     for sentence in sentences:
         console.print(sentence, style="bold")
     if sentences:
@@ -271,7 +286,12 @@ def _settings_table(result: Result) -> Table:
 
 
 def print_comparison(comparison: Comparison, paper: Mapping[str, Printed | None]) -> None:
-    """Print methods side by side, beside the paper's figures, and their paired differences."""
+    """Print methods side by side, beside the paper's figures, and their paired differences.
+
+    Args:
+        comparison: results of several methods.
+        paper: printed figures by method; None or absent where the paper has none.
+    """
     results = comparison.results
     console, notion = make_console(), results[0].notion
     print_first(comparison.notes, console)
