@@ -172,6 +172,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         """
         chance = self.decide(X, sensitive_features=sensitive_features)
+        # A new generator in each call, so that a second call returns the same labels.
         coin = np.random.default_rng(self.random_state).random(len(chance))
         favourable = coin < chance
         return np.where(favourable, self.positive_, self._unfavourable)

@@ -176,6 +176,7 @@ class Rows(NamedTuple):
 def load_rows(experiment: Experiment) -> Rows:
     """Read or draw the rows of every seed; seeds of one split share them."""
     federations = load_federations(experiment)
+    # Seeds of one split share one object: its rows are read once for all of them.
     names = {id(federation): rows_digest(federation) for federation in federations.values()}
     return Rows(
         federations, {seed: names[id(federation)] for seed, federation in federations.items()}

@@ -141,6 +141,7 @@ def compare_into(
     """
     results = []
     experiments = for_methods(experiment, algorithms)
+    # Only these need the number of groups; rows are read again by each run.
     if experiment.bits or any(find_method(name).most_groups for name in algorithms):
         check_on_rows(experiments, load_federations(experiments[0])[experiment.seeds[0]])
     with claim_empty(folder):
@@ -268,6 +269,7 @@ def explain(
     apart = max(_apart(ours, paper, axis) for axis in AXES)
     ends = [paper, *(step.after for step in steps)]
     begins = [*(step.before for step in steps), ours]
+    # A chain: printed figure, first step, ..., last step, ours. Gaps lie between its links.
     gaps = list(zip(ends, begins, strict=True))
     left = max(sum(_apart(end, begin, axis) for end, begin in gaps) for axis in AXES)
     return Explanation(steps, apart, left)

@@ -202,6 +202,7 @@ def client_rates(
     """
     owned = examples.client >= 0
     mine = Examples(*(part[owned] for part in examples))
+    # Every pair (client, group) counts as a group, so that one table serves all clients.
     crossed = mine._replace(group=mine.client * groups + mine.group)
     clients = len(client_names)
     tables = [confusion_table(of_run, crossed, clients * groups) for of_run in decision[:, owned]]

@@ -211,6 +211,7 @@ def _listen(short: Experiment, rows: Federation, play: Play) -> tuple[Fitted, li
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
+    # Warnings about random rows would mislead.
     with TemporaryDirectory() as name, redirect_stderr(StringIO()):
         folder = Path(name)
         fitted = play(short, rows, folder, folder / "ledger.jsonl")

@@ -64,7 +64,7 @@ def dominates(place: Place, other: Place) -> bool:
 
 
 def pareto(places: Sequence[Place]) -> list[bool]:
-    """Tell of every place whether no other dominates it; equal ones stay or go together.
+    """Return for every place whether no other dominates it; equal places have equal marks.
 
     A place whose disparity is not known is never in the set.
 
@@ -222,6 +222,7 @@ def frontier(
         except FedFBError as error:
             failed.append(LeftOut(algorithm=curve.algorithm, reason=str(error)))
             continue
+        # Overwritten by each curve: all are tested on the same rows, so the values are the same.
         constant = [run.majority_accuracy for run in result.runs]
         points.extend(_points(curve, result))
         notes.extend(other_notes(result))
@@ -317,6 +318,7 @@ def _points(curve: Curve, result: Result) -> Iterator[Point]:
     method, notion = find_method(curve.algorithm), result.notion
     for place, summary in enumerate(result.summaries):
         runs = result.runs_of(place)
+        # A mean over some of the seeds could not be compared with means over all of them.
         estimable = all(run.disparity[notion] is not None for run in runs)
         yield Point(
             algorithm=curve.algorithm,

@@ -191,7 +191,7 @@ def _settings(experiment: Experiment, choice: Choice | None) -> list[Setting]:
 
 
 def _free(settings: Sequence[Setting], choice: Choice | None) -> list[Setting]:
-    """Return the setting that is trained beside the others to tell what fairness costs.
+    """Return the setting that is trained beside the others to show what fairness costs.
 
     Its target is always met, and its learning rate picked for it. Where several rates were given
     there is no one model to compare with.
@@ -233,10 +233,12 @@ class _Work:
         over = Event()
 
         def on_round(progress: Progress) -> None:
+            # A thread cannot be stopped from outside: a seed gives up at the end of its round.
             if over.is_set():
                 raise CancelledError
             self.on_round(progress)
 
+        # Seeds already use all processors; more threads inside a seed would only compete with them.
         with threadpool_limits(limits=1), ThreadPoolExecutor(self.jobs) as pool:
             try:
                 return list(pool.map(lambda seed: task(seed, on_round), seeds))
@@ -244,7 +246,7 @@ class _Work:
                 over.set()
 
     def saving(self, phase: str, seed: int) -> Saving | None:
-        """Return where a seed's checkpoint lies; its owner is the experiment on just these rows."""
+        """Return where the checkpoint of a seed lies, marked with the experiment and its rows."""
         if self.checkpoints is None:
             return None
         owner = f"{self.experiment.hash}-{fingerprint(self.federations[seed])}-{phase}"
@@ -264,6 +266,7 @@ def load_federations(experiment: Experiment, ledger: "Path | None" = None) -> di
     def loaded(split: int) -> Federation:
         return load(experiment.request, split, make_add(experiment, ledger, split))
 
+    # Seeds of one split get the same object. Others rely on it: they compare by identity.
     cached = lru_cache(maxsize=None)(loaded)
     return {seed: cached(experiment.split_of(seed)) for seed in experiment.seeds}
 

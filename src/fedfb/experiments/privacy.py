@@ -1,4 +1,4 @@
-"""What ``--privacy-epsilon`` asks of an experiment: refusals, how much noise, what to say."""
+"""Privacy of an experiment: what is refused, how much noise is added, what is reported."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +19,10 @@ from fedfb.privacy.noise import known_sensitivity
 from fedfb.runtime import Guard, make_ask, number_taking_part
 
 MANY_SILOS = 100
-"""Whole silos hide well among so many; among fewer, noise drowns what they have in common."""
+"""Among fewer clients, the noise that hides a whole client is larger than what clients share."""
 
 PLAYED = 3
-"""The clients of random rows on which a method is played to count its questions."""
+"""The clients of random rows on which a method is played to count its tasks."""
 
 COVERED = {
     "record": (
@@ -49,14 +49,14 @@ SIMULATED = (
 
 
 class Asked(NamedTuple):
-    """How often a run trains, for how many epochs in all, and how often it asks anything else."""
+    """How often a run trains, for how many epochs in all, and how many other uploads it has."""
 
     trainings: int = 0
     epochs: int = 0
     answers: int = 0
 
     def after(self, task: ClientTask) -> "Asked":
-        """Return the same with one more question."""
+        """Return the counts after one more task."""
         moved = any(size > 0 for size in (task.sensitivity or {}).values())
         trainings, answers = self.trainings + (task.epochs > 0), self.answers + moved
         return Asked(trainings, self.epochs + task.epochs, answers)
@@ -79,7 +79,10 @@ class PrivateRun(NamedTuple):
         return {client: spent.training for client, spent in self.spent.items()}
 
     def guard(self) -> Guard:
-        """Return what every question passes: noise on answers, and none that was not planned."""
+        """Return what every task passes: it adds noise to uploads and refuses unplanned tasks."""
+        # Any client will do. The noise of uploads other than models depends on their number, which
+        # is the same for all; the noise of training is read at level silo only, where all spend
+        # the same.
         first = next(iter(self.spent.values()))
         whole = self.level == "silo"
         protection = Protection(
@@ -228,7 +231,7 @@ def questions(experiment: Experiment) -> Asked:
 
 
 def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[ClientTask, Arrays]]:
-    """Run a method on random rows, and yield what it asked and what one client answered."""
+    """Run a method on random rows, and yield each task with the upload of one client."""
     clients = [random_client(number, 2, 1) for number in range(PLAYED)]
     memories = {client.id: algorithm.memory(params) for client in clients}
     heard: list[tuple[ClientTask, Arrays]] = []

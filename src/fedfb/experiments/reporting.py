@@ -65,6 +65,7 @@ def seed_results(
     results = [
         None if place in grid.diverged else next(trained) for place in range(len(grid.settings))
     ]
+    # At least one setting has a result: `fit_grid` raises where all that are needed diverge.
     like = next(result for result in results if result is not None)
     return [
         without_figures(like, setting, grid.diverged[place]) if result is None else result
@@ -278,6 +279,7 @@ def make_result(
         shared: share of test rows that two seeds have in common, 0 to 1.
     """
     free = [of_seed[-1] for of_seed in results if len(of_seed) > number]
+    # A cost of fairness needs the free model of every seed.
     free = [] if any(run.diverged for run in free) else free
     summaries = [
         _summary([of_seed[place] for of_seed in results], free, shared) for place in range(number)

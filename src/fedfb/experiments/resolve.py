@@ -58,7 +58,7 @@ def resolve(experiment: Experiment) -> Experiment:
 
 
 def picks_rate(experiment: Experiment) -> bool:
-    """Tell whether the learning rate is chosen on validation rows without being asked to.
+    """Return whether the learning rate is chosen on validation rows although nobody asked.
 
     >>> picks_rate(Experiment()), picks_rate(Experiment(lr=(0.01,)))
     (True, False)
@@ -69,7 +69,7 @@ def picks_rate(experiment: Experiment) -> bool:
 
 
 def chooses(experiment: Experiment) -> bool:
-    """Tell whether anything is chosen on validation rows before training on all."""
+    """Return whether anything is chosen on validation rows before training on all."""
     return experiment.tune or picks_rate(experiment) or experiment.cost is not None
 
 

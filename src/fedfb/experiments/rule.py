@@ -62,7 +62,7 @@ class Rule:
 
     @property
     def needs_group(self) -> bool:
-        """Tell whether deciding needs the group of a row."""
+        """Whether a decision needs the group of a row."""
         return self.chance is not None
 
 

@@ -285,6 +285,7 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
     with interpreting(f"the model in {folder}", WRITTEN):
         # Columns and parameters that do not belong together show when a row is scored.
         _, *_ = encoder.feature_names
+        # One row of zeros: label 0, group 0, and -1 for a row of no client.
         zero = np.zeros(1, np.int64)
         fitted.predict(Examples(np.zeros((1, len(encoder.feature_names))), zero, zero, zero - 1))
     return SavedModel(fitted, places.index(run), encoder, clients)

@@ -97,6 +97,7 @@ def _check_item(name: str, item: Any, declared: Setting) -> None:
         or (declared.above is not None and not item > declared.above)
     )
     infinite = item in (float("inf"), float("-inf")) and not declared.infinite
+    # Only NaN differs from itself: it is refused also where no range is declared.
     if outside or item != item or infinite:
         raise ConfigError(f"{flag_of(name)} must be {describe_range(declared)}, got {item}.")
 

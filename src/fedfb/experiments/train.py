@@ -133,6 +133,7 @@ def fit_grid(
 
     while True:
         places = [place for place in range(len(settings)) if place not in diverged]
+        # Runs of the smaller grid have other places than in `settings`: `places` maps them back.
         some = [settings[place] for place in places]
         checkpoint = saving and _saving_without(saving, diverged)
         try:
@@ -190,6 +191,7 @@ def fit(
         saving = saving and replace(saving, ledger=ledger)
     carry = make_carry(experiment, names, ledger)
     try:
+        # Nobody looks at training rows of a private run: that exchange would cost privacy too.
         # What overflows is found by looking at every upload, and told once, with its round.
         with np.errstate(all="ignore"):
             trained = train(

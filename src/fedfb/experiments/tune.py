@@ -186,6 +186,7 @@ def choose(
     """
     best = max(candidate.accuracy for candidate in candidates)
     floor = majority + floor_share * max(best - majority, 0.0)
+    # Where nothing beats the constant classifier, all candidates stay.
     useful = [c for c in candidates if c.accuracy > majority] or candidates
     able = [c for c in useful if c.accuracy >= floor and c.disparity is not None]
     if fair and able:

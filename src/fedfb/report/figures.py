@@ -19,7 +19,7 @@ from fedfb.report.numbers import mean, number
 from fedfb.report.text import NAMES
 
 DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-"""Formats that would tell when they were written."""
+"""Metadata that would hold the time of writing, by format."""
 
 
 def save_figure(figure: Any, path: Path) -> None:
@@ -31,6 +31,7 @@ def save_figure(figure: Any, path: Path) -> None:
     """
     from matplotlib import rc_context
 
+    # Without a salt matplotlib draws random ids, and the same picture would have other bytes.
     options: Any = {"svg.hashsalt": "fedfb"}
     ending, content = path.suffix.lower(), io.BytesIO()
     with rc_context(options):

@@ -27,7 +27,7 @@ class Table(NamedTuple):
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Tell which columns hold numbers, to be set flush right.
+        """Return which columns hold numbers; these are aligned to the right.
 
         >>> Table("", ("", "rows", "sees"), (("a", "1,000", "the sum"), ("b", "-", "-"))).numeric
         (False, True, False)

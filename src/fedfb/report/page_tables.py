@@ -240,6 +240,7 @@ def given_table(settings: Mapping[str, Any]) -> Table:
     main = ("data", "algorithm", "notion", "model", "sensitive_at_prediction", "seeds")
     main_settings = {name: settings[name] for name in main[:-1] if name in settings}
     try:
+        # What the method fills in counts as usual; a method that is unknown here has the defaults.
         usual = asdict(resolve(Experiment(**main_settings)))
     except FedFBError:
         usual = asdict(Experiment())

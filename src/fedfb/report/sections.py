@@ -330,6 +330,7 @@ def _lines(values: Sequence[Any], owner: int) -> list[Line]:
     vectors = [np.ravel(value).tolist() for value in values if value is not None]
     if len({len(value) for value in vectors}) != 1:
         return []
+    # More lines than a reader can follow: least, median and largest stand for all.
     if len(vectors[0]) > MOST_LINES:
         vectors = np.quantile(vectors, (0.0, 0.5, 1.0), axis=1).T.tolist()
     return [Line(line, owner, place) for place, line in enumerate(zip(*vectors, strict=True))]

@@ -241,6 +241,7 @@ def svg_of(figure: Any, prefix: str, titles: Mapping[str, str]) -> str:
     from matplotlib import rc_context
 
     file = StringIO()
+    # Text stays text, to be searched and read aloud. The salt makes ids repeatable.
     options: Any = {"svg.fonttype": "none", "svg.hashsalt": prefix}
     with rc_context(options):
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})

@@ -139,6 +139,7 @@ def check_groups_are_only_names(method: Method, notion: str, variant: str) -> No
     """Two groups with their numbers exchanged give the same model to 1e-6, also at the bounds."""
     case, clients = Case(method, notion, variant), make_clients()
     swapped = tuple(client._replace(group=1 - client.group) for client in clients)
+    # So large a step drives the weights to their bounds.
     for alpha in ({}, {"alpha": 20.0}):
         setting = [usual_setting(case, **alpha)]
         plain, exchanged = run(case, clients, setting), run(case, swapped, setting)

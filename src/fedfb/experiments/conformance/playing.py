@@ -39,6 +39,7 @@ def make_clients(sizes: Sequence[int] = (30, 18, 24), groups: int = 2, seed: int
     clients = []
     for number, rows in enumerate(sizes):
         group = np.minimum(rng.geometric(0.8, rows) - 1, groups - 1)
+        # Random draws may miss a rare cell. The first client has all, so every rate is defined.
         if number == 0:
             cells = np.arange(2 * groups)
             group[: 2 * groups] = cells % groups
