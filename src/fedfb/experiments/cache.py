@@ -42,7 +42,7 @@ WITHOUT_RESULTS = ("cli", "report", "theory")
 
 
 class SeedRecord(Value, frozen=True, kw_only=True):
-    """What one seed came to: a result for each setting, and for the free model after them.
+    """The record of one seed: a result for each setting, then one for the free model.
 
     ``number`` is how many settings were asked for, ``choice`` what the seed chose for itself.
     """
@@ -72,7 +72,7 @@ def seed_records_of(outcome: Outcome) -> dict[int, SeedRecord]:
 
 
 def default_folder() -> Path:
-    """Return where records are kept: ``$FEDFB_STORE``, else in the user's cache."""
+    """Return the folder of records: ``$FEDFB_STORE``, else in the user's cache."""
     named = os.environ.get("FEDFB_STORE")
     if named:
         return Path(named)
@@ -106,7 +106,7 @@ def key_of(experiment: Experiment, rows: str, seed: int) -> Key | None:
 
 
 def rows_digest(federation: Federation) -> str:
-    """Return a short name of all rows, those of the test included, and of groups and clients."""
+    """Return a digest of all rows, test rows included, and of the names of groups and clients."""
     digest = hashlib.blake2b(fingerprint(federation).encode(), digest_size=16)
     for part in federation.test:
         digest.update(np.ascontiguousarray(part).data)
@@ -117,7 +117,7 @@ def rows_digest(federation: Federation) -> str:
 
 @cache
 def code_digest() -> str:
-    """Return a short name of the code that makes results, so that a change of it makes new ones."""
+    """Return a digest of the code that makes results: other code never reads these records."""
     root = Path(fedfb.__file__).parent
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(root.rglob("*")):
@@ -129,13 +129,13 @@ def code_digest() -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of records. What cannot be read or written costs training, never a result."""
+    """A folder of records. A record that cannot be read or written is trained again."""
 
     folder: Path
     say: Callable[[str], None] = say
 
     def get(self, key: Key) -> SeedRecord | None:
-        """Return the record of a key, None if there is none that can be read."""
+        """Return the record of a key; None if no record can be read."""
         path = self.path(key)
         try:
             entry = msgspec.json.decode(gzip.decompress(path.read_bytes()), type=_Entry)
@@ -149,7 +149,7 @@ class Store:
             return None
 
     def put(self, key: Key, seed: SeedRecord) -> None:
-        """Keep a record: whole, or not at all."""
+        """Write a record: the whole file, or nothing."""
         path = self.path(key)
         entry = _Entry(key=key, **msgspec.structs.asdict(seed))
         content = json.dumps(msgspec.to_builtins(entry), allow_nan=False).encode()

@@ -53,7 +53,7 @@ def compare(
 
 
 def make_comparison(results: Sequence[Result]) -> Comparison:
-    """Put results side by side, with the differences of every two of them."""
+    """Return results side by side, with the differences of every two methods."""
     return Comparison(
         schema=SCHEMA,
         notes=tuple(first_sentences(results)),
@@ -185,7 +185,7 @@ class Cause(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A cause as it showed: the figures before it was switched, and after."""
+    """The effect of a cause: the figures before it was switched, and after."""
 
     cause: str
     before: Figures

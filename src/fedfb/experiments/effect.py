@@ -1,4 +1,4 @@
-"""Which settings of an experiment have an effect: one that is given and has none is refused."""
+"""Settings that have an effect, and those that have none and are refused."""
 
 from collections.abc import Sequence
 from dataclasses import Field, fields, replace
@@ -100,7 +100,7 @@ def _drop_idle(experiment: Experiment) -> Experiment:
 
 
 def is_read(experiment: Experiment, name: str) -> bool:
-    """Return whether the method reads a setting or knob, in the variant and outer rule of here.
+    """Return whether the method reads a setting or knob, in this variant and outer rule.
 
     Args:
         experiment: names the method, its variant and its outer rule.

@@ -1,4 +1,4 @@
-"""What a trained classifier is worth on rows it has not seen: one evaluation per run."""
+"""The evaluation of trained classifiers on test rows, one for each run."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -148,7 +148,7 @@ def area_under_curve(score: Float[Array, " n"], y: Int[Array, " n"]) -> float | 
 
 
 def ratio(numerator: float, denominator: float) -> float | None:
-    """Divide, or return None where there is nothing to divide by.
+    """Return the quotient; None where the denominator is 0.
 
     >>> ratio(1.0, 4.0), ratio(1.0, 0.0)
     (0.25, None)

@@ -74,7 +74,7 @@ class Exchange(NamedTuple):
 
     @property
     def beyond_the_model(self) -> int:
-        """How many of them are neither a model's nor the weight that goes with it."""
+        """How many of these numbers belong neither to a model nor to its weight."""
         beside = {*self.models, "weight"} if self.models else set()
         return sum(int(np.prod(shape)) for name, shape in self.parts if name not in beside)
 
@@ -105,12 +105,12 @@ class Explained(NamedTuple):
 
     @property
     def needs_only_sums(self) -> bool:
-        """Whether the method could do with nothing but sums over clients."""
+        """Whether sums over clients are all that the method needs."""
         return all(NEEDS_SUM[exchange.seen] for exchange in self.exchanges)
 
     @property
     def server_receives_only_sums(self) -> bool:
-        """Whether nothing but sums over clients comes out at the server."""
+        """Whether the server receives only sums over clients."""
         return all(RECEIVED_SUM[exchange.seen] for exchange in self.exchanges)
 
     @property

@@ -78,7 +78,7 @@ def pareto(places: Sequence[Place]) -> list[bool]:
 
 
 BASELINE = "fedavg"
-"""What is trained without a thought of fairness: one point, where curves begin."""
+"""The method without fairness: one point, where curves begin."""
 
 LIMIT = "hardt"
 """The pooled oracle: all rows in one place and a threshold for each group."""
@@ -137,7 +137,7 @@ def plan(
 
 
 def _unfit(method: Method, notion: str, groups: int, is_named: bool) -> str | None:
-    """Say why a method does not belong here; one that was asked for need not aim at fairness."""
+    """Say why a method is left out; a method that the user named need not aim at fairness."""
     if not method.fair and method.name != BASELINE and not is_named:
         return "does not aim at fairness"
     if method.fair and notion not in method.notions:

@@ -1,4 +1,4 @@
-"""From what an experiment leaves open to what its method usually takes."""
+"""The settings that an experiment leaves open, filled in by its method."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -99,7 +99,7 @@ def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterato
 
 
 def held_in(folder: Path) -> list[str]:
-    """Return the names of what a folder holds; one that is not there holds nothing."""
+    """Return the names of the files in a folder; empty if the folder does not exist."""
     with writing(folder):
         return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 

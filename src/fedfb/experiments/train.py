@@ -1,4 +1,4 @@
-"""One seed of an experiment: from clients to trained models, all settings of a grid at once."""
+"""The training of one seed of an experiment, for all settings of a grid at once."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -180,7 +180,7 @@ class Series(NamedTuple):
 
     @property
     def marker(self) -> str:
-        """The marker; in grey it tells methods apart."""
+        """The marker, which distinguishes methods in a grey picture."""
         return MARKERS[self.place % len(MARKERS)]
 
     def words(self, point: Point) -> str:
@@ -202,7 +202,7 @@ def _with_ends(value: float, ends: Interval | None) -> str:
 
 
 def shown_name(algorithm: str) -> str:
-    """Return a method's name as readers know it.
+    """Return the display name of a method.
 
     >>> shown_name("fedfb"), shown_name("zafar")
     ('FedFB', 'zafar')

@@ -1,4 +1,4 @@
-"""The one sentence that a reader takes away, and the figures beside it."""
+"""The headline of a page: one sentence, and the key figures beside it."""
 
 from collections.abc import Sequence
 

@@ -78,12 +78,12 @@ class Page(NamedTuple):
 
 
 def check_tools() -> None:
-    """Refuse to make a page where what draws it is not installed."""
+    """Refuse to make a page where the tools for pages are not installed."""
     refuse_without("report", "a page")
 
 
 def render(page: Page) -> str:
-    """Return the page as HTML; whatever users may have named is escaped."""
+    """Return the page as HTML; names from users are escaped."""
     from jinja2 import BaseLoader, Environment, StrictUndefined
 
     environment = Environment(

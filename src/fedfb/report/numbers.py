@@ -34,7 +34,7 @@ def figures(summary: Figures, notion: str) -> tuple[str, str]:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that there are.
+    """Return the mean of the values that are not None; None without any.
 
     >>> mean([1.0, None, 2.0]), mean([])
     (1.5, None)

@@ -1,4 +1,4 @@
-"""What privacy came to, in words and rows: for the terminal, the page and the ledger."""
+"""Privacy in sentences and rows, for the terminal, the page and the ledger."""
 
 from collections.abc import Iterator, Sequence
 

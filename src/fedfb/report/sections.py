@@ -1,4 +1,4 @@
-"""From what a folder holds to the sections of its page."""
+"""The page of an output folder: its sections, tables and pictures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -374,7 +374,7 @@ def _exchange_fold(run: Run) -> Fold:
 
 
 def explained_run(run: Run) -> Explained | None:
-    """Play the method on as many groups and clients; None where it is not known here."""
+    """Play the method on as many groups and clients; None if the method is not available."""
     result = run.result
     clients = max(len(result.runs[0].clients), 2)
     return _explain(result.settings, len(result.groups), clients, run.inputs)

@@ -88,7 +88,7 @@ MOST_CLIENTS = 20
 
 
 def make_console() -> Console:
-    """Return where tables are printed."""
+    """Return the console on which tables are printed."""
     # A name such as "[0, 25)" is to be printed, not read as a style.
     return Console(highlight=False, markup=False, emoji=False)
 

@@ -35,7 +35,7 @@ from fedfb.runtime import Trained, as_arrays, from_arrays, make_ask, reduce_uplo
 
 
 def check_the_same_seed_gives_the_same_bits(method: Method, notion: str, variant: str) -> None:
-    """One algorithm run twice, and one built anew, repeat the run."""
+    """Run one algorithm twice, and a new one once: all runs have the same bits."""
     case, clients = Case(method, notion, variant), make_clients()
     first = run(case, clients)
     again = run(case, clients, algorithm=first.algorithm)
@@ -60,7 +60,7 @@ def check_the_order_of_clients_changes_no_bit(method: Method, notion: str, varia
 
 
 def check_a_run_alone_is_the_run_in_a_grid(method: Method, notion: str, variant: str) -> None:
-    """Each run of a grid of three is what it is alone, to 1e-10."""
+    """Each run of a grid of three equals the same run alone, to 1e-10."""
     case, clients = Case(method, notion, variant), make_clients()
     usual = usual_setting(case)
     ends = [
@@ -95,7 +95,7 @@ def check_a_run_can_be_saved_and_continued(method: Method, notion: str, variant:
 
 
 def check_equal_models_average_to_themselves(method: Method, notion: str, variant: str) -> None:
-    """Where nobody learns, at a learning rate of 1e-9, the common model stays as it is."""
+    """Train at a learning rate of 1e-9: clients learn nothing, and the common model stays."""
     case, clients = Case(method, notion, variant), make_clients()
     after = results(run(case, clients, [usual_setting(case, lr=1e-9)]), clients)
     if MODEL in after:
@@ -116,7 +116,7 @@ def check_odd_federations_stay_finite(method: Method, notion: str, variant: str)
 
 
 def check_partial_participation_stays_finite(method: Method, notion: str, variant: str) -> None:
-    """With half of five clients in a round it trains to finite numbers, or refuses in words."""
+    """With half of five clients in a round, training stays finite, or refuses with a message."""
     case, clients = Case(method, notion, variant), make_clients((20, 12, 15, 9, 16))
     try:
         done = run(case, clients, participation=0.5)
@@ -155,7 +155,7 @@ def check_groups_are_only_names(method: Method, notion: str, variant: str) -> No
 
 
 def check_splitting_a_client_changes_nothing(method: Method, notion: str, variant: str) -> None:
-    """Rows of one client on two give the same model, signal and lambda, to 1e-9.
+    """Split one client in two: model, signal and lambda stay the same, to 1e-9.
 
     With one gradient step on all rows a round. Only for methods that say they are ``additive``.
     """

@@ -119,7 +119,7 @@ def check_one_row_moves_no_upload_further_than_declared(
 
 
 def check_a_sum_is_all_the_server_needs(method: Method, notion: str, variant: str) -> None:
-    """Sum in another order, and give nothing beside: the run is the same, to 1e-9."""
+    """Give the server only sums, added in another order: the run stays the same, to 1e-9."""
     case, clients = Case(method, notion, variant), make_clients()
     plain = run_asking(case, clients, make_ask)
     other = run_asking(case, clients, partial(ask_backwards, _sum_from_the_end))
@@ -158,7 +158,7 @@ def _rows_of(data: ClientData, rows: Int[Array, " k"]) -> ClientData:
 
 
 def _holds_a_row(value: Array, x: Float[Array, "n d"]) -> bool:
-    """Tell whether as many numbers in a row as there are features are those of a row of x."""
+    """Return whether consecutive numbers of ``value`` are the features of a row of ``x``."""
     flat, features = np.asarray(value, dtype=float).ravel(), x.shape[1]
     if len(flat) < features:
         return False

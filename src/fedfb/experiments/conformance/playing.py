@@ -26,7 +26,7 @@ Clients = tuple[ClientData, ...]
 
 
 def make_clients(sizes: Sequence[int] = (30, 18, 24), groups: int = 2, seed: int = 0) -> Clients:
-    """Draw clients on which features tell the label, and the second group is small and behind.
+    """Draw clients. The first feature predicts the label; later groups are small and score lower.
 
     The first client has rows of every cell (label, group).
 
@@ -166,7 +166,7 @@ def notion_of(case: Case, clients: Clients) -> Notion:
 
 
 def usual_setting(case: Case, **others: float) -> dict[str, float]:
-    """Return the usual value of every knob, others where given and known, and a learning rate."""
+    """Return a learning rate and the usual value of every knob; ``others`` replace those it has."""
     values = {name: knob.usual(case.notion)[0] for name, knob in case.method.knobs.items()}
     return {"lr": 0.05, **values, **{k: v for k, v in others.items() if k in values or k == "lr"}}
 
@@ -337,12 +337,12 @@ def answers(case: Case, clients: Clients) -> list[Answer]:
 
 
 def copied(arrays: Arrays) -> Arrays:
-    """Return the arrays, safe from whoever writes into the originals."""
+    """Return a copy of each array."""
     return {name: np.array(value) for name, value in arrays.items()}
 
 
 def results(done: Run, clients: Clients) -> Arrays:
-    """Return what a run came to, each with a leading run axis: model, scores, signals, lambda."""
+    """Return model, scores, signals and lambda of a run, each with a leading run axis."""
     state, memories, history = done.trained
     arrays: Arrays = {}
     params = done.algorithm.params(state)
@@ -358,7 +358,7 @@ def results(done: Run, clients: Clients) -> Arrays:
 
 
 class ConformanceError(AssertionError):
-    """A method breaks what every method must hold to; the message says how."""
+    """A method breaks a law of all methods; the message says which and how."""
 
 
 def same(arrays: Arrays, others: Arrays, broken: str) -> None:
