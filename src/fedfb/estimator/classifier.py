@@ -172,22 +172,38 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         """
         chance = self.decide(X, sensitive_features=sensitive_features)
+        # A new generator in each call, so that a second call returns the same labels.
         coin = np.random.default_rng(self.random_state).random(len(chance))
         favourable = coin < chance
         return np.where(favourable, self.positive_, self._unfavourable)
 
     def decide(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
-        """Return the chance of a favourable decision: 0 or 1, unless decisions are randomised."""
+        """Return the chance of a favourable decision: 0 or 1, unless decisions are randomised.
+
+        Args:
+            X: features, with the columns of training.
+            sensitive_features: as in ``fit``; needed where decisions depend on the group.
+        """
         return self._decide(X, sensitive_features).decision[0]
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, "n 2"]:
-        """Return the probability of each of ``classes_``. Decisions may use thresholds."""
+        """Return the probability of each of ``classes_``. Decisions may use thresholds.
+
+        Args:
+            X: features, with the columns of training.
+            sensitive_features: as in ``fit``; needed where decisions depend on the group.
+        """
         favourable = self._decide(X, sensitive_features).score[0]
         columns = (1 - favourable, favourable)
         return np.stack(columns if self._positive_is_last else columns[::-1], axis=1)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
-        """Return the log odds of the second of ``classes_``."""
+        """Return the log odds of the second of ``classes_``.
+
+        Args:
+            X: features, with the columns of training.
+            sensitive_features: as in ``fit``; needed where decisions depend on the group.
+        """
         x, group = self._encode(X, sensitive_features)
         if len(self.rule_.members) == 1:
             odds = self.rule_.logits(x)[0]

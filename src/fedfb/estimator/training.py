@@ -178,6 +178,7 @@ def feature_table(X: Any, training: bool) -> Table:
 def _refuse_suspects(table: Table) -> None:
     """Refuse columns that are no features, as for files: identifiers, dates, free text."""
     for name, cells in table.columns.items():
+        # A column with fractions is measured: no identifier or date looks like it.
         measured = cells.dtype.kind == "f" and bool(np.any(cells % 1 > 0))
         reason = None if measured else suspicion(name, [table.text(name).tolist()])
         if reason:

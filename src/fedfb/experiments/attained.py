@@ -65,6 +65,10 @@ def chance(rows: Float[Array, "b a"], rate: Float[Array, "b 1"]) -> Float[Array,
 
     with the normal quantile z of :data:`LEVEL` for all k gaps together (Bonferroni).
 
+    Args:
+        rows: rows by block and group; 0 where the group is not compared.
+        rate: common rate of each block.
+
     >>> chance(np.array([[1000.0, 1000.0]]), np.array([[0.5]])).round(3)
     array([[0.025, 0.025]])
     """

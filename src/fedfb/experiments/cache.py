@@ -1,9 +1,7 @@
-"""The experiment store: what every seed came to, under a name made of all that it depends on.
+"""The cache of experiments: the record of every seed, so that no seed is trained twice.
 
-A record is found again only by the same settings, rows, seed, code, libraries and instructions, so
-it needs no date and is never out of date.
-
-Running an experiment without training twice: seeds that the store has are read, not trained.
+The key of a record contains all that the record depends on: settings, rows, seed, code, libraries
+and processor instructions. A record therefore needs no date and is never out of date.
 """
 
 import gzip
@@ -44,7 +42,7 @@ WITHOUT_RESULTS = ("cli", "report", "theory")
 
 
 class SeedRecord(Value, frozen=True, kw_only=True):
-    """What one seed came to: a result for each setting, and for the free model after them.
+    """The record of one seed: a result for each setting, then one for the free model.
 
     ``number`` is how many settings were asked for, ``choice`` what the seed chose for itself.
     """
@@ -74,7 +72,7 @@ def seed_records_of(outcome: Outcome) -> dict[int, SeedRecord]:
 
 
 def default_folder() -> Path:
-    """Return where records are kept: ``$FEDFB_STORE``, else in the user's cache."""
+    """Return the folder of records: ``$FEDFB_STORE``, else in the user's cache."""
     named = os.environ.get("FEDFB_STORE")
     if named:
         return Path(named)
@@ -83,12 +81,15 @@ def default_folder() -> Path:
 
 
 def key_of(experiment: Experiment, rows: str, seed: int) -> Key | None:
-    """Return what the record of a seed depends on; None where not all of it can be told.
-
-    The experiment is a resolved one, ``rows`` the name of its rows (:func:`rows_digest`).
+    """Return all that the record of a seed depends on; None where part of it is unknown.
 
     A method or model from a user's own file may change without a change of its name. What is tuned
     is chosen for all seeds together, so all of them belong to the key.
+
+    Args:
+        experiment: a resolved experiment.
+        rows: the name of its rows, see :func:`rows_digest`.
+        seed: the seed of the record.
     """
     if find_method(experiment.algorithm).make.__module__.partition(".")[0] != fedfb.__name__:
         return None
@@ -105,7 +106,7 @@ def key_of(experiment: Experiment, rows: str, seed: int) -> Key | None:
 
 
 def rows_digest(federation: Federation) -> str:
-    """Return a short name of all rows, those of the test included, and of groups and clients."""
+    """Return a digest of all rows, test rows included, and of the names of groups and clients."""
     digest = hashlib.blake2b(fingerprint(federation).encode(), digest_size=16)
     for part in federation.test:
         digest.update(np.ascontiguousarray(part).data)
@@ -116,7 +117,7 @@ def rows_digest(federation: Federation) -> str:
 
 @cache
 def code_digest() -> str:
-    """Return a short name of the code that makes results, so that a change of it makes new ones."""
+    """Return a digest of the code that makes results: other code never reads these records."""
     root = Path(fedfb.__file__).parent
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(root.rglob("*")):
@@ -128,13 +129,13 @@ def code_digest() -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of records. What cannot be read or written costs training, never a result."""
+    """A folder of records. A record that cannot be read or written is trained again."""
 
     folder: Path
     say: Callable[[str], None] = say
 
     def get(self, key: Key) -> SeedRecord | None:
-        """Return the record of a key, None if there is none that can be read."""
+        """Return the record of a key; None if no record can be read."""
         path = self.path(key)
         try:
             entry = msgspec.json.decode(gzip.decompress(path.read_bytes()), type=_Entry)
@@ -148,7 +149,7 @@ class Store:
             return None
 
     def put(self, key: Key, seed: SeedRecord) -> None:
-        """Keep a record: whole, or not at all."""
+        """Write a record: the whole file, or nothing."""
         path = self.path(key)
         entry = _Entry(key=key, **msgspec.structs.asdict(seed))
         content = json.dumps(msgspec.to_builtins(entry), allow_nan=False).encode()
@@ -175,8 +176,11 @@ class Rows(NamedTuple):
 def load_rows(experiment: Experiment) -> Rows:
     """Read or draw the rows of every seed; seeds of one split share them."""
     federations = load_federations(experiment)
-    names = {id(one): rows_digest(one) for one in federations.values()}
-    return Rows(federations, {seed: names[id(one)] for seed, one in federations.items()})
+    # Seeds of one split share one object: its rows are read once for all of them.
+    names = {id(federation): rows_digest(federation) for federation in federations.values()}
+    return Rows(
+        federations, {seed: names[id(federation)] for seed, federation in federations.items()}
+    )
 
 
 def result_of(
@@ -189,7 +193,14 @@ def result_of(
 ) -> Result:
     """Return the result of an experiment, as :func:`fedfb.run` makes it, training what is missing.
 
-    Seeds are trained a few at a time and kept at once, so that a kill loses no more than these.
+    Seeds are trained a few at a time and stored at once, so that a crash loses only these few.
+
+    Args:
+        experiment: the experiment; resolved here.
+        store: where records are read and written; None trains every seed.
+        rows: rows that were loaded before, see :func:`load_rows`.
+        jobs: how many seeds are trained at a time (default: one for each processor).
+        on_round: is called after every round of training.
 
     >>> tiny = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1)
     >>> result_of(tiny, None) == train(tiny).result
@@ -198,8 +209,8 @@ def result_of(
     rows = load_rows(experiment) if rows is None else rows
     resolved = resolve(experiment)
     keys = {seed: key_of(resolved, rows.names[seed], seed) for seed in experiment.seeds}
-    found = _known(store, keys)
-    missing = [seed for seed in experiment.seeds if seed not in found]
+    records = _stored_records(store, keys)
+    missing = [seed for seed in experiment.seeds if seed not in records]
     if missing and experiment.tune:
         missing = list(experiment.seeds)  # what is tuned is chosen for all of them together
     size = len(missing) if experiment.tune else jobs or cpu_count() or 1
@@ -207,16 +218,16 @@ def result_of(
         some = replace(experiment, seeds=tuple(missing[start : start + size]))
         outcome = train(some, jobs=jobs, on_round=on_round, federations=rows.federations)
         for seed, record in seed_records_of(outcome).items():
-            found[seed] = record
+            records[seed] = record
             _keep(store, keys[seed], record)
-    return _result(resolved, rows.federations, found)
+    return _result(resolved, rows.federations, records)
 
 
-def _known(store: Store | None, keys: Mapping[int, Key | None]) -> dict[int, SeedRecord]:
+def _stored_records(store: Store | None, keys: Mapping[int, Key | None]) -> dict[int, SeedRecord]:
     if store is None:
         return {}
-    found = {seed: store.get(key) for seed, key in keys.items() if key is not None}
-    return {seed: record for seed, record in found.items() if record is not None}
+    records = {seed: store.get(key) for seed, key in keys.items() if key is not None}
+    return {seed: record for seed, record in records.items() if record is not None}
 
 
 def _keep(store: Store | None, key: Key | None, record: SeedRecord) -> None:
@@ -227,11 +238,11 @@ def _keep(store: Store | None, key: Key | None, record: SeedRecord) -> None:
 def _result(
     experiment: Experiment,
     federations: Mapping[int, Federation],
-    found: Mapping[int, SeedRecord],
+    records: Mapping[int, SeedRecord],
 ) -> Result:
-    in_order = {seed: found[seed] for seed in experiment.seeds}
-    first = found[experiment.seeds[0]]
-    chosen = {seed: one.choice for seed, one in in_order.items() if one.choice is not None}
+    in_order = {seed: records[seed] for seed in experiment.seeds}
+    first = records[experiment.seeds[0]]
+    chosen = {seed: record.choice for seed, record in in_order.items() if record.choice is not None}
     # Where weights are solved for, every seed picks for itself, tuned or not.
     together = experiment.tune and experiment.outer != "solve"
     choices = Choices(common=first.choice) if together else Choices(by_seed=chosen)

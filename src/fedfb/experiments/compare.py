@@ -1,8 +1,8 @@
-"""Several methods on the same seeds: what each reaches, and how they differ seed by seed.
+"""Comparisons: several methods on the same seeds, and our figures beside printed ones.
 
-A comparison that is kept: by the store, so as not to train twice, or in a folder with models.
-
-What sets our figures apart from printed ones, shown by runs that switch one cause each.
+A comparison reports what each method reaches and how methods differ seed by seed. The cache may
+serve its seeds, so that none is trained twice; a folder may hold its runs with their models.
+Against printed figures, pairs of runs that differ in one cause show where a difference comes from.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,11 +31,19 @@ def compare(
     *,
     on_round: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
-    """Run the same experiment with each of several methods."""
+    """Run the same experiment with each of several methods.
+
+    Args:
+        experiment: data, notion and settings that all methods share; its own method is ignored.
+        algorithms: names of the methods, in the order of the results.
+        on_round: is called after every round.
+    """
     experiments = for_methods(experiment, algorithms)
     rows = load_federations(experiments[0])
     check_on_rows(experiments, rows[experiment.seeds[0]])
-    results = [train(one, on_round=on_round, federations=rows).result for one in experiments]
+    results = [
+        train(request, on_round=on_round, federations=rows).result for request in experiments
+    ]
     shortfalls = [shortfall for result in results for shortfall in result.shortfalls]
     if shortfalls:
         from fedfb.experiments.shortfall_warnings import warn_of  # here: it needs scikit-learn
@@ -45,7 +53,7 @@ def compare(
 
 
 def make_comparison(results: Sequence[Result]) -> Comparison:
-    """Put results side by side, with the differences of every two of them."""
+    """Return results side by side, with the differences of every two methods."""
     return Comparison(
         schema=SCHEMA,
         notes=tuple(first_sentences(results)),
@@ -55,20 +63,24 @@ def make_comparison(results: Sequence[Result]) -> Comparison:
 
 
 def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:
-    """Return the experiment with each of several methods, with the settings that the method reads.
+    """Return one experiment for each method, with the settings that the method reads.
 
-    One that cannot be run is refused at once, before any other is trained.
+    A method that cannot be run is refused before any method is trained.
+
+    Args:
+        experiment: settings for all methods together.
+        algorithms: names of the methods.
     """
     experiments = share_settings(experiment, algorithms)
-    for one in experiments:
-        check_runnable(one)
+    for request in experiments:
+        check_runnable(request)
     return experiments
 
 
 def check_on_rows(experiments: Sequence[Experiment], rows: Federation) -> None:
     """Refuse methods that cannot compare as many groups as the rows have."""
-    for one in experiments:
-        check_runnable(one, len(rows.group_names))
+    for experiment in experiments:
+        check_runnable(experiment, len(rows.group_names))
 
 
 def differences(results: Sequence[Result]) -> list[Difference]:
@@ -99,11 +111,18 @@ def results_of(
     store: Store | None,
     on_round: OnRound = lambda progress: None,
 ) -> list[Result]:
-    """Return the result of every method, training what the store does not have."""
+    """Return the result of every method, training what the store does not have.
+
+    Args:
+        experiment: settings for all methods together.
+        algorithms: names of the methods.
+        store: where seeds are read and written; None trains every seed.
+        on_round: is called after every round.
+    """
     experiments = for_methods(experiment, algorithms)
     rows = load_rows(experiments[0])
     check_on_rows(experiments, rows.federations[experiment.seeds[0]])
-    return [result_of(one, store, rows, on_round=on_round) for one in experiments]
+    return [result_of(request, store, rows, on_round=on_round) for request in experiments]
 
 
 def compare_into(
@@ -112,19 +131,27 @@ def compare_into(
     algorithms: Sequence[str],
     on_round: OnRound = lambda progress: None,
 ) -> list[Result]:
-    """Train every method, keep each run in a folder of its own name, and return their results."""
+    """Train every method, save each run in a folder named after the method, and return the results.
+
+    Args:
+        folder: a new or empty folder; each method gets a folder inside.
+        experiment: settings for all methods together.
+        algorithms: names of the methods.
+        on_round: is called after every round.
+    """
     results = []
     experiments = for_methods(experiment, algorithms)
+    # Only these need the number of groups; rows are read again by each run.
     if experiment.bits or any(find_method(name).most_groups for name in algorithms):
         check_on_rows(experiments, load_federations(experiments[0])[experiment.seeds[0]])
     with claim_empty(folder):
-        for one in experiments:
-            own = folder / one.algorithm
-            with claim(own, one) as checkpoints:
+        for request in experiments:
+            run_folder = folder / request.algorithm
+            with claim(run_folder, request) as checkpoints:
                 outcome = train(
-                    one, checkpoints=checkpoints, ledger=own / LEDGER, on_round=on_round
+                    request, checkpoints=checkpoints, ledger=run_folder / LEDGER, on_round=on_round
                 )
-                save(outcome, own)
+                save(outcome, run_folder)
             results.append(outcome.result)
         write_json(folder / COMPARISON, {"algorithms": list(algorithms)})
     return results
@@ -158,7 +185,7 @@ class Cause(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A cause as it showed: the figures before it was switched, and after."""
+    """The effect of a cause: the figures before it was switched, and after."""
 
     cause: str
     before: Figures
@@ -201,16 +228,22 @@ def better(ours: Figures, paper: Figures) -> bool:
     False
     """
     (accuracy, disparity), (printed_accuracy, printed_disparity) = (
-        [round(one[axis]["mean"], DIGITS) for axis in AXES] for one in (ours, paper)
+        [round(figures[axis]["mean"], DIGITS) for axis in AXES] for figures in (ours, paper)
     )
     worse = accuracy < printed_accuracy or disparity > printed_disparity
     return not worse and (accuracy, disparity) != (printed_accuracy, printed_disparity)
 
 
 def differs(ours: Figures, paper: Figures, seeds: int = 5) -> bool:
-    """Tell whether two means are further apart than their noise, on either axis."""
+    """Return True if two means are further apart than their noise, on either axis.
+
+    Args:
+        ours: our figures, with mean and standard deviation by axis.
+        paper: the printed figures.
+        seeds: number of seeds behind each mean.
+    """
     for axis in AXES:
-        spreads = [one[axis]["std"] or 0.0 for one in (ours, paper)]
+        spreads = [figures[axis]["std"] or 0.0 for figures in (ours, paper)]
         error = (sum(std**2 for std in spreads) / seeds) ** 0.5
         if _apart(ours, paper, axis) > max(NOISE * error, SMALLEST):
             return True
@@ -218,21 +251,29 @@ def differs(ours: Figures, paper: Figures, seeds: int = 5) -> bool:
 
 
 def explain(
-    ours: Figures, paper: Figures, found: Mapping[str, Figures], causes: Sequence[Cause]
+    ours: Figures, paper: Figures, figures: Mapping[str, Figures], causes: Sequence[Cause]
 ) -> Explanation:
-    """Follow the causes whose runs were found, from the printed figure to ours."""
+    """Return the steps from the printed figure to ours, one for each cause whose runs exist.
+
+    Args:
+        ours: our figures.
+        paper: the printed figures.
+        figures: figures of the runs that exist, by the name of their row.
+        causes: causes in the order of the steps.
+    """
     steps = tuple(
-        Step(one.name, found[one.before], found[one.after])
-        for one in causes
-        if one.before in found and one.after in found
+        Step(cause.name, figures[cause.before], figures[cause.after])
+        for cause in causes
+        if cause.before in figures and cause.after in figures
     )
     apart = max(_apart(ours, paper, axis) for axis in AXES)
     ends = [paper, *(step.after for step in steps)]
     begins = [*(step.before for step in steps), ours]
+    # A chain: printed figure, first step, ..., last step, ours. Gaps lie between its links.
     gaps = list(zip(ends, begins, strict=True))
     left = max(sum(_apart(end, begin, axis) for end, begin in gaps) for axis in AXES)
     return Explanation(steps, apart, left)
 
 
-def _apart(one: Figures, other: Figures, axis: str) -> float:
-    return float(abs(one[axis]["mean"] - other[axis]["mean"]))
+def _apart(figures: Figures, others: Figures, axis: str) -> float:
+    return float(abs(figures[axis]["mean"] - others[axis]["mean"]))

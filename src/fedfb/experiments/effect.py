@@ -1,4 +1,4 @@
-"""Which settings of an experiment have an effect: one that is given and has none is refused."""
+"""Settings that have an effect, and those that have none and are refused."""
 
 from collections.abc import Sequence
 from dataclasses import Field, fields, replace
@@ -15,7 +15,7 @@ ACROSS_CLIENTS = ("participation", "dropout", "scaling")
 
 
 def outer_rule(experiment: Experiment, method: Method) -> str | None:
-    """Return how the method finds its weights: as asked; else by a step where one is given.
+    """Return how the method finds its weights: the rule asked for, or a step if ``alpha`` is set.
 
     >>> outer_rule(Experiment(), find_method("fedfb"))
     'solve'
@@ -59,21 +59,32 @@ def without_effect(experiment: Experiment) -> dict[str, str]:
 
 
 def share_settings(experiment: Experiment, algorithms: Sequence[str]) -> list[Experiment]:
-    """Return the experiment with each of several methods, which gets the settings that it reads.
+    """Return one experiment for each method, with the settings that the method reads.
 
-    A setting or knob that none of them reads is refused.
+    A setting or knob that no method reads is refused.
+
+    Args:
+        experiment: settings for all methods together.
+        algorithms: names of the methods.
     """
-    each = [replace(experiment, algorithm=name) for name in algorithms]
-    idle = [without_effect(one) for one in each]
-    of_none = [name for name in idle[0] if name != "knobs" and all(name in one for one in idle)]
+    requests = [replace(experiment, algorithm=name) for name in algorithms]
+    idle = [without_effect(request) for request in requests]
+    of_none = [
+        name for name in idle[0] if name != "knobs" and all(name in reasons for reasons in idle)
+    ]
     for name in of_none:
         # What a method reads in another form of it helps more than that others do not read it.
-        able = (forms_that_read(find_method(one.algorithm), name) is not None for one in each)
+        able = (
+            forms_that_read(find_method(request.algorithm), name) is not None
+            for request in requests
+        )
         raise ConfigError(max(zip(able, idle, strict=True), key=lambda pair: pair[0])[1][name])
-    knobs = [{name for name in _knob_names(one) if is_read(one, name)} for one in each]
+    knobs = [
+        {name for name in _knob_names(request) if is_read(request, name)} for request in requests
+    ]
     return [
-        _drop_idle(replace(one, knobs=_assignments(one, own, set().union(*knobs))))
-        for one, own in zip(each, knobs, strict=True)
+        _drop_idle(replace(request, knobs=_assignments(request, read_knobs, set().union(*knobs))))
+        for request, read_knobs in zip(requests, knobs, strict=True)
     ]
 
 
@@ -89,7 +100,12 @@ def _drop_idle(experiment: Experiment) -> Experiment:
 
 
 def is_read(experiment: Experiment, name: str) -> bool:
-    """Return whether the method reads a setting, or a knob of its own, in the form it has here."""
+    """Return whether the method reads a setting or knob, in this variant and outer rule.
+
+    Args:
+        experiment: names the method, its variant and its outer rule.
+        name: of a field of :class:`Experiment`, or of a knob.
+    """
     return not _unread(experiment, name, "")
 
 
@@ -99,10 +115,12 @@ def _knob_names(experiment: Experiment) -> list[str]:
     return [name for name in names if name in find_method(experiment.algorithm).knobs]
 
 
-def _assignments(experiment: Experiment, own: set[str], of_all: set[str]) -> tuple[str, ...]:
+def _assignments(experiment: Experiment, read_knobs: set[str], of_all: set[str]) -> tuple[str, ...]:
     """Return the knobs that a method reads, and those that none does: they are refused."""
-    names = {one: one.partition("=")[0] for one in experiment.knobs}
-    return tuple(one for one, name in names.items() if name in own or name not in of_all)
+    names = {assignment: assignment.partition("=")[0] for assignment in experiment.knobs}
+    return tuple(
+        assignment for assignment, name in names.items() if name in read_knobs or name not in of_all
+    )
 
 
 def _why_not(experiment: Experiment, declared: Field[Any]) -> str:
@@ -159,7 +177,7 @@ def _unread(experiment: Experiment, name: str, flag: str) -> str:
 def forms_that_read(method: Method, name: str) -> tuple[str, ...] | None:
     """Return the variants or outer rules in which a method reads a setting or knob.
 
-    Empty means all of them, None that the method never reads it.
+    Empty means all of them; None means that the method never reads it.
     """
     stepping = tuple(rule for rule in method.outer_rules if rule != "solve")
     match name:

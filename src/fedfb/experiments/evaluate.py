@@ -1,4 +1,4 @@
-"""What a trained classifier is worth on rows it has not seen: one evaluation per run."""
+"""The evaluation of trained classifiers on test rows, one for each run."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Few(NamedTuple):
 
 
 def no_few(groups: int, clients: int) -> Few:
-    """Return that everything is compared."""
+    """Return that no group, cell or client has too few rows."""
     return Few(*(np.zeros(shape, dtype=bool) for shape in (groups, (2, groups), clients)))
 
 
@@ -65,6 +65,11 @@ def confusion_table(
     .. math:: C_{y1a} = \sum_{j: y_j = y, a_j = a} P(\hat y_j = 1), \qquad
               C_{y0a} = n_{ya} - C_{y1a}
 
+    Args:
+        decision: chance of a positive decision of each row, 0 to 1.
+        examples: the rows, with labels and groups.
+        groups: number of groups.
+
     >>> group = client = np.array([0, 0, 0])
     >>> examples = Examples(np.zeros((3, 1)), np.array([0, 1, 1]), group, client)
     >>> confusion_table(np.array([1.0, 1.0, 0.25]), examples, groups=1)[:, :, 0]
@@ -83,6 +88,10 @@ def cross_entropy(score: Float[Array, " n"], y: Int[Array, " n"]) -> Float[Array
 
     .. math:: -y \log p - (1 - y) \log(1 - p)
 
+    Args:
+        score: probability of the positive label; 0 and 1 are clipped.
+        y: labels, 0 or 1.
+
     >>> cross_entropy(np.array([0.5, 0.0]), np.array([1, 1])).round(2)
     array([ 0.69, 27.63])
     """
@@ -95,6 +104,11 @@ def client_loss_table(
     score: Float[Array, " n"], examples: Examples, clients: int
 ) -> Float[Array, "3 i"]:
     r"""Sum up rows, losses and squared losses of each client; rows of no client are left out.
+
+    Args:
+        score: probability of the positive label.
+        examples: the rows; a client of -1 is no client.
+        clients: number of clients.
 
     >>> examples = Examples(np.zeros((2, 1)), np.array([0, 1]), np.zeros(2, int), np.array([0, -1]))
     >>> client_loss_table(np.array([0.5, 0.5]), examples, clients=2).round(2)
@@ -124,14 +138,17 @@ def area_under_curve(score: Float[Array, " n"], y: Int[Array, " n"]) -> float | 
     positives, negatives = int(y.sum()), int(len(y) - y.sum())
     if not positives or not negatives:
         return None
-    in_order, found = np.sort(score), np.sort(score[y == 1])  # searched in order is searched fast
-    below, up_to = (np.searchsorted(in_order, found, side) for side in ("left", "right"))
+    in_order, positive_scores = (
+        np.sort(score),
+        np.sort(score[y == 1]),
+    )  # searched in order is searched fast
+    below, up_to = (np.searchsorted(in_order, positive_scores, side) for side in ("left", "right"))
     ranks = float((below + up_to + 1).sum() / 2)
     return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
 
 
 def ratio(numerator: float, denominator: float) -> float | None:
-    """Divide, or return None where there is nothing to divide by.
+    """Return the quotient; None where the denominator is 0.
 
     >>> ratio(1.0, 4.0), ratio(1.0, 0.0)
     (0.25, None)
@@ -148,16 +165,16 @@ def group_rates(name: str, table: Float[Array, "2 2"]) -> GroupRates:
     >>> rates.n, rates.positives, rates.tpr, rates.fpr, rates.accuracy
     (4, 0, None, 0.25, 0.75)
     """
-    [[rejected, wronged], [missed, found]] = table.tolist()
-    n = rejected + wronged + missed + found
+    [[rejected, wronged], [missed, hits]] = table.tolist()
+    n = rejected + wronged + missed + hits
     return GroupRates(
         name=name,
         n=round(n),
-        positives=round(missed + found),
-        positive_rate=ratio(wronged + found, n),
-        tpr=ratio(found, missed + found),
+        positives=round(missed + hits),
+        positive_rate=ratio(wronged + hits, n),
+        tpr=ratio(hits, missed + hits),
         fpr=ratio(wronged, rejected + wronged),
-        accuracy=ratio(rejected + found, n),
+        accuracy=ratio(rejected + hits, n),
     )
 
 
@@ -170,18 +187,30 @@ def client_rates(
     minimum: int,
     few: Few,
 ) -> list[tuple[ClientRates, ...]]:
-    """Describe for every run each client: rows, accuracy, mean loss, disparities among its own.
+    """Describe each client in every run: rows, accuracy, mean loss, disparities among its rows.
 
     ``loss_variance`` is that of the mean loss, None where client parity leaves the client out.
+
+    Args:
+        decision: chance of a positive decision by run and row.
+        losses: rows, losses and squared losses by run and client, see :func:`client_loss_table`.
+        examples: the rows.
+        groups: number of groups.
+        client_names: names by client id.
+        minimum: least rows of a rate that enters a disparity.
+        few: what had too few training rows to be compared.
     """
     owned = examples.client >= 0
     mine = Examples(*(part[owned] for part in examples))
+    # Every pair (client, group) counts as a group, so that one table serves all clients.
     crossed = mine._replace(group=mine.client * groups + mine.group)
     clients = len(client_names)
-    tables = [confusion_table(own, crossed, clients * groups) for own in decision[:, owned]]
+    tables = [confusion_table(of_run, crossed, clients * groups) for of_run in decision[:, owned]]
     by_client = np.stack(tables).reshape(-1, 2, 2, clients, groups).transpose(0, 3, 1, 2, 4)
     compared = np.where(few.groups, 0.0, by_client)
-    disparity = {n: nan_to_none(found) for n, found in disparity_values(compared, minimum).items()}
+    disparity = {
+        n: nan_to_none(values) for n, values in disparity_values(compared, minimum).items()
+    }
     counted = by_client.sum(axis=4)
     right = (counted[:, :, 0, 0] + counted[:, :, 1, 1]).tolist()
     variance = nan_to_none(loss_variances(losses, minimum))
@@ -193,7 +222,7 @@ def client_rates(
                 accuracy=ratio(right[run][client], n),
                 loss=ratio(total, n),
                 loss_variance=variance[run][client],
-                disparity={notion: found[run][client] for notion, found in disparity.items()},
+                disparity={notion: values[run][client] for notion, values in disparity.items()},
             )
             for client, (name, n, total) in enumerate(zip(client_names, *sums, strict=True))
         )
@@ -218,7 +247,16 @@ def evaluate_counts(
     minimum: int = MINIMUM_ROWS,
     few: Few | None = None,
 ) -> list[Evaluation]:
-    """Describe runs by counts alone, see :func:`evaluate`: what sums over clients tell of them."""
+    """Return one evaluation per run from counts alone, which are sums over clients.
+
+    Args:
+        confusion: rows by run, label, decision and group.
+        losses: as in :func:`client_rates`; None where clients are unknown.
+        group_names: names by group number.
+        client_names: names by client id.
+        minimum: least rows of a rate that enters a disparity.
+        few: what had too few training rows to be compared; None: nothing.
+    """
     few = few or no_few(len(group_names), len(client_names))
     # A group without rows is not estimable: it is named, and it enters no disparity.
     by_group = np.where(few.groups, 0.0, confusion)
@@ -269,7 +307,13 @@ def _evaluation(
 
 
 def check_numbers(kind: str, numbers: Int[Array, " n"], names: Sequence[str]) -> None:
-    """Refuse numbers without a name: in a table of cells they would count for another cell."""
+    """Refuse numbers without a name: in a table of cells they would count for another cell.
+
+    Args:
+        kind: ``group`` or ``client``, for the message.
+        numbers: the number of each row; -1 is none.
+        names: the names, in the order of numbers.
+    """
     largest = int(numbers.max(initial=-1))
     if largest >= len(names):
         raise DataError(
@@ -305,9 +349,9 @@ def evaluate(
     few = few or no_few(len(group_names), len(client_names))
     score, decision = prediction
     groups, has_clients = len(group_names), bool((examples.client >= 0).any())
-    confusion = np.stack([confusion_table(own, examples, groups) for own in decision])
+    confusion = np.stack([confusion_table(of_run, examples, groups) for of_run in decision])
     losses = (
-        np.stack([client_loss_table(own, examples, len(client_names)) for own in score])
+        np.stack([client_loss_table(of_run, examples, len(client_names)) for of_run in score])
         if has_clients
         else None
     )
@@ -336,10 +380,10 @@ def mean_and_std(values: Sequence[float | None]) -> Statistic:
     >>> mean_and_std([1.0]).std is None
     True
     """
-    known = [value for value in values if value is not None]
+    estimable = [value for value in values if value is not None]
     return Statistic(
-        mean=float(np.mean(known)) if known else None,
-        std=float(np.std(known, ddof=1)) if len(known) > 1 else None,
+        mean=float(np.mean(estimable)) if estimable else None,
+        std=float(np.std(estimable, ddof=1)) if len(estimable) > 1 else None,
     )
 
 

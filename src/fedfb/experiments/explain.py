@@ -74,7 +74,7 @@ class Exchange(NamedTuple):
 
     @property
     def beyond_the_model(self) -> int:
-        """How many of them are neither a model's nor the weight that goes with it."""
+        """How many of these numbers belong neither to a model nor to its weight."""
         beside = {*self.models, "weight"} if self.models else set()
         return sum(int(np.prod(shape)) for name, shape in self.parts if name not in beside)
 
@@ -96,27 +96,27 @@ class Explained(NamedTuple):
     @property
     def exchanges_a_round(self) -> int:
         """How many exchanges a round has, at most."""
-        return sum(one.times[1] for one in self.in_a_round)
+        return sum(exchange.times[1] for exchange in self.in_a_round)
 
     @property
     def bytes_a_round(self) -> int:
         """How many bytes a client sends in a round, at most."""
-        return sum(one.times[1] * one.bytes for one in self.in_a_round)
+        return sum(exchange.times[1] * exchange.bytes for exchange in self.in_a_round)
 
     @property
     def needs_only_sums(self) -> bool:
-        """Whether the method could do with nothing but sums over clients."""
-        return all(NEEDS_SUM[one.seen] for one in self.exchanges)
+        """Whether sums over clients are all that the method needs."""
+        return all(NEEDS_SUM[exchange.seen] for exchange in self.exchanges)
 
     @property
     def server_receives_only_sums(self) -> bool:
-        """Whether nothing but sums over clients comes out at the server."""
-        return all(RECEIVED_SUM[one.seen] for one in self.exchanges)
+        """Whether the server receives only sums over clients."""
+        return all(RECEIVED_SUM[exchange.seen] for exchange in self.exchanges)
 
     @property
     def beyond_the_model(self) -> int:
         """How many numbers a client sends in a round, at most, beside models and their weights."""
-        return sum(one.times[1] * one.beyond_the_model for one in self.in_a_round)
+        return sum(exchange.times[1] * exchange.beyond_the_model for exchange in self.in_a_round)
 
 
 def explain(
@@ -125,6 +125,12 @@ def explain(
     """Make a short run of an experiment on random rows and return what was exchanged.
 
     Of a longer run only as many rounds are made as show what is asked first, usually and last.
+
+    Args:
+        experiment: the experiment; its data are not read.
+        groups: number of groups of the random rows.
+        clients: number of clients.
+        features: number of features, which decides the size of the model.
 
     >>> explained = explain(Experiment(algorithm="fedfb"), groups=4)
     >>> [one.question for one in explained.in_a_round], explained.needs_only_sums
@@ -143,8 +149,14 @@ def explain(
 def explain_alone(experiment: Experiment, groups: int, clients: int, features: int) -> Explained:
     """Return what a method exchanges to train one setting, and nothing else.
 
-    Without trials on validation rows, a free model beside it, and a look at every round's model:
-    what methods are compared by.
+    Trials on validation rows, the free model and the look at every round's model are left out, so
+    that methods can be compared.
+
+    Args:
+        experiment: the experiment; its data are not read.
+        groups: number of groups of the random rows.
+        clients: number of clients.
+        features: number of features.
     """
     return _explained(experiment, groups, clients, features, _play_alone)
 
@@ -176,16 +188,17 @@ def _explained(
     if experiment.privacy_epsilon is not None:  # no noise changes the size of what is sent
         short = replace(short, privacy_epsilon=inf)
     fitted, accounts = _listen(short, random_federation(groups, clients, features), play)
-    found = [one for account in accounts for one in exchanges_of(account, rounds)]
+    exchanges = [exchange for account in accounts for exchange in exchanges_of(account, rounds)]
     # What grows with the features is a model; sizes alone may be the same by chance.
     _, [wider] = _listen(
         replace(short, secure=False), random_federation(groups, clients, features + 1), _play_alone
     )
-    other = {one.question: dict(one.parts) for one in exchanges_of(wider, rounds)}
+    other = {exchange.question: dict(exchange.parts) for exchange in exchanges_of(wider, rounds)}
     method = find_method(experiment.algorithm)
     return Explained(
         tuple(
-            one._replace(models=_growing(one.parts, other.get(one.question, {}))) for one in found
+            exchange._replace(models=_growing(exchange.parts, other.get(exchange.question, {})))
+            for exchange in exchanges
         ),
         len(fitted.settings),
         make_engine(short, features).model.size,
@@ -198,6 +211,7 @@ def _listen(short: Experiment, rows: Federation, play: Play) -> tuple[Fitted, li
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
+    # Warnings about random rows would mislead.
     with TemporaryDirectory() as name, redirect_stderr(StringIO()):
         folder = Path(name)
         fitted = play(short, rows, folder, folder / "ledger.jsonl")
@@ -210,17 +224,22 @@ def _growing(parts: Shapes, other: Mapping[str, tuple[int, ...]]) -> frozenset[s
 
 
 def exchanges_of(account: Account, rounds: int) -> Iterator[Exchange]:
-    """Yield what left the clients in one phase of a run, alike exchanges together."""
-    asked: dict[tuple[bool, str, Visibility, Shapes, int], dict[int, set[int]]] = {}
+    """Yield what left the clients in one phase of a run; equal exchanges are put together.
+
+    Args:
+        account: the ledger of the phase.
+        rounds: number of rounds of the run.
+    """
+    rounds_of_kind: dict[tuple[bool, str, Visibility, Shapes, int], dict[int, set[int]]] = {}
     for entry in account.entries:
         if entry.way == "up":
-            of = asked.setdefault(_kind(entry), defaultdict(set))
+            of = rounds_of_kind.setdefault(_kind(entry), defaultdict(set))
             of[entry.round].add(entry.question)
-    for (_, question, seen, parts, size), by_round in asked.items():
+    for (_, question, visibility, parts, size), by_round in rounds_of_kind.items():
         often = [len(numbers) for numbers in by_round.values()]
         when = _when(by_round, rounds)
         times = (min(often), max(often))
-        yield Exchange(account.phase, when, question, seen, parts, size, times)
+        yield Exchange(account.phase, when, question, visibility, parts, size, times)
 
 
 def _kind(entry: Entry) -> tuple[bool, str, Visibility, Shapes, int]:
@@ -234,23 +253,23 @@ def _when(by_round: Mapping[int, object], rounds: int) -> str:
     >>> [_when(dict.fromkeys(asked), 5) for asked in ([0], [1], [1, 2, 3, 4, 5], [5], [2, 4])]
     ['set-up', 'first round', 'round', 'last round', 'rounds 2, 4']
     """
-    asked = sorted(by_round)
-    if asked == [0]:
+    numbers = sorted(by_round)
+    if numbers == [0]:
         return SET_UP
-    if len(asked) == rounds:
+    if len(numbers) == rounds:
         return USUAL
     alone = {1: FIRST, rounds: LAST}
-    if len(asked) == 1 and asked[0] in alone:
-        return alone[asked[0]]
-    return f"round{'s' if len(asked) > 1 else ''} {', '.join(map(str, asked))}"
+    if len(numbers) == 1 and numbers[0] in alone:
+        return alone[numbers[0]]
+    return f"round{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 def random_federation(groups: int, clients: int, features: int) -> Federation:
     """Return clients of random rows, every cell (label, group) present, and test rows."""
     rows = [random_client(n, groups, features, ROWS_OF_A_CELL) for n in range(clients)]
-    origin = np.repeat(np.arange(clients), [len(one.y) for one in rows])
+    origin = np.repeat(np.arange(clients), [len(client.y) for client in rows])
     x, y, group = (
-        np.concatenate([getattr(one, name) for one in rows]) for name in ("x", "y", "group")
+        np.concatenate([getattr(client, name) for client in rows]) for name in ("x", "y", "group")
     )
     names = tuple(f"x{number}" for number in range(features))
     columns = tuple(NumberColumn(name, 0.0, 1.0, False) for name in names)
@@ -267,7 +286,14 @@ def random_federation(groups: int, clients: int, features: int) -> Federation:
 
 
 def random_client(number: int, groups: int, features: int, each: int = 2) -> ClientData:
-    """Return a few random rows, ``each`` of every cell (label, group)."""
+    """Return a few random rows, ``each`` of every cell (label, group).
+
+    Args:
+        number: id of the client, and seed of its rows.
+        groups: number of groups.
+        features: number of features.
+        each: rows of each cell.
+    """
     rng, rows = generator((number, 30)), 2 * each * groups
     cells = np.arange(rows) % (2 * groups)
     x = rng.normal(size=(rows, features))

@@ -1,6 +1,7 @@
-"""The frontier: every approach on the same seeds, and how it trades accuracy for fairness.
+"""The frontier: how each method trades accuracy for fairness, on the same seeds.
 
-The Pareto set: what nothing else is both as accurate and as fair as.
+A point is in the Pareto set if no other point is at least as accurate and at least as fair, and
+better on one of the two.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,22 +49,22 @@ class Place(NamedTuple):
     disparity: float | None
 
 
-def dominates(one: Place, other: Place) -> bool:
-    """Tell whether one is at least as good on both axes and better on one of them.
+def dominates(place: Place, other: Place) -> bool:
+    """Return True if ``place`` is at least as good on both axes and better on one of them.
 
     >>> dominates(Place(0.9, 0.1), Place(0.8, 0.1)), dominates(Place(0.9, 0.1), Place(0.9, 0.1))
     (True, False)
     """
-    if one.accuracy is None or one.disparity is None:
+    if place.accuracy is None or place.disparity is None:
         return False
     if other.accuracy is None or other.disparity is None:
         return False
-    as_good = one.accuracy >= other.accuracy and one.disparity <= other.disparity
-    return as_good and one != other
+    as_good = place.accuracy >= other.accuracy and place.disparity <= other.disparity
+    return as_good and place != other
 
 
 def pareto(places: Sequence[Place]) -> list[bool]:
-    """Tell of every place whether no other dominates it; equal ones stay or go together.
+    """Return for every place whether no other dominates it; equal places have equal marks.
 
     A place whose disparity is not known is never in the set.
 
@@ -77,7 +78,7 @@ def pareto(places: Sequence[Place]) -> list[bool]:
 
 
 BASELINE = "fedavg"
-"""What is trained without a thought of fairness: one point, where curves begin."""
+"""The method without fairness: one point, where curves begin."""
 
 LIMIT = "hardt"
 """The pooled oracle: all rows in one place and a threshold for each group."""
@@ -110,18 +111,24 @@ def plan(
 ) -> Plan:
     """Return the curves of the methods named, or of all that aim at the notion.
 
+    Args:
+        experiment: settings for all methods together.
+        groups: number of groups of the data.
+        names: methods to plan; None: all that aim at the notion.
+        quick: few points of each curve: the ends and the usual value.
+
     >>> [curve.algorithm for curve in plan(Experiment(), 2, ["fedavg", "fedfb"]).curves]
     ['fedavg', 'fedfb']
     """
     curves: list[Curve] = []
     left_out: list[LeftOut] = []
-    for own in share_settings(experiment, list(METHODS) if names is None else names):
-        method = find_method(own.algorithm)
-        reason = _unfit(method, long_name(experiment.notion), groups, asked=names is not None)
+    for request in share_settings(experiment, list(METHODS) if names is None else names):
+        method = find_method(request.algorithm)
+        reason = _unfit(method, long_name(experiment.notion), groups, is_named=names is not None)
         try:
             if reason is None:
-                check_runnable(replace(own, target=own.target[:1]), groups)
-                curves.extend(_curves(method, own, quick))
+                check_runnable(replace(request, target=request.target[:1]), groups)
+                curves.extend(_curves(method, request, quick))
                 continue
         except FedFBError as error:
             reason = str(error)
@@ -129,9 +136,9 @@ def plan(
     return Plan(tuple(curves), tuple(left_out))
 
 
-def _unfit(method: Method, notion: str, groups: int, asked: bool) -> str | None:
-    """Say why a method does not belong here; one that was asked for need not aim at fairness."""
-    if not method.fair and method.name != BASELINE and not asked:
+def _unfit(method: Method, notion: str, groups: int, is_named: bool) -> str | None:
+    """Say why a method is left out; a method that the user named need not aim at fairness."""
+    if not method.fair and method.name != BASELINE and not is_named:
         return "does not aim at fairness"
     if method.fair and notion not in method.notions:
         able = ", ".join(name.replace("_", " ") for name in method.notions)
@@ -163,8 +170,8 @@ def _curves(method: Method, experiment: Experiment, quick: bool) -> Iterator[Cur
     for knob, values in several.items():
         tried_of_knob = sorted({values[0], usual[knob], values[-1]}) if quick else values
         for some in _together(experiment, tried_of_knob):
-            given = f"{knob}={','.join(map(repr, some))}"
-            yield Curve(method.name, knob, replace(experiment, knobs=(given,)))
+            assignment = f"{knob}={','.join(map(repr, some))}"
+            yield Curve(method.name, knob, replace(experiment, knobs=(assignment,)))
     if not several:
         yield Curve(method.name, None, experiment)
 
@@ -183,13 +190,20 @@ def frontier(
     *,
     quick: bool = False,
     epsilons: Sequence[float] = (),
-    on_plan: Callable[[Plan], OnRound] = lambda found: lambda progress: None,
+    on_plan: Callable[[Plan], OnRound] = lambda plan: lambda progress: None,
 ) -> Frontier:
-    """Train every approach and return its points, the Pareto set, the limit and what was left out.
+    """Train every method and return its points, the Pareto set, the limit and what was left out.
 
-    An approach that fails does not stop the others: it is listed with its reason. With ``epsilons``
-    every approach that can hide rows is trained under each of them, and what cannot is left out;
-    Pareto sets are then those of each epsilon.
+    A method that fails does not stop the others: it is listed with its reason.
+
+    Args:
+        experiment: settings for all methods together.
+        names: methods to train; None: all that aim at the notion.
+        store: where seeds are read and written; None trains every seed.
+        quick: few points of each curve.
+        epsilons: every method that can hide rows is trained under each epsilon, and the others
+            are left out; Pareto sets are then those of each epsilon. Empty: no privacy.
+        on_plan: is called with the plan before training; returns what is called after every round.
     """
     for name in names or ():
         find_method(name)
@@ -208,6 +222,7 @@ def frontier(
         except FedFBError as error:
             failed.append(LeftOut(algorithm=curve.algorithm, reason=str(error)))
             continue
+        # Overwritten by each curve: all are tested on the same rows, so the values are the same.
         constant = [run.majority_accuracy for run in result.runs]
         points.extend(_points(curve, result))
         notes.extend(other_notes(result))
@@ -272,11 +287,13 @@ def _plan_all(
     """Return the curves of every epsilon, of methods that can be had with all of them."""
     if not epsilons:
         return plan(experiment, groups, names, quick)
-    each = [plan(_with_epsilon(experiment, one), groups, names, quick) for one in epsilons]
-    left_out = {one.algorithm: one for found in each for one in found.left_out}
-    curves = [curve for found in each for curve in found.curves]
-    kept = tuple(curve for curve in curves if curve.algorithm not in left_out)
-    return Plan(kept, tuple(left_out.values()))
+    each = [plan(_with_epsilon(experiment, epsilon), groups, names, quick) for epsilon in epsilons]
+    left_out = {
+        method.algorithm: method for plan_of_epsilon in each for method in plan_of_epsilon.left_out
+    }
+    curves = [curve for plan_of_epsilon in each for curve in plan_of_epsilon.curves]
+    remaining = tuple(curve for curve in curves if curve.algorithm not in left_out)
+    return Plan(remaining, tuple(left_out.values()))
 
 
 def _with_epsilon(experiment: Experiment, epsilon: float) -> Experiment:
@@ -301,14 +318,15 @@ def _points(curve: Curve, result: Result) -> Iterator[Point]:
     method, notion = find_method(curve.algorithm), result.notion
     for place, summary in enumerate(result.summaries):
         runs = result.runs_of(place)
-        known = all(run.disparity[notion] is not None for run in runs)
+        # A mean over some of the seeds could not be compared with means over all of them.
+        estimable = all(run.disparity[notion] is not None for run in runs)
         yield Point(
             algorithm=curve.algorithm,
             knob=curve.knob,
             epsilon=curve.experiment.privacy_epsilon,
             settings=summary.settings,
             accuracy=_estimate(summary.accuracy),
-            disparity=_estimate(summary.disparity[notion] if known else None),
+            disparity=_estimate(summary.disparity[notion] if estimable else None),
             seeds=tuple((run.accuracy, run.disparity[notion]) for run in runs),
             groups=_group_means(runs),
             pooled=method.is_pooled(method.variants[0]),
@@ -344,21 +362,25 @@ def _different(points: Sequence[Point]) -> list[Point]:
 
     Curves over two knobs meet where both are as usual, and some knobs do nothing in a variant.
     """
-    seen: set[tuple[str, str]] = set()
-    kept = []
+    results: set[tuple[str, str]] = set()
+    different = []
     for point in points:
         figures = point.settings if point.diverged else point.seeds
         result = (f"{point.algorithm} {point.epsilon}", repr(figures))
-        if result not in seen:
-            seen.add(result)
-            kept.append(point)
-    return kept
+        if result not in results:
+            results.add(result)
+            different.append(point)
+    return different
 
 
 def with_pareto(points: Sequence[Point], constant: float | None) -> list[Point]:
-    """Mark the points that no other dominates, nor the constant classifier.
+    """Mark the points that neither another point nor the constant classifier dominates.
 
-    The oracle is the limit, not one of the approaches: it dominates nothing and is not marked.
+    The oracle is the limit, not one of the methods: it dominates nothing and is not marked.
+
+    Args:
+        points: all points that are compared with one another.
+        constant: accuracy of the constant classifier, whose disparity is 0.
     """
     compared = [point for point in points if not point.limit]
     places = [Place(point.accuracy.mean, point.disparity.mean) for point in compared]

@@ -160,11 +160,13 @@ def train(
     fitted = tuple(grid.fitted for grid in grids)
     results = [seed_results(experiment, grid, federations[grid.fitted.seed]) for grid in grids]
     first = experiment.seeds[0]
-    one, number = federations[first], len(settings[first])
-    notes = (*one.notes, *small_client_notes(experiment, one))
+    federation, number = federations[first], len(settings[first])
+    notes = (*federation.notes, *small_client_notes(experiment, federation))
     shared = shared_test_rows(experiment, federations)
-    result = make_result(experiment, notes, one.group_names, number, results, choices, shared)
-    return Outcome(experiment, result, fitted, one, tuple(results), choices)
+    result = make_result(
+        experiment, notes, federation.group_names, number, results, choices, shared
+    )
+    return Outcome(experiment, result, fitted, federation, tuple(results), choices)
 
 
 def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[str, ...]:
@@ -179,17 +181,17 @@ def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[
 
 def _settings(experiment: Experiment, choice: Choice | None) -> list[Setting]:
     """Return what is trained on all rows: the values given, and what was chosen."""
-    given = given_grid(experiment)
+    grid = given_grid(experiment)
     if choice is None:
-        return given
-    if len(given) > 1 and choice.rates:
-        pairs = zip(given, choice.rates, strict=False)
+        return grid
+    if len(grid) > 1 and choice.rates:
+        pairs = zip(grid, choice.rates, strict=False)
         return [{**setting, "lr": rate} for setting, rate in pairs]
-    return [{**given[0], **choice.setting}]
+    return [{**grid[0], **choice.setting}]
 
 
 def _free(settings: Sequence[Setting], choice: Choice | None) -> list[Setting]:
-    """Return the setting that is trained beside the others to tell what fairness costs.
+    """Return the setting that is trained beside the others to show what fairness costs.
 
     Its target is always met, and its learning rate picked for it. Where several rates were given
     there is no one model to compare with.
@@ -231,10 +233,12 @@ class _Work:
         over = Event()
 
         def on_round(progress: Progress) -> None:
+            # A thread cannot be stopped from outside: a seed gives up at the end of its round.
             if over.is_set():
                 raise CancelledError
             self.on_round(progress)
 
+        # Seeds already use all processors; more threads inside a seed would only compete with them.
         with threadpool_limits(limits=1), ThreadPoolExecutor(self.jobs) as pool:
             try:
                 return list(pool.map(lambda seed: task(seed, on_round), seeds))
@@ -242,7 +246,7 @@ class _Work:
                 over.set()
 
     def saving(self, phase: str, seed: int) -> Saving | None:
-        """Return where a seed's checkpoint lies; its owner is the experiment on just these rows."""
+        """Return where the checkpoint of a seed lies, marked with the experiment and its rows."""
         if self.checkpoints is None:
             return None
         owner = f"{self.experiment.hash}-{fingerprint(self.federations[seed])}-{phase}"
@@ -252,11 +256,17 @@ class _Work:
 
 
 def load_federations(experiment: Experiment, ledger: "Path | None" = None) -> dict[int, Federation]:
-    """Read or draw the rows of every seed; seeds of one split share them."""
+    """Read or draw the rows of every seed; seeds of one split share them.
+
+    Args:
+        experiment: names the data, the split and the seeds.
+        ledger: a file for the messages of the preparation of columns.
+    """
 
     def loaded(split: int) -> Federation:
         return load(experiment.request, split, make_add(experiment, ledger, split))
 
+    # Seeds of one split get the same object. Others rely on it: they compare by identity.
     cached = lru_cache(maxsize=None)(loaded)
     return {seed: cached(experiment.split_of(seed)) for seed in experiment.seeds}
 
@@ -306,22 +316,24 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
 
     def chosen(tried: Sequence[_Tried], rule: Callable[[tuple[Candidate, ...]], Choice]) -> Choice:
         """Apply a rule to the settings that diverged on no seed; the others are never chosen."""
-        lost = dict(item for one in tried for item in one.diverged.items())
+        lost = dict(item for trial in tried for item in trial.diverged.items())
         able = [place for place in range(len(settings)) if place not in lost]
         if not able:
             raise DivergenceError(f"every setting that was tried diverged on some seed. {LOWER}")
-        of_able = [_of_places(one, able, len(settings)) for one in tried]
+        of_able = [_of_places(trial, able, len(settings)) for trial in tried]
         evaluations, losses, off = zip(*of_able, strict=True)
         able_settings = [settings[place] for place in able]
-        found = candidates(able_settings, evaluations, losses, off, notion, method.local)
+        able_candidates = candidates(able_settings, evaluations, losses, off, notion, method.local)
         in_vain = [(dict(settings[place]), lost[place]) for place in sorted(lost)]
-        return rule(found)._replace(diverged=tuple(in_vain))
+        return rule(able_candidates)._replace(diverged=tuple(in_vain))
 
     tried = work.for_each_seed(try_out)
     if solving:
         picked = {
-            seed: chosen([one], partial(pick, rows=one.rows, cost=experiment.cost, tried=settings))
-            for seed, one in zip(experiment.seeds, tried, strict=True)
+            seed: chosen(
+                [trial], partial(pick, rows=trial.rows, cost=experiment.cost, tried=settings)
+            )
+            for seed, trial in zip(experiment.seeds, tried, strict=True)
         }
         return Choices(by_seed=picked)
     majority = float(np.mean([of_seed.evaluations[0].majority_accuracy for of_seed in tried]))

@@ -1,4 +1,4 @@
-"""What ``--privacy-epsilon`` asks of an experiment: refusals, how much noise, what to say."""
+"""Privacy of an experiment: what is refused, how much noise is added, what is reported."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +19,10 @@ from fedfb.privacy.noise import known_sensitivity
 from fedfb.runtime import Guard, make_ask, number_taking_part
 
 MANY_SILOS = 100
-"""Whole silos hide well among so many; among fewer, noise drowns what they have in common."""
+"""Among fewer clients, the noise that hides a whole client is larger than what clients share."""
 
 PLAYED = 3
-"""The clients of random rows on which a method is played to count its questions."""
+"""The clients of random rows on which a method is played to count its tasks."""
 
 COVERED = {
     "record": (
@@ -49,14 +49,14 @@ SIMULATED = (
 
 
 class Asked(NamedTuple):
-    """How often a run trains, for how many epochs in all, and how often it asks anything else."""
+    """How often a run trains, for how many epochs in all, and how many other uploads it has."""
 
     trainings: int = 0
     epochs: int = 0
     answers: int = 0
 
     def after(self, task: ClientTask) -> "Asked":
-        """Return the same with one more question."""
+        """Return the counts after one more task."""
         moved = any(size > 0 for size in (task.sensitivity or {}).values())
         trainings, answers = self.trainings + (task.epochs > 0), self.answers + moved
         return Asked(trainings, self.epochs + task.epochs, answers)
@@ -79,7 +79,10 @@ class PrivateRun(NamedTuple):
         return {client: spent.training for client, spent in self.spent.items()}
 
     def guard(self) -> Guard:
-        """Return what every question passes: noise on answers, and none that was not planned."""
+        """Return what every task passes: it adds noise to uploads and refuses unplanned tasks."""
+        # Any client will do. The noise of uploads other than models depends on their number, which
+        # is the same for all; the noise of training is read at level silo only, where all spend
+        # the same.
         first = next(iter(self.spent.values()))
         whole = self.level == "silo"
         protection = Protection(
@@ -88,12 +91,12 @@ class PrivateRun(NamedTuple):
             clip=self.clip if whole else None,
             training=first.training if whole else 0.0,
         )
-        asked = Asked()
+        count = Asked()
 
         def guard(task: ClientTask) -> ClientTask:
-            nonlocal asked
-            asked = asked.after(task)
-            if any(done > planned for done, planned in zip(asked, self.asked, strict=True)):
+            nonlocal count
+            count = count.after(task)
+            if any(done > planned for done, planned in zip(count, self.asked, strict=True)):
                 raise DisclosureError(
                     f"the question {task.name!r} was not planned for: to answer it would cost more "
                     "than the epsilon asked for."
@@ -163,8 +166,13 @@ def check_privacy(experiment: Experiment) -> None:
 
 
 def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
-    """Return how much noise the clients of these many rows need for a whole run."""
-    asked = questions(experiment)
+    """Return how much noise each client needs for a whole run.
+
+    Args:
+        experiment: epsilon, delta and level, and what is trained.
+        rows: training rows by client id.
+    """
+    planned = questions(experiment)
     budget = Budget(
         experiment.privacy_epsilon or 0.0, experiment.privacy_delta, experiment.privacy_signals
     )
@@ -175,12 +183,12 @@ def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
             f"{MANY_SILOS} the noise drowns what they have in common.\n"
         )
     silos = {
-        client: Workload(1.0, asked.trainings, asked.answers)
+        client: Workload(1.0, planned.trainings, planned.answers)
         if level == "silo"
         else Workload(
             sampling_rate(size, experiment.batch),
-            asked.epochs * steps_of_an_epoch(size, experiment.batch),
-            asked.answers,
+            planned.epochs * steps_of_an_epoch(size, experiment.batch),
+            planned.answers,
         )
         for client, size in rows.items()
     }
@@ -188,7 +196,7 @@ def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
         budget,
         level,
         experiment.privacy_clip,
-        asked,
+        planned,
         _noise_is_shared_by(experiment, len(rows)),
         rows,
         {client: calibrate(budget, silo) for client, silo in silos.items()},
@@ -208,22 +216,22 @@ def _noise_is_shared_by(experiment: Experiment, clients: int) -> int:
 
 
 def questions(experiment: Experiment) -> Asked:
-    """Play a whole run on random rows, and return how often it trains and asks.
+    """Play a whole run on random rows, and return how often clients train and upload.
 
     What cannot be protected is refused: single values, codes, sums that a row may move by any
-    amount, and what a method draws from rows without saying how far one can move it.
+    amount, and what a method draws from rows without saying how far one row can move it.
     """
     engine, notion = make_engine(experiment, 1), training_notion(experiment, 2, PLAYED)
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
-    asked = Asked()
+    count = Asked()
     for task, upload in _played(algorithm, engine.model.init(0)[None], experiment.rounds or 1):
         _refuse_unprotected(experiment, task, upload)
-        asked = asked.after(task)
-    return asked
+        count = count.after(task)
+    return count
 
 
 def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[ClientTask, Arrays]]:
-    """Run a method on random rows, and yield what it asked and what one client answered."""
+    """Run a method on random rows, and yield each task with the upload of one client."""
     clients = [random_client(number, 2, 1) for number in range(PLAYED)]
     memories = {client.id: algorithm.memory(params) for client in clients}
     heard: list[tuple[ClientTask, Arrays]] = []

@@ -54,11 +54,18 @@ from fedfb.shapes import Array, Float
 def seed_results(
     experiment: Experiment, grid: FittedGrid, federation: Federation
 ) -> list[SeedResult]:
-    """Return one result per setting of one seed; one that diverged has no figures."""
+    """Return one result for each setting of one seed; a setting that diverged has no figures.
+
+    Args:
+        experiment: what was trained.
+        grid: the trained settings, and those that diverged.
+        federation: the rows of the seed.
+    """
     trained = iter(_trained_results(experiment, grid.fitted, grid.prediction, federation))
     results = [
         None if place in grid.diverged else next(trained) for place in range(len(grid.settings))
     ]
+    # At least one setting has a result: `fit_grid` raises where all that are needed diverge.
     like = next(result for result in results if result is not None)
     return [
         without_figures(like, setting, grid.diverged[place]) if result is None else result
@@ -67,7 +74,13 @@ def seed_results(
 
 
 def without_figures(like: SeedResult, setting: Setting, where: Divergence) -> SeedResult:
-    """Return the result of a setting that diverged: the rows of another's, and no figures."""
+    """Return the result of a setting that diverged: without figures.
+
+    Args:
+        like: a result of the same seed, for its rows and names.
+        setting: the setting that diverged.
+        where: round and client of the divergence.
+    """
     no_rates = dict.fromkeys(("positive_rate", "tpr", "fpr", "accuracy"))
     no_quality = dict.fromkeys(("accuracy", "loss", "loss_variance"))
     return SeedResult(
@@ -154,7 +167,13 @@ def _trained_results(
 def with_training(
     results: Sequence[SeedResult], history: Sequence[RoundRecord], experiment: Experiment
 ) -> list[SeedResult]:
-    """Add how near to its target each run came on training rows, where it has a target."""
+    """Return results with the distance of each run to its target on training rows.
+
+    Args:
+        results: one for each run of the grid.
+        history: the rounds of the seed.
+        experiment: names the notion and the least rows of a group.
+    """
     notion, minimum = long_name(experiment.notion), experiment.minimum_group
     targets = [result.settings.get("target", 0.0) for result in results]
     trainings = [
@@ -172,8 +191,8 @@ def training_figures(
 ) -> tuple[float | None, float | None]:
     """Return the share of positive labels in training, and of test rows with a copy there.
 
-    Neither is told where it is not the run's to tell: of rows that privacy hides, and of copies
-    where only sums leave a client, or training rows are judged.
+    Both are None where privacy hides rows. The share of copies is None also where only sums leave a
+    client, or where training rows are evaluated.
     """
     if experiment.privacy_epsilon is not None:
         return None, None
@@ -193,7 +212,13 @@ class Losses(NamedTuple):
 
 
 def measure_loss(score: Float[Array, " n"], test: Examples, constant: float | None) -> Losses:
-    """Return the mean loss and its spread, and where a constant score is given, that score's."""
+    """Return the mean loss and its spread, and those of a constant score where one is given.
+
+    Args:
+        score: probability of the positive label.
+        test: the rows.
+        constant: the constant score, usually the share of positive labels in training.
+    """
     loss = cross_entropy(score, test.y)
     if not len(loss):
         return Losses()
@@ -239,12 +264,22 @@ def make_result(
     choices: Choices,
     shared: float,
 ) -> Result:
-    """Put the results of all seeds and settings together; a summary needs one setting to be of.
+    """Return the result of all seeds and settings together.
 
-    ``shared`` is the share of test rows that two seeds have in common. Results beyond the
-    ``number`` of settings are of the model that nothing was asked of: what fairness costs.
+    There is one summary for the whole result only where there is one setting.
+
+    Args:
+        experiment: a resolved experiment.
+        notes: what reading the data has to report.
+        groups: names of the groups.
+        number: how many settings were asked for. Results beyond belong to the free model, which
+            shows what fairness costs.
+        results: by seed, then by setting.
+        choices: what was chosen on validation rows.
+        shared: share of test rows that two seeds have in common, 0 to 1.
     """
     free = [of_seed[-1] for of_seed in results if len(of_seed) > number]
+    # A cost of fairness needs the free model of every seed.
     free = [] if any(run.diverged for run in free) else free
     summaries = [
         _summary([of_seed[place] for of_seed in results], free, shared) for place in range(number)
@@ -307,7 +342,12 @@ def with_shortfalls(result: Result) -> Result:
 
 
 def single_notes(experiment: Experiment, results: Sequence[Sequence[SeedResult]]) -> list[str]:
-    """Say for which tasks a method needs every client's own answer; nothing of sums alone."""
+    """Say for which tasks a method needs each client's upload; empty where sums are enough.
+
+    Args:
+        experiment: names the method.
+        results: by seed, then by setting.
+    """
     needed = {task for of_seed in results for run in of_seed for task in run.needs_single}
     if not needed:
         return []
@@ -316,9 +356,9 @@ def single_notes(experiment: Experiment, results: Sequence[Sequence[SeedResult]]
 
 
 def _privacy_over_seeds(runs: Sequence[SeedResult]) -> Privacy | None:
-    """Return what privacy came to: of the seed whose silos spent the most."""
-    known = [run.privacy for run in runs if run.privacy is not None]
-    return max(known, key=lambda privacy: privacy.most) if known else None
+    """Return the privacy of a result: that of the seed whose clients spent the most."""
+    reports = [run.privacy for run in runs if run.privacy is not None]
+    return max(reports, key=lambda privacy: privacy.most) if reports else None
 
 
 def _summary(runs: Sequence[SeedResult], free: Sequence[SeedResult], shared: float) -> Summary:

@@ -1,4 +1,4 @@
-"""From what an experiment leaves open to what its method usually takes."""
+"""The settings that an experiment leaves open, filled in by its method."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,8 +36,8 @@ def resolve(experiment: Experiment) -> Experiment:
     check_fit(experiment, method)
     experiment = replace(experiment, outer=outer_rule(experiment, method))
     values = {
-        knob: given or (() if experiment.tune else (usual,))
-        for knob, (given, usual, _) in _knobs(experiment).items()
+        knob: user_values or (() if experiment.tune else (usual,))
+        for knob, (user_values, usual, _) in _knobs(experiment).items()
     }
     of_fields = ("alpha", "target", "lr")
     values = {name: v for name, v in values.items() if name == "lr" or is_read(experiment, name)}
@@ -58,7 +58,7 @@ def resolve(experiment: Experiment) -> Experiment:
 
 
 def picks_rate(experiment: Experiment) -> bool:
-    """Tell whether the learning rate is chosen on validation rows without being asked to.
+    """Return whether the learning rate is chosen on validation rows although nobody asked.
 
     >>> picks_rate(Experiment()), picks_rate(Experiment(lr=(0.01,)))
     (True, False)
@@ -69,7 +69,7 @@ def picks_rate(experiment: Experiment) -> bool:
 
 
 def chooses(experiment: Experiment) -> bool:
-    """Tell whether anything is chosen on validation rows before training on all."""
+    """Return whether anything is chosen on validation rows before training on all."""
     return experiment.tune or picks_rate(experiment) or experiment.cost is not None
 
 
@@ -103,14 +103,17 @@ def check_fit(experiment: Experiment, method: Method) -> None:
 def given_grid(experiment: Experiment) -> list[Setting]:
     """Return every combination of the values given, a knob's usual value where none is."""
     return _combinations(
-        {knob: given or (usual,) for knob, (given, usual, _) in _knobs(experiment).items()}
+        {
+            knob: user_values or (usual,)
+            for knob, (user_values, usual, _) in _knobs(experiment).items()
+        }
     )
 
 
 def tuning_grid(experiment: Experiment) -> list[Setting]:
     """Return what tuning tries: the values given, a knob's grid where none is."""
     return _combinations(
-        {knob: given or grid for knob, (given, _, grid) in _knobs(experiment).items()}
+        {knob: user_values or grid for knob, (user_values, _, grid) in _knobs(experiment).items()}
     )
 
 
@@ -121,9 +124,9 @@ def trial_grid(experiment: Experiment) -> list[Setting]:
     bounded, all targets.
     """
     knobs = _knobs(experiment)
-    values = {knob: given or (usual,) for knob, (given, usual, _) in knobs.items()}
-    given, _, rates = knobs["lr"]
-    values["lr"] = given or rates
+    values = {knob: user_values or (usual,) for knob, (user_values, usual, _) in knobs.items()}
+    user_values, _, rates = knobs["lr"]
+    values["lr"] = user_values or rates
     if experiment.cost is not None:
         values["target"] = TARGETS
     elif FREE not in values["target"]:
@@ -136,23 +139,23 @@ def _knobs(
 ) -> dict[str, tuple[tuple[float, ...], float, tuple[float, ...]]]:
     """Return for every knob of the method what is given, its usual value and its grid."""
     method, notion = find_method(experiment.algorithm), long_name(experiment.notion)
-    asked = {"alpha": experiment.alpha, "target": experiment.target}
-    given = {name: values for name, values in asked.items() if name in method.knobs}
+    of_fields = {"alpha": experiment.alpha, "target": experiment.target}
+    user_values = {name: values for name, values in of_fields.items() if name in method.knobs}
     solved = outer_rule(experiment, method) == "solve"
     for assignment in experiment.knobs:
         name, _, values = assignment.partition("=")
-        given[name] = _values(name, values, method.knobs[name])
+        user_values[name] = _values(name, values, method.knobs[name])
     private = experiment.privacy_epsilon is not None
-    found = {
-        name: (given.get(name, ()), *knob.usual(notion, private))
+    knobs = {
+        name: (user_values.get(name, ()), *knob.usual(notion, private))
         for name, knob in method.knobs.items()
         if name != ("alpha" if solved else "target")
     }
     # Values of a knob that is not read would be one setting, trained several times.
-    for name, (of_user, usual, _) in found.items():
+    for name, (of_user, usual, _) in knobs.items():
         if not is_read(experiment, name):
-            found[name] = (of_user, usual, (usual,))
-    return {**found, "lr": (experiment.lr, method.learning_rate, method.learning_rates)}
+            knobs[name] = (of_user, usual, (usual,))
+    return {**knobs, "lr": (experiment.lr, method.learning_rate, method.learning_rates)}
 
 
 def _values(name: str, text: str, knob: Knob) -> tuple[float, ...]:

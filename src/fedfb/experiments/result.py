@@ -188,7 +188,7 @@ class SiloPrivacy(Value, frozen=True, kw_only=True):
 
 
 class Privacy(Value, frozen=True, kw_only=True):
-    """How well rows (level record) or clients (level silo) are hidden.
+    """How well rows (level ``record``) or clients (level ``silo``) are hidden.
 
     ``epsilon`` is the budget, ``most`` what the client spends that spends most, ``signals`` the
     share for counts and signals, ``shared_by`` how many clients add the noise of a sum together.

@@ -48,10 +48,12 @@ class Rule:
     def decide(self, x: Float[Array, "n d"], group: Int[Array, " n"]) -> Prediction:
         """Score and decide rows; the group matters only where thresholds differ by it."""
         with np.errstate(all="ignore"):
-            found = mix(self.logits(x)[:, None], self.weights, self.mixing)
+            prediction = mix(self.logits(x)[:, None], self.weights, self.mixing)
         if self.chance is None:
-            return found
-        return Prediction(found.score, self.chance[group, find_bins(found.score, self.bins)])
+            return prediction
+        return Prediction(
+            prediction.score, self.chance[group, find_bins(prediction.score, self.bins)]
+        )
 
     @property
     def bins(self) -> int:
@@ -60,17 +62,24 @@ class Rule:
 
     @property
     def needs_group(self) -> bool:
-        """Tell whether deciding needs the group of a row."""
+        """Whether a decision needs the group of a row."""
         return self.chance is not None
 
 
 def rule_of(
     experiment: Experiment, fitted: Fitted, inputs: int, run: int = 0, client: int = NOBODY
 ) -> Rule:
-    """Return how one run of a fitted method decides, as a client where it has a model of its own.
+    """Return how one run of a fitted method decides.
 
-    The rule is compared with the method's own decisions on random rows: a method whose decisions
-    are not of this form, such as one from a plugin, is refused.
+    The rule is compared with the method's own decisions on random rows. A method whose decisions
+    have another form, such as one from a plugin, is refused.
+
+    Args:
+        experiment: what was trained.
+        fitted: the trained runs.
+        inputs: number of features.
+        run: the place of the run on the run axis.
+        client: id of a client, for a method with a model for each client.
     """
     experiment = resolve(experiment)
     state, memories, _ = fitted.trained
@@ -92,20 +101,20 @@ def _members(
 ) -> tuple[Float[Array, "m p"], Float[Array, " m"]]:
     """Return the parameters of the networks that decide, and their weights."""
     state = fitted.trained.state
-    one = np.ones(1)
+    full_weight = np.ones(1)
     if "members" in state._fields:
         return state.members[run], state.weights
     if "personal" in memory:
-        return memory["personal"][run][None], one
+        return memory["personal"][run][None], full_weight
     if "best" in state._fields and np.isfinite(state.distance[run]):
-        return state.best[run][None], one
+        return state.best[run][None], full_weight
     params = fitted.algorithm.params(state)
     if params is None:
         raise ConfigError(
             f"{fitted.algorithm.name} has no model that all rows are decided by, so there is none "
             "to hand over. Train with a method of one common model (fedfb list)."
         )
-    return params[run][None], one
+    return params[run][None], full_weight
 
 
 def _mixing(experiment: Experiment) -> Mixing:
@@ -123,9 +132,9 @@ def _refuse_other_decisions(
     groups = 1 if rule.chance is None else len(rule.chance)
     group, nothing = np.arange(PROBES) % groups, np.zeros(PROBES, np.int64)
     score, decision = fitted.predict(Examples(x, nothing, group, np.full(PROBES, client)))
-    found = rule.decide(x, group)
-    same = np.array_equal(found.decision[0], decision[run])
-    if not same or not np.allclose(found.score[0], score[run], rtol=0, atol=1e-9):
+    prediction = rule.decide(x, group)
+    same = np.array_equal(prediction.decision[0], decision[run])
+    if not same or not np.allclose(prediction.score[0], score[run], rtol=0, atol=1e-9):
         raise ConfigError(
             f"{algorithm} decides in a way of its own, not by a common network with thresholds, so "
             "its model cannot be taken out. Use fedfb predict on the folder of its run."

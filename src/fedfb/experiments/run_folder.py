@@ -1,8 +1,6 @@
-"""A run's folder: model, preprocessing, settings, versions, results, rounds, and the ledger.
+"""The folder of a run: model, preprocessing, settings, versions, results, rounds and ledger.
 
-Nothing is pickled.
-
-Folders for results of several runs: claimed before training, never overwritten.
+Nothing is pickled. A folder is claimed before training, and results are never overwritten.
 """
 
 import csv
@@ -61,9 +59,12 @@ DEPENDENCIES = ("numpy", "scipy", "scikit-learn")
 def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterator[Path]:
     """Claim an output folder before any training, and yield its folder of checkpoints.
 
-    A folder that holds anything is refused, so that nothing is overwritten; ``resume`` goes on in a
-    folder that was begun with the same settings. If what follows fails before its first round, the
-    claim is given up.
+    If the block fails before its first round, the claim is given up.
+
+    Args:
+        folder: is refused if it holds anything, so that nothing is overwritten.
+        experiment: is written into the folder.
+        resume: continue in a folder that was begun with the same settings.
     """
     checkpoints = folder / CHECKPOINTS
     made = not folder.exists()
@@ -98,7 +99,7 @@ def claim(folder: Path, experiment: Experiment, resume: bool = False) -> Iterato
 
 
 def held_in(folder: Path) -> list[str]:
-    """Return the names of what a folder holds; one that is not there holds nothing."""
+    """Return the names of the files in a folder; empty if the folder does not exist."""
     with writing(folder):
         return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
@@ -170,7 +171,12 @@ def round_table(result: Result) -> Iterator[list[Any]]:
 
 
 def read_result(folder: Path, expected: str) -> Result:
-    """Read the result of a run's folder; ``expected`` says what the file should be."""
+    """Read the result of a run's folder; ``expected`` says what the file should be.
+
+    Args:
+        folder: the folder of a run.
+        expected: what the file should be, for the message of an error.
+    """
     return from_json(read_bytes(folder / RESULT, expected), Result, folder / RESULT)
 
 
@@ -208,7 +214,12 @@ class SavedModel:
         return any("personal" in memory for memory in self.fitted.trained.memories.values())
 
     def predict(self, rows: RawRows, client: str | None = None) -> Prediction:
-        """Score and decide rows, as those of a client where a method has models of their own."""
+        """Score and decide rows.
+
+        Args:
+            rows: rows as read, before encoding.
+            client: name of the client whose model decides, where each client has a model.
+        """
         if client is not None and client not in self.clients:
             raise ConfigError(unknown_name("client", client, self.clients))
         if client is not None and not self.is_personal:
@@ -226,7 +237,13 @@ class SavedModel:
 
 
 def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> SavedModel:
-    """Read the model of one seed (default: the first) and one setting of a run's folder."""
+    """Read a trained model from the folder of a run.
+
+    Args:
+        folder: the folder of a finished run.
+        seed: one of the seeds of the run (default: the first).
+        run: the place of the setting, counted from 0.
+    """
     folder = Path(folder)
     missing = [name for name in (MODELS, ENCODER, EXPERIMENT) if not (folder / name).exists()]
     if missing:
@@ -249,24 +266,28 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
         places = [p for p in range(len(shape["settings"])) if p not in diverged]
         settings = tuple(shape["settings"][place] for place in places)
         algorithm = build(experiment, engine, notion, settings, QUIET)
-        trained = {number: from_arrays(algorithm, found) for number, found in models.items()}
-        asked = int(shape["asked"])
+        trained = {
+            number: from_arrays(algorithm, arrays_of_seed)
+            for number, arrays_of_seed in models.items()
+        }
+        count = int(shape["asked"])
     if wanted not in trained:
         raise ConfigError(f"{folder} has no model of seed {wanted}; it has {list(models)}.")
-    if not 0 <= run < asked:
-        many = "setting" if asked == 1 else "settings"
-        raise ConfigError(f"{folder} has {asked} {many}, counted from 0; {run} is not one of them.")
+    if not 0 <= run < count:
+        many = "setting" if count == 1 else "settings"
+        raise ConfigError(f"{folder} has {count} {many}, counted from 0; {run} is not one of them.")
     if run in diverged:
         raise ConfigError(
             f"setting {run} of {folder} diverged with seed {wanted} and has no model. Settings "
-            f"that have one: {', '.join(str(place) for place in places if place < asked)}."
+            f"that have one: {', '.join(str(place) for place in places if place < count)}."
         )
     fitted = Fitted(wanted, settings, algorithm, trained[wanted])
     with interpreting(f"the model in {folder}", WRITTEN):
         # Columns and parameters that do not belong together show when a row is scored.
         _, *_ = encoder.feature_names
-        one = np.zeros(1, np.int64)
-        fitted.predict(Examples(np.zeros((1, len(encoder.feature_names))), one, one, one - 1))
+        # One row of zeros: label 0, group 0, and -1 for a row of no client.
+        zero = np.zeros(1, np.int64)
+        fitted.predict(Examples(np.zeros((1, len(encoder.feature_names))), zero, zero, zero - 1))
     return SavedModel(fitted, places.index(run), encoder, clients)
 
 

@@ -16,7 +16,7 @@ BINS = 200
 """Bins of the score, from 0 to 1."""
 
 FEWEST_ROWS = 30
-"""Of a group with fewer rows than this, and any, a client's law of scores cannot be told."""
+"""A group with rows, but fewer than this, is too small to estimate the law of its scores."""
 
 
 def without_fairness(experiment: Experiment) -> Experiment:
@@ -31,15 +31,15 @@ def scores_task(engine: Engine) -> ClientTask:
     """Ask every client for the histogram of its scores, by label and group, and its id."""
     counting = histogram_task(engine, BINS)
 
-    def run(told: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
-        upload, memory = counting.run(told, data, memory, key)
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        upload, memory = counting.run(broadcast, data, memory, key)
         return {**upload, "client": np.array(data.id)}, memory
 
     return ClientTask("scores", "gather", run)
 
 
 def tiny(counts: Float[Array, "*i a k"]) -> Bool[Array, "*i a"]:
-    """Tell which groups, of each client, have rows and too few of them.
+    """Return which groups of each client have rows, but too few.
 
     >>> tiny(np.array([[3.0, 2.0], [0.0, 0.0], [20.0, 30.0]])).tolist()
     [True, False, False]
@@ -50,6 +50,6 @@ def tiny(counts: Float[Array, "*i a k"]) -> Bool[Array, "*i a"]:
 
 
 def withheld(upload: Arrays) -> Arrays:
-    """Return a client's answer with zeros for its counts, if one of its groups is tiny."""
+    """Return a client's upload with zeros for its counts, if one of its groups is tiny."""
     by_group = upload["rows"].sum(axis=(0, 1))
     return {**upload, "rows": 0.0 * upload["rows"]} if tiny(by_group).any() else upload

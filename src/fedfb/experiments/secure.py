@@ -25,7 +25,7 @@ WIDEST = 2.0**72
 
 
 class ColumnQuestion(NamedTuple):
-    """A question about rows as they are read, before a client has features: it needs only sums."""
+    """A task on rows as they are read, before a client has features: it needs only sums."""
 
     name: str
     bounds: Mapping[str, float]
@@ -34,7 +34,11 @@ class ColumnQuestion(NamedTuple):
 
 
 def column_question(name: str, like: Arrays) -> ColumnQuestion:
-    """Return a question of this name, with the bounds that answers like this one have.
+    """Return a task with the bounds that uploads like this one have.
+
+    Args:
+        name: of the task.
+        like: an upload; arrays of floats get a bound, counts need none.
 
     >>> import numpy as np
     >>> column_question("column sums", {"present": np.array([3]), "sums": np.array([0.5])}).bounds
@@ -44,9 +48,14 @@ def column_question(name: str, like: Arrays) -> ColumnQuestion:
 
 
 def make_carry(experiment: Experiment, clients: Sequence[str], ledger: Ledger | None) -> Carry:
-    """Return what takes uploads to the server: under masks if asked for, else unmasked.
+    """Return what takes uploads to the server: masked under ``--secure``, else unmasked.
 
     Too few clients for a secure sum are refused.
+
+    Args:
+        experiment: says whether uploads are masked, and how many clients drop out.
+        clients: names of the clients.
+        ledger: where each message is recorded.
     """
     record = ledger.write if ledger else None
     if not experiment.secure:
@@ -58,7 +67,13 @@ def make_carry(experiment: Experiment, clients: Sequence[str], ledger: Ledger | 
 
 
 def make_add(experiment: Experiment, path: "Path | None", split: int) -> AddUp:
-    """Return what adds up the statistics of columns, under masks if asked for, with a ledger."""
+    """Return what adds up the statistics of columns: masked under ``--secure``, else unmasked.
+
+    Args:
+        experiment: says whether uploads are masked.
+        path: the file of the ledger; None writes no ledger.
+        split: number of the split, recorded as the seed of the ledger.
+    """
     numbers = count()
 
     @cache
@@ -69,10 +84,10 @@ def make_add(experiment: Experiment, path: "Path | None", split: int) -> AddUp:
             ledger.begin(NOTHING_DONE)
         return carry
 
-    def add(question: str, told: Arrays, answers: Mapping[str, Arrays]) -> Arrays:
+    def add(question: str, broadcast: Arrays, answers: Mapping[str, Arrays]) -> Arrays:
         uploads = dict(enumerate(answers.values()))
         asked_for = column_question(question, uploads[0])
-        place = Exchange(SETUP, next(numbers), asked_for, told, tuple(uploads), {})
+        place = Exchange(SETUP, next(numbers), asked_for, broadcast, tuple(uploads), {})
         return carrier(tuple(answers))(place, uploads)
 
     return add
@@ -91,7 +106,7 @@ def refuse_without_cryptography() -> None:
 
 
 def single_tasks(algorithm: Algorithm) -> list[str]:
-    """Return the names of tasks of which a method needs every client's own answer."""
+    """Return the names of tasks of which a method needs each client's upload."""
     return [task.name for task in algorithm.tasks if task.reduce == "gather"]
 
 

@@ -1,9 +1,7 @@
-"""What several seeds say together: means with intervals for trainings and test rows.
+"""Several seeds together: means with intervals over trainings and test rows, and tables of rounds.
 
 What an interval covers, and what not, is in :mod:`fedfb.notions.over_seeds` as equations and in
 :func:`coverage` as the sentence that stands wherever intervals are printed.
-
-The rounds of a run as rows to look at: signal, lambda, training accuracy and disparity.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,9 +43,10 @@ TEST_SHARE = 0.3
 def shared_test_rows(experiment: Experiment, federations: Mapping[int, Federation]) -> float:
     """Return the share of test rows that two seeds have in common.
 
-    1 where all seeds test on the same rows, 0 where each draws its own, and the test's share of
-    the file where each splits one file anew.
+    The share is 1 where all seeds test on the same rows, 0 where each seed draws its own rows, and
+    the test's share of the file where each seed splits one file anew.
     """
+    # Seeds of one split share one object, see `load_federations`: no rows need to be compared.
     if len({id(federations[seed].test.y) for seed in experiment.seeds}) == 1:
         return 1.0
     return 0.0 if experiment.data in DRAWN else TEST_SHARE
@@ -55,6 +54,10 @@ def shared_test_rows(experiment: Experiment, federations: Mapping[int, Federatio
 
 def coverage(seeds: int, shared: float) -> str:
     """Say in a sentence what 95% intervals cover, and what not.
+
+    Args:
+        seeds: number of seeds.
+        shared: share of test rows that two seeds have in common, 0 to 1.
 
     >>> coverage(1, 1.0)
     '95% intervals cover the true value of this one model: other test rows, not another training.'
@@ -103,19 +106,30 @@ def _is_compared(run: Evaluation, name: str) -> Float[Array, "2 1 a"]:
 
 
 def accuracy_interval(runs: Sequence[Evaluation], shared: float) -> Interval:
-    """Return the interval of the mean accuracy."""
+    """Return the interval of the mean accuracy.
+
+    Args:
+        runs: one evaluation for each seed.
+        shared: share of test rows that two seeds have in common, 0 to 1.
+    """
     return _plain(mean_rate(*_accuracies(runs), shared))
 
 
 def rate_interval(
     rates: Sequence[float | None], rows: Sequence[float | None], shared: float
 ) -> Interval | None:
-    """Return the interval of the mean of a rate over the seeds that have one; None without any."""
+    """Return the interval of the mean of a rate over the seeds that have one; None without any.
+
+    Args:
+        rates: one for each seed; None where the seed has no such rate.
+        rows: number of rows behind each rate.
+        shared: share of test rows that two seeds have in common, 0 to 1.
+    """
     pairs = [(rate, n) for rate, n in zip(rates, rows, strict=True) if rate is not None and n]
     if not pairs:
         return None
-    own, n = np.array(pairs, dtype=np.float64).T
-    return _plain(mean_rate(own, n, shared))
+    estimable, n = np.array(pairs, dtype=np.float64).T
+    return _plain(mean_rate(estimable, n, shared))
 
 
 def disparity_over_seeds(
@@ -123,21 +137,26 @@ def disparity_over_seeds(
 ) -> MeanDisparity | None:
     """Return a disparity's mean over the seeds where it is estimable; None if there are too few.
 
-    One seed of several would tell of its test rows only, and not what is said of several.
+    Of several seeds at least two are needed: one covers its test rows only, not other trainings.
+
+    Args:
+        runs: one evaluation for each seed.
+        name: of the disparity.
+        shared: share of test rows that two seeds have in common, 0 to 1.
     """
-    known = [run for run in runs if run.disparity[name] is not None]
-    if len(known) < max(min(len(runs), 2), 1):
+    estimable = [run for run in runs if run.disparity[name] is not None]
+    if len(estimable) < max(min(len(runs), 2), 1):
         return None
-    values = np.array([run.disparity[name] for run in known], dtype=np.float64)
-    ends = np.array([run.interval[name] for run in known], dtype=np.float64)
+    values = np.array([run.disparity[name] for run in estimable], dtype=np.float64)
+    ends = np.array([run.interval[name] for run in estimable], dtype=np.float64)
     if name == "client_parity":
-        found = mean_range(values, ends[:, 1], *_client_losses(known), shared)
+        disparity = mean_range(values, ends[:, 1], *_client_losses(estimable), shared)
     else:
-        tables = [confusion_of(run.groups) * _is_compared(run, name) for run in known]
+        tables = [confusion_of(run.groups) * _is_compared(run, name) for run in estimable]
         bands = notion_bands(name, np.stack(tables))
-        found = mean_disparity(values, ends[:, 1], bands, shared)
+        disparity = mean_disparity(values, ends[:, 1], bands, shared)
     # One run's interval is its own: read again from rounded counts it might differ in a digit.
-    return found._replace(low=ends[0, 0], high=ends[0, 1]) if len(known) == 1 else found
+    return disparity._replace(low=ends[0, 0], high=ends[0, 1]) if len(estimable) == 1 else disparity
 
 
 def summarise_seeds(runs: Sequence[Evaluation], shared: float) -> Figures:
@@ -162,9 +181,9 @@ def _with_interval(statistic: Statistic, interval: Interval | None) -> Statistic
     return msgspec.structs.replace(statistic, ends=interval)
 
 
-def interval_of(found: MeanDisparity | None) -> Interval | None:
+def interval_of(disparity: MeanDisparity | None) -> Interval | None:
     """Return the ends of an interval as plain values."""
-    return None if found is None else _plain((found.low, found.high))
+    return None if disparity is None else _plain((disparity.low, disparity.high))
 
 
 def _plain(ends: tuple[Any, Any]) -> Interval:
@@ -173,21 +192,34 @@ def _plain(ends: tuple[Any, Any]) -> Interval:
 
 
 def accuracy_difference(
-    one: Sequence[Evaluation], other: Sequence[Evaluation], shared: float
+    runs: Sequence[Evaluation], other_runs: Sequence[Evaluation], shared: float
 ) -> Estimate:
-    """Return the mean difference of two methods' accuracies, seed by seed, with its interval."""
-    (rates, rows), (others, _) = _accuracies(one), _accuracies(other)
+    """Return the mean difference of two methods' accuracies, seed by seed, with its interval.
+
+    Args:
+        runs: evaluations of the first method, by seed.
+        other_runs: evaluations of the second method, for the same seeds.
+        shared: share of test rows that two seeds have in common, 0 to 1.
+    """
+    (rates, rows), (others, _) = _accuracies(runs), _accuracies(other_runs)
     ends = difference_of_rates(rates, others, rows, shared)
     return Estimate(mean=float(np.mean(rates - others)), interval=_plain(ends))
 
 
 def disparity_difference(
-    one: Sequence[Evaluation], other: Sequence[Evaluation], name: str, shared: float
+    runs: Sequence[Evaluation], other_runs: Sequence[Evaluation], name: str, shared: float
 ) -> Estimate:
-    """Return the mean difference of two methods' disparities, over seeds where both have one."""
+    """Return the mean difference of two methods' disparities, over seeds where both have one.
+
+    Args:
+        runs: evaluations of the first method, by seed.
+        other_runs: evaluations of the second method, for the same seeds.
+        name: of the disparity.
+        shared: share of test rows that two seeds have in common, 0 to 1.
+    """
     pairs = [
         pair
-        for pair in zip(one, other, strict=True)
+        for pair in zip(runs, other_runs, strict=True)
         if all(run.disparity[name] is not None for run in pair)
     ]
     values = np.array([[run.disparity[name] for run in pair] for pair in pairs], dtype=np.float64)
@@ -196,7 +228,7 @@ def disparity_difference(
     ours, theirs = (
         disparity_over_seeds([pair[side] for pair in pairs], name, shared) for side in (0, 1)
     )
-    if ours is None or theirs is None or len(pairs) < min(len(one), 2):
+    if ours is None or theirs is None or len(pairs) < min(len(runs), 2):
         return Estimate(mean=mean, interval=None)
     ends = difference_of_disparities(ours, theirs, by_seed)
     return Estimate(mean=mean, interval=_plain(ends))
@@ -223,11 +255,16 @@ def _client_losses(
 def round_rows(
     history: Sequence[RoundRecord], runs: int, notion: str, minimum: int = 1
 ) -> list[tuple[Round, ...]]:
-    """Return for every run of a grid its rounds.
+    """Return the rounds of every run of a grid.
 
-    Groups with fewer training rows than ``minimum`` are not in the disparity.
+    Accuracy and disparity are None for a method without a common model: a round has no model to
+    look at.
 
-    A method without a common model has none to look at on the way: accuracy and disparity are None.
+    Args:
+        history: the rounds of one seed.
+        runs: number of runs of the grid.
+        notion: long name of the notion whose disparity is returned.
+        minimum: least training rows of a group that enters the disparity.
     """
     rounds = [
         _rows(number, record, runs, notion, minimum)

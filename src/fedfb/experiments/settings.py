@@ -35,14 +35,22 @@ class Setting(NamedTuple):
 
 
 def setting(default: Any, help: str, panel: str, parse: Callable[[str], Any], **more: Any) -> Any:
-    """Declare a field of an experiment."""
+    """Declare a field of an experiment.
+
+    Args:
+        default: the value where none is given.
+        help: the meaning, in a line.
+        panel: heading on the help page.
+        parse: reads the value of the flag.
+        **more: other fields of :class:`Setting`, such as ranges.
+    """
     return field(default=default, metadata={"setting": Setting(help, panel, parse, **more)})
 
 
 def setting_of(declared: Field[Any]) -> Setting:
     """Return the declaration of a field."""
-    found: Setting = declared.metadata["setting"]
-    return found
+    setting: Setting = declared.metadata["setting"]
+    return setting
 
 
 def flag_of(name: str) -> str:
@@ -55,7 +63,13 @@ def flag_of(name: str) -> str:
 
 
 def check_value(name: str, value: Any, declared: Setting) -> None:
-    """Refuse a value of another kind or outside its declared range, with one voice for all."""
+    """Refuse a value of another kind or outside its declared range.
+
+    Args:
+        name: of the setting, for the message.
+        value: the value to check.
+        declared: kind and range.
+    """
     several = declared.parse in SEVERAL
     if several and not isinstance(value, tuple):
         raise ConfigError(f"{flag_of(name)} takes a tuple of values, got {value!r}.")
@@ -73,8 +87,8 @@ def _check_item(name: str, item: Any, declared: Setting) -> None:
         raise ConfigError(f"{flag_of(name)} must be {describe_range(declared)}, got {item!r}.")
     if isinstance(item, str) and not _is_unicode(item):
         raise ConfigError(f"{flag_of(name)}: {item!r} is not UTF-8. Rename it so that it is.")
-    own = bool(declared.or_own) and ":" in item
-    if declared.choices and item not in declared.choices and not own:
+    is_user_file = bool(declared.or_own) and ":" in item
+    if declared.choices and item not in declared.choices and not is_user_file:
         more = f", or your own as {declared.or_own}" if declared.or_own else ""
         raise ConfigError(f"{flag_of(name)}: {unknown_name('value', item, declared.choices)}{more}")
     outside = (
@@ -83,6 +97,7 @@ def _check_item(name: str, item: Any, declared: Setting) -> None:
         or (declared.above is not None and not item > declared.above)
     )
     infinite = item in (float("inf"), float("-inf")) and not declared.infinite
+    # Only NaN differs from itself: it is refused also where no range is declared.
     if outside or item != item or infinite:
         raise ConfigError(f"{flag_of(name)} must be {describe_range(declared)}, got {item}.")
 
@@ -190,16 +205,16 @@ def seeds(value: str) -> tuple[int, ...]:
     """
     if ":" in value:
         start, _, stop = value.partition(":")
-        found = tuple(range(whole(start or "0"), whole(stop)))
+        numbers = tuple(range(whole(start or "0"), whole(stop)))
     elif "," in value:
-        found = tuple(whole(part) for part in value.split(",") if part.strip())
+        numbers = tuple(whole(part) for part in value.split(",") if part.strip())
     else:
-        found = tuple(range(whole(value)))
-    if not found:
+        numbers = tuple(range(whole(value)))
+    if not numbers:
         raise ConfigError(
             f"{value!r} names no seed. Give a number of seeds (5) or a range (100:110)."
         )
-    return found
+    return numbers
 
 
 SEVERAL = (numbers, wholes, names, assignments, declarations, seeds)

@@ -17,7 +17,12 @@ class TargetNotReachedWarning(ShortfallWarning):
 
 
 def warn_of(shortfalls: Sequence[Shortfall], stacklevel: int) -> None:
-    """Raise a warning for every shortfall of a result, for the caller so many levels up."""
+    """Raise a warning for every shortfall of a result.
+
+    Args:
+        shortfalls: of the result.
+        stacklevel: how many calls above the warning is attributed to.
+    """
     for shortfall in shortfalls:
         of_target = shortfall.kind in ("target", "cost")
         category = TargetNotReachedWarning if of_target else ShortfallWarning

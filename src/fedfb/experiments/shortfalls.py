@@ -25,23 +25,23 @@ Extent = tuple[float, Shortfall]
 def find_shortfalls(result: Result) -> Iterator[Shortfall]:
     """Yield what a result has to say first: one shortfall of a kind, of the worst setting."""
     for kind in KINDS:
-        found = []
+        extents = []
         for place, summary in enumerate(result.summaries):
             runs = [run for run in result.runs_of(place) if run.diverged is None]
             extent = kind(result, summary, runs) if runs else None
             if extent is not None:
-                found.append((summary.settings, extent))
-        if found:
-            yield _worst(found, len(result.summaries))
+                extents.append((summary.settings, extent))
+        if extents:
+            yield _worst(extents, len(result.summaries))
 
 
-def _worst(found: Sequence[tuple[Setting, Extent]], settings: int) -> Shortfall:
+def _worst(extents: Sequence[tuple[Setting, Extent]], settings: int) -> Shortfall:
     """Return the largest of the shortfalls of a grid, and say at which settings the others are."""
-    at, (_, worst) = max(found, key=lambda one: one[1][0])
-    values = {**worst.values, "settings": [dict(setting) for setting, _ in found]}
+    at, (_, worst) = max(extents, key=lambda pair: pair[1][0])
+    values = {**worst.values, "settings": [dict(setting) for setting, _ in extents]}
     sentence = worst.sentence
     if settings > 1:
-        many = len(found) - 1
+        many = len(extents) - 1
         others = f"; {many} other setting{'s' if many > 1 else ''} likewise" if many else ""
         sentence = f"{sentence} (At {_words(at)}{others}.)"
     return Shortfall(kind=worst.kind, sentence=sentence, values=values)
@@ -54,8 +54,8 @@ def first_sentences(results: Sequence[Result]) -> list[str]:
         for shortfall in result.shortfalls:
             names.setdefault(shortfall.sentence, []).append(result.algorithm)
     return [
-        sentence if len(own) == len(results) else f"{', '.join(own)}: {sentence}"
-        for sentence, own in names.items()
+        sentence if len(methods) == len(results) else f"{', '.join(methods)}: {sentence}"
+        for sentence, methods in names.items()
     ]
 
 
@@ -170,10 +170,10 @@ def _alike(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Exte
 
 def _loss(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
     losses = [(run.loss, run.constant_loss, run.loss_error) for run in runs]
-    known = [of_run for of_run in losses if of_run[1] is not None]
-    if not known:
+    estimable = [of_run for of_run in losses if of_run[1] is not None]
+    if not estimable:
         return None
-    columns = zip(*known, strict=True)
+    columns = zip(*estimable, strict=True)
     loss, constant, error = (float(np.mean(np.array(column, float))) for column in columns)
     if loss - constant <= SURE * error:
         return None

@@ -46,7 +46,12 @@ def _as_float(item: Any) -> Any:
 
 
 def read_toml(path: Path, sealed: bool = False) -> dict[str, Any]:
-    """Read the named values of an experiment file; ``sealed`` if nobody may have changed it."""
+    """Read the named values of an experiment file.
+
+    Args:
+        path: a TOML file.
+        sealed: whether the digest of the file is checked. False for a file that users may change.
+    """
     return files.read_toml(
         path,
         "an experiment as TOML, such as the experiment.toml in an --out folder; data are named by "

@@ -1,4 +1,4 @@
-"""One seed of an experiment: from clients to trained models, all settings of a grid at once."""
+"""The training of one seed of an experiment, for all settings of a grid at once."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -52,8 +52,8 @@ class Fitted:
 
     def tell(self) -> list[dict[str, Any]]:
         """Return what the method has to say of every run's end."""
-        told = self.algorithm.describe
-        return [{} for _ in self.settings] if told is None else told(self.trained.state)
+        describe = self.algorithm.describe
+        return [{} for _ in self.settings] if describe is None else describe(self.trained.state)
 
     def predict(self, examples: Examples) -> Prediction:
         """Score and decide rows with every run; scores that are not finite are an error."""
@@ -133,10 +133,11 @@ def fit_grid(
 
     while True:
         places = [place for place in range(len(settings)) if place not in diverged]
+        # Runs of the smaller grid have other places than in `settings`: `places` maps them back.
         some = [settings[place] for place in places]
-        own = saving and _saving_without(saving, diverged)
+        checkpoint = saving and _saving_without(saving, diverged)
         try:
-            fitted = fit(experiment, federation, some, seed, own, tell_new, watched)
+            fitted = fit(experiment, federation, some, seed, checkpoint, tell_new, watched)
             prediction = fitted.predict(examples)
             return FittedGrid(tuple(settings), fitted, prediction, diverged)
         except SettingsDivergedError as error:
@@ -163,7 +164,17 @@ def fit(
     on_round: Callable[[Progress], None] = lambda progress: None,
     watched: bool = True,
 ) -> Fitted:
-    """Train every setting on a federation with one seed, and look at the model after each round."""
+    """Train every setting on a federation with one seed, and look at the model after each round.
+
+    Args:
+        experiment: what is trained.
+        federation: the rows.
+        settings: what the runs of the grid are set to.
+        seed: of the models and of the order of rows.
+        saving: where the checkpoint lies; None writes none.
+        on_round: is called after every round.
+        watched: whether to look at the model after each round.
+    """
     experiment = resolve(experiment)
     method = find_method(experiment.algorithm)
     federation = astype(federation, experiment.precision)
@@ -180,6 +191,7 @@ def fit(
         saving = saving and replace(saving, ledger=ledger)
     carry = make_carry(experiment, names, ledger)
     try:
+        # Nobody looks at training rows of a private run: that exchange would cost privacy too.
         # What overflows is found by looking at every upload, and told once, with its round.
         with np.errstate(all="ignore"):
             trained = train(
@@ -216,7 +228,7 @@ def _privacy_of(experiment: Experiment, clients: Sequence[ClientData]) -> "Priva
 
 
 def threads_for(engine: Engine, clients: Sequence[ClientData]) -> int:
-    """Return on how many threads clients answer: one where handing over would cost more."""
+    """Return the number of threads for the tasks of clients: 1 where threads would cost more."""
     rows = sum(len(client.y) for client in clients)
     worth = rows >= max(WORTH_THREADS, WORTH_A_CLIENT * len(clients))
     return cores() if engine.releases_gil and worth else 1
@@ -225,9 +237,9 @@ def threads_for(engine: Engine, clients: Sequence[ClientData]) -> int:
 def training_clients(
     experiment: Experiment, method: Method, federation: Federation
 ) -> tuple[ClientData, ...]:
-    """Return the clients a method trains on; a pooled method sees one.
+    """Return the clients that a method trains on; a pooled method has one.
 
-    Where it compares clients, the group of a pooled row is the client it came from.
+    Where the method compares clients, the group of a pooled row is the client the row came from.
     """
     refuse_too_many(method, len(federation.group_names))
     if not method.is_pooled(experiment.variant or method.variants[0]):
@@ -272,7 +284,13 @@ def check_runnable(experiment: Experiment, groups: int | None = None) -> None:
 
 
 def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion:
-    """Return the notion a method trains for, with what its groups (or clients) are compared to."""
+    """Return the notion a method trains for, with what its groups (or clients) are compared to.
+
+    Args:
+        experiment: names notion, reference and method.
+        groups: number of groups.
+        clients: number of clients.
+    """
     method = find_method(experiment.algorithm)
     comparing_clients = long_name(experiment.notion) == "client_parity"
     many = (clients if comparing_clients else groups) > 2
@@ -294,7 +312,12 @@ def refuse_too_many(method: Method, groups: int) -> None:
 
 
 def make_engine(experiment: Experiment, inputs: int) -> Engine:
-    """Return the engine for an experiment's model and precision."""
+    """Return the engine for an experiment's model and precision.
+
+    Args:
+        experiment: names model, engine and precision.
+        inputs: number of features.
+    """
     model = make_model(experiment.model, inputs, experiment.hidden)
     return choose_engine(experiment.engine, model, np.dtype(experiment.precision))
 
@@ -312,8 +335,14 @@ def build(
 ) -> Algorithm:
     """Return the method's algorithm for all settings together.
 
-    ``noise`` are the multipliers of private training by client id. Who builds a private experiment
-    without them does not know of privacy, and is refused.
+    A private experiment without ``noise`` is refused: its caller does not know of privacy.
+
+    Args:
+        experiment: a resolved experiment.
+        engine: trains and evaluates the model.
+        notion: what the method trains for.
+        settings: one mapping of knobs to values for each run.
+        noise: multipliers of private training by client id.
     """
     if experiment.privacy_epsilon is not None and noise is None:
         raise ConfigError(

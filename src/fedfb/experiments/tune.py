@@ -69,38 +69,50 @@ def candidates(
     notion: str,
     local: bool = False,
 ) -> tuple[Candidate, ...]:
-    """Average evaluations[seed][setting], losses and distances over the seeds.
+    """Return each setting with its figures on validation rows, averaged over seeds.
 
-    ``local`` is for a method that aims at the disparity among each client's rows.
+    Args:
+        settings: the settings that were tried.
+        evaluations: by seed, then by setting.
+        losses: mean loss, by seed and setting.
+        off_target: distance to the target in training, by seed and setting.
+        notion: long name of the notion.
+        local: for a method that aims at the disparity among each client's rows.
     """
-    found = []
+    averages = []
     for number, setting in enumerate(settings):
         of_setting = [of_seed[number] for of_seed in evaluations]
         values = [e.local_disparity if local else e.disparity for e in of_setting]
-        known = [value for of_seed in values if (value := of_seed.get(notion)) is not None]
-        found.append(
+        estimable = [value for of_seed in values if (value := of_seed.get(notion)) is not None]
+        averages.append(
             Candidate(
                 setting,
                 float(np.mean([a for e in of_setting if (a := e.accuracy) is not None])),
-                float(np.mean(known)) if len(known) == len(of_setting) else None,
+                float(np.mean(estimable)) if len(estimable) == len(of_setting) else None,
                 float(np.mean([of_seed[number] for of_seed in losses])),
                 float(np.mean([of_seed[number] for of_seed in off_target])),
             )
         )
-    return tuple(found)
+    return tuple(averages)
 
 
 def pick(
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     rows: int,
     cost: float | None = None,
     tried: Sequence[Setting] = (),
 ) -> Choice:
     """Pick a learning rate for every other setting, and the target where the cost is bounded.
 
-    The target is the least at which the accuracy on that many validation rows falls by at most
-    ``cost`` below that of the free model, whose target is the largest. ``tried`` are all settings,
-    also those that diverged: where all rates of one did, the least of them is left to it.
+    The target is the least one whose accuracy is at most ``cost`` below that of the free model,
+    which has the largest target.
+
+    Args:
+        candidates: the settings that did not diverge.
+        rows: number of validation rows behind each accuracy.
+        cost: accuracy that may be given up; None picks no target.
+        tried: all settings, with those that diverged. A setting that diverged at all rates gets
+            the least rate.
 
     >>> slow = Candidate({"lr": 0.001}, 0.8, 0.0, 0.3, off_target=0.05)
     >>> good = Candidate({"lr": 0.005}, 0.8, 0.0, 0.4, off_target=0.001)
@@ -108,24 +120,24 @@ def pick(
     {'lr': 0.005}
     """
     least_rates: dict[Others, float] = {}
-    for setting in tried or [candidate.setting for candidate in found]:
+    for setting in tried or [candidate.setting for candidate in candidates]:
         rate = setting["lr"]
         least_rates[_others(setting)] = min(rate, least_rates.get(_others(setting), rate))
     alike: dict[Others, list[Candidate]] = {}
-    for candidate in found:
+    for candidate in candidates:
         alike.setdefault(_others(candidate.setting), []).append(candidate)
-    best = {others: _best_rate(own, rows) for others, own in alike.items()}
+    best = {others: _best_rate(same_setting, rows) for others, same_setting in alike.items()}
     rates = tuple(
         best[others].setting["lr"] if others in best else least
         for others, least in least_rates.items()
     )
     if cost is None:
-        return Choice({"lr": rates[0]}, None, tuple(found), rates)
+        return Choice({"lr": rates[0]}, None, tuple(candidates), rates)
     by_target = sorted(best.values(), key=lambda candidate: candidate.setting["target"])
     floor = by_target[-1].accuracy - cost
     least = next(candidate for candidate in by_target if candidate.accuracy >= floor)
     rates = (least.setting["lr"], by_target[-1].setting["lr"])
-    return Choice(least.setting, floor, tuple(found), rates)
+    return Choice(least.setting, floor, tuple(candidates), rates)
 
 
 Others = tuple[tuple[str, float], ...]
@@ -136,40 +148,49 @@ def _others(setting: Setting) -> Others:
     return tuple((knob, value) for knob, value in setting.items() if knob != "lr")
 
 
-def _best_rate(found: Sequence[Candidate], rows: int) -> Candidate:
+def _best_rate(candidates: Sequence[Candidate], rows: int) -> Candidate:
     """Return the candidate of the best learning rate.
 
     Of those that come as close to the target as any (up to :data:`CLOSE`), and are as accurate as
     the best of these up to one standard error, the one of least loss: losses are less noisy than
     accuracies, but do not say who is fair.
     """
-    nearest = min(candidate.off_target for candidate in found)
-    able = [candidate for candidate in found if candidate.off_target <= nearest + CLOSE]
+    nearest = min(candidate.off_target for candidate in candidates)
+    able = [candidate for candidate in candidates if candidate.off_target <= nearest + CLOSE]
     best = max(candidate.accuracy for candidate in able)
     error = (best * (1 - best) / rows) ** 0.5
     able = [candidate for candidate in able if candidate.accuracy >= best - error]
     return min(able, key=lambda candidate: candidate.loss)
 
 
-def choose(found: Sequence[Candidate], fair: bool, majority: float, floor_share: float) -> Choice:
+def choose(
+    candidates: Sequence[Candidate], fair: bool, majority: float, floor_share: float
+) -> Choice:
     """Choose the fairest setting that is accurate enough.
 
-    For a method without a notion, choose the one of least loss. The floor lies ``floor_share`` of
-    the way from the constant classifier's accuracy to the best one found: the least disparity alone
-    would choose a constant classifier, whose disparity is 0. Even at share 0, what is no better
-    than constant is chosen only where nothing is.
+    For a method without a notion, choose the setting of least loss. The least disparity alone would
+    choose a constant classifier, whose disparity is 0. Even at share 0, a setting that is no better
+    than constant is chosen only where all are.
+
+    Args:
+        candidates: the settings that did not diverge.
+        fair: whether the method has a notion.
+        majority: accuracy of the constant classifier.
+        floor_share: where the floor of the accuracy lies on the way from ``majority`` to the
+            best candidate, 0 to 1.
 
     >>> constant = Candidate({"lr": 1.0}, 0.88, 0.0, 0.3)
     >>> useful = Candidate({"lr": 0.1}, 0.9, 0.02, 0.2)
     >>> choose([constant, useful], fair=True, majority=0.88, floor_share=0.25).setting
     {'lr': 0.1}
     """
-    best = max(candidate.accuracy for candidate in found)
+    best = max(candidate.accuracy for candidate in candidates)
     floor = majority + floor_share * max(best - majority, 0.0)
-    useful = [c for c in found if c.accuracy > majority] or found
+    # Where nothing beats the constant classifier, all candidates stay.
+    useful = [c for c in candidates if c.accuracy > majority] or candidates
     able = [c for c in useful if c.accuracy >= floor and c.disparity is not None]
     if fair and able:
         chosen = min(able, key=lambda c: (c.disparity, -c.accuracy))
     else:
-        chosen = min(found, key=lambda c: c.loss)
-    return Choice(chosen.setting, floor, tuple(found))
+        chosen = min(candidates, key=lambda c: c.loss)
+    return Choice(chosen.setting, floor, tuple(candidates))

@@ -1,8 +1,7 @@
-"""Pictures: accuracy against disparity. Readable in grey: every method has its own marker.
+"""Pictures of accuracy against disparity, as series of points: for files and for the page.
 
-Pictures as files: the same picture has the same bytes.
-
-Accuracy against disparity, as series of points: one drawing for files and for the page.
+Pictures are readable in grey: every method has its own marker. A picture that is drawn again has
+the same bytes.
 """
 
 import io
@@ -20,13 +19,19 @@ from fedfb.report.numbers import mean, number
 from fedfb.report.text import NAMES
 
 DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-"""Formats that would tell when they were written."""
+"""Metadata that would hold the time of writing, by format."""
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a picture: whole, or not at all."""
+    """Write a picture: the whole file, or nothing.
+
+    Args:
+        figure: a figure of matplotlib.
+        path: its ending is the format.
+    """
     from matplotlib import rc_context
 
+    # Without a salt matplotlib draws random ids, and the same picture would have other bytes.
     options: Any = {"svg.hashsalt": "fedfb"}
     ending, content = path.suffix.lower(), io.BytesIO()
     with rc_context(options):
@@ -55,14 +60,24 @@ def check_figure_path(path: Path) -> None:
 def draw_comparison(
     comparison: Comparison, paper: Mapping[str, Printed | None], path: Path
 ) -> None:
-    """Draw a comparison into a file, see :func:`comparison_figure`."""
+    """Draw a comparison into a file, see :func:`comparison_figure`.
+
+    Args:
+        comparison: results of several methods.
+        paper: printed figures by method; None or absent where the paper has none.
+        path: the file; its ending is the format.
+    """
     save_figure(comparison_figure(comparison.results, paper), path)
 
 
 def comparison_figure(results: Sequence[Result], paper: Mapping[str, Printed | None]) -> Any:
     """Draw every method's seeds and means, the paper's figure, and the constant classifier.
 
-    Of a grid, every setting has a mean of its own, joined by a line.
+    Each setting of a grid has a mean of its own; a line joins them.
+
+    Args:
+        results: one for each method, on the same data and notion.
+        paper: printed figures by method; None or absent where the paper has none.
     """
     refuse_without("report", "a picture", "matplotlib")
     from matplotlib.figure import Figure
@@ -165,7 +180,7 @@ class Series(NamedTuple):
 
     @property
     def marker(self) -> str:
-        """The marker; in grey it tells methods apart."""
+        """The marker, which distinguishes methods in a grey picture."""
         return MARKERS[self.place % len(MARKERS)]
 
     def words(self, point: Point) -> str:
@@ -187,7 +202,7 @@ def _with_ends(value: float, ends: Interval | None) -> str:
 
 
 def shown_name(algorithm: str) -> str:
-    """Return a method's name as readers know it.
+    """Return the display name of a method.
 
     >>> shown_name("fedfb"), shown_name("zafar")
     ('FedFB', 'zafar')
@@ -207,14 +222,14 @@ def setting_in_words(settings: Mapping[str, float]) -> str:
 def series_of_frontier(frontier: Frontier) -> list[Series]:
     """Return the curves of a frontier; a method's curves along several knobs share its marker."""
     places = {name: place for place, name in enumerate(algorithms_of(frontier))}
-    found = []
+    curve_series = []
     curves = dict.fromkeys((point.algorithm, point.knob) for point in frontier.points)
     for algorithm, knob in curves:
-        own = [p for p in frontier.points if (p.algorithm, p.knob) == (algorithm, knob)]
-        points = tuple(drawn for point in own if (drawn := _frontier_point(point)) is not None)
-        limit = own[0].limit
-        found.append(Series(shown_name(algorithm), places[algorithm], points, limit=limit))
-    return [series for series in found if series.points]
+        of_curve = [p for p in frontier.points if (p.algorithm, p.knob) == (algorithm, knob)]
+        points = tuple(drawn for point in of_curve if (drawn := _frontier_point(point)) is not None)
+        limit = of_curve[0].limit
+        curve_series.append(Series(shown_name(algorithm), places[algorithm], points, limit=limit))
+    return [series for series in curve_series if series.points]
 
 
 def algorithms_of(frontier: Frontier) -> list[str]:
@@ -246,7 +261,7 @@ def series_of_results(results: Sequence[Result]) -> list[Series]:
 
     What is trained without fairness is told once, by the first result that has it.
     """
-    notion, found = results[0].notion, []
+    notion, all_series = results[0].notion, []
     for place, result in enumerate(results):
         several = len(result.summaries) > 1
         points = tuple(
@@ -259,12 +274,12 @@ def series_of_results(results: Sequence[Result]) -> list[Series]:
             for run in result.runs
             if (disparity := run.disparity[notion]) is not None and run.accuracy is not None
         )
-        found.append(Series(shown_name(result.algorithm), place, points, seeds))
+        all_series.append(Series(shown_name(result.algorithm), place, points, seeds))
     plain = any(result.algorithm == "fedavg" for result in results)
     free = None if plain else _free(results, notion)
     if free is not None:
-        found.append(Series("the same without fairness", len(results), (free,)))
-    return [series for series in found if series.points]
+        all_series.append(Series("the same without fairness", len(results), (free,)))
+    return [series for series in all_series if series.points]
 
 
 def _mean_point(figures: Figures, notion: str, setting: Mapping[str, float]) -> Point | None:
@@ -293,28 +308,37 @@ def draw(
     palette: Palette,
     prefix: str = "",
 ) -> Iterator[tuple[str, str]]:
-    """Draw series, limit and constant classifier; yield the id of every point and its words."""
+    """Draw series, limit and constant classifier; yield the id and the words of every point.
+
+    Args:
+        axes: axes of matplotlib.
+        series: points of each method or curve.
+        constant: accuracy of the constant classifier; None draws none.
+        notion: long name of the notion, for the label of the axis.
+        palette: colours.
+        prefix: start of every id, so that ids of two pictures on a page differ.
+    """
     _frame(axes, series, constant, notion, palette)
     number_of = 0
-    for one in series:
-        colour = palette.ink if one.limit else palette.series[one.place % len(palette.series)]
-        xs, ys = [p.disparity for p in one.points], [p.accuracy for p in one.points]
-        if one.limit:
+    for curve in series:
+        colour = palette.ink if curve.limit else palette.series[curve.place % len(palette.series)]
+        xs, ys = [p.disparity for p in curve.points], [p.accuracy for p in curve.points]
+        if curve.limit:
             axes.plot(xs, ys, color=colour, linewidth=1.4, linestyle=(0, (4, 2)), zorder=2)
         elif len(xs) > 1:
-            width, alpha = (2.0, 0.8) if one.name == FOCUS else (1.0, 0.45)
+            width, alpha = (2.0, 0.8) if curve.name == FOCUS else (1.0, 0.45)
             axes.plot(xs, ys, color=colour, linewidth=width, alpha=alpha, zorder=2)
-        if one.seeds:
+        if curve.seeds:
             axes.scatter(
-                *zip(*one.seeds, strict=True), marker=one.marker, s=22, color=colour, alpha=0.35,
-                linewidths=0, zorder=2,
+                *zip(*curve.seeds, strict=True), marker=curve.marker, s=22, color=colour,
+                alpha=0.35, linewidths=0, zorder=2,
             )  # fmt: skip
-        for point in one.points:
+        for point in curve.points:
             _draw_interval(axes, point, colour)
             gid = f"{prefix}point-{number_of}"
-            _draw_point(axes, one, point, colour, palette, gid)
+            _draw_point(axes, curve, point, colour, palette, gid)
             number_of += 1
-            yield gid, one.words(point)
+            yield gid, curve.words(point)
     if constant is not None:
         gid = f"{prefix}constant"
         axes.plot(0, constant, marker="+", color=palette.muted, markersize=11, markeredgewidth=1.6,
@@ -332,14 +356,14 @@ def _draw_interval(axes: Any, point: Point, colour: str) -> None:
 
 
 def _draw_point(
-    axes: Any, one: Series, point: Point, colour: str, palette: Palette, gid: str
+    axes: Any, curve: Series, point: Point, colour: str, palette: Palette, gid: str
 ) -> None:
-    marker, size = ("_", 8) if one.limit else (one.marker, 9)
+    marker, size = ("_", 8) if curve.limit else (curve.marker, 9)
     ring = palette.ink if point.pareto else palette.paper
     axes.plot(
         point.disparity, point.accuracy, marker=marker, markersize=size, linestyle="none",
-        color=colour, markeredgecolor=colour if one.limit else ring,
-        markeredgewidth=1.5 if point.pareto or one.limit else 0.8, gid=gid,
+        color=colour, markeredgecolor=colour if curve.limit else ring,
+        markeredgewidth=1.5 if point.pareto or curve.limit else 0.8, gid=gid,
         zorder=5 if point.pareto else 4, clip_on=False,
     )  # fmt: skip
 
@@ -347,11 +371,11 @@ def _draw_point(
 def _frame(
     axes: Any, series: Sequence[Series], constant: float | None, notion: str, palette: Palette
 ) -> None:
-    xs = [p.disparity for one in series for p in one.points] + [
-        d for one in series for d, _ in one.seeds
+    xs = [p.disparity for curve in series for p in curve.points] + [
+        d for curve in series for d, _ in curve.seeds
     ]
-    ys = [p.accuracy for one in series for p in one.points] + [
-        a for one in series for _, a in one.seeds
+    ys = [p.accuracy for curve in series for p in curve.points] + [
+        a for curve in series for _, a in curve.seeds
     ]
     ys += [] if constant is None else [constant]
     height = max(max(ys) - min(ys), 0.02)

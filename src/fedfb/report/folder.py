@@ -1,4 +1,4 @@
-"""What lies in a folder: one run, several side by side, or a frontier."""
+"""The content of an output folder: one run, a comparison, or a frontier."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ from fedfb.runtime.ledger import Account, read_ledger
 
 
 class Run(NamedTuple):
-    """A finished run: its result, and what else its folder tells."""
+    """A finished run: its result, and what else its folder holds."""
 
     result: Result
     versions: Mapping[str, str]

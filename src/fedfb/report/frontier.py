@@ -1,6 +1,6 @@
-"""The frontier for a terminal, a pipe and a file: tables, CSV, and the picture.
+"""The frontier for a terminal, a pipe and a file: tables, CSV and pictures.
 
-Accuracy, disparity and epsilon together: one panel for every epsilon, on the same axes.
+With privacy, a picture has one panel for every epsilon, on the same axes.
 """
 
 import csv
@@ -46,7 +46,7 @@ COLUMNS = (
 
 
 def best_within(frontier: Frontier, algorithm: str, level: float) -> Point | None:
-    """Return a method's most accurate point whose mean disparity is at most ``level``."""
+    """Return a method's most accurate point with a mean disparity of at most ``level``."""
     able = [
         point
         for point in frontier.points
@@ -86,15 +86,21 @@ def print_frontier(frontier: Frontier) -> None:
 
 
 def print_beside(frontier: Frontier, console: Any, *more: str) -> None:
-    """Print what stands below the tables of a frontier: coverage, constant, failures, notes."""
+    """Print the lines below the tables of a frontier: coverage, constant, failures, notes.
+
+    Args:
+        frontier: the frontier.
+        console: a console of rich.
+        *more: lines to print after the constant classifier.
+    """
     console.print(coverage_of(frontier), style="dim")
     if frontier.constant is not None:
         constant = number(frontier.constant)
         console.print(f"\nA constant classifier is {constant} accurate with disparity 0.")
     for line in more:
         console.print(line)
-    for one in frontier.failed:
-        console.print(f"failed: {one.algorithm}: {one.reason}")
+    for failure in frontier.failed:
+        console.print(f"failed: {failure.algorithm}: {failure.reason}")
     for point in frontier.points:
         if point.diverged:
             console.print(f"diverged: {point.algorithm} {knob_in_words(point)}".rstrip())
@@ -128,10 +134,10 @@ def _pareto_table(frontier: Frontier) -> Any:
 
 
 def left_out_in_words(left_out: Sequence[LeftOut]) -> str:
-    """Name the methods behind each reason, so that a reason is told once."""
+    """Name the methods behind each reason, so that each reason stands once."""
     by_reason: dict[str, list[str]] = {}
-    for one in left_out:
-        by_reason.setdefault(one.reason, []).append(one.algorithm)
+    for method in left_out:
+        by_reason.setdefault(method.reason, []).append(method.algorithm)
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
 
 
@@ -155,13 +161,13 @@ def write_csv(frontier: Frontier, file: TextIO) -> None:
 
 def _legend(series: Sequence[Series], palette: Palette) -> Iterator[dict[str, Any]]:
     """Yield how each entry of the legend is drawn."""
-    for place, one in {one.place: one for one in series if not one.limit}.items():
+    for place, curve in {curve.place: curve for curve in series if not curve.limit}.items():
         colour = palette.series[place % len(palette.series)]
         line = {"color": colour, "linewidth": 1}
-        yield {"label": one.name, "marker": one.marker, "markersize": 7, **line}
+        yield {"label": curve.name, "marker": curve.marker, "markersize": 7, **line}
     ring = {"marker": "o", "markerfacecolor": "none", "markeredgecolor": palette.ink}
     yield {"label": "in the Pareto set", "linestyle": "none", **ring}
-    if any(one.limit for one in series):
+    if any(curve.limit for curve in series):
         dashed = {"color": palette.ink, "linestyle": (0, (4, 2))}
         yield {"label": LIMIT_NAME.replace(", ", ",\n"), **dashed}
 
@@ -190,7 +196,12 @@ EACH = (
 
 
 def of_epsilon(frontier: Frontier, epsilon: float | None) -> Frontier:
-    """Return the frontier of one epsilon."""
+    """Return the frontier of one epsilon.
+
+    Args:
+        frontier: a frontier with several epsilons.
+        epsilon: one of them; None is infinite, that is without noise.
+    """
     points = tuple(point for point in frontier.points if point.epsilon == epsilon)
     return msgspec.structs.replace(frontier, points=points)
 
@@ -238,7 +249,9 @@ def draw_private_frontier(frontier: Frontier, path: Path) -> None:
         axes.set_xlabel(panels[0].get_xlabel() or f"{NAMES[frontier.notion]}: disparity")
     for axes in panels[len(epsilons) :]:
         axes.set_visible(False)
-    _same_limits(panels[: len(epsilons)], [one for series in curves for one in series], frontier)
+    _same_limits(
+        panels[: len(epsilons)], [curve for series in curves for curve in series], frontier
+    )
     handles = [
         Line2D([], [], **style)
         for style in _private_legend(curves[least], epsilons[least], palette)
@@ -254,14 +267,14 @@ def draw_private_frontier(frontier: Frontier, path: Path) -> None:
 
 
 def _behind(axes: Any, series: Sequence[Series], palette: Palette) -> None:
-    for one in series:
-        xs, ys = [p.disparity for p in one.points], [p.accuracy for p in one.points]
+    for curve in series:
+        xs, ys = [p.disparity for p in curve.points], [p.accuracy for p in curve.points]
         style = {"color": palette.muted, "alpha": 0.35, "zorder": 0, "linewidth": 1.2}
-        axes.plot(xs, ys, marker=one.marker, markersize=6, markerfacecolor="none", **style)
+        axes.plot(xs, ys, marker=curve.marker, markersize=6, markerfacecolor="none", **style)
 
 
 def _same_limits(panels: Sequence[Any], series: Sequence[Series], frontier: Frontier) -> None:
-    points = [point for one in series for point in one.points]
+    points = [point for curve in series for point in curve.points]
     accuracies = [point.accuracy for point in points]
     accuracies += [] if frontier.constant is None else [frontier.constant]
     room = 0.06 * max(max(accuracies) - min(accuracies), 0.02)
@@ -275,14 +288,14 @@ def _private_legend(
     series: Sequence[Series], least: float | None, palette: Palette
 ) -> list[dict[str, Any]]:
     """Return how each entry of the legend is drawn."""
-    found = []
-    for place, one in {one.place: one for one in series}.items():
+    entries = []
+    for place, curve in {curve.place: curve for curve in series}.items():
         colour = palette.series[place % len(palette.series)]
-        found.append(
-            {"label": one.name, "marker": one.marker, "color": colour, "markersize": 7,
+        entries.append(
+            {"label": curve.name, "marker": curve.marker, "color": colour, "markersize": 7,
              "linewidth": 1}
         )  # fmt: skip
     ring = {"marker": "o", "markerfacecolor": "none", "markeredgecolor": palette.ink}
-    found.append({"label": "in the Pareto set of its epsilon", "linestyle": "none", **ring})
+    entries.append({"label": "in the Pareto set of its epsilon", "linestyle": "none", **ring})
     grey = {"color": palette.muted, "alpha": 0.5}
-    return [*found, {"label": f"grey: epsilon {epsilon_in_words(least)}", **grey}]
+    return [*entries, {"label": f"grey: epsilon {epsilon_in_words(least)}", **grey}]

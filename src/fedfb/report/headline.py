@@ -1,4 +1,4 @@
-"""The one sentence that a reader takes away, and the figures beside it."""
+"""The headline of a page: one sentence, and the key figures beside it."""
 
 from collections.abc import Sequence
 
@@ -71,11 +71,11 @@ def _cost(points: float) -> str:
 
 def _range(result: Result, name: str) -> str:
     notion, settings = result.notion, result.summaries
-    known = [summary for summary in settings if summary.disparity[notion].mean is not None]
-    if not known:
+    estimable = [summary for summary in settings if summary.disparity[notion].mean is not None]
+    if not estimable:
         return f"{name} was trained with {len(settings)} settings; none has an estimable disparity."
-    fair = min(known, key=lambda summary: summary.disparity[notion].mean or 0.0)
-    accurate = max(known, key=lambda summary: summary.accuracy.mean or 0.0)
+    fair = min(estimable, key=lambda summary: summary.disparity[notion].mean or 0.0)
+    accurate = max(estimable, key=lambda summary: summary.accuracy.mean or 0.0)
     ends = [
         f"{number(summary.accuracy.mean)} accurate at a disparity of "
         f"{number(summary.disparity[notion].mean)} ({setting_in_words(summary.settings)})"

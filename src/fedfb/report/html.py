@@ -1,6 +1,7 @@
-"""What a page consists of: headline, key figures, and sections with tables and pictures.
+"""The page of results as one HTML file: its parts as values, and their rendering.
 
-The page as HTML: one file, with style and script inside, that asks nobody for anything.
+A page has a headline, key figures, and sections with tables and pictures. Style and script are
+inside the file, so a page loads nothing from elsewhere.
 """
 
 from base64 import b64encode
@@ -26,14 +27,14 @@ class Table(NamedTuple):
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Tell which columns hold numbers, to be set flush right.
+        """Return which columns hold numbers; these are aligned to the right.
 
         >>> Table("", ("", "rows", "sees"), (("a", "1,000", "the sum"), ("b", "-", "-"))).numeric
         (False, True, False)
         """
         columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
-        found = [all(cell in EMPTY or cell[0] in NUMBER for cell in cells) for cells in columns]
-        return (False, *found[1:])
+        flags = [all(cell in EMPTY or cell[0] in NUMBER for cell in cells) for cells in columns]
+        return (False, *flags[1:])
 
 
 class Figure(NamedTuple):
@@ -77,12 +78,12 @@ class Page(NamedTuple):
 
 
 def check_tools() -> None:
-    """Refuse to make a page where what draws it is not installed."""
+    """Refuse to make a page where the tools for pages are not installed."""
     refuse_without("report", "a page")
 
 
 def render(page: Page) -> str:
-    """Return the page as HTML; whatever users may have named is escaped."""
+    """Return the page as HTML; names from users are escaped."""
     from jinja2 import BaseLoader, Environment, StrictUndefined
 
     environment = Environment(

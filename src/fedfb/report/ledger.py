@@ -1,6 +1,4 @@
-"""A run's ledger as tables: what left the clients, question by question, and client by client.
-
-What methods exchange, as tables for a terminal.
+"""Tables of exchanges: what left the clients in a run, and what a method exchanges.
 
 Two things are never mixed: what a method *needs* of the uploads (their sum, or each value), and
 what the server *receives* in a run (only the sum, or each client's upload).
@@ -26,12 +24,14 @@ from fedfb.runtime.ledger import (
 )
 
 NEEDS: dict[Visibility, str] = {
-    seen: "the sum" if only_sum else "each value" for seen, only_sum in NEEDS_SUM.items()
+    visibility: "the sum" if only_sum else "each value"
+    for visibility, only_sum in NEEDS_SUM.items()
 }
 """What the method needs of messages."""
 
 RECEIVES: dict[Visibility, str] = {
-    seen: "only the sum" if only_sum else "each upload" for seen, only_sum in RECEIVED_SUM.items()
+    visibility: "only the sum" if only_sum else "each upload"
+    for visibility, only_sum in RECEIVED_SUM.items()
 } | {"no values": "nothing", "public": "-"}
 """What the server receives of them."""
 
@@ -64,31 +64,43 @@ class Sum(NamedTuple):
     bytes: int = 0
 
     def more(self, entry: Entry, clients: int) -> "Sum":
-        """Add an entry's messages of so many clients."""
+        """Return the sum with the messages of one more entry.
+
+        Args:
+            entry: of the ledger.
+            clients: how many clients the entry counts for.
+        """
         number = len(entry.messages) * clients
         return Sum(self.messages + number, self.bytes + entry.bytes * clients)
 
 
 def by_kind(accounts: Sequence[Account], way: Way) -> dict[Kind, Sum]:
-    """Sum up the messages of one direction over rounds, seeds and clients."""
-    found: dict[Kind, Sum] = {}
+    """Sum up the messages of one direction over rounds, seeds and clients.
+
+    Args:
+        accounts: ledgers of the phases and seeds of a run.
+        way: ``up`` to the server, ``down`` to the clients.
+    """
+    sums: dict[Kind, Sum] = {}
     for account, entry in _entries(accounts):
         if entry.way == way:
             shapes = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
             when = "rounds" if entry.round else SET_UP.get(account.phase, "set-up")
             kind = Kind(account.phase, when, entry.task, entry.seen, shapes)
-            found[kind] = found.get(kind, Sum()).more(entry, len(entry.clients))
-    return found
+            sums[kind] = sums.get(kind, Sum()).more(entry, len(entry.clients))
+    return sums
 
 
 def by_client(accounts: Sequence[Account]) -> dict[str, dict[Visibility, Sum]]:
-    """Sum up every client's messages over rounds, seeds and questions."""
-    found: dict[str, dict[Visibility, Sum]] = {name: {} for one in accounts for name in one.clients}
+    """Sum up every client's messages over rounds, seeds and tasks."""
+    sums: dict[str, dict[Visibility, Sum]] = {
+        name: {} for account in accounts for name in account.clients
+    }
     for account, entry in _entries(accounts):
         for client in entry.clients:
-            of = found[account.clients[client]]
+            of = sums[account.clients[client]]
             of[entry.seen] = of.get(entry.seen, Sum()).more(entry, 1)
-    return found
+    return sums
 
 
 def _entries(accounts: Sequence[Account]) -> Iterator[tuple[Account, Entry]]:
@@ -98,7 +110,10 @@ def _entries(accounts: Sequence[Account]) -> Iterator[tuple[Account, Entry]]:
 def print_ledger(accounts: Sequence[Account], published: bool) -> None:
     """Print what left the clients, what was sent to them, and each client's total.
 
-    The columns of ``published`` data are prepared before rows are dealt to clients.
+    Args:
+        accounts: ledgers of the phases and seeds of a run.
+        published: whether the data are published. Their columns are prepared before rows are
+            dealt to clients.
     """
     console = make_console()
     console.print(_kinds_table("What left the clients", accounts, "up"))
@@ -128,7 +143,12 @@ def _kinds_table(title: str, accounts: Sequence[Account], way: Way) -> Any:
 
 
 def kind_rows(accounts: Sequence[Account], way: Way) -> Iterator[tuple[str, ...]]:
-    """Yield the messages of one direction, one row a kind; upwards what the server received."""
+    """Yield one row for each kind of message; a row of uploads says what the server received.
+
+    Args:
+        accounts: ledgers of the phases and seeds of a run.
+        way: ``up`` to the server, ``down`` to the clients.
+    """
     for kind, total in by_kind(accounts, way).items():
         none = "keys and shares only" if kind.seen == "no values" else "-"
         when = IN_FRONT.get(kind.phase, "") + kind.when
@@ -157,10 +177,10 @@ def _shape(shape: Sequence[int]) -> str:
 def _clients_table(clients: dict[str, dict[Visibility, Sum]]) -> Any:
     columns = ("sent", "bytes", "of these masked", "received bytes")
     table = make_table("By client", "client", *columns)
-    for name, seen in list(clients.items())[:MOST_CLIENTS]:
-        sent = [total for kind, total in seen.items() if kind != "public"]
-        masked, received = seen.get("masked", Sum()), seen.get("public", Sum())
-        whole = Sum(sum(one.messages for one in sent), sum(one.bytes for one in sent))
+    for name, sums in list(clients.items())[:MOST_CLIENTS]:
+        sent = [total for kind, total in sums.items() if kind != "public"]
+        masked, received = sums.get("masked", Sum()), sums.get("public", Sum())
+        whole = Sum(sum(total.messages for total in sent), sum(total.bytes for total in sent))
         numbers = (whole.messages, whole.bytes, masked.bytes, received.bytes)
         table.add_row(name, *(f"{number:,}" for number in numbers))
     return table
@@ -168,13 +188,13 @@ def _clients_table(clients: dict[str, dict[Visibility, Sum]]) -> Any:
 
 def sentence(accounts: Sequence[Account]) -> str:
     """Say in one sentence what the method needed, and what the server received."""
-    seen = {entry.seen for _, entry in _entries(accounts) if entry.way == "up"}
+    visibilities = {entry.seen for _, entry in _entries(accounts) if entry.way == "up"}
     only_sums, each = RECEIVED
-    if "single" in seen:
+    if "single" in visibilities:
         single = sorted({entry.task for _, entry in _entries(accounts) if entry.seen == "single"})
-        rest = "; the rest was masked" if "masked" in seen else "; nothing was masked"
+        rest = "; the rest was masked" if "masked" in visibilities else "; nothing was masked"
         return f"{_start(NEEDED[1])} ({', '.join(map(repr, single))}), and there {each}{rest}."
-    if "unmasked" in seen:
+    if "unmasked" in visibilities:
         return f"{_start(NEEDED[0])}, but nothing was masked: {each}. --secure masks them."
     return f"{_start(NEEDED[0])}, and everything was masked: {only_sums}."
 
@@ -184,9 +204,13 @@ def _start(words: str) -> str:
 
 
 def as_record(accounts: Sequence[Account], published: bool) -> dict[str, Any]:
-    """Return the ledger as JSON-ready values: by question, by client, and every message.
+    """Return the ledger as JSON-ready values: by task, by client, and every message.
 
     Messages name clients by their places in the list of clients, counted from 0.
+
+    Args:
+        accounts: ledgers of the phases and seeds of a run.
+        published: as in :func:`print_ledger`.
     """
     return {
         "columns_scaled_before_dealing": published,
@@ -205,8 +229,8 @@ def as_record(accounts: Sequence[Account], published: bool) -> dict[str, Any]:
             for kind, total in by_kind(accounts, way).items()
         ],
         "clients": [
-            {"client": name, **{kind: total._asdict() for kind, total in seen.items()}}
-            for name, seen in by_client(accounts).items()
+            {"client": name, **{kind: total._asdict() for kind, total in sums.items()}}
+            for name, sums in by_client(accounts).items()
         ],
         "messages": [
             {
@@ -233,24 +257,24 @@ WITHOUT_MASKS = "Without --secure the server receives each client's upload, with
 
 
 def print_explained(name: str, explained: Explained) -> None:
-    """Print the exchanges of one method: questions, what is sent, what the method needs of it."""
+    """Print the exchanges of one method: tasks, what is sent, what the method needs of it."""
     console = make_console()
     table = make_table(
         f"{name}: a model of {explained.parameters} parameters", *COLUMNS, wrap="each client sends"
     )
-    for one in explained.exchanges:
-        table.add_row(*exchange_cells(one))
+    for exchange in explained.exchanges:
+        table.add_row(*exchange_cells(exchange))
     console.print(table)
     console.print("\n" + exchanges_sentence(explained))
 
 
-def exchange_cells(one: Exchange) -> tuple[str, ...]:
-    """Return an exchange as the cells of a row: when, question, uploads, sizes, what is needed."""
-    least, most = one.times
+def exchange_cells(exchange: Exchange) -> tuple[str, ...]:
+    """Return an exchange as the cells of a row: when, task, uploads, sizes, what is needed."""
+    least, most = exchange.times
     often = "" if most == 1 else f" x{most}" if least == most else f" x{least}-{most}"
-    when = IN_FRONT.get(one.phase, "") + one.when
-    sizes = (str(one.numbers), str(one.bytes))
-    return when, one.question + often, in_words(one.parts), *sizes, NEEDS[one.seen]
+    when = IN_FRONT.get(exchange.phase, "") + exchange.when
+    sizes = (str(exchange.numbers), str(exchange.bytes))
+    return when, exchange.question + often, in_words(exchange.parts), *sizes, NEEDS[exchange.seen]
 
 
 def exchanges_sentence(explained: Explained) -> str:
@@ -288,17 +312,17 @@ def exchanges_record(explained: Explained) -> dict[str, Any]:
         "server_receives_only_sums": explained.server_receives_only_sums,
         "exchanges": [
             {
-                "phase": one.phase,
-                "when": one.when,
-                "question": one.question,
-                "times": list(one.times),
-                "needs": NEEDS[one.seen],
-                "server_receives": RECEIVES[one.seen],
-                "numbers": one.numbers,
-                "bytes": one.bytes,
-                "sends": {name: list(shape) for name, shape in one.parts},
+                "phase": exchange.phase,
+                "when": exchange.when,
+                "question": exchange.question,
+                "times": list(exchange.times),
+                "needs": NEEDS[exchange.seen],
+                "server_receives": RECEIVES[exchange.seen],
+                "numbers": exchange.numbers,
+                "bytes": exchange.bytes,
+                "sends": {name: list(shape) for name, shape in exchange.parts},
             }
-            for one in explained.exchanges
+            for exchange in explained.exchanges
         ],
     }
 

@@ -6,7 +6,7 @@ from fedfb.experiments.result import Figures, Statistic
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number as the paper prints it, without the leading zero; a dash where there is none.
+    """Return a number as the paper prints it, without the leading zero; a dash for None.
 
     >>> number(0.7251), number(-0.5), number(None), number(1.0), number(-0.0001)
     ('.725', '-.500', '-', '1.000', '.000')
@@ -34,10 +34,10 @@ def figures(summary: Figures, notion: str) -> tuple[str, str]:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that there are.
+    """Return the mean of the values that are not None; None without any.
 
     >>> mean([1.0, None, 2.0]), mean([])
     (1.5, None)
     """
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None

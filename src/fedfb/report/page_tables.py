@@ -75,7 +75,13 @@ def comparison_table(results: Sequence[Result]) -> Table:
 
 
 def difference_table(differences: Sequence[Difference], notion: str, covered: str) -> Table:
-    """Return paired differences of methods; ``covered`` says what their intervals cover."""
+    """Return paired differences of methods.
+
+    Args:
+        differences: of each pair of methods.
+        notion: long name of the notion.
+        covered: a sentence that says what the intervals cover.
+    """
     rows = [
         (
             f"{shown_name(difference.of)} less {shown_name(difference.less)}",
@@ -91,7 +97,13 @@ def difference_table(differences: Sequence[Difference], notion: str, covered: st
 
 
 def group_table(result: Result, runs: Sequence[SeedResult], setting: str = "") -> Table:
-    """Return every group's rates with their intervals, each for its rate alone."""
+    """Return every group's rates with their intervals, each for its rate alone.
+
+    Args:
+        result: the result that the runs belong to.
+        runs: one for each seed of one setting.
+        setting: the setting in words, for the caption; empty where there is one only.
+    """
     rows, shared = [], result.shared_test_rows
     for groups in zip(*(run.groups for run in runs), strict=True):
         everyone = [group.n for group in groups]
@@ -109,7 +121,13 @@ def group_table(result: Result, runs: Sequence[SeedResult], setting: str = "") -
 
 
 def client_table(result: Result, runs: Sequence[SeedResult], setting: str = "") -> Table:
-    """Return every client's accuracy, loss and disparity among its own rows."""
+    """Return every client's accuracy, loss and disparity among its rows.
+
+    Args:
+        result: the result that the runs belong to.
+        runs: one for each seed of one setting.
+        setting: as in :func:`group_table`.
+    """
     notion, shared = result.notion, result.shared_test_rows
     own_disparity = notion in runs[0].local_disparity
     last = ("disparity of its own rows",) if own_disparity else ()
@@ -161,7 +179,13 @@ def level_table(frontier: Frontier) -> Table:
 
 
 def point_table(caption: str, points: Sequence[Point], covered: str) -> Table:
-    """Return points with their settings and intervals; ``covered`` says what these cover."""
+    """Return points with their settings and intervals.
+
+    Args:
+        caption: of the table.
+        points: one row each.
+        covered: a sentence that says what the intervals cover.
+    """
     rows = [
         (
             shown_name(point.algorithm),
@@ -185,8 +209,8 @@ def pareto_group_table(frontier: Frontier) -> Table:
 
 
 def exchange_table(name: str, explained: Explained) -> Table:
-    """Return what one method exchanges, question by question."""
-    rows = tuple(exchange_cells(one) for one in explained.exchanges)
+    """Return what one method exchanges, one row for each task."""
+    rows = tuple(exchange_cells(exchange) for exchange in explained.exchanges)
     return Table(f"{name}: a model of {explained.parameters} parameters", COLUMNS, rows)
 
 
@@ -195,11 +219,11 @@ def method_table(explained: Mapping[str, Explained]) -> Table:
     rows = [
         (
             shown_name(name),
-            str(one.exchanges_a_round),
-            str(one.beyond_the_model),
-            needs(one),
+            str(of_method.exchanges_a_round),
+            str(of_method.beyond_the_model),
+            needs(of_method),
         )
-        for name, one in explained.items()
+        for name, of_method in explained.items()
     ]
     columns = ("", "exchanges a round", "numbers beside models and weights", "server needs")
     return Table("What methods exchange", columns, tuple(rows))
@@ -214,9 +238,10 @@ def ledger_table(accounts: Sequence[Account]) -> Table:
 def given_table(settings: Mapping[str, Any]) -> Table:
     """Return the main settings, and others that are not as the method usually has them."""
     main = ("data", "algorithm", "notion", "model", "sensitive_at_prediction", "seeds")
-    known = {name: settings[name] for name in main[:-1] if name in settings}
+    main_settings = {name: settings[name] for name in main[:-1] if name in settings}
     try:
-        usual = asdict(resolve(Experiment(**known)))
+        # What the method fills in counts as usual; a method that is unknown here has the defaults.
+        usual = asdict(resolve(Experiment(**main_settings)))
     except FedFBError:
         usual = asdict(Experiment())
     rows = [

@@ -1,4 +1,4 @@
-"""What privacy came to, in words and rows: for the terminal, the page and the ledger."""
+"""Privacy in sentences and rows, for the terminal, the page and the ledger."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,10 +9,10 @@ from fedfb.report.text import make_console, make_table
 from fedfb.runtime.ledger import Account
 
 MOST_SILOS = 20
-"""Of more silos only so many are printed, those that spend most; JSON has all."""
+"""At most so many clients are printed, those that spend most; JSON has all."""
 
 COLUMNS = ("epsilon", "rows", "steps", "chance", "step noise", "answers", "answer noise")
-"""Of a silo: also the chance of a row to be in a step, and the multipliers of the noise."""
+"""Columns of a client. ``chance`` is that of a row to be in a step, noises are multipliers."""
 
 
 def epsilon_in_words(epsilon: float | None) -> str:
@@ -35,7 +35,7 @@ def summary(privacy: Privacy) -> str:
 
 
 def silo_rows(privacy: Privacy) -> Iterator[tuple[str, ...]]:
-    """Yield what every silo spends, and on what; first those that spend most."""
+    """Yield what every client spends, and on what; those that spend most come first."""
     for silo in sorted(privacy.silos, key=lambda silo: -silo.epsilon)[:MOST_SILOS]:
         yield (
             silo.client,
@@ -59,7 +59,7 @@ def sentences(privacy: Privacy) -> list[str]:
 
 
 def print_privacy(privacy: Privacy) -> None:
-    """Print every silo's epsilon, what it stands for and what not."""
+    """Print every client's epsilon, what it covers and what it does not cover."""
     console = make_console()
     console.print(f"\nprivacy: {summary(privacy)}")
     table = make_table("", "", *COLUMNS)
@@ -73,10 +73,10 @@ def print_privacy(privacy: Privacy) -> None:
 
 
 def of_accounts(accounts: Sequence[Account]) -> Privacy | None:
-    """Return the privacy of a ledger: of the seed whose silos spent the most."""
-    known = [
+    """Return the privacy of a ledger: that of the seed whose clients spent the most."""
+    reports = [
         msgspec.convert(account.privacy, Privacy)
         for account in accounts
         if account.privacy is not None
     ]
-    return max(known, key=lambda privacy: privacy.most) if known else None
+    return max(reports, key=lambda privacy: privacy.most) if reports else None

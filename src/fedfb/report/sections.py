@@ -1,4 +1,4 @@
-"""From what a folder holds to the sections of its page."""
+"""The page of an output folder: its sections, tables and pictures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -49,25 +49,25 @@ QUANTITIES: dict[str, Callable[[Round], Any]] = {
 }
 
 
-def make_page(found: Found) -> Page:
+def make_page(content: Found) -> Page:
     """Return the page of a run, a comparison or a frontier."""
-    if found.frontier is not None:
-        page = _private_frontier_page if found.frontier.epsilons else _frontier_page
-        return page(found.frontier)
-    return _comparison_page(found) if len(found.runs) > 1 else _run_page(found.runs[0])
+    if content.frontier is not None:
+        page = _private_frontier_page if content.frontier.epsilons else _frontier_page
+        return page(content.frontier)
+    return _comparison_page(content) if len(content.runs) > 1 else _run_page(content.runs[0])
 
 
 def _run_page(run: Run) -> Page:
     result = run.result
     single = result.summary is not None
-    said = (*coarse_codes(result), *(closer_findings(result) if single else ()))
-    shown = tables.result_table(result) if single else tables.settings_table(result)
+    findings = (*coarse_codes(result), *(closer_findings(result) if single else ()))
+    table = tables.result_table(result) if single else tables.settings_table(result)
     overview = Section(
         "results",
         "Accuracy and disparity",
-        said,
+        findings,
         (_scatter([result]),),
-        (shown,),
+        (table,),
     )
     return Page(
         title=f"{shown_name(result.algorithm)} on {result.data}",
@@ -88,15 +88,21 @@ def _run_page(run: Run) -> Page:
     )
 
 
-def _comparison_page(found: Found) -> Page:
-    results = [run.result for run in found.runs]
+def _comparison_page(content: Found) -> Page:
+    results = [run.result for run in content.runs]
     first = results[0]
-    shown = [tables.comparison_table(results)]
-    if found.differences:
-        shown.append(tables.difference_table(found.differences, first.notion, coverage_of(first)))
-    overview = Section("results", "Accuracy and disparity", (), (_scatter(results),), tuple(shown))
+    overview_tables = [tables.comparison_table(results)]
+    if content.differences:
+        overview_tables.append(
+            tables.difference_table(content.differences, first.notion, coverage_of(first))
+        )
+    overview = Section(
+        "results", "Accuracy and disparity", (), (_scatter(results),), tuple(overview_tables)
+    )
     exchanged = {
-        run.result.algorithm: one for run in found.runs if (one := explained_run(run)) is not None
+        run.result.algorithm: explained
+        for run in content.runs
+        if (explained := explained_run(run)) is not None
     }
     return Page(
         title=f"{len(results)} methods on {first.data}",
@@ -105,16 +111,18 @@ def _comparison_page(found: Found) -> Page:
         figures=(),
         sections=(
             overview,
-            *(_method_section(run) for run in found.runs),
+            *(_method_section(run) for run in content.runs),
             *_privacy(results),
             Section(
                 "exchanges",
                 "What was exchanged",
                 tables=(tables.method_table(exchanged),),
-                folds=tuple(_exchange_fold(run) for run in found.runs),
+                folds=tuple(_exchange_fold(run) for run in content.runs),
             ),
-            *_notes(list(dict.fromkeys(note for one in results for note in other_notes(one)))),
-            _settings(first, found.runs[0].versions),
+            *_notes(
+                list(dict.fromkeys(note for result in results for note in other_notes(result)))
+            ),
+            _settings(first, content.runs[0].versions),
         ),
         footer=_made_from(", ".join(result.experiment_hash for result in results)),
         alerts=headline.alerts(results),
@@ -126,19 +134,21 @@ def _method_section(run: Run) -> Section:
     result, name = run.result, run.result.algorithm
     people, training = list(_people(result)), list(_training(result, f"training-{name}"))
     single = result.summary is not None
-    said = (*coarse_codes(result), *(closer_findings(result) if single else ()))
-    shown = tuple(table for section in people for table in section.tables)
+    findings = (*coarse_codes(result), *(closer_findings(result) if single else ()))
+    people_tables = tuple(table for section in people for table in section.tables)
     folds = tuple(fold for section in people for fold in section.folds)
     curves = tuple(
         Fold("Training, round by round", pictures=section.pictures) for section in training
     )
-    return Section(f"method-{name}", shown_name(name), said, (), shown, (*folds, *curves))
+    return Section(
+        f"method-{name}", shown_name(name), findings, (), people_tables, (*folds, *curves)
+    )
 
 
 def _frontier_page(frontier: Frontier) -> Page:
     chosen, covered = pareto_points(frontier), coverage_of(frontier)
     left_out = [f"Left out: {left_out_in_words(frontier.left_out)}."] * bool(frontier.left_out)
-    failed = [f"{one.algorithm} failed: {one.reason}" for one in frontier.failed]
+    failed = [f"{failure.algorithm} failed: {failure.reason}" for failure in frontier.failed]
     picture = _frontier_picture(frontier)
     exchanged = _explained_methods(frontier)
     seeds = f"{len(frontier.seeds)} seeds" if len(frontier.seeds) > 1 else "one seed"
@@ -188,14 +198,19 @@ def _frontier_page(frontier: Frontier) -> Page:
 def _private_frontier_page(frontier: Frontier) -> Page:
     """Return a page with a part for every epsilon, each with its picture and points."""
     left_out = [f"Left out: {left_out_in_words(frontier.left_out)}."] * bool(frontier.left_out)
-    failed = [f"{one.algorithm} failed: {one.reason}" for one in frontier.failed]
+    failed = [f"{failure.algorithm} failed: {failure.reason}" for failure in frontier.failed]
     seeds = f"{len(frontier.seeds)} seeds" if len(frontier.seeds) > 1 else "one seed"
     parts = []
     for place, epsilon in enumerate(frontier.epsilons):
-        own, told = of_epsilon(frontier, epsilon), f"epsilon {privacy.epsilon_in_words(epsilon)}"
-        picture = _frontier_picture(own, f"scatter-{place}")
-        shown = tables.point_table(f"All points at {told}", own.points, coverage_of(frontier))
-        parts.append(Section(f"epsilon-{place}", told.capitalize(), (), (picture,), (shown,)))
+        of_one_epsilon, title = (
+            of_epsilon(frontier, epsilon),
+            f"epsilon {privacy.epsilon_in_words(epsilon)}",
+        )
+        picture = _frontier_picture(of_one_epsilon, f"scatter-{place}")
+        table = tables.point_table(
+            f"All points at {title}", of_one_epsilon.points, coverage_of(frontier)
+        )
+        parts.append(Section(f"epsilon-{place}", title.capitalize(), (), (picture,), (table,)))
     return Page(
         title=f"Accuracy, disparity and privacy on {frontier.data}",
         kind=f"{frontier.model}, {NAMES[frontier.notion]}, {seeds}",
@@ -216,17 +231,17 @@ def _frontier_alerts(frontier: Frontier) -> tuple[str, ...]:
 
 
 def _method_exchanges(exchanged: Mapping[str, Explained]) -> Section:
-    said = "Numbers that a client sends in a round beside its model and the weight it has."
+    sentence = "Numbers that a client sends in a round beside its model and the weight it has."
     return Section(
-        "exchanges", "What was exchanged", (said,), tables=(tables.method_table(exchanged),)
+        "exchanges", "What was exchanged", (sentence,), tables=(tables.method_table(exchanged),)
     )
 
 
 def _kind(result: Result) -> str:
     seeds = result.seeds
     which = f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
-    given = "" if result.group_is_given else "not "
-    return f"{result.model}, {NAMES[result.notion]}, {which}, group {given}given to the model"
+    negation = "" if result.group_is_given else "not "
+    return f"{result.model}, {NAMES[result.notion]}, {which}, group {negation}given to the model"
 
 
 def _frontier_picture(frontier: Frontier, name: str = "scatter") -> Picture:
@@ -256,9 +271,9 @@ def _scatter_of(
     caption: str,
     name: str = "scatter",
 ) -> Picture:
-    ends = [point for one in series for point in one.points]
+    ends = [point for curve in series for point in curve.points]
     alt = "Accuracy against disparity: " + (
-        f"{len(ends)} points of {len({one.name for one in series})} methods, disparities "
+        f"{len(ends)} points of {len({curve.name for curve in series})} methods, disparities "
         f"{number(min(p.disparity for p in ends))} to {number(max(p.disparity for p in ends))}, "
         f"accuracies {number(min(p.accuracy for p in ends))} to "
         f"{number(max(p.accuracy for p in ends))}. The tables have all numbers."
@@ -271,16 +286,16 @@ def _scatter_of(
 def _people(result: Result) -> Sequence[Section]:
     """Return groups and clients of every setting; those of a grid are folded."""
     number_of = len(result.summaries)
-    shown = []
+    parts = []
     for place, summary in enumerate(result.summaries[:MOST_SETTINGS]):
-        own = result.runs_of(place)
-        told = setting_in_words(summary.settings) if number_of > 1 else ""
-        groups = tables.group_table(result, own, told)
-        clients = tables.client_table(result, own, told) if own[0].clients else None
-        shown.append((told, tuple(table for table in (groups, clients) if table is not None)))
+        runs = result.runs_of(place)
+        setting = setting_in_words(summary.settings) if number_of > 1 else ""
+        groups = tables.group_table(result, runs, setting)
+        clients = tables.client_table(result, runs, setting) if runs[0].clients else None
+        parts.append((setting, tuple(table for table in (groups, clients) if table is not None)))
     if number_of == 1:
-        return [Section("people", "Groups and clients", tables=shown[0][1])]
-    folds = tuple(Fold(f"At {told}", found) for told, found in shown)
+        return [Section("people", "Groups and clients", tables=parts[0][1])]
+    folds = tuple(Fold(f"At {setting}", setting_tables) for setting, setting_tables in parts)
     return [Section("people", "Groups and clients", folds=folds)]
 
 
@@ -312,27 +327,31 @@ def _training(result: Result, name: str) -> Sequence[Section]:
 
 def _lines(values: Sequence[Any], owner: int) -> list[Line]:
     """Return the lines of a quantity that is a number or a vector in every round, or not known."""
-    known = [np.ravel(value).tolist() for value in values if value is not None]
-    if len({len(value) for value in known}) != 1:
+    vectors = [np.ravel(value).tolist() for value in values if value is not None]
+    if len({len(value) for value in vectors}) != 1:
         return []
-    if len(known[0]) > MOST_LINES:
-        known = np.quantile(known, (0.0, 0.5, 1.0), axis=1).T.tolist()
-    return [Line(line, owner, place) for place, line in enumerate(zip(*known, strict=True))]
+    # More lines than a reader can follow: least, median and largest stand for all.
+    if len(vectors[0]) > MOST_LINES:
+        vectors = np.quantile(vectors, (0.0, 0.5, 1.0), axis=1).T.tolist()
+    return [Line(line, owner, place) for place, line in enumerate(zip(*vectors, strict=True))]
 
 
 def _privacy(results: Sequence[Result]) -> Sequence[Section]:
-    """Return every silo's epsilon, what it stands for and what not; nothing of plain runs."""
+    """Return every client's epsilon and what it covers; empty for runs without privacy."""
     private = [(result, result.privacy) for result in results if result.privacy]
     if not private:
         return []
-    each = [f"{shown_name(one.algorithm)}: {privacy.summary(own)}." for one, own in private]
-    shown = tuple(
-        Table(shown_name(one.algorithm), ("silo", *privacy.COLUMNS), tuple(rows))
-        for one, own in private
-        if (rows := privacy.silo_rows(own))
+    each = [
+        f"{shown_name(result.algorithm)}: {privacy.summary(spending)}."
+        for result, spending in private
+    ]
+    client_tables = tuple(
+        Table(shown_name(result.algorithm), ("silo", *privacy.COLUMNS), tuple(rows))
+        for result, spending in private
+        if (rows := privacy.silo_rows(spending))
     )
     of_all = privacy.sentences(private[0][1])
-    return [Section("privacy", "Privacy", (*each, *of_all), tables=shown)]
+    return [Section("privacy", "Privacy", (*each, *of_all), tables=client_tables)]
 
 
 def _exchanges(run: Run) -> Section:
@@ -342,20 +361,20 @@ def _exchanges(run: Run) -> Section:
 
 def _exchange_fold(run: Run) -> Fold:
     name, explained = shown_name(run.result.algorithm), explained_run(run)
-    said, shown = [], []
+    sentences, fold_tables = [], []
     if explained is None:
-        said.append("This method is not known here: name its file with --plugin.")
+        sentences.append("This method is not known here: name its file with --plugin.")
     else:
-        said.append(exchange_sentence(explained))
-        shown.append(tables.exchange_table(name, explained))
+        sentences.append(exchange_sentence(explained))
+        fold_tables.append(tables.exchange_table(name, explained))
     if run.accounts:
-        said.append(ledger_sentence(run.accounts))
-        shown.append(tables.ledger_table(run.accounts))
-    return Fold(name, tuple(shown), text=" ".join(said))
+        sentences.append(ledger_sentence(run.accounts))
+        fold_tables.append(tables.ledger_table(run.accounts))
+    return Fold(name, tuple(fold_tables), text=" ".join(sentences))
 
 
 def explained_run(run: Run) -> Explained | None:
-    """Play the method on as many groups and clients; None where it is not known here."""
+    """Play the method on as many groups and clients; None if the method is not available."""
     result = run.result
     clients = max(len(result.runs[0].clients), 2)
     return _explain(result.settings, len(result.groups), clients, run.inputs)
@@ -364,16 +383,16 @@ def explained_run(run: Run) -> Explained | None:
 def _explain(
     settings: Mapping[str, Any], groups: int, clients: int, inputs: int | None
 ) -> Explained | None:
-    given = _set(settings)
+    values = _set(settings)
     try:
         played = [
-            explain(from_values(given), groups, number, inputs or 8)
+            explain(from_values(values), groups, number, inputs or 8)
             for number in (FEW_CLIENTS if clients > FEW_CLIENTS[-1] else (clients,))
         ]
         # Thousands of clients are played only where what a client sends depends on their number.
         if played[0] == played[-1]:
             return played[0]
-        return explain(from_values(given), groups, clients, inputs or 8)
+        return explain(from_values(values), groups, clients, inputs or 8)
     except FedFBError:
         return None
 
@@ -385,10 +404,11 @@ def _explained_methods(frontier: Frontier) -> dict[str, Explained]:
         each = share_settings(from_values(_set(settings)), names)
     except FedFBError:
         return {}
-    found = {
-        one.algorithm: _explain(plain(asdict(one)), len(frontier.groups), 3, None) for one in each
+    explanations = {
+        request.algorithm: _explain(plain(asdict(request)), len(frontier.groups), 3, None)
+        for request in each
     }
-    return {name: one for name, one in found.items() if one is not None}
+    return {name: explained for name, explained in explanations.items() if explained is not None}
 
 
 def _set(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -405,14 +425,14 @@ def _notes(notes: Sequence[str]) -> Sequence[Section]:
 
 def _settings(result: Result | Frontier, versions: Mapping[str, str]) -> Section:
     settings = result.settings
-    shown: list[Table] = [tables.given_table(settings)]
+    setting_tables: list[Table] = [tables.given_table(settings)]
     if versions:
-        shown.append(tables.versions_table(versions))
+        setting_tables.append(tables.versions_table(versions))
     seeds = ", ".join(map(str, result.seeds))
     return Section(
         "settings",
         "Settings and versions",
         (f"Seeds: {seeds}.", f"Experiment: {result.experiment_hash} (hash of all settings)."),
-        tables=tuple(shown),
+        tables=tuple(setting_tables),
         folds=(Fold("All settings", (tables.all_settings_table(settings),)),),
     )

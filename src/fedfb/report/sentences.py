@@ -16,14 +16,14 @@ def findings(result: Result) -> Iterator[str]:
 
 def coarse_codes(result: Result) -> list[str]:
     """Warn of codes so coarse that the weights do not follow the gaps; say nothing of others."""
-    found = [coarse for run in result.runs if (coarse := run.method.coarse) is not None]
+    warnings = [coarse for run in result.runs if (coarse := run.method.coarse) is not None]
     return [
         (
             f"Warning: codes of {coarse.bits} bits are too coarse (step "
             f"{number(coarse.step)}): gaps of groups vanish in them, and the model may be less "
             f"fair than FedAvg's. Give each value --bits {coarse.needed} or more."
         )
-        for coarse in found[:1]
+        for coarse in warnings[:1]
     ]
 
 

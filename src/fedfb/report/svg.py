@@ -73,7 +73,16 @@ def scatter_picture(
     alt: str,
     caption: str,
 ) -> Picture:
-    """Draw accuracy against disparity; every point says by itself what it is."""
+    """Draw accuracy against disparity; every point has its words as a title.
+
+    Args:
+        name: start of all ids in the picture; unique on the page.
+        series: points of each method or curve.
+        constant: accuracy of the constant classifier; None draws none.
+        notion: long name of the notion.
+        alt: text for readers who do not see the picture.
+        caption: text below the picture.
+    """
 
     def drawn(size: Size, prefix: str) -> str:
         figure = blank_figure(size)
@@ -85,13 +94,15 @@ def scatter_picture(
 
 
 def _legend(series: Sequence[Series]) -> Iterator[Mark]:
-    for one in sorted({one.name: one for one in series}.values(), key=lambda one: one.limit):
-        if one.limit:
-            yield Mark(_key('<path d="M1 8H15" class="limit"/>'), f"{one.name}: the limit")
+    for curve in sorted(
+        {curve.name: curve for curve in series}.values(), key=lambda curve: curve.limit
+    ):
+        if curve.limit:
+            yield Mark(_key('<path d="M1 8H15" class="limit"/>'), f"{curve.name}: the limit")
         else:
-            path = f'<path d="{_marker_path(one.marker)}" style="fill:{_colour(one.place)}"/>'
-            yield Mark(_key(path), one.name)
-    if any(point.pareto for one in series for point in one.points):
+            path = f'<path d="{_marker_path(curve.marker)}" style="fill:{_colour(curve.place)}"/>'
+            yield Mark(_key(path), curve.name)
+    if any(point.pareto for curve in series for point in curve.points):
         yield Mark(_key('<circle cx="8" cy="8" r="5" class="ring"/>'), "in the Pareto set")
 
 
@@ -103,8 +114,8 @@ def _marker_path(marker: str) -> str:
     """Return a marker of matplotlib as the path of an SVG, 12 units wide in a box of 16."""
     from matplotlib.markers import MarkerStyle
 
-    found: Any = MarkerStyle(marker)
-    path = found.get_path().transformed(found.get_transform())
+    style: Any = MarkerStyle(marker)
+    path = style.get_path().transformed(style.get_transform())
     scale = 6 / abs(path.vertices).max()
     commands = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}
     parts = []
@@ -116,7 +127,7 @@ def _marker_path(marker: str) -> str:
 
 
 class Line(NamedTuple):
-    """A quantity over rounds: its colour is whose it is, its dashes which component."""
+    """A quantity over rounds. Its colour shows the seed or setting, its dashes the component."""
 
     values: Sequence[float]
     owner: int
@@ -133,7 +144,15 @@ def curves_picture(
     alt: str,
     caption: str,
 ) -> Picture:
-    """Draw lines over rounds, one panel for each quantity; owners are seeds or settings."""
+    """Draw lines over rounds, one panel for each quantity.
+
+    Args:
+        name: start of all ids in the picture; unique on the page.
+        panels: lines by the name of their quantity.
+        owners: words of the legend: one seed or setting for each colour.
+        alt: text for readers who do not see the picture.
+        caption: text below the picture.
+    """
 
     def drawn(size: Size, prefix: str) -> str:
         rows = -(-len(panels) // size.columns)
@@ -200,17 +219,29 @@ def _margins(size: Size, rows: int, columns: int) -> dict[str, float]:
 
 
 def blank_figure(size: Size, layout: Literal["constrained"] | None = "constrained") -> Any:
-    """Return an empty figure of so many pixels."""
+    """Return an empty figure of matplotlib.
+
+    Args:
+        size: width and height in pixels.
+        layout: None where the caller places the axes.
+    """
     from matplotlib.figure import Figure
 
     return Figure(figsize=(size.width / UNITS, size.height / UNITS), layout=layout)
 
 
 def svg_of(figure: Any, prefix: str, titles: Mapping[str, str]) -> str:
-    """Return a figure as SVG for a page: words in place, no identifier twice, nothing to fetch."""
+    """Return a figure as SVG for a page: no id twice, and nothing to load from elsewhere.
+
+    Args:
+        figure: a figure of matplotlib.
+        prefix: makes generated ids unique on the page.
+        titles: words by id, for the points that have a title.
+    """
     from matplotlib import rc_context
 
     file = StringIO()
+    # Text stays text, to be searched and read aloud. The salt makes ids repeatable.
     options: Any = {"svg.fonttype": "none", "svg.hashsalt": prefix}
     with rc_context(options):
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
@@ -245,10 +276,10 @@ def _without_identifiers(keep: Callable[[str], bool]) -> Callable[[str], str]:
     def without(text: str) -> str:
         used = set(re.findall(r"""(?:href="#|url\(#)([^")]+)""", text))
 
-        def kept(found: re.Match[str]) -> str:
-            return found[0] if found[1] in used or keep(found[1]) else ""
+        def keep_used(match: re.Match[str]) -> str:
+            return match[0] if match[1] in used or keep(match[1]) else ""
 
-        return re.sub(r' id="([^"]*)"', kept, text)
+        return re.sub(r' id="([^"]*)"', keep_used, text)
 
     return without
 

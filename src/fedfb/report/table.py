@@ -139,7 +139,12 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def to_html(table: Table, sentences: Sequence[str] = ()) -> str:
-    """Return a table as HTML for a notebook, after sentences; names of users are escaped."""
+    """Return a table as HTML for a notebook; names from users are escaped.
+
+    Args:
+        table: the rows.
+        sentences: paragraphs above the table.
+    """
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
     body = "".join(
         f'<tr><th scope="row">{escape(name)}</th>'

@@ -1,8 +1,7 @@
-"""Tables that read well in a terminal of 80 columns.
+"""Tables for a terminal of 80 columns.
 
-Stdout is data: tables go there, talk does not.
-
-What many clients came to, in a few rows: the table of a terminal and of a page.
+Results go to stdout, messages to stderr. Many clients are summed up in a few rows, here and on
+the page.
 """
 
 from collections import Counter
@@ -42,8 +41,12 @@ SUMMARY = "Each column is sorted alone. The run's JSON has every client."
 def summary_rows(runs: Sequence[SeedResult], notion: str | None) -> list[tuple[str, ...]]:
     """Return least, quarters and largest of the clients' means over seeds, column by column.
 
-    Columns are test rows, accuracy, loss, and with a notion the disparity of a client's own rows.
-    A column leaves out clients of which it is not estimable.
+    Columns are test rows, accuracy and loss. A column leaves out clients where it is not
+    estimable.
+
+    Args:
+        runs: one for each seed of one setting.
+        notion: adds a column: the disparity among each client's rows. None adds none.
     """
     columns = [
         _means([[client.n for client in run.clients] for run in runs]),
@@ -51,11 +54,11 @@ def summary_rows(runs: Sequence[SeedResult], notion: str | None) -> list[tuple[s
         _means([[client.loss for client in run.clients] for run in runs]),
     ]
     if notion is not None:
-        own = [[client.disparity[notion] for client in run.clients] for run in runs]
-        columns.append(_means(own))
+        disparities = [[client.disparity[notion] for client in run.clients] for run in runs]
+        columns.append(_means(disparities))
     rows = []
     for name, share in QUANTILES.items():
-        first, *others = (np.quantile(one, share) if len(one) else None for one in columns)
+        first, *others = (np.quantile(column, share) if len(column) else None for column in columns)
         rows.append((name, str(round(first or 0)), *(number(other) for other in others)))
     return rows
 
@@ -85,13 +88,19 @@ MOST_CLIENTS = 20
 
 
 def make_console() -> Console:
-    """Return where tables are printed."""
+    """Return the console on which tables are printed."""
     # A name such as "[0, 25)" is to be printed, not read as a style.
     return Console(highlight=False, markup=False, emoji=False)
 
 
 def make_table(title: str, *columns: str, wrap: str = "") -> Table:
-    """Return an empty table; the first column is text, the others numbers, one may be wrapped."""
+    """Return an empty table; the first column is text, the others are numbers.
+
+    Args:
+        title: above the table.
+        *columns: headings.
+        wrap: the heading of a column of text that may be wrapped.
+    """
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for place, column in enumerate(columns):
         text = place == 0 or column == wrap
@@ -108,10 +117,10 @@ def heading(result: Result) -> str:
     """Say what was run, and whether the model is given the group."""
     seeds = result.seeds
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"
-    given = "yes" if result.group_is_given else "no"
+    is_given = "yes" if result.group_is_given else "no"
     return (
         f"{result.data}, {result.model}, {NAMES[result.notion]}, {which}\n"
-        f"group given to the model: {given}"
+        f"group given to the model: {is_given}"
     )
 
 
@@ -148,7 +157,12 @@ def print_run(result: Result) -> None:
 
 
 def print_first(sentences: Sequence[str], console: Console) -> None:
-    """Print what a result does not keep, before anything else."""
+    """Print the promises that a result does not keep, before anything else.
+
+    Args:
+        sentences: one for each shortfall.
+        console: where to print.
+    """
     for sentence in sentences:
         console.print(sentence, style="bold")
     if sentences:
@@ -173,11 +187,11 @@ def _picked(picked: Sequence[Picked]) -> str:
     parts = []
     for knob in picked[0].chosen:
         values = Counter(choice.chosen[knob] for choice in picked)
-        said = [
+        choices = [
             f"{value:g}" + (f" ({n} seed{'s' if n > 1 else ''})" if len(values) > 1 else "")
             for value, n in sorted(values.items())
         ]
-        parts.append(f"{knob} {', '.join(said)}")
+        parts.append(f"{knob} {', '.join(choices)}")
     return f"picked on validation rows: {'; '.join(parts)}"
 
 
@@ -230,13 +244,13 @@ def _group_table(runs: Sequence[SeedResult]) -> Table:
 
 
 def _client_table(runs: Sequence[SeedResult], notion: str) -> Table:
-    own = ("own disparity",) if notion in runs[0].local_disparity else ()
+    disparity_column = ("own disparity",) if notion in runs[0].local_disparity else ()
     several = len(runs[0].clients)
     many = several > MOST_CLIENTS
     title = f"{several:,} clients, each column sorted alone" if many else "Clients"
-    table = make_table(title, "", "test rows", "accuracy", "loss", *own)
+    table = make_table(title, "", "test rows", "accuracy", "loss", *disparity_column)
     if many:
-        for row in summary_rows(runs, notion if own else None):
+        for row in summary_rows(runs, notion if disparity_column else None):
             table.add_row(*row)
         return table
     for clients in zip(*(run.clients for run in runs), strict=True):
@@ -244,7 +258,7 @@ def _client_table(runs: Sequence[SeedResult], notion: str) -> Table:
             mean([client.accuracy for client in clients]),
             mean([client.loss for client in clients]),
         ]
-        if own:
+        if disparity_column:
             means.append(mean([client.disparity[notion] for client in clients]))
         table.add_row(clients[0].name, _rows(clients), *map(number, means))
     return table
@@ -272,7 +286,12 @@ def _settings_table(result: Result) -> Table:
 
 
 def print_comparison(comparison: Comparison, paper: Mapping[str, Printed | None]) -> None:
-    """Print methods side by side, beside the paper's figures, and their paired differences."""
+    """Print methods side by side, beside the paper's figures, and their paired differences.
+
+    Args:
+        comparison: results of several methods.
+        paper: printed figures by method; None or absent where the paper has none.
+    """
     results = comparison.results
     console, notion = make_console(), results[0].notion
     print_first(comparison.notes, console)

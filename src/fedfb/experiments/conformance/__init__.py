@@ -67,8 +67,8 @@ def checks(method: Method) -> Iterator[tuple[str, Callable[[], None]]]:
 
 def check_method(method: Method) -> list[Failure]:
     """Run all checks of a method and return those that failed."""
-    found = ((name, failure_of(check)) for name, check in checks(method))
-    return [Failure(name, broken) for name, broken in found if broken is not None]
+    outcomes = ((name, failure_of(check)) for name, check in checks(method))
+    return [Failure(name, broken) for name, broken in outcomes if broken is not None]
 
 
 def failure_of(check: Callable[[], None]) -> str | None:

@@ -35,7 +35,7 @@ from fedfb.runtime import Trained, as_arrays, from_arrays, make_ask, reduce_uplo
 
 
 def check_the_same_seed_gives_the_same_bits(method: Method, notion: str, variant: str) -> None:
-    """One algorithm run twice, and one built anew, repeat the run."""
+    """Run one algorithm twice, and a new one once: all runs have the same bits."""
     case, clients = Case(method, notion, variant), make_clients()
     first = run(case, clients)
     again = run(case, clients, algorithm=first.algorithm)
@@ -45,22 +45,22 @@ def check_the_same_seed_gives_the_same_bits(method: Method, notion: str, variant
 
 
 def check_the_order_of_clients_changes_no_bit(method: Method, notion: str, variant: str) -> None:
-    """Clients listed, or asked, the last first give the same run."""
+    """Clients that are listed, or visited, in reverse order give the same run."""
     case, clients = Case(method, notion, variant), make_clients()
-    there, back = run(case, clients), run(case, clients[::-1])
+    forward, backward = run(case, clients), run(case, clients[::-1])
     broken = "the order of clients changes the run"
-    same(as_arrays(there.trained), as_arrays(back.trained), broken)
+    same(as_arrays(forward.trained), as_arrays(backward.trained), broken)
     plain = run_asking(case, clients, make_ask)
-    asked = run_asking(case, clients, partial(ask_backwards, reduce_uploads))
+    last_first = run_asking(case, clients, partial(ask_backwards, reduce_uploads))
     same(
         as_arrays(plain.trained),
-        as_arrays(asked.trained),
+        as_arrays(last_first.trained),
         f"{broken}, when the last is asked first",
     )
 
 
 def check_a_run_alone_is_the_run_in_a_grid(method: Method, notion: str, variant: str) -> None:
-    """Each run of a grid of three is what it is alone, to 1e-10."""
+    """Each run of a grid of three equals the same run alone, to 1e-10."""
     case, clients = Case(method, notion, variant), make_clients()
     usual = usual_setting(case)
     ends = [
@@ -77,14 +77,16 @@ def check_a_run_alone_is_the_run_in_a_grid(method: Method, notion: str, variant:
 def check_a_run_can_be_saved_and_continued(method: Method, notion: str, variant: str) -> None:
     """State and memories survive as named arrays: the next round has the same bits."""
     case, clients = Case(method, notion, variant), make_clients()
-    begun, seen = run(case, clients), seen_by(case, clients)
+    begun, trained_on = run(case, clients), seen_by(case, clients)
     saved = {name: np.array(value) for name, value in as_arrays(begun.trained).items()}
     unsaveable = sorted(name for name, value in saved.items() if value.dtype == object)
     demand(not unsaveable, f"cannot be saved as arrays: {', '.join(unsaveable)}")
     restored = from_arrays(build(case, clients), saved)
     state, memories, history = begun.trained
-    on = go_on(Run(begun.algorithm, Trained(state, dict(memories), history)), seen, [ROUNDS + 1])
-    later = go_on(Run(build(case, clients), restored), seen, [ROUNDS + 1])
+    on = go_on(
+        Run(begun.algorithm, Trained(state, dict(memories), history)), trained_on, [ROUNDS + 1]
+    )
+    later = go_on(Run(build(case, clients), restored), trained_on, [ROUNDS + 1])
     same(
         as_arrays(on.trained),
         as_arrays(later.trained),
@@ -93,7 +95,7 @@ def check_a_run_can_be_saved_and_continued(method: Method, notion: str, variant:
 
 
 def check_equal_models_average_to_themselves(method: Method, notion: str, variant: str) -> None:
-    """Where nobody learns, at a learning rate of 1e-9, the common model stays as it is."""
+    """Train at a learning rate of 1e-9: clients learn nothing, and the common model stays."""
     case, clients = Case(method, notion, variant), make_clients()
     after = results(run(case, clients, [usual_setting(case, lr=1e-9)]), clients)
     if MODEL in after:
@@ -114,7 +116,7 @@ def check_odd_federations_stay_finite(method: Method, notion: str, variant: str)
 
 
 def check_partial_participation_stays_finite(method: Method, notion: str, variant: str) -> None:
-    """With half of five clients in a round it trains to finite numbers, or refuses in words."""
+    """With half of five clients in a round, training stays finite, or refuses with a message."""
     case, clients = Case(method, notion, variant), make_clients((20, 12, 15, 9, 16))
     try:
         done = run(case, clients, participation=0.5)
@@ -124,7 +126,7 @@ def check_partial_participation_stays_finite(method: Method, notion: str, varian
 
 
 def check_dropouts_stay_finite(method: Method, notion: str, variant: str) -> None:
-    """With two of five clients silent from some question on, it stays finite, or refuses."""
+    """With two of five clients that drop out in a round, training stays finite, or refuses."""
     case, clients = Case(method, notion, variant), make_clients((20, 12, 15, 9, 16))
     try:
         done = run(case, clients, dropout=0.4)
@@ -137,14 +139,15 @@ def check_groups_are_only_names(method: Method, notion: str, variant: str) -> No
     """Two groups with their numbers exchanged give the same model to 1e-6, also at the bounds."""
     case, clients = Case(method, notion, variant), make_clients()
     swapped = tuple(client._replace(group=1 - client.group) for client in clients)
+    # So large a step drives the weights to their bounds.
     for alpha in ({}, {"alpha": 20.0}):
         setting = [usual_setting(case, **alpha)]
-        one, other = run(case, clients, setting), run(case, swapped, setting)
-        found, mapped = results(one, clients), results(other, swapped)
-        names = [name for name in (MODEL, SCORES) if name in found]
+        plain, exchanged = run(case, clients, setting), run(case, swapped, setting)
+        expected, mapped = results(plain, clients), results(exchanged, swapped)
+        names = [name for name in (MODEL, SCORES) if name in expected]
         at = f" at {alpha}" if alpha else ""
         close(
-            {name: found[name] for name in names},
+            {name: expected[name] for name in names},
             {name: mapped[name] for name in names},
             1e-6,
             f"exchanging the numbers of two groups changes the run{at}",
@@ -152,7 +155,7 @@ def check_groups_are_only_names(method: Method, notion: str, variant: str) -> No
 
 
 def check_splitting_a_client_changes_nothing(method: Method, notion: str, variant: str) -> None:
-    """Rows of one client on two give the same model, signal and lambda, to 1e-9.
+    """Split one client in two: model, signal and lambda stay the same, to 1e-9.
 
     With one gradient step on all rows a round. Only for methods that say they are ``additive``.
     """

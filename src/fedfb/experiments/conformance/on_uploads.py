@@ -1,4 +1,4 @@
-"""Checks of what clients are asked and what they answer."""
+"""Checks of tasks and uploads: what clients are asked, and what they send."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -27,51 +27,55 @@ from fedfb.shapes import Array, Float, Int
 
 
 def check_a_task_is_pure(method: Method, notion: str, variant: str) -> None:
-    """Ask the same again, and others with other rows in between: the answer stays the same."""
+    """Run a task again, also after a task on other rows: the upload stays the same."""
     for answer, other in neighbours(answers(Case(method, notion, variant), make_clients())):
-        task, said = answer.task, f"the task {answer.task.name!r}"
-        same(answer.upload, ask_again(answer), f"{said} answers differently when asked twice")
+        task, subject = answer.task, f"the task {answer.task.name!r}"
+        same(answer.upload, ask_again(answer), f"{subject} answers differently when asked twice")
         strange = other.data._replace(x=other.data.x + 1.5, y=1 - other.data.y)
         ask_again(other._replace(data=strange))
         same(
             answer.upload,
             ask_again(answer),
-            f"what {said} uploads depends on what another client was asked",
+            f"what {subject} uploads depends on what another client was asked",
         )
         broadcast, memory = copied(answer.broadcast), copied(answer.memory)
         task.run(broadcast, answer.data, memory, answer.key)
-        same(answer.broadcast, broadcast, f"{said} writes into what was broadcast")
-        same(answer.memory, memory, f"{said} writes into its memory instead of returning a new one")
+        same(answer.broadcast, broadcast, f"{subject} writes into what was broadcast")
+        same(
+            answer.memory,
+            memory,
+            f"{subject} writes into its memory instead of returning a new one",
+        )
 
 
 def check_every_question_is_declared(method: Method, notion: str, variant: str) -> None:
-    """Only tasks of ``Algorithm.tasks`` are asked: they say what the server gets to see."""
+    """Only tasks of ``Algorithm.tasks`` are run: these declare what the server receives."""
     case, clients = Case(method, notion, variant), make_clients()
     declared = {(task.name, task.reduce) for task in build(case, clients).tasks}
     for answer in answers(case, clients):
-        asked = (answer.task.name, answer.task.reduce)
-        demand(asked in declared, f"asks {asked[0]!r} ({asked[1]}), which its tasks do not name")
+        task = (answer.task.name, answer.task.reduce)
+        demand(task in declared, f"asks {task[0]!r} ({task[1]}), which its tasks do not name")
 
 
 def check_no_upload_holds_a_row(method: Method, notion: str, variant: str) -> None:
     """No upload contains the features of a row, and none grows with the number of rows.
 
-    Every row is there twice: a sum in which one row takes part is that row, whatever the method,
-    and is why uploads are summed; a row that is sent stays the same when there are two of it.
+    Every row is doubled first. A sum over a single row equals that row, whatever the method, and
+    it changes when the row is doubled. A row that is sent as it is stays the same.
     """
     for answer in answers(Case(method, notion, variant), make_clients()):
-        said, rows = f"the task {answer.task.name!r} uploads", len(answer.data.y)
+        subject, rows = f"the task {answer.task.name!r} uploads", len(answer.data.y)
         twice, fewer = np.repeat(np.arange(rows), 2), np.arange(rows - 5)
         doubled = ask_again(answer._replace(data=_rows_of(answer.data, twice)))
         for name, value in doubled.items():
-            demand(not _holds_a_row(value, answer.data.x), f"{said} a row of data in {name!r}")
+            demand(not _holds_a_row(value, answer.data.x), f"{subject} a row of data in {name!r}")
         shorter = ask_again(answer._replace(data=_rows_of(answer.data, fewer)))
         for name, value in answer.upload.items():
-            there, here = np.shape(value), np.shape(shorter[name])
+            shape, shorter_shape = np.shape(value), np.shape(shorter[name])
             demand(
-                there == here,
-                f"{said} {name!r} of shape {there} for {rows} rows and {here} for {rows - 5}: it "
-                "grows with the number of rows",
+                shape == shorter_shape,
+                f"{subject} {name!r} of shape {shape} for {rows} rows and {shorter_shape} for "
+                f"{rows - 5}: it grows with the number of rows",
             )
 
 
@@ -81,19 +85,19 @@ def check_an_upload_tells_nothing_by_its_shape(method: Method, notion: str, vari
     for name in ("a client without a group", "a client without a cell"):
         shapes: dict[tuple[int, int], Mapping[str, tuple[object, ...]]] = {}
         for answer in answers(case, odd_federations()[name]):
-            here = {key: (np.shape(v), np.asarray(v).dtype) for key, v in answer.upload.items()}
-            first = shapes.setdefault((answer.key[1], answer.key[2]), here)
+            kinds = {key: (np.shape(v), np.asarray(v).dtype) for key, v in answer.upload.items()}
+            first = shapes.setdefault((answer.key[1], answer.key[2]), kinds)
             demand(
-                first == here or answer.task.reduce == "gather",
+                first == kinds or answer.task.reduce == "gather",
                 f"with {name}, the task {answer.task.name!r} uploads {first} from one client and "
-                f"{here} from another: a missing group must be sent as zeros",
+                f"{kinds} from another: a missing group must be sent as zeros",
             )
 
 
 def check_one_row_moves_no_upload_further_than_declared(
     method: Method, notion: str, variant: str
 ) -> None:
-    """Leave out one row after the other: what declares a sensitivity keeps to it.
+    """Leaving out any one row moves an upload by at most its declared sensitivity.
 
     What is declared as 0 may be the model of private training, which is noisy by itself.
     """
@@ -115,7 +119,7 @@ def check_one_row_moves_no_upload_further_than_declared(
 
 
 def check_a_sum_is_all_the_server_needs(method: Method, notion: str, variant: str) -> None:
-    """Sum in another order, and give nothing beside: the run is the same, to 1e-9."""
+    """Give the server only sums, added in another order: the run stays the same, to 1e-9."""
     case, clients = Case(method, notion, variant), make_clients()
     plain = run_asking(case, clients, make_ask)
     other = run_asking(case, clients, partial(ask_backwards, _sum_from_the_end))
@@ -124,11 +128,11 @@ def check_a_sum_is_all_the_server_needs(method: Method, notion: str, variant: st
     )
 
 
-def neighbours(found: Sequence[Answer]) -> Iterator[tuple[Answer, Answer]]:
-    """Return the first client's answers, each with the last client's to the same question."""
-    last = {(a.key[1], a.key[2]): a for a in found}
+def neighbours(uploads: Sequence[Answer]) -> Iterator[tuple[Answer, Answer]]:
+    """Yield the first client's uploads, each with the last client's upload for the same task."""
+    last = {(a.key[1], a.key[2]): a for a in uploads}
     first: dict[tuple[int, int], Answer] = {}
-    for answer in found:
+    for answer in uploads:
         first.setdefault((answer.key[1], answer.key[2]), answer)
     for question, answer in first.items():
         yield answer, last[question]
@@ -154,7 +158,7 @@ def _rows_of(data: ClientData, rows: Int[Array, " k"]) -> ClientData:
 
 
 def _holds_a_row(value: Array, x: Float[Array, "n d"]) -> bool:
-    """Tell whether as many numbers in a row as there are features are those of a row of x."""
+    """Return whether consecutive numbers of ``value`` are the features of a row of ``x``."""
     flat, features = np.asarray(value, dtype=float).ravel(), x.shape[1]
     if len(flat) < features:
         return False

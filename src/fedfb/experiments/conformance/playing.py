@@ -1,8 +1,7 @@
-"""A method's runs on tiny federations, and every answer that a client gives in one.
+"""Runs of a method on tiny federations, for the checks: clients, runs, uploads, comparisons.
 
-Tiny federations: usual ones, such that lack something, and one with a client split in two.
-
-How a check says what is broken.
+Some federations are usual, some lack a group or a cell, and one has a client split in two. A check
+that fails raises a :class:`ConformanceError` that says what is broken.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +26,20 @@ Clients = tuple[ClientData, ...]
 
 
 def make_clients(sizes: Sequence[int] = (30, 18, 24), groups: int = 2, seed: int = 0) -> Clients:
-    """Draw clients on which features tell the label, and the second group is small and behind.
+    """Draw clients. The first feature predicts the label; later groups are small and score lower.
 
     The first client has rows of every cell (label, group).
+
+    Args:
+        sizes: rows of each client.
+        groups: number of groups.
+        seed: of the random rows.
     """
     rng = np.random.default_rng(seed)
     clients = []
     for number, rows in enumerate(sizes):
         group = np.minimum(rng.geometric(0.8, rows) - 1, groups - 1)
+        # Random draws may miss a rare cell. The first client has all, so every rate is defined.
         if number == 0:
             cells = np.arange(2 * groups)
             group[: 2 * groups] = cells % groups
@@ -60,7 +65,12 @@ def odd_federations() -> Mapping[str, Clients]:
 
 
 def split(clients: Clients, which: int) -> Clients:
-    """Return the federation in which a third of one client's rows lie on a new client."""
+    """Return the federation with a third of one client's rows moved to a new client.
+
+    Args:
+        clients: the federation.
+        which: the place of the client that is split.
+    """
     whole = clients[which]
     cut = len(whole.y) // 3
     rest, new = (
@@ -122,7 +132,7 @@ class Run(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One client's answer to one question, with all that it was made from."""
+    """One client's upload for one task, with all that it was made from."""
 
     task: ClientTask
     broadcast: Arrays
@@ -135,7 +145,7 @@ class Answer(NamedTuple):
 def seen_by(case: Case, clients: Clients) -> Clients:
     """Return the clients that the method trains on; a pooled variant has one.
 
-    Where it compares clients, the group of a pooled row is the client it came from.
+    Where the method compares clients, the group of a pooled row is the client the row came from.
     """
     if not case.method.is_pooled(case.variant):
         return clients
@@ -156,7 +166,7 @@ def notion_of(case: Case, clients: Clients) -> Notion:
 
 
 def usual_setting(case: Case, **others: float) -> dict[str, float]:
-    """Return the usual value of every knob, others where given and known, and a learning rate."""
+    """Return a learning rate and the usual value of every knob; ``others`` replace those it has."""
     values = {name: knob.usual(case.notion)[0] for name, knob in case.method.knobs.items()}
     return {"lr": 0.05, **values, **{k: v for k, v in others.items() if k in values or k == "lr"}}
 
@@ -167,7 +177,14 @@ def build(
     settings: Sequence[Mapping[str, float]] = (),
     **changes: Any,
 ) -> Algorithm:
-    """Return the method's algorithm for these clients and all settings of a grid."""
+    """Return the method's algorithm for these clients and all settings of a grid.
+
+    Args:
+        case: method, notion and variant.
+        clients: decide what is compared: groups, or clients.
+        settings: one mapping of knobs to values for each run; empty: the usual values.
+        **changes: other settings of the experiment.
+    """
     method, notion, variant = case
     experiment = Experiment(
         algorithm=method.name,
@@ -185,8 +202,10 @@ def build(
         batch=experiment.batch,
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
     )
-    found = notion_of(case, clients)
-    return method.make(Problem(engine(), solver, found, values, variant, asdict(experiment)))
+    trained_notion = notion_of(case, clients)
+    return method.make(
+        Problem(engine(), solver, trained_notion, values, variant, asdict(experiment))
+    )
 
 
 def engine() -> Engine:
@@ -206,7 +225,15 @@ def run(
     algorithm: Algorithm | None = None,
     **changes: Any,
 ) -> Run:
-    """Train a method on clients by the runtime's own loop."""
+    """Train a method on clients with the loop of the runtime.
+
+    Args:
+        case: method, notion and variant.
+        clients: the federation.
+        settings: as in :func:`build`.
+        algorithm: an algorithm that was built before; None builds one.
+        **changes: other settings of the experiment.
+    """
     algorithm = algorithm or build(case, clients, settings, **changes)
     with np.errstate(all="ignore"):
         trained = train(
@@ -223,16 +250,32 @@ def run(
 
 
 def run_asking(case: Case, clients: Clients, asking: MakeAsk, **changes: Any) -> Run:
-    """Train a method whose questions are answered in another way than the runtime's."""
-    algorithm, seen = build(case, clients, **changes), seen_by(case, clients)
-    memories = {client.id: algorithm.memory(start(1)) for client in seen}
+    """Train a method with another exchange of tasks and uploads than the runtime's.
+
+    Args:
+        case: method, notion and variant.
+        clients: the federation.
+        asking: makes the exchange of a round from clients, memories, seed and round.
+        **changes: other settings of the experiment.
+    """
+    algorithm, trained_on = build(case, clients, **changes), seen_by(case, clients)
+    memories = {client.id: algorithm.memory(start(1)) for client in trained_on}
     with np.errstate(all="ignore"):
-        state = algorithm.setup(start(1), asking(seen, memories, SEED, 0))
-    return go_on(Run(algorithm, Trained(state, memories, [])), seen, range(1, ROUNDS + 1), asking)
+        state = algorithm.setup(start(1), asking(trained_on, memories, SEED, 0))
+    return go_on(
+        Run(algorithm, Trained(state, memories, [])), trained_on, range(1, ROUNDS + 1), asking
+    )
 
 
 def go_on(begun: Run, clients: Clients, rounds: Sequence[int], asking: MakeAsk = make_ask) -> Run:
-    """Go on with a run for the rounds of these numbers."""
+    """Continue a run for the rounds with these numbers.
+
+    Args:
+        begun: the run so far; its memories are changed.
+        clients: the clients that the method trains on.
+        rounds: round numbers, from 1.
+        asking: as in :func:`run_asking`.
+    """
     state, memories, history = begun.trained
     for number in rounds:
         with np.errstate(all="ignore"):
@@ -247,84 +290,92 @@ def ask_backwards(
     seed: int,
     round: int,
 ) -> Ask:
-    """Answer as the runtime does, but ask the last client first; uploads are combined by id."""
-    asked = 0
+    """Exchange as the runtime does, but visit the last client first.
+
+    Args:
+        combine: reduces the uploads of a task, in the order of client ids.
+        clients: the clients of the round.
+        memories: by client id; replaced after each task.
+        seed: part of each client's key.
+        round: part of each client's key.
+    """
+    number = 0
 
     def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
-        nonlocal asked
+        nonlocal number
         uploads: list[Arrays] = []
         for client in sorted(clients, key=lambda client: -client.id):
-            key = (seed, round, asked, client.id)
+            key = (seed, round, number, client.id)
             upload, memories[client.id] = task.run(broadcast, client, memories[client.id], key)
             uploads.insert(0, upload)
-        asked += 1
+        number += 1
         return combine(task, uploads)
 
     return ask
 
 
 def answers(case: Case, clients: Clients) -> list[Answer]:
-    """Return every answer of a run."""
-    found: list[Answer] = []
+    """Return every upload of a run, with all that it was made from."""
+    uploads: list[Answer] = []
 
-    def asking(seen: Sequence[ClientData], memories: Memories, seed: int, round: int) -> Ask:
-        ask, asked = make_ask(seen, memories, seed, round), 0
+    def asking(trained_on: Sequence[ClientData], memories: Memories, seed: int, round: int) -> Ask:
+        ask, number = make_ask(trained_on, memories, seed, round), 0
 
         def listening(task: ClientTask, broadcast: Arrays) -> Arrays:
-            nonlocal asked
-            for client in seen:
-                key, memory = (seed, round, asked, client.id), memories[client.id]
+            nonlocal number
+            for client in trained_on:
+                key, memory = (seed, round, number, client.id), memories[client.id]
                 upload, _ = task.run(copied(broadcast), client, copied(memory), key)
-                found.append(Answer(task, copied(broadcast), client, copied(memory), key, upload))
-            asked += 1
+                uploads.append(Answer(task, copied(broadcast), client, copied(memory), key, upload))
+            number += 1
             return ask(task, broadcast)
 
         return listening
 
     run_asking(case, clients, asking)
-    return found
+    return uploads
 
 
 def copied(arrays: Arrays) -> Arrays:
-    """Return the arrays, safe from whoever writes into the originals."""
+    """Return a copy of each array."""
     return {name: np.array(value) for name, value in arrays.items()}
 
 
 def results(done: Run, clients: Clients) -> Arrays:
-    """Return what a run came to, each with a leading run axis: model, scores, signals, lambda."""
+    """Return model, scores, signals and lambda of a run, each with a leading run axis."""
     state, memories, history = done.trained
-    found: Arrays = {}
+    arrays: Arrays = {}
     params = done.algorithm.params(state)
     if params is not None:
-        found[MODEL] = params
+        arrays[MODEL] = params
     with np.errstate(all="ignore"):
-        found[SCORES] = done.algorithm.predict(state, memories, examples_of(clients)).score
+        arrays[SCORES] = done.algorithm.predict(state, memories, examples_of(clients)).score
     for number, record in enumerate(history, start=1):
         for name, value in (("the signal", record.signal), ("lambda", record.lam)):
             if value is not None:
-                found[f"{name} of round {number}"] = value
-    return found
+                arrays[f"{name} of round {number}"] = value
+    return arrays
 
 
 class ConformanceError(AssertionError):
-    """A method breaks what every method must hold to; the message says how."""
+    """A method breaks a law of all methods; the message says which and how."""
 
 
-def same(one: Arrays, other: Arrays, broken: str) -> None:
-    differing = [n for n in one if n not in other or not np.array_equal(one[n], other[n])]
-    demand(not differing and len(one) == len(other), f"{broken} ({', '.join(differing[:3])})")
+def same(arrays: Arrays, others: Arrays, broken: str) -> None:
+    differing = [n for n in arrays if n not in others or not np.array_equal(arrays[n], others[n])]
+    demand(not differing and len(arrays) == len(others), f"{broken} ({', '.join(differing[:3])})")
 
 
-def close(one: Arrays, other: Arrays, tolerance: float, broken: str) -> None:
-    for name, value in one.items():
-        same_shape = name in other and np.shape(value) == np.shape(other[name])
+def close(arrays: Arrays, others: Arrays, tolerance: float, broken: str) -> None:
+    for name, value in arrays.items():
+        same_shape = name in others and np.shape(value) == np.shape(others[name])
         demand(same_shape, f"{broken} ({name} has another shape)")
-        gap = float(np.max(np.abs(value - other[name]), initial=0.0))
+        gap = float(np.max(np.abs(value - others[name]), initial=0.0))
         demand(gap <= tolerance, f"{broken} ({name} by {gap:.1e})")
 
 
-def finite(found: Arrays, where: str) -> None:
-    for name, value in found.items():
+def finite(arrays: Arrays, where: str) -> None:
+    for name, value in arrays.items():
         demand(bool(np.isfinite(value).all()), f"{where}: {name} is not finite")
 
 
