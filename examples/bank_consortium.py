@@ -44,7 +44,7 @@ def main() -> None:
         write_branches(bank, folder)
         print(f"{'':18}{'accuracy':>10}{'disparity':>11}   positive rate by age")
         for algorithm in ("fedavg", "fedfb", "fedfb-thresholds"):
-            outcome = fedfb.run(
+            result = fedfb.run(
                 fedfb.Experiment(
                     data=str(folder / "*.csv"),
                     label="y",
@@ -59,11 +59,11 @@ def main() -> None:
                     **quick,
                 )
             )
-            [run] = outcome.runs
+            [run] = result.runs
             gap = run.disparity["demographic_parity"]
             rates = ", ".join(f"{g.name}: {g.positive_rate:.3f}" for g in run.groups)
-            print(f"{algorithm:18}{run['accuracy']:>10.3f}{gap:>11.3f}   {rates}")
-        print(f"\nBranches: {', '.join(outcome.federation.client_names)}.")
+            print(f"{algorithm:18}{run.accuracy:>10.3f}{gap:>11.3f}   {rates}")
+        print(f"\nBranches: {', '.join(client.name for client in run.clients)}.")
 
 
 if __name__ == "__main__":

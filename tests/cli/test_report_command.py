@@ -50,7 +50,7 @@ def test_a_page_is_written_over_only_by_force(fedfb, tiny, write, tmp_path):
         ("empty", (), "holds nothing to report on"),
         ("begun", (), "is not finished"),
         ("broken", (), "cannot be read"),
-        ("strange", (), "not as this version of fedfb writes"),
+        ("strange", (), "this version of fedfb reads schema"),
         ("partial", (), "cannot read partial/absent/result.json"),
         ("begun", ("--out", "absent/page.html"), "is not finished"),
     ],

@@ -600,10 +600,15 @@ Run it again with this version, or open it with the version that wrote it.
         schema = msgspec.json.decode(content, type=_Head).schema
         if schema == SCHEMA:
             return msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise DataError(
             f"{where} is not a {kind.__name__.lower()} as this version of fedfb writes it "
             f"({error}). {WHAT_TO_DO}."
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{where} cannot be read as JSON ({error}): it was cut short or changed. Restore it "
+            "from a copy, or run it again."
         ) from error
     had = f"schema {schema}" if schema else "no schema"
     raise DataError(
