@@ -115,7 +115,11 @@ def test_drawn_shares_deal_every_row_and_leave_no_client_without(alpha, clients,
     people = Table({"sex": np.repeat(np.array(["F", "M"], object), sizes)}, "people.csv")
     rows = np.arange(sum(sizes))
     how = parse_partition(f"dirichlet:{alpha},{clients}")
-    client, names = assign(how, people, GROUPS, rows, (seed, 13))
+    try:
+        client, names = assign(how, people, GROUPS, rows, (seed, 13))
+    except ConfigError:  # a small parameter leaves a client without in nearly every draw
+        assert alpha == 0.1
+        return
     counts = np.bincount(client, minlength=clients)
     assert len(names) == clients
     assert counts.sum() == len(rows)
