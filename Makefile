@@ -1,5 +1,5 @@
 # make        set up a private environment and run the main job on built-in data
-# make federation   a coordinator and four silos as processes on this machine
+# make federation   a server and four clients as processes on this machine
 # make test   run the fast tests       make check   fast tests, lint, types, import directions
 # make test-all   run all tests, with more examples of each law (as .ci/run does)
 # make wheel-test   build the package, install and use it with the newest and the lowest versions
@@ -37,7 +37,7 @@ $(VENV)/.torch: $(VENV)/.dev
 demo: $(BIN)/fedfb
 	@$(BIN)/fedfb demo
 
-# A coordinator and four silos as processes on this machine: docs/deploy.md.
+# A server and four clients as processes on this machine: docs/deploy.md.
 federation: $(VENV)/.dev
 	@$(BIN)/python examples/federation.py
 

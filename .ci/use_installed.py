@@ -68,9 +68,9 @@ def use_extras() -> None:
     fedfb("audit", "own", "--out", "audited", "--secure")
     for form in ("onnx", "skops", "json"):
         fedfb("export", "own", "--to", form)
-    for path in Path("silos").glob("*.csv"):
+    for path in Path("clients").glob("*.csv"):
         parquet.write_table(arrow_csv.read_csv(path), path.with_suffix(".parquet"))
-    fedfb("run", "--data", "silos/*.parquet", *OWN, *QUICK[2:])
+    fedfb("run", "--data", "clients/*.parquet", *OWN, *QUICK[2:])
     fedfb("run", *QUICK, "--secure")
     fedfb("run", *QUICK, "--privacy-epsilon", "3")
     fedfb("compare", *QUICK, "--algorithms", "fedavg,fedfb", "--plot", "points.png")
@@ -93,9 +93,9 @@ def main() -> None:
     if "fedavg - fedfb" not in fedfb("demo"):
         sys.exit("fedfb demo prints no differences.")
     number = show_all_help()
-    write_rows(Path("silos"))
-    fedfb("run", "--data", "silos/*.csv", *OWN, *QUICK[2:], "--out", "own")
-    fedfb("predict", "own", "silos/east.csv")
+    write_rows(Path("clients"))
+    fedfb("run", "--data", "clients/*.csv", *OWN, *QUICK[2:], "--out", "own")
+    fedfb("predict", "own", "clients/east.csv")
     rows = np.random.default_rng(0).normal(size=(200, 2))
     groups = np.arange(200) % 2
     model = package.FedFBClassifier(rounds=2, local_epochs=1)

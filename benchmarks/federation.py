@@ -1,6 +1,6 @@
 """Seconds per round of a federation on loopback, and what they are spent on.
 
-A coordinator and four silos as processes, TLS and node authentication on, secure sums; then the
+A server and four clients as processes, TLS and node authentication on, secure sums; then the
 same messages handed over in one process, and the same run without messages. CPU of a round is that
 of a long run less that of a short one, so that starting up is not in it.
 
@@ -33,15 +33,15 @@ def cpu(who):
 
 
 def federated(folder, rounds):
-    """Run with the coordinator in this process; return seconds per round and CPU of both sides."""
+    """Run with the server in this process; return seconds per round and CPU of both sides."""
     from fedfb.study.keys import read_server_secrets
     from fedfb.study.transport.server import serve
 
-    silos = federation.write_silos(folder / "silos")
-    study = federation.init(folder / "study", silos, [*SETTINGS, "--rounds", str(rounds)])
+    clients = federation.write_clients(folder / "clients")
+    study = federation.init(folder / "study", clients, [*SETTINGS, "--rounds", str(rounds)])
     planned, secrets = read_server_secrets(study)
     before = cpu(resource.RUSAGE_SELF), cpu(resource.RUSAGE_CHILDREN)
-    processes = [federation.join(study, silo, silos) for silo in federation.SILOS]
+    processes = [federation.join(study, client, clients) for client in federation.CLIENTS]
     serve(planned, secrets, study.parent, lambda text: None)
     for process in processes:
         process.wait()
@@ -67,9 +67,9 @@ def by_hand(folder):
         experiment = Experiment(
             rounds=rounds, local_epochs=10, lr=(0.02,), sensitive_at_prediction=True
         )
-        study, silos = make(folder / str(rounds), experiment, rows=400)
+        study, clients = make(folder / str(rounds), experiment, rows=400)
         start = time.perf_counter()
-        run_by_hand(study, silos)
+        run_by_hand(study, clients)
         took.append(time.perf_counter() - start)
         alone = [0.0, 0.0]
         for secure in (0, 1):
@@ -77,7 +77,7 @@ def by_hand(folder):
 
             from fedfb.experiments.outcome import run
 
-            plain = replace(experiment, data=f"{silos}/*.csv", label="urgent", positive="yes",
+            plain = replace(experiment, data=f"{clients}/*.csv", label="urgent", positive="yes",
                             sensitive=("sex", "region"), secure=bool(secure))  # fmt: skip
             start = time.perf_counter()
             run(plain)
@@ -88,15 +88,15 @@ def by_hand(folder):
 
 
 def request_seconds(folder):
-    """Return the time of one request to the coordinator that finds no message."""
+    """Return the time of one request to the server that finds no message."""
     from flwr.proto.fleet_pb2 import PullMessagesRequest
 
     from fedfb.study.keys import read_bundle, read_server_secrets
     from fedfb.study.transport.client import activate_node, open_fleet_client
     from fedfb.study.transport.server import open_superlink
 
-    silos = federation.write_silos(folder / "silos")
-    study = federation.init(folder / "study", silos, [*SETTINGS, "--rounds", "1"])
+    clients = federation.write_clients(folder / "clients")
+    study = federation.init(folder / "study", clients, [*SETTINGS, "--rounds", "1"])
     planned, secrets = read_server_secrets(study)
     bundle = read_bundle(study.parent / "bundles" / "east.bundle")
     with (
@@ -117,18 +117,18 @@ def main():
         folder = Path(temporary)
         _, early = federated(folder / "short", SHORT)
         wall, late = federated(folder / "long", LONG)
-        coordinator, silos = ((b - a) / (LONG - SHORT) for a, b in zip(early, late, strict=True))
+        server, clients = ((b - a) / (LONG - SHORT) for a, b in zip(early, late, strict=True))
         handed, plain, masked = by_hand(folder / "hand")
         request = request_seconds(folder / "request")
-    print("FedFB, four silos of 280 training rows, three questions of five turns a round")
+    print("FedFB, four clients of 280 training rows, three questions of five turns a round")
     print(f"  a round on loopback, wall             {wall:8.3f} s")
-    print(f"    CPU of the coordinator              {coordinator:8.3f} s")
-    print(f"    CPU of the four silos together      {silos:8.3f} s")
+    print(f"    CPU of the server              {server:8.3f} s")
+    print(f"    CPU of the four clients together      {clients:8.3f} s")
     print(f"  the same messages handed over         {handed:8.3f} s   (all parties, one core)")
     print(f"  in one process, --secure              {masked:8.3f} s")
     print(f"  in one process                        {plain:8.3f} s")
     print(f"  one request that finds no message     {1000 * request:8.2f} ms")
-    print("  requests that carry a round: 15 turns x 4 silos x 8 = 480; with polls more")
+    print("  requests that carry a round: 15 turns x 4 clients x 8 = 480; with polls more")
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ import numpy as np
 from fedfb.algorithms import find_method
 from fedfb.data import load, pooled
 from fedfb.experiments.outcome import run
-from fedfb.experiments.settings import seeds as read_seeds
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import long_name
+from fedfb.settings import seeds as read_seeds
 
 as_in_the_paper = partial(Experiment, sensitive_at_prediction=True)
 

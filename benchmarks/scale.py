@@ -1,4 +1,4 @@
-"""Points on the way to many silos: evaluation, requests a coordinator serves, rounds on a share.
+"""Points on the way to many clients: evaluation, requests a server serves, rounds on a share.
 
 python benchmarks/scale.py
 """
@@ -22,7 +22,7 @@ SECONDS = 4.0
 
 
 def requests_per_second(folder, nodes):
-    """Return how many requests of so many nodes a coordinator in this process answers."""
+    """Return how many requests of so many nodes a server in this process answers."""
     import federation
     from flwr.proto.fleet_pb2 import PullMessagesRequest
 
@@ -30,11 +30,11 @@ def requests_per_second(folder, nodes):
     from fedfb.study.transport.client import activate_node, open_fleet_client
     from fedfb.study.transport.server import open_superlink
 
-    silos = federation.write_silos(folder / "silos")
-    study = federation.init(folder / "study", silos, ["--rounds", "1", "--lr", "0.02"])
+    clients = federation.write_clients(folder / "clients")
+    study = federation.init(folder / "study", clients, ["--rounds", "1", "--lr", "0.02"])
     planned, secrets = read_server_secrets(study)
     bundles = [
-        read_bundle(study.parent / "bundles" / f"{silo}.bundle") for silo in federation.SILOS
+        read_bundle(study.parent / "bundles" / f"{client}.bundle") for client in federation.CLIENTS
     ]
 
     def poll(number):
@@ -147,7 +147,7 @@ def main():
     for clients in (10, 100, 1_000, 10_000):
         took, peak = evaluated(clients)
         print(f"{clients:7}  {took:28.2f}  {peak:.0f}")
-    print("nodes  requests/s  CPU a request, ms (node and coordinator)")
+    print("nodes  requests/s  CPU a request, ms (node and server)")
     for nodes in (1, 4, 16, 64):
         with tempfile.TemporaryDirectory() as temporary:
             rate, cpu = requests_per_second(Path(temporary), nodes)

@@ -18,7 +18,7 @@ exclude_patterns = ["site"]
 
 myst_heading_anchors = 3
 highlight_language = "none"
-smartquotes = False  # '--seeds' and 'silos/*.csv' are typed as they stand
+smartquotes = False  # '--seeds' and 'clients/*.csv' are typed as they stand
 
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # fields are listed below the class already

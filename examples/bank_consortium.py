@@ -4,8 +4,8 @@ The Bank Marketing rows are written as the files that branches would keep, one f
 reach customers. Who subscribes to a deposit differs with age; each model below is judged on rows
 that nobody trained on. The same from the command line:
 
-    fedfb run --data 'silos/*.csv' --label y --positive yes --sensitive age --bins 'age: 30,45,60' \
-        --ignore day,month,duration --sensitive-at-prediction yes
+    fedfb run --data 'clients/*.csv' --label y --positive yes --sensitive age \
+        --bins 'age: 30,45,60' --ignore day,month,duration --sensitive-at-prediction yes
 
     FEDFB_DATA=folder/with/bank-full.csv python examples/bank_consortium.py        (--quick)
 """

@@ -1,4 +1,4 @@
-"""A whole federation on this machine: a coordinator and four silos, each a process of its own.
+"""A whole federation on this machine: a server and four clients, each a process of its own.
 
 TLS and node authentication are on, sums are secure, rows are drawn and written as CSV. At the end
 stand the result, its distance to the same run in one process, and the ledger.
@@ -19,14 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-SILOS = ("east", "north", "south", "west")
+CLIENTS = ("east", "north", "south", "west")
 FEDFB = (sys.executable, "-m", "fedfb")
 
 
-def write_silos(folder: Path, rows: int = 400, seed: int = 0) -> Path:
-    """Write a file for each silo: four groups (sex and region), unlike in the four silos."""
+def write_clients(folder: Path, rows: int = 400, seed: int = 0) -> Path:
+    """Write a file for each client: four groups (sex and region), unlike in the four clients."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number, silo in enumerate(SILOS):
+    for number, client in enumerate(CLIENTS):
         rng = np.random.default_rng((seed, number))
         sex = np.where(rng.random(rows) < 0.3 + 0.1 * number, "F", "M")
         region = np.where(rng.random(rows) < 0.7 - 0.1 * number, "rural", "urban")
@@ -36,7 +36,7 @@ def write_silos(folder: Path, rows: int = 400, seed: int = 0) -> Path:
         logit = 0.06 * (age - 50) + 0.05 * (pulse - 75) + 0.8 * (ward == "acute") - 0.4
         logit += 0.7 * (sex == "M") - 0.5 * (region == "rural")
         urgent = np.where(rng.random(rows) < 1 / (1 + np.exp(-logit)), "yes", "no")
-        with (folder / f"{silo}.csv").open("w", newline="", encoding="utf-8") as file:
+        with (folder / f"{client}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["age", "pulse", "ward", "sex", "region", "urgent"])
             columns = (age.tolist(), pulse.tolist(), ward, sex, region, urgent)
@@ -53,27 +53,27 @@ def free_port() -> int:
     raise OSError("no free port")
 
 
-def init(folder: Path, silos: Path, settings: list[str], **options: str | float) -> Path:
+def init(folder: Path, clients: Path, settings: list[str], **options: str | float) -> Path:
     """Make the study; return its file."""
     given = {"address": f"127.0.0.1:{free_port()}", "timeout": 60, "wait": 60, **options}
     flags = [text for name, value in given.items() for text in (f"--{name}", str(value))]
     data = ["--label", "urgent", "--positive", "yes", "--sensitive", "sex,region"]
-    command = [*FEDFB, "study", "init", str(folder), "--like", f"{silos}/*.csv", *data]
-    names = ["--silos", ",".join(SILOS)]
+    command = [*FEDFB, "study", "init", str(folder), "--like", f"{clients}/*.csv", *data]
+    names = ["--clients", ",".join(CLIENTS)]
     subprocess.run([*command, *names, *flags, *settings], check=True, capture_output=True)
     return folder / "study.toml"
 
 
 def serve(study: Path) -> "subprocess.Popen[str]":
-    """Start the coordinator."""
-    return _start([*FEDFB, "serve", str(study)], study.parent / "coordinator.out")
+    """Start the server."""
+    return _start([*FEDFB, "serve", str(study)], study.parent / "server.out")
 
 
-def join(study: Path, silo: str, silos: Path) -> "subprocess.Popen[str]":
-    """Start a silo."""
-    bundle = study.parent / "bundles" / f"{silo}.bundle"
-    command = [*FEDFB, "join", str(bundle), "--data", str(silos / f"{silo}.csv"), "--yes"]
-    return _start(command, study.parent / f"{silo}.out")
+def join(study: Path, client: str, clients: Path) -> "subprocess.Popen[str]":
+    """Start a client."""
+    bundle = study.parent / "bundles" / f"{client}.bundle"
+    command = [*FEDFB, "join", str(bundle), "--data", str(clients / f"{client}.csv"), "--yes"]
+    return _start(command, study.parent / f"{client}.out")
 
 
 def _start(command: list[str], out: Path) -> "subprocess.Popen[str]":
@@ -81,7 +81,7 @@ def _start(command: list[str], out: Path) -> "subprocess.Popen[str]":
         return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True)
 
 
-def in_one_process(study: Path, silos: Path, **options):
+def in_one_process(study: Path, clients: Path, **options):
     """Run the same experiment with --secure in this process; return its outcome."""
     from fedfb.data.schema_file import write_schema
     from fedfb.experiments.outcome import train
@@ -89,18 +89,18 @@ def in_one_process(study: Path, silos: Path, **options):
 
     planned, schema = read_study(study), study.parent / "schema.toml"
     schema.write_text(write_schema(planned.schema), encoding="utf-8")
-    return train(replace(planned.experiment, data=f"{silos}/*", schema=str(schema)), **options)
+    return train(replace(planned.experiment, data=f"{clients}/*", schema=str(schema)), **options)
 
 
 def final_state(study: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of the coordinator's model."""
+    """Return the arrays of the server's model."""
     with np.load(study.parent / "run" / "models.npz", allow_pickle=False) as found:
         return {name.partition("/state/")[2]: found[name] for name in found}
 
 
-def distance(study: Path, silos: Path) -> dict[str, float]:
+def distance(study: Path, clients: Path) -> dict[str, float]:
     """Return how far the final state is from the one in one process, array by array."""
-    alone = in_one_process(study, silos).fitted[0].trained.state._asdict()
+    alone = in_one_process(study, clients).fitted[0].trained.state._asdict()
     there = final_state(study)
     return {
         name: float(np.max(np.abs(np.asarray(value, float) - there[name]), initial=0.0))
@@ -114,18 +114,18 @@ def main() -> None:
     parser.add_argument("--rounds", default="5")
     parser.add_argument("--algorithm", default="fedfb")
     parser.add_argument("--local-epochs", default="10")
-    parser.add_argument("--write", type=Path, help="only write the silos' files, into this folder")
+    parser.add_argument("--write", type=Path, help="only write the clients' files, here")
     given = parser.parse_args()
     if given.write:
-        write_silos(given.write)
+        write_clients(given.write)
         return
     with tempfile.TemporaryDirectory() as temporary:
-        silos = write_silos(Path(temporary) / "silos")
+        clients = write_clients(Path(temporary) / "clients")
         settings = ["--algorithm", given.algorithm, "--notion", "dp", "--rounds", given.rounds]
         settings += ["--local-epochs", given.local_epochs, "--lr", "0.02"]
-        study = init(Path(temporary) / "triage", silos, settings)
+        study = init(Path(temporary) / "triage", clients, settings)
         start = time.monotonic()
-        processes = [serve(study), *(join(study, silo, silos) for silo in SILOS)]
+        processes = [serve(study), *(join(study, client, clients) for client in CLIENTS)]
         try:
             code = processes[0].wait()
         finally:
@@ -134,12 +134,12 @@ def main() -> None:
                     process.wait(timeout=10)
                 except subprocess.TimeoutExpired:
                     process.kill()
-        print((study.parent / "coordinator.out").read_text())
+        print((study.parent / "server.out").read_text())
         if code:
             sys.exit(code)
         print(f"{time.monotonic() - start:.1f} s, five processes and four workers.")
         print("Distance to the run in one process (--secure), by array of the state:")
-        for name, far in distance(study, silos).items():
+        for name, far in distance(study, clients).items():
             print(f"  {name:10} {far:g}{'  (the same bits)' if far == 0 else ''}")
         subprocess.run([*FEDFB, "ledger", str(study.parent / "run")], check=True)
 

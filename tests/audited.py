@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedfb.audit.result import About
-from fedfb.audit.rows import SiloRows, Subject
+from fedfb.audit.rows import AuditedRows, Subject
 
 ABOUT = About(
     kind="scores",
@@ -20,28 +20,28 @@ ABOUT = About(
 GROUPS = ("sex=F, race=B", "sex=F, race=W", "sex=M, race=B", "sex=M, race=W")
 
 
-def silo(rng, sizes, scores=True, baseline=False):
-    """Draw one silo's rows, so many of each group; later groups are favoured."""
+def client(rng, sizes, scores=True, baseline=False):
+    """Draw one client's rows, so many of each group; later groups are favoured."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     y = (rng.random(len(group)) < 0.35 + 0.08 * group).astype(np.int64)
     score = np.clip(0.3 + 0.25 * y + 0.05 * group + rng.normal(0, 0.2, len(group)), 0, 1)
     other = (rng.random(len(group)) < 0.3 + 0.4 * y).astype(float) if baseline else None
-    return SiloRows(y, group, (score >= 0.5).astype(float), score if scores else None, other)
+    return AuditedRows(y, group, (score >= 0.5).astype(float), score if scores else None, other)
 
 
 def federation(sizes, seed=0, names=GROUPS, **options):
-    """Return a subject with one silo for every row of ``sizes[silo][group]``."""
+    """Return a subject with one client for every row of ``sizes[client][group]``."""
     rng = np.random.default_rng(seed)
-    silos = {f"silo {place}": silo(rng, row, **options) for place, row in enumerate(sizes)}
-    return Subject(silos, tuple(names), ("sex", "race"), ABOUT)
+    clients = {f"client {place}": client(rng, row, **options) for place, row in enumerate(sizes)}
+    return Subject(clients, tuple(names), ("sex", "race"), ABOUT)
 
 
 def pooled(subject):
-    """Return all rows as one silo's."""
+    """Return all rows as one client's."""
     parts = list(subject.clients.values())
-    return SiloRows(
+    return AuditedRows(
         *(
             None if parts[0][place] is None else np.concatenate([part[place] for part in parts])
-            for place in range(len(SiloRows._fields))
+            for place in range(len(AuditedRows._fields))
         )
     )

@@ -214,7 +214,7 @@ main()
     [
         ("study key north", "flower"),
         (
-            "study init new --like rows.csv --label y --positive 1 --sensitive s --silos a,b,c",
+            "study init new --like rows.csv --label y --positive 1 --sensitive s --clients a,b,c",
             "flower",
         ),
         ("serve study.toml", "flower"),
@@ -222,13 +222,11 @@ main()
         ("run --secure", "privacy"),
         ("run --privacy-epsilon 1", "privacy"),
         ("run --model nets:build", "torch"),
-        ("run --data rows.parquet --label y --positive 1 --sensitive s", "parquet"),
         ("compare --plot points.png", "report"),
     ],
 )
 def test_a_command_without_its_extra_says_how_to_get_it(arguments, extra, tmp_path):
     (tmp_path / "rows.csv").write_text("x,s,y\n1,a,1\n2,b,0\n")
-    (tmp_path / "rows.parquet").write_text("")
     (tmp_path / "nets.py").write_text("def build(inputs): ...\n")
     hidden = sorted({name for packages in EXTRAS.values() for name in packages})
     script = WITHOUT_EXTRAS.format(hidden=hidden, arguments=arguments.split())

@@ -40,13 +40,13 @@ def applicants(rows, seed):
 def test_the_page_can_be_followed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    (tmp_path / "silos").mkdir()
-    silos = {name: applicants(300, n) for n, name in enumerate(("north", "south", "west"))}
-    silos["south"].to_parquet("silos/south.parquet", index=False)
+    (tmp_path / "clients").mkdir()
+    clients = {name: applicants(300, n) for n, name in enumerate(("north", "south", "west"))}
+    clients["south"].to_parquet("clients/south.parquet", index=False)
     for name in ("north", "west"):
-        silos[name].to_csv(f"silos/{name}.csv", index=False)
-    silos["north"].drop(columns="approved").to_csv("new.csv", index=False)
-    pandas.concat([rows.assign(branch=name) for name, rows in silos.items()]).to_csv(
+        clients[name].to_csv(f"clients/{name}.csv", index=False)
+    clients["north"].drop(columns="approved").to_csv("new.csv", index=False)
+    pandas.concat([rows.assign(branch=name) for name, rows in clients.items()]).to_csv(
         "rows.csv", index=False
     )
     lines = [line for block in blocks("sh") for line in block.splitlines()]

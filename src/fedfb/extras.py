@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 EXTRAS: dict[str, tuple[str, ...]] = {
     "export": ("onnx", "onnxruntime", "skops"),
     "flower": ("flwr", "cryptography", "fastapi", "httpx", "starlette", "uvicorn"),
-    "parquet": ("pyarrow",),
+    "parquet": (),  # pyarrow is always installed
     "privacy": ("cryptography", "dp_accounting"),
     "report": ("jinja2", "matplotlib"),
     "torch": ("torch",),
@@ -59,8 +59,8 @@ def missing_message(extra: str, purpose: str, missing: list[str]) -> str:
         purpose: what needs the packages, as the subject of the message.
         missing: names under which the packages are imported.
 
-    >>> print(missing_message("parquet", "a Parquet file", ["pyarrow"]))  # doctest: +ELLIPSIS
-    a Parquet file needs pyarrow, which is not installed: ... -m pip install 'fedfb[parquet]'...
+    >>> print(missing_message("report", "a report", ["jinja2"]))  # doctest: +ELLIPSIS
+    a report needs jinja2, which is not installed: ... -m pip install 'fedfb[report]'...
     """
     names = " and ".join(name.replace("_", "-") for name in missing)
     are = "is" if len(missing) == 1 else "are"

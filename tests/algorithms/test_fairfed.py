@@ -227,11 +227,11 @@ def test_two_rounds_by_hand(variant):
     engine, lr, beta = make_engine(features=1), 0.5, 0.8
     solver = make_solver(lr=lr, epochs=1, batch=10, optimiser="sgd")
     algorithm = build(METHOD, engine, variant=variant, solver=solver, beta=beta)
-    start, silos = np.array([[1.0, 0.1]]), [client(0, one), client(1, two)]
-    memories = {c.id: algorithm.memory(start) for c in silos}
+    start, clients = np.array([[1.0, 0.1]]), [client(0, one), client(1, two)]
+    memories = {c.id: algorithm.memory(start) for c in clients}
     state = algorithm.state(start)
     for number in (1, 2):
-        state, _ = algorithm.round(state, make_ask(silos, memories, 0, number))
+        state, _ = algorithm.round(state, make_ask(clients, memories, 0, number))
 
     def gap(w, b, rows):
         def rate(group):

@@ -12,8 +12,8 @@ from fedfb.algorithms.baselines.group_gaps import (
     MISTAKE_OF_POSITIVES,
     SOFT_MISS_RATE,
     SOFT_POSITIVE_RATE,
-    gaps,
     gaps_task,
+    measure_gaps,
     statistic_sums,
 )
 from fedfb.core import ClientData
@@ -41,7 +41,7 @@ def test_gaps_are_those_of_the_pooled_rows(name, seed, groups):
     statistic, value, only_positives = STATISTICS[name]
     clients, engine = make_clients(seed, groups=groups), make_engine()
     params = np.random.default_rng(seed).normal(size=(2, engine.model.size))
-    found, everyone = gaps(summed(clients, engine, statistic, params)), merge(clients)
+    found, everyone = measure_gaps(summed(clients, engine, statistic, params)), merge(clients)
     z = engine.logits(params, everyone.x)
     rows = (everyone.y == 1) if only_positives else np.ones_like(everyone.y, dtype=bool)
     for a in range(groups):
@@ -57,12 +57,13 @@ def test_gaps_are_those_of_the_pooled_rows(name, seed, groups):
 def test_gradients_of_gaps_are_their_finite_differences(name, hidden):
     clients, engine = make_clients(4), make_engine(hidden=hidden)
     statistic, params = STATISTICS[name][0], engine.model.init(3)[None]
-    found = gaps(summed(clients, engine, statistic, params))
+    found = measure_gaps(summed(clients, engine, statistic, params))
     for k in range(engine.model.size):
         nudge = np.zeros_like(params)
         nudge[0, k] = 1e-6
         up, down = (
-            gaps(summed(clients, engine, statistic, params + s * nudge)).value for s in (1, -1)
+            measure_gaps(summed(clients, engine, statistic, params + s * nudge)).value
+            for s in (1, -1)
         )
         np.testing.assert_allclose(found.gradient[..., k], (up - down) / 2e-6, atol=1e-6)
 
@@ -97,7 +98,7 @@ def test_splitting_a_client_changes_no_sum(seed):
 def test_a_group_that_nobody_has_has_no_gap():
     clients = tuple(c._replace(group=np.zeros_like(c.group)) for c in make_clients(0))
     engine = make_engine()
-    found = gaps(summed(clients, engine, MEAN_LOGIT, engine.model.init(0)[None]))
+    found = measure_gaps(summed(clients, engine, MEAN_LOGIT, engine.model.init(0)[None]))
     assert found.present.tolist() == [[True, False]]
     assert not found.value.any()
     assert not found.gradient.any()

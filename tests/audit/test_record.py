@@ -11,8 +11,8 @@ from fedfb.audit.baseline import compare_accuracy, compare_disparity
 from fedfb.audit.measures import draw_blind_disparities, summarize_draws
 from fedfb.audit.record import UNKNOWN_UNDER_MASKS, audit
 from fedfb.audit.result import encode_audit, read_audit
-from fedfb.audit.rows import SiloRows, Subject
-from fedfb.audit.tables import BINS, add_uploads, make_uploads, silo_answer
+from fedfb.audit.rows import AuditedRows, Subject
+from fedfb.audit.tables import SCORE_BINS, add_uploads, make_table_upload, make_uploads
 from fedfb.data.statistics import add_in_clear
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_audit_add
@@ -43,26 +43,26 @@ def test_under_masks_the_sum_is_the_same_and_nothing_else_is_known(subject, reco
     assert '"masked"' in (tmp_path / "ledger.jsonl").read_text()
 
 
-def test_two_silos_are_too_few_for_masks():
+def test_two_clients_are_too_few_for_masks():
     with pytest.raises(ConfigError, match="at least 3"):
         audit(federation(SIZES[:2]), secure=True, add=make_audit_add(True, None))
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40))
 @settings(derandomize=True)
-def test_tables_of_silos_add_up_to_those_of_all_rows(seed, rows):
+def test_tables_of_clients_add_up_to_those_of_all_rows(seed, rows):
     rng = np.random.default_rng(seed)
     sizes = rng.multinomial(rows, [0.4, 0.3, 0.2, 0.1], size=3)
     subject = federation(sizes, seed, baseline=True)
     total = add_uploads(make_uploads(subject), add_in_clear)
-    whole = silo_answer(pooled(subject), len(GROUPS), randomised=False)
+    whole = make_table_upload(pooled(subject), len(GROUPS), randomised=False)
     for name, value in whole.items():
         np.testing.assert_allclose(getattr(total, name), value, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(total.joint.sum(axis=2), total.confusion)
     np.testing.assert_array_equal(total.bins.sum(axis=2), total.confusion.sum(axis=1))
 
 
-def test_leaving_a_silo_out_is_auditing_the_others(subject, record):
+def test_leaving_a_client_out_is_auditing_the_others(subject, record):
     for one in record.contributions:
         rest = {name: rows for name, rows in subject.clients.items() if name != one.name}
         alone = audit(subject._replace(clients=rest))
@@ -73,7 +73,7 @@ def test_leaving_a_silo_out_is_auditing_the_others(subject, record):
             assert found.change == pytest.approx(record.notions.by_name[notion].value - expected)
 
 
-def test_client_parity_is_the_range_of_the_silos_log_losses(subject, record):
+def test_client_parity_is_the_range_of_the_clients_log_losses(subject, record):
     losses = [
         log_loss(rows.y, np.clip(rows.score, 1e-12, 1 - 1e-12)) for rows in subject.clients.values()
     ]
@@ -86,9 +86,9 @@ def test_the_calibration_error_is_that_of_the_pooled_rows(subject):
     for group, found in enumerate(record.calibration):
         own = rows.group == group
         y, score = rows.y[own], rows.score[own]
-        place = np.minimum((score * BINS).astype(int), BINS - 1)
+        place = np.minimum((score * SCORE_BINS).astype(int), SCORE_BINS - 1)
         expected = sum(
-            abs(y[place == b].sum() - score[place == b].sum()) for b in range(BINS)
+            abs(y[place == b].sum() - score[place == b].sum()) for b in range(SCORE_BINS)
         ) / own.sum()  # fmt: skip
         assert found.error == pytest.approx(expected)
         assert found.mean_score == pytest.approx(score.mean())
@@ -123,8 +123,10 @@ def test_a_blind_classifier_is_seldom_beyond_chance():
 
 
 def test_the_baseline_itself_differs_in_nothing(subject):
-    silos = {name: rows._replace(baseline=rows.decision) for name, rows in subject.clients.items()}
-    found = audit(subject._replace(clients=silos)).comparison
+    clients = {
+        name: rows._replace(baseline=rows.decision) for name, rows in subject.clients.items()
+    }
+    found = audit(subject._replace(clients=clients)).comparison
     assert found.accuracy.value == 0
     for one in found.notions.values():
         low, high = one.interval
@@ -174,11 +176,14 @@ def test_paired_intervals_cover_the_true_differences():
 
 def test_randomised_decisions_are_counted_as_expected(subject):
     rng = np.random.default_rng(0)
-    silos = {
+    clients = {
         name: rows._replace(decision=rng.random(len(rows.y)), baseline=None)
         for name, rows in subject.clients.items()
     }
-    found, rows = audit(subject._replace(clients=silos)), pooled(subject._replace(clients=silos))
+    found, rows = (
+        audit(subject._replace(clients=clients)),
+        pooled(subject._replace(clients=clients)),
+    )
     for group, one in enumerate(found.groups):
         expected = rows.decision[rows.group == group].mean()
         assert one.selection_rate.value == pytest.approx(expected)
@@ -187,7 +192,7 @@ def test_randomised_decisions_are_counted_as_expected(subject):
 @pytest.mark.parametrize("drawn_mix", [False, True])
 def test_at_parity_the_interval_holds_0_and_a_drawn_mix_makes_it_no_shorter(drawn_mix):
     y, group = np.tile([0, 1], 200), np.repeat([0, 1], 200)
-    rows = SiloRows(y, group, y.astype(float))
+    rows = AuditedRows(y, group, y.astype(float))
     found = audit(Subject({"one": rows}, ("F", "M"), ("sex",), ABOUT), drawn_mix=drawn_mix)
     for notion in ("demographic_parity", "equal_opportunity", "equalized_odds"):
         assert found.notions.by_name[notion].value == 0
@@ -200,16 +205,16 @@ def test_at_parity_the_interval_holds_0_and_a_drawn_mix_makes_it_no_shorter(draw
     assert drawn[1] >= given[1]
 
 
-def test_a_silo_of_one_row_has_no_loss_to_compare():
+def test_a_client_of_one_row_has_no_loss_to_compare():
     found = audit(federation([[40, 40, 40, 40], [40, 40, 40, 40], [1, 0, 0, 0]]), minimum=1)
-    assert found.notions.client_parity.left_out == ("silo 2",)
+    assert found.notions.client_parity.left_out == ("client 2",)
 
 
 def test_one_group_or_no_favourable_label_is_refused():
-    rows = SiloRows(np.array([0, 1]), np.zeros(2, int), np.ones(2))
+    rows = AuditedRows(np.array([0, 1]), np.zeros(2, int), np.ones(2))
     with pytest.raises(DataError, match="one group"):
         audit(Subject({"a": rows}, ("F",), ("sex",), ABOUT))
-    rows = SiloRows(np.zeros(2, int), np.array([0, 1]), np.ones(2))
+    rows = AuditedRows(np.zeros(2, int), np.array([0, 1]), np.ones(2))
     with pytest.raises(DataError, match="favourable label"):
         audit(Subject({"a": rows}, ("F", "M"), ("sex",), ABOUT))
 
@@ -226,18 +231,28 @@ def test_an_audit_is_read_as_it_was_written(tmp_path, secure, sizes):
 @pytest.mark.parametrize(
     ("change", "fragment"),
     [
-        ('"schema": 2', "has schema 2, and this version of fedfb reads schema 1. Install"),
+        ('"schema": 3', "has schema 3, and this version of fedfb reads schema 2. Install"),
         ('"other": 1', "has no schema"),
-        ('"schema": 1, "minimum": "ten"', "not as fedfb writes it"),
+        ('"schema": 2, "minimum": "ten"', "not as fedfb writes it"),
     ],
 )
 def test_other_schemas_are_refused(tmp_path, record, change, fragment):
     path = tmp_path / "audit.json"
     path.write_text(
-        encode_audit(record).replace('"schema": 1', change).replace('"minimum": 10,\n', "")
+        encode_audit(record).replace('"schema": 2', change).replace('"minimum": 10,\n', "")
     )
     with pytest.raises(DataError, match=fragment):
         read_audit(path)
+
+
+def test_an_audit_of_schema_1_is_read(tmp_path, record):
+    old = encode_audit(record).replace('"schema": 2', '"schema": 1')
+    words = {"client": "silo", "clients": "silos", "client_names": "silo_names"}
+    for new, before in words.items():
+        old = old.replace(f'"{new}":', f'"{before}":')
+    assert '"silo_names":' in old
+    (tmp_path / "audit.json").write_text(old)
+    assert read_audit(tmp_path / "audit.json") == record
 
 
 def test_a_frame_has_every_client_and_group(record):
@@ -245,5 +260,5 @@ def test_a_frame_has_every_client_and_group(record):
     assert len(frame) == 1 + len(GROUPS) + len(SIZES) * (1 + len(GROUPS))
     assert frame.loc[("all", GROUPS[1]), "n"] == record.groups[1].n
     tpr = record.clients[2].groups[0].tpr
-    row = frame.loc[("silo 2", GROUPS[0])]
+    row = frame.loc[("client 2", GROUPS[0])]
     assert (row["tpr"], row["tpr_low"], row["tpr_high"]) == (tpr.value, *tpr.interval)

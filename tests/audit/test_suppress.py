@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from audited import federation, pooled
-from fedfb.audit.card import as_markdown, make_card
+from fedfb.audit.card import card_as_markdown, make_card
 from fedfb.audit.measures import describe_groups, describe_rates
 from fedfb.audit.page import audit_page
 from fedfb.audit.record import audit, name_hidden
@@ -23,18 +23,18 @@ from fedfb.report.html import render
 MINIMUM = 10
 
 
-def equations(record, silos, groups):
-    """All sums of cells (label, silo, group) that a record tells, as rows of a matrix.
+def equations(record, clients, groups):
+    """All sums of cells (label, client, group) that a record tells, as rows of a matrix.
 
-    Written from the record alone: whatever a reader knows of numbers of rows, and that a silo with
-    "none" of a group has none.
+    Written from the record alone: whatever a reader knows of numbers of rows, and that a client
+    with "none" of a group has none.
     """
-    shape = (2, len(silos), len(groups))
+    shape = (2, len(clients), len(groups))
     known = []
 
-    def tell(labels=slice(None), silo=slice(None), group=slice(None)):
+    def tell(labels=slice(None), client=slice(None), group=slice(None)):
         cells = np.zeros(shape)
-        cells[labels, silo, group] = 1
+        cells[labels, client, group] = 1
         known.append(cells.ravel())
 
     def tell_of(part, **where):
@@ -48,13 +48,13 @@ def equations(record, silos, groups):
         tell_of(group, group=a)
     hidden = set(record.hidden.groups) | set(record.hidden.by_label)
     by_label = [a for a, name in enumerate(groups) if name not in hidden]
-    for i, silo in enumerate(record.clients):
-        tell_of(silo, silo=i, group=by_label)
-        for a, group in enumerate(silo.groups):
-            tell_of(group, silo=i, group=a)
+    for i, client in enumerate(record.clients):
+        tell_of(client, client=i, group=by_label)
+        for a, group in enumerate(client.groups):
+            tell_of(group, client=i, group=a)
             if group.none:
-                tell(labels=0, silo=i, group=a)
-                tell(labels=1, silo=i, group=a)
+                tell(labels=0, client=i, group=a)
+                tell(labels=1, client=i, group=a)
     return np.array(known) if known else np.zeros((1, np.prod(shape)))
 
 
@@ -102,7 +102,7 @@ def follows(known, wanted):
 
 
 def small_cells(subject):
-    """Yield the cells below the minimum, by label, silo and group; a silo may have none."""
+    """Yield the cells below the minimum, by label, client and group; a client may have none."""
     for i, rows in enumerate(subject.clients.values()):
         for a in range(len(subject.groups)):
             n = int((rows.group == a).sum())
@@ -118,9 +118,11 @@ sizes = st.integers(0, 60) | st.integers(0, 12)
 
 @given(st.data(), st.integers(2, 5), st.integers(2, 4), st.integers(0, 1000))
 @settings(derandomize=True)
-def test_no_small_cell_follows_from_what_is_shown(data, silos, groups, seed):
+def test_no_small_cell_follows_from_what_is_shown(data, clients, groups, seed):
     table = data.draw(
-        st.lists(st.lists(sizes, min_size=groups, max_size=groups), min_size=silos, max_size=silos)
+        st.lists(
+            st.lists(sizes, min_size=groups, max_size=groups), min_size=clients, max_size=clients
+        )
     )
     table[0][0], table[0][1] = max(table[0][0], 15), max(table[0][1], 15)
     names = [f"g{place}" for place in range(groups)]
@@ -128,10 +130,10 @@ def test_no_small_cell_follows_from_what_is_shown(data, silos, groups, seed):
     subject = subject._replace(clients={k: v for k, v in subject.clients.items() if len(v.y)})
     record = shown_of(subject)
     known = equations(record, list(subject.clients), names)
-    for labels, silo, group in small_cells(subject):
+    for labels, client, group in small_cells(subject):
         wanted = np.zeros((2, len(subject.clients), groups))
-        wanted[labels, silo, group] = 1
-        assert not follows(known, wanted.ravel()), (table, labels, silo, group)
+        wanted[labels, client, group] = 1
+        assert not follows(known, wanted.ravel()), (table, labels, client, group)
     total = pooled(subject)
     for group in range(groups):
         for label in (0, 1):
@@ -143,8 +145,8 @@ def test_no_small_cell_follows_from_what_is_shown(data, silos, groups, seed):
 
 
 def test_a_cell_that_only_all_totals_together_tell_is_found():
-    # Every silo and group hides two cells at least, yet the cell (1, 2) follows: the hidden cells
-    # of silos 0 and 1 less those of groups 0 and 1.
+    # Every client and group hides two cells at least, yet the cell (1, 2) follows: the hidden cells
+    # of clients 0 and 1 less those of groups 0 and 1.
     small = np.zeros((4, 4), bool)
     small[:2, :2] = small[2:, 2:] = small[1, 2] = True
     counts = np.where(small, 6.0, 50.0)[None]
@@ -152,7 +154,7 @@ def test_a_cell_that_only_all_totals_together_tell_is_found():
     shown, totals = hide(counts, every, every, MINIMUM)
     assert not shown[small].any()
     known = [np.eye(16)[np.ravel_multi_index(cell, (4, 4))] for cell in np.argwhere(shown)]
-    known += [np.repeat(np.eye(4)[silo], 4) for silo in np.flatnonzero(totals)]
+    known += [np.repeat(np.eye(4)[client], 4) for client in np.flatnonzero(totals)]
     known += [np.tile(np.eye(4)[group], 4) for group in range(4)]
     for cell in np.argwhere(small):
         wanted = np.eye(16)[np.ravel_multi_index(cell, (4, 4))]
@@ -169,7 +171,7 @@ def texts(subject, **options):
     """All that an audit writes: JSON, page and card."""
     record = audit(subject, MINIMUM, **options)
     record = structs.replace(record, card=make_card(record, None, None))
-    card = as_markdown("x", record.card)
+    card = card_as_markdown("x", record.card)
     return record, encode_audit(record), render(audit_page(record)), card
 
 
@@ -201,33 +203,33 @@ def test_the_counts_and_rates_of_a_hidden_group_are_nowhere(secure):
     assert all("sex=M, race=B" in text for text in written)  # it is named, as hidden
 
 
-def test_a_small_cell_of_a_silo_is_nowhere_and_so_is_the_difference_to_the_total():
+def test_a_small_cell_of_a_client_is_nowhere_and_so_is_the_difference_to_the_total():
     sizes = [[301, 211, 97, 407], [173, 307, 89, 149], [233, 127, 7, 191]]
     record, *written = texts(federation(sizes, seed=6))
     assert record.groups[2].n == 193
-    silo = record.clients[2].groups[2]
-    assert silo.n is None
-    assert silo.selection_rate is None
+    client = record.clients[2].groups[2]
+    assert client.n is None
+    assert client.selection_rate is None
     for text in written:
         assert 7.0 not in numbers_in(text)
         assert 193.0 - 7.0 not in numbers_in(text)
     shown = [one.groups[2].n for one in record.clients]
     assert shown == [97, None, None]  # the small one and one that hides it
     cells = [group.n for one in record.clients for group in one.groups]
-    assert cells.count(None) == 4  # and two that hide these from the silos' totals
+    assert cells.count(None) == 4  # and two that hide these from the clients' totals
 
 
-def test_silos_with_enough_rows_are_all_shown():
+def test_clients_with_enough_rows_are_all_shown():
     record = audit(federation([[100, 100, 100, 100]] * 3), MINIMUM)
-    for silo in record.clients:
-        assert silo.n == 400
-        assert silo.hidden == Hidden((), ())
+    for client in record.clients:
+        assert client.n == 400
+        assert client.hidden == Hidden((), ())
 
 
-def test_a_silo_without_a_group_says_none_and_hides_nothing():
+def test_a_client_without_a_group_says_none_and_hides_nothing():
     record = audit(federation([[100, 100, 0, 100], [100, 100, 90, 100], [80, 80, 90, 80]]))
     assert record.clients[0].groups[2].none
-    assert [silo.groups[2].n for silo in record.clients] == [None, 90, 90]
+    assert [client.groups[2].n for client in record.clients] == [None, 90, 90]
 
 
 def test_bins_of_scores_have_enough_rows():

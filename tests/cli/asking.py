@@ -29,7 +29,7 @@ def refused(said: Said, *fragments: str) -> None:
         assert fragment in said.err, said.err
 
 
-def silo(rows: int = 40, sex: str = "FM", start: int = 0) -> str:
+def client_file(rows: int = 40, sex: str = "FM", start: int = 0) -> str:
     """Rows of a CSV file in which age tells much of the label."""
     numbers = range(start, start + rows)
     lines = [f"{i % 7 + i // 2 % 2 * 3},{sex[i % len(sex)]},{'yn'[i // 2 % 2]}" for i in numbers]

@@ -8,16 +8,18 @@ import pytest
 from cli.asking import OWN, TINY, refused
 
 ROWS = ("--label", "y", "--positive", "1", "--sensitive", "sex,race")
-SCORED = ("audit", "--scores", "rows.csv", *ROWS, "--score", "score", "--client-column", "silo")
-HEADER = "y,sex,race,silo,score,decision"
+SCORED = ("audit", "--scores", "rows.csv", *ROWS, "--score", "score", "--client-column", "client")
+HEADER = "y,sex,race,client,score,decision"
 
 
 def scores(rows=240, shift=0.0):
     lines = [HEADER]
     for i in range(rows):
-        sex, race, silo = "FM"[i % 2], "BW"[i // 2 % 2], "nsw"[i % 3]
+        sex, race, client = "FM"[i % 2], "BW"[i // 2 % 2], "nsw"[i % 3]
         score = min(max((i * 37 % 101) / 100 + (0.1 + shift if sex == "M" else 0), 0), 1)
-        lines.append(f"{int(i * 53 % 97 < 50)},{sex},{race},{silo},{score:.3f},{int(score > 0.6)}")
+        lines.append(
+            f"{int(i * 53 % 97 < 50)},{sex},{race},{client},{score:.3f},{int(score > 0.6)}"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -61,35 +63,37 @@ def test_an_audit_is_never_written_over(fedfb, run, tmp_path):
     assert (tmp_path / "there/audit.json").read_bytes() == before
 
 
-def silo_files(write, extra=""):
+def client_files(write, extra=""):
     for place, name in enumerate(("north", "south", "west")):
         lines = ["age,sex,y" + (",town" if extra else "")]
         for i in range(60):
             j = i + 7 * place
             lines.append(f"{j % 7 + j // 2 % 2 * 3},{'FM'[j % 2]},{'yn'[j // 2 % 2]}" + extra)
-        write("\n".join(lines) + "\n", f"silos/{name}.csv")
+        write("\n".join(lines) + "\n", f"clients/{name}.csv")
 
 
 def test_own_files_are_audited_by_the_columns_of_the_run(fedfb, write):
-    silo_files(write)
-    assert fedfb("run", "--data", "silos/*.csv", *OWN, "--out", "runs/own").code == 0
-    same = fedfb("audit", "runs/own", "--data", "silos/*.csv", "--json").json
+    client_files(write)
+    assert fedfb("run", "--data", "clients/*.csv", *OWN, "--out", "runs/own").code == 0
+    same = fedfb("audit", "runs/own", "--data", "clients/*.csv", "--json").json
     assert "test rows" in same["rows"]
     assert sum(group["n"] for group in same["groups"]) == 54
-    silo_files(lambda content, name: write(content, name.replace("silos", "new")))
+    client_files(lambda content, name: write(content, name.replace("clients", "new")))
     new = fedfb("audit", "runs/own", "--data", "new/*.csv", "--json").json
     assert new["rows"] == "all rows of the files"
-    assert new["silo_names"] == ["north", "south", "west"]
+    assert new["client_names"] == ["north", "south", "west"]
     assert sum(group["n"] for group in new["groups"]) == 180
     secure = fedfb("audit", "runs/own", "--data", "new/*.csv", "--secure", "--json").json
     assert secure["groups"] == new["groups"]
-    assert secure["silos"] is None
+    assert secure["clients"] is None
 
 
 def test_a_baseline_is_another_run_on_the_same_rows(fedfb, write):
-    silo_files(write)
+    client_files(write)
     for name, method in (("one", "fedfb"), ("two", "fedavg")):
-        fedfb("run", "--data", "silos/*.csv", *OWN, "--algorithm", method, "--out", f"runs/{name}")
+        fedfb(
+            "run", "--data", "clients/*.csv", *OWN, "--algorithm", method, "--out", f"runs/{name}"
+        )
     said = fedfb("audit", "runs/one", "--baseline", "runs/two", "--json").json
     assert said["baseline"] == "two"
     assert said["comparison"]["accuracy"]["interval"][0] <= said["comparison"]["accuracy"]["value"]
@@ -98,9 +102,9 @@ def test_a_baseline_is_another_run_on_the_same_rows(fedfb, write):
 
 
 def test_a_baseline_may_be_what_predict_has_printed(fedfb, write):
-    silo_files(write)
-    fedfb("run", "--data", "silos/*.csv", *OWN, "--out", "runs/own")
-    silo_files(lambda content, name: write(content, name.replace("silos", "new")))
+    client_files(write)
+    fedfb("run", "--data", "clients/*.csv", *OWN, "--out", "runs/own")
+    client_files(lambda content, name: write(content, name.replace("clients", "new")))
     write(fedfb("predict", "runs/own", "new/north.csv").out, "predicted.csv")
     compared = ("audit", "runs/own", "--baseline", "predicted.csv")
     said = fedfb(*compared, "--data", "new/north.csv", "--json").json
@@ -116,10 +120,10 @@ def test_a_model_cannot_be_the_baseline_of_a_scores_file(fedfb, write, run):
 
 
 def test_other_columns_can_be_audited_on_named_files(fedfb, write):
-    silo_files(write, extra=",x")
-    fedfb("run", "--data", "silos/*.csv", *OWN, "--out", "runs/own")
+    client_files(write, extra=",x")
+    fedfb("run", "--data", "clients/*.csv", *OWN, "--out", "runs/own")
     refused(fedfb("audit", "runs/own", "--sensitive", "age"), "name files")
-    files = ("--data", "silos/*.csv")
+    files = ("--data", "clients/*.csv")
     said = fedfb("audit", "runs/own", *files, "--sensitive", "age", "--json").json
     assert said["attributes"] == ["age"]
     assert "training rows are among" in said["rows"]
@@ -132,20 +136,20 @@ def test_a_scores_file_is_audited_by_score_or_decision(fedfb, write):
     by_score = fedfb(*SCORED, "--threshold", ".6", "--json").json
     assert by_score["decided_by"] == "score of at least 0.6"
     assert by_score["calibration"]
-    assert len(by_score["silos"]) == 3
+    assert len(by_score["clients"]) == 3
     decided = fedfb("audit", "--scores", "rows.csv", *ROWS, "--decision", "decision", "--json").json
     assert decided["calibration"] is None
-    assert decided["silo_names"] == ["rows"]
+    assert decided["client_names"] == ["rows"]
     said = fedfb(*SCORED)
     assert "sex=F, race=B" in said.out
     assert re.search(r"By sex.*By race", said.out, re.DOTALL)
 
 
-def test_scores_files_of_silos_are_audited_together(fedfb, write):
+def test_scores_files_of_clients_are_audited_together(fedfb, write):
     write(scores(120), "scores/a.csv")
     write(scores(180), "scores/b.csv")
     said = fedfb("audit", "--scores", "scores/*.csv", *ROWS, "--score", "score", "--json").json
-    assert said["silo_names"] == ["a", "b"]
+    assert said["client_names"] == ["a", "b"]
     assert said["overall"]["n"] == 300
 
 
@@ -196,6 +200,6 @@ def test_what_is_audited_must_be_named(fedfb, run):
     refused(fedfb("audit", "runs/mine", "--data", "nothing/*.csv"), "no file matches")
 
 
-def test_two_silos_cannot_be_masked(fedfb, write):
+def test_two_clients_cannot_be_masked(fedfb, write):
     write(scores().replace(",w,", ",n,"))
     refused(fedfb(*SCORED, "--secure"), "at least 3 clients")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.asking import OWN, refused, silo
+from cli.asking import OWN, client_file, refused
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_value_out_of_range_is_refused_with_the_range(tiny, flags, fragments):
     ],
 )
 def test_what_does_not_apply_or_is_missing_is_told(fedfb, write, flags, fragments):
-    write(silo())
+    write(client_file())
     refused(fedfb(*flags.split()), *fragments)
 
 
@@ -133,22 +133,30 @@ def test_an_experiment_file_that_is_not_there_is_named(fedfb, tmp_path):
 @pytest.mark.parametrize(
     ("content", "flags", "fragments"),
     [
-        (silo() + "inf,F,y\n", "", ["rows.csv, line 42, column 'age': 'inf' is not finite"]),
-        (silo() + "1e400,F,y\n", "", ["rows.csv, line 42, column 'age': '1e400' is not finite"]),
-        (silo().replace("n\n", "y\n"), "", ["all of the 28 training rows", "Two classes are"]),
-        (silo() + "3,F\n", "", ["rows.csv, line 42: 2 cells, expected 3"]),
+        (client_file() + "inf,F,y\n", "", ["rows.csv, line 42, column 'age': 'inf' is not finite"]),
+        (
+            client_file() + "1e400,F,y\n",
+            "",
+            ["rows.csv, line 42, column 'age': '1e400' is not finite"],
+        ),
+        (
+            client_file().replace("n\n", "y\n"),
+            "",
+            ["all of the 28 training rows", "Two classes are"],
+        ),
+        (client_file() + "3,F\n", "", ["rows.csv, line 42: 2 cells, expected 3"]),
         (b"age,sex,y\n\xff,F,y\n", "", ["rows.csv, line 2: not UTF-8"]),
         (b"PK\x03\x04\x00\xff", "", ["rows.csv"]),
         ("", "", ["rows.csv is empty"]),
         ("age,sex,y\n", "", ["has a header but no rows"]),
-        (silo(), "--label z", ["unknown column 'z'"]),
-        (silo(), "--sensitive sx", ["unknown column 'sx'; did you mean 'sex'"]),
-        (silo(), "--positive yes", ["'yes' never occurs in the label column 'y'"]),
-        (silo(), "--client-column ages", ["unknown column 'ages'; did you mean 'age'"]),
-        (silo() + "1,,y\n", "", ["the sensitive column 'sex' is missing in 1 of 41 rows"]),
-        (silo() + "1,F,\n", "", ["the label 'y' is missing in 1 of 41 rows"]),
-        (silo(), "--test absent.csv", ["there is no file 'absent.csv'"]),
-        (silo(6), "--tune", ["--tune sets 10% of every client's rows aside", "Add rows"]),
+        (client_file(), "--label z", ["unknown column 'z'"]),
+        (client_file(), "--sensitive sx", ["unknown column 'sx'; did you mean 'sex'"]),
+        (client_file(), "--positive yes", ["'yes' never occurs in the label column 'y'"]),
+        (client_file(), "--client-column ages", ["unknown column 'ages'; did you mean 'age'"]),
+        (client_file() + "1,,y\n", "", ["the sensitive column 'sex' is missing in 1 of 41 rows"]),
+        (client_file() + "1,F,\n", "", ["the label 'y' is missing in 1 of 41 rows"]),
+        (client_file(), "--test absent.csv", ["there is no file 'absent.csv'"]),
+        (client_file(6), "--tune", ["--tune sets 10% of every client's rows aside", "Add rows"]),
     ],
 )
 def test_what_is_wrong_with_ones_own_file_is_told(fedfb, write, content, flags, fragments):
@@ -158,26 +166,26 @@ def test_what_is_wrong_with_ones_own_file_is_told(fedfb, write, content, flags, 
 
 def test_a_file_that_is_not_there_and_a_pattern_that_matches_none_are_told(fedfb):
     refused(fedfb("run", "--data", "absent.csv", *OWN), "no file matches 'absent.csv'")
-    refused(fedfb("run", "--data", "silos/*.csv", *OWN), "no file matches 'silos/*.csv'")
+    refused(fedfb("run", "--data", "clients/*.csv", *OWN), "no file matches 'clients/*.csv'")
 
 
 def test_a_client_without_rows_to_train_on_is_named(fedfb, write):
-    write(silo(), "silos/north.csv")
-    write("age,sex,y\n3,F,y\n", "silos/south.csv")
-    refused(fedfb("run", "--data", "silos/*.csv", *OWN), "client 'south' has 1 rows")
-    write("age,sex,y\n", "silos/south.csv")
-    refused(fedfb("run", "--data", "silos/*.csv", *OWN), "south.csv has a header but no rows")
+    write(client_file(), "clients/north.csv")
+    write("age,sex,y\n3,F,y\n", "clients/south.csv")
+    refused(fedfb("run", "--data", "clients/*.csv", *OWN), "client 'south' has 1 rows")
+    write("age,sex,y\n", "clients/south.csv")
+    refused(fedfb("run", "--data", "clients/*.csv", *OWN), "south.csv has a header but no rows")
 
 
-def test_silos_with_other_columns_are_named(fedfb, write):
-    write(silo(), "silos/north.csv")
-    write(silo().replace("age,", "years,", 1), "silos/south.csv")
-    refused(fedfb("run", "--data", "silos/*.csv", *OWN), "south.csv has no column 'age'")
+def test_clients_with_other_columns_are_named(fedfb, write):
+    write(client_file(), "clients/north.csv")
+    write(client_file().replace("age,", "years,", 1), "clients/south.csv")
+    refused(fedfb("run", "--data", "clients/*.csv", *OWN), "south.csv has no column 'age'")
 
 
 def test_a_group_that_only_test_rows_have_is_named(fedfb, write):
-    write(silo())
-    write(silo(6, sex="FX"), "test.csv")
+    write(client_file())
+    write(client_file(6, sex="FX"), "test.csv")
     said = fedfb("run", "--data", "rows.csv", "--test", "test.csv", *OWN)
     refused(said, "group 'X' (3 rows) does not occur in training rows", "remove these rows")
 

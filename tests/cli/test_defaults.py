@@ -11,9 +11,9 @@ from fedfb.cli.app import app
 from fedfb.cli.options import make_option
 from fedfb.experiments.outcome import run
 from fedfb.experiments.resolve import picks_rate, resolve
-from fedfb.experiments.settings import setting_of
 from fedfb.experiments.spec import Experiment
-from fedfb.theory.achievable import LEVELS
+from fedfb.settings import kind_of, read_text
+from fedfb.theory.achievable import ACHIEVABLE_LEVELS
 
 STATED = re.compile(r"\(([^()]*\bdefault\b[^()]*)\)")
 
@@ -42,7 +42,7 @@ def agrees(stated, parameter):
     """Return True if a default, typed as it is stated, is the code's."""
     if is_setting(parameter):
         field = SETTINGS[parameter.name]
-        return setting_of(field).parse(stated) == field.default
+        return read_text(stated, kind_of(field)) == field.default
     default = parameter.default
     return (
         type(default)(stated) == default
@@ -59,7 +59,7 @@ FOLLOWS = {
     "client_column": "a client is a file",
     "jobs": "all cores",
     "least": "over two thirds",
-    "levels": ",".join(f"{level:g}".removeprefix("0") or "0" for level in LEVELS),
+    "levels": ",".join(f"{level:g}".removeprefix("0") or "0" for level in ACHIEVABLE_LEVELS),
     "lr": "chosen on validation rows",
     "name": "FOLDER's",
     "out": "",

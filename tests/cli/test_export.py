@@ -5,7 +5,7 @@ import json
 import onnxruntime
 import pytest
 
-from cli.asking import OWN, refused, silo
+from cli.asking import OWN, client_file, refused
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec_file import from_values, read_toml
 
@@ -13,7 +13,7 @@ from fedfb.experiments.spec_file import from_values, read_toml
 @pytest.fixture
 def kept(fedfb, write):
     """A small run on one's own rows, in the folder 'kept'."""
-    write(silo(80))
+    write(client_file(80))
 
     def run(*flags):
         said = fedfb("run", "--data", "rows.csv", *OWN, "--local-epochs", 2, *flags, "--out=kept")

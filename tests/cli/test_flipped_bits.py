@@ -179,7 +179,7 @@ def scores():
 def checkpoint():
     from fedfb.runtime import archive as checkpoint
 
-    return checkpoint.load(Path(CHECKPOINT), "")
+    return checkpoint.load_archive(Path(CHECKPOINT), "")
 
 
 def model_to_export():
@@ -219,7 +219,7 @@ def bundle(name: str = "east"):
     return read_bundle(Path(f"study/bundles/{name}.bundle"), key)
 
 
-def silo():
+def client():
     from fedfb.study.client import open_client
 
     return open_client(bundle(), "east.csv", Path("state"))
@@ -259,12 +259,12 @@ def node_id():
         ("population.toml", population),
         ("plugin.py", plugin),
         ("study/study.toml", secrets),
-        ("study/secrets/coordinator.json", secrets),
+        ("study/secrets/server.json", secrets),
         ("study/bundles/east.bundle", bundle),
         ("study/bundles/north.bundle", lambda: bundle("north")),
         ("north.key", lambda: bundle("north")),
         ("north.pub", public_keys),
-        ("east.csv", silo),
+        ("east.csv", client),
         ("node-id", node_id),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

@@ -8,8 +8,8 @@ from importlib.metadata import version
 
 import pytest
 
-from fedfb.experiments.settings import flag_of, setting_of
 from fedfb.experiments.spec import Experiment
+from fedfb.settings import flag_of, setting_of
 
 COMMANDS = (
     "run",

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from cli.asking import OWN, refused, silo
+from cli.asking import OWN, client_file, refused
 
 FAST = ("--lr", ".01", "--clients", "4")
 STEPS = ("--local-epochs", "30")  # as usual: a method of single steps reads no other
 
 
 @pytest.fixture
-def three_silos(write):
+def three_clients(write):
     for number, name in enumerate(("north", "east", "south")):
-        write(silo(start=number), f"silos/{name}.csv")
-    return ("--data", "silos/*.csv", *OWN, "--rounds", "2", "--local-epochs", "1", "--lr", ".01")
+        write(client_file(start=number), f"clients/{name}.csv")
+    return ("--data", "clients/*.csv", *OWN, "--rounds", "2", "--local-epochs", "1", "--lr", ".01")
 
 
 def test_fedfb_shows_only_masked_sums(tiny, fedfb):
@@ -95,9 +95,9 @@ def test_compare_masks_every_method_or_trains_none(fedfb):
     refused(fedfb(*tiny, "--algorithms", "fedavg,cfl"), "cfl (plain) trains on all rows in one")
 
 
-def test_columns_of_own_silos_are_scaled_by_masked_sums(three_silos, fedfb, tmp_path):
-    assert fedfb("run", *three_silos, "--out", "plain").code == 0
-    assert fedfb("run", *three_silos, "--secure", "--out", "masked").code == 0
+def test_columns_of_own_clients_are_scaled_by_masked_sums(three_clients, fedfb, tmp_path):
+    assert fedfb("run", *three_clients, "--out", "plain").code == 0
+    assert fedfb("run", *three_clients, "--secure", "--out", "masked").code == 0
     plain, masked = (
         json.loads((tmp_path / name / "preprocessing.json").read_text())["encoder"]["columns"]
         for name in ("plain", "masked")
@@ -116,8 +116,8 @@ def test_columns_of_own_silos_are_scaled_by_masked_sums(three_silos, fedfb, tmp_
     assert max(map(len, fedfb("ledger", "masked").out.splitlines())) <= 80
 
 
-def test_the_columns_of_an_interrupted_run_are_asked_again_and_stand_once(three_silos, fedfb):
-    flags = ("run", *three_silos, "--secure", "--out", "kept")
+def test_the_columns_of_an_interrupted_run_are_asked_again_and_stand_once(three_clients, fedfb):
+    flags = ("run", *three_clients, "--secure", "--out", "kept")
     fedfb(*flags)
     first = fedfb("ledger", "kept").out
     fedfb(*flags, "--resume")

@@ -20,7 +20,7 @@ import pytest
 
 from cli.asking import OWN, TINY, refused
 from cli.disks import SmallDisk, read_only
-from cli.world import FAST, SILOS, build, call, commands, done, names_of, tiny_target
+from cli.world import CLIENTS, FAST, build, call, commands, done, names_of, tiny_target
 from fedfb.algorithms import METHODS
 from fedfb.cli import app, main
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 SMALL = (*TINY, *FAST)
 SCORES = ("--scores", "scores.csv", "--score", "p", "--label", "y", "--positive", "1")
 FRONTIER = ("frontier", *TINY, "--lr", ".01", "--algorithms", "fedavg", "--quick")
-LIKE = ("--like", "rows.csv", *OWN, *FAST, "--silos", ",".join(SILOS))
+LIKE = ("--like", "rows.csv", *OWN, *FAST, "--clients", ",".join(CLIENTS))
 
 WRITERS = {
     "run": ("run", *SMALL, "--out", "OUT/kept"),

@@ -90,7 +90,7 @@ def test_the_folder_of_another_experiment_is_not_resumed(tiny, tmp_path):
 def test_a_checkpoint_of_other_rows_is_not_continued(tiny, tmp_path):
     tiny("--out", "kept")
     path = tmp_path / "kept/checkpoints/run-seed-0.npz"
-    checkpoint.save(path, {"state/t": np.array(1)}, "another")
+    checkpoint.save_archive(path, {"state/t": np.array(1)}, "another")
     refused(tiny("--out", "kept", "--resume"), "belongs to another experiment (another, this one")
     path.write_bytes(b"PK")
     refused(tiny("--out", "kept", "--resume"), "cannot be read", "Remove it")

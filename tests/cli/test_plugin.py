@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.asking import TINY, refused, silo
+from cli.asking import TINY, client_file, refused
 from fedfb.algorithms import METHODS
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def test_the_example_runs_beside_the_others(fedfb):
 
 
 def test_a_saved_model_predicts_with_its_plugin(fedfb, write):
-    write(silo(), "a.csv"), write(silo(start=1), "b.csv")
+    write(client_file(), "a.csv"), write(client_file(start=1), "b.csv")
     data = ("--data", "*.csv", "--label", "y", "--positive", "y", "--sensitive", "sex")
     method = ("--plugin", EXAMPLE, "--algorithm", "balanced", "--rounds", "1")
     said = fedfb("run", *data, *method, "--out", "kept")

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from cli.asking import OWN, refused, silo
+from cli.asking import OWN, client_file, refused
 from fedfb.data import load
 from fedfb.experiments.run_folder import load_model
 from fedfb.experiments.spec import Experiment
@@ -22,15 +22,15 @@ def decisions(said):
 @pytest.fixture
 def trained(fedfb, write, tmp_path):
     """A run on one's own rows, whose test rows are a file; its report."""
-    write(silo(80) + "3,F,y\n")
-    write(silo(30, start=3), "test.csv")
+    write(client_file(80) + "3,F,y\n")
+    write(client_file(30, start=3), "test.csv")
     flags = ("--test", "test.csv", "--model", "mlp", "--local-epochs", "5", "--seeds", "3:5")
     fedfb("run", "--data", "rows.csv", *OWN, *flags, "--alpha", ".1,2", "--out", "kept")
     return json.loads((tmp_path / "kept/result.json").read_text())
 
 
 def test_decisions_on_the_test_rows_are_those_of_the_evaluation(fedfb, trained):
-    labels = np.array([line.endswith("y") for line in silo(30, start=3).splitlines()[1:]])
+    labels = np.array([line.endswith("y") for line in client_file(30, start=3).splitlines()[1:]])
     for run in trained["runs"]:
         setting = [0.1, 2.0].index(run["settings"]["alpha"])
         flags = ("--seed", run["seed"], "--setting", setting)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec import convert
 
-from cli.asking import OWN, TINY, refused, silo
+from cli.asking import OWN, TINY, client_file, refused
 from fedfb.data.federation import ONE_GROUP
 from fedfb.experiments.result import Result
 from fedfb.report.text import print_run
@@ -63,8 +63,8 @@ def test_published_data_have_every_field_too(fedfb, published, capsys, data):
 
 
 def test_without_clients_of_test_rows_client_parity_is_null(fedfb, write):
-    write(silo())
-    write(silo(12), "test.csv")
+    write(client_file())
+    write(client_file(12), "test.csv")
     said = fedfb("run", "--data", "rows.csv", "--test", "test.csv", *OWN, "--json")
     [run] = said.json["runs"]
     assert run["disparity"]["client_parity"] is run["interval"]["client_parity"] is None
@@ -72,7 +72,7 @@ def test_without_clients_of_test_rows_client_parity_is_null(fedfb, write):
 
 
 def test_a_table_shows_rates_by_group_and_the_four_fifths_ratio_in_80_columns(fedfb, write):
-    write(silo(60, sex=("[0, 25)", "[/bold]", "a very long name of a group indeed"))
+    write(client_file(60, sex=("[0, 25)", "[/bold]", "a very long name of a group indeed"))
           .replace("[0, 25)", '"[0, 25)"'))  # fmt: skip
     said = fedfb("run", "--data", "rows.csv", *OWN, "--tune", "--alpha", ".1,.2")
     assert said.code == 0, said.err
@@ -150,12 +150,12 @@ def test_whether_the_model_is_given_the_group_is_always_printed(tiny):
         )
 
 
-def test_silos_by_pattern_and_one_file_with_a_client_column(fedfb, write):
-    write(silo(40), "silos/north.csv")
-    write(silo(60), "silos/south.csv")
-    [run] = fedfb("run", "--data", "silos/*.csv", *OWN, "--json").json["runs"]
+def test_clients_by_pattern_and_one_file_with_a_client_column(fedfb, write):
+    write(client_file(40), "clients/north.csv")
+    write(client_file(60), "clients/south.csv")
+    [run] = fedfb("run", "--data", "clients/*.csv", *OWN, "--json").json["runs"]
     assert [(c["name"], c["n"]) for c in run["clients"]] == [("north", 12), ("south", 18)]
-    lines = silo(40).splitlines()
+    lines = client_file(40).splitlines()
     towns = ["town", *("a" if i % 3 else "b" for i in range(40))]
     write("\n".join(f"{line},{town}" for line, town in zip(lines, towns, strict=True)) + "\n")
     flags = ("--data", "rows.csv", "--client-column", "town")
@@ -171,20 +171,20 @@ def test_several_sensitive_columns_are_crossed(fedfb, write):
 
 
 def test_missing_numbers_become_the_mean_and_are_told(fedfb, write):
-    write(silo() + "NaN,F,y\n,M,n\n" * 4)
+    write(client_file() + "NaN,F,y\n,M,n\n" * 4)
     said = fedfb("run", "--data", "rows.csv", *OWN)
     assert said.code == 0, said.err
     assert "note: missing numbers became the training mean" in said.out
 
 
 def test_one_group_only_gives_fedavg_and_a_note(fedfb, write):
-    write(silo(60, sex="F"), "silos/north.csv")
-    write(silo(30, sex="F"), "silos/south.csv")
+    write(client_file(60, sex="F"), "clients/north.csv")
+    write(client_file(30, sex="F"), "clients/south.csv")
 
     def run(algorithm):
         step = ("--alpha", 2) if algorithm == "fedfb" else ()
         flags = ("--algorithm", algorithm, "--rounds", 3, *step)
-        return fedfb("run", "--data", "silos/*.csv", *OWN, *flags, "--json").json
+        return fedfb("run", "--data", "clients/*.csv", *OWN, *flags, "--json").json
 
     fair, plain = run("fedfb"), run("fedavg")
     assert ONE_GROUP in fair["notes"]
@@ -194,11 +194,11 @@ def test_one_group_only_gives_fedavg_and_a_note(fedfb, write):
 
 @pytest.mark.parametrize("notion", ["dp", "eo", "eod", "cp"])
 def test_a_client_without_a_cell_works(fedfb, write, notion):
-    write(silo(60, sex="F"), "silos/north.csv")
+    write(client_file(60, sex="F"), "clients/north.csv")
     south = [f"{i % 5},M,{'yyn'[i % 3]}" for i in range(60)]
-    write("\n".join(["age,sex,y", *south]) + "\n", "silos/south.csv")
+    write("\n".join(["age,sex,y", *south]) + "\n", "clients/south.csv")
     flags = ("--notion", notion, "--rounds", 2, "--alpha", 2)
-    [run] = fedfb("run", "--data", "silos/*.csv", *OWN, *flags, "--json").json["runs"]
+    [run] = fedfb("run", "--data", "clients/*.csv", *OWN, *flags, "--json").json["runs"]
     assert np.isfinite(run["rounds"][-1]["signal"]).all()
 
 

@@ -26,10 +26,10 @@ def pairs(run, audit):
     """Return (where, notion, the run's value, the audit's record) of all rows and each client."""
     for notion in (*GROUPS, "client_parity"):
         yield "all", notion, run["disparity"][notion], audit["notions"][notion]
-    for client, silo in zip(run["clients"], audit["silos"], strict=True):
-        assert client["name"] == silo["name"]
+    for client, audited in zip(run["clients"], audit["clients"], strict=True):
+        assert client["name"] == audited["name"]
         for notion in GROUPS:
-            yield silo["name"], notion, client["disparity"][notion], silo["notions"][notion]
+            yield client["name"], notion, client["disparity"][notion], audited["notions"][notion]
 
 
 @pytest.mark.parametrize("rows", [90, 120, 1500])
@@ -50,7 +50,7 @@ def test_a_disparity_has_one_value_or_another_name(both, rows, groups):
 
 def test_with_rows_enough_a_client_has_the_same_rows_accuracy_and_loss(both):
     run, audit, _ = both("--rows", 300)
-    for client, silo in zip(run["clients"], audit["silos"], strict=True):
-        assert silo["compares"] == "all"
-        assert (silo["n"], silo["accuracy"]["value"]) == (client["n"], client["accuracy"])
-        assert silo["loss"] == pytest.approx(client["loss"], abs=1e-9)
+    for client, audited in zip(run["clients"], audit["clients"], strict=True):
+        assert audited["compares"] == "all"
+        assert (audited["n"], audited["accuracy"]["value"]) == (client["n"], client["accuracy"])
+        assert audited["loss"] == pytest.approx(client["loss"], abs=1e-9)

@@ -5,7 +5,7 @@ import pytest
 from fedfb.study.study import read_study
 
 ROWS = "age,town,sex,paid\n31,a,F,yes\n52,b,M,no\n40,a,M,yes\n28,b,F,no\n"
-SILOS = ("--silos", "east,north,west")
+CLIENTS = ("--clients", "east,north,west")
 FLAGS = ("--label", "paid", "--positive", "yes", "--sensitive", "sex")
 
 
@@ -17,8 +17,9 @@ def schema(fedfb, write, tmp_path):
 
 
 def test_a_study_takes_the_schema_of_ones_own_data(fedfb, schema, tmp_path):
-    assert fedfb("study", "init", "a", "--schema", "schema.toml", *SILOS).code == 0
-    assert fedfb("study", "init", "b", "--like", "rows.csv", *FLAGS, *SILOS).code == 0
+    assert fedfb("study", "init", "a", "--schema", "schema.toml", *CLIENTS).code == 0
+    assert fedfb("study", "init", "b", "--like", "rows.csv", *FLAGS, *CLIENTS).code == 0
+    assert fedfb("study", "init", "c", "--schema", "schema.toml", "--silos", CLIENTS[1]).code == 0
     declared, read_off = (read_study(tmp_path / name / "study.toml") for name in "ab")
     assert declared.schema == read_off.schema
     assert declared.digest == read_off.digest
@@ -30,13 +31,13 @@ def test_a_study_takes_the_schema_of_ones_own_data(fedfb, schema, tmp_path):
     ("flags", "words"),
     [
         (("--schema", "schema.toml"), "needs the names of its clients"),
-        (SILOS, "needs to know the columns of its clients: by --schema FILE"),
-        ((*SILOS, "--like", "rows.csv", "--label", "paid"), "--positive (its favourable value)"),
-        ((*SILOS, "--like", "rows.csv", "--schema", "schema.toml", *FLAGS), "needs to know"),
-        ((*SILOS, "--schema", "schema.toml", "--label", "age"), "--label says 'age' and the"),
-        ((*SILOS, "--schema", "open.toml"), "which categories column 'town' may hold"),
-        ((*SILOS, "--schema", "client.toml"), "the client column 'town', and the clients of a"),
-        ((*SILOS, "--schema", "schema.toml", "--cost", "0.1"), "No such option: --cost"),
+        (CLIENTS, "needs to know the columns of its clients: by --schema FILE"),
+        ((*CLIENTS, "--like", "rows.csv", "--label", "paid"), "--positive (its favourable value)"),
+        ((*CLIENTS, "--like", "rows.csv", "--schema", "schema.toml", *FLAGS), "needs to know"),
+        ((*CLIENTS, "--schema", "schema.toml", "--label", "age"), "--label says 'age' and the"),
+        ((*CLIENTS, "--schema", "open.toml"), "which categories column 'town' may hold"),
+        ((*CLIENTS, "--schema", "client.toml"), "the client column 'town', and the clients of a"),
+        ((*CLIENTS, "--schema", "schema.toml", "--cost", "0.1"), "No such option: --cost"),
     ],
 )
 def test_what_a_study_cannot_go_by_is_refused(fedfb, write, schema, flags, words, tmp_path):

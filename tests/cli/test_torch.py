@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.asking import OWN, TINY, refused, silo
+from cli.asking import OWN, TINY, client_file, refused
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'fedfb[torch]'")
 
@@ -26,7 +26,7 @@ def nets(write, fedfb, monkeypatch):
 
 @pytest.fixture
 def kept(fedfb, write):
-    write(silo(80))
+    write(client_file(80))
     more = ("--local-epochs", 2, "--lr", 0.01, "--model", "nets:build", "--out", "kept")
     said = fedfb("run", "--data", "rows.csv", *OWN, *more)
     assert said.code == 0, said.err
@@ -98,8 +98,8 @@ def test_a_linear_method_is_refused(fedfb):
 
 
 def test_a_study_takes_no_code(fedfb, write):
-    write(silo(80))
-    study = ("study", "init", "made", "--like", "rows.csv", "--silos", "a,b,c", *OWN)
+    write(client_file(80))
+    study = ("study", "init", "made", "--like", "rows.csv", "--clients", "a,b,c", *OWN)
     refused(fedfb(*study, "--model", "nets:build"), "a study trains logistic or mlp")
 
 

@@ -135,13 +135,15 @@ def test_a_table_goes_through_by_commands(fedfb, tmp_path, table):
     assert fedfb("predict", "kept", "new.parquet").out == decided.out
 
     audited = fedfb("audit", "kept", "--out", "audited", "--json").json
-    assert audited["silo_names"] == CLIENTS[table]
+    assert audited["client_names"] == CLIENTS[table]
     aim = audited["notions"]["demographic_parity"]["value"]
     assert aim == pytest.approx(run["runs"][0]["disparity"]["demographic_parity"])
     assert {one["attribute"] for one in audited["by_attribute"]} == set(audited["attributes"])
     frame.tail(200).to_parquet("later.parquet", index=False)
-    silo = () if table is health else ("--client-column", flags[flags.index("--client-column") + 1])
-    later = fedfb("audit", "kept", "--data", "later.parquet", *silo, "--json").json
+    column = (
+        () if table is health else ("--client-column", flags[flags.index("--client-column") + 1])
+    )
+    later = fedfb("audit", "kept", "--data", "later.parquet", *column, "--json").json
     assert 100 < later["overall"]["n"] <= 200
 
     some = ("--algorithms", "fedavg,fedfb", "--seeds", "1", "--quick", "--no-store", *QUICK)

@@ -11,9 +11,9 @@ import click
 import pytest
 from typer.main import get_command
 
-from cli.asking import OWN, TINY, Said, silo
+from cli.asking import OWN, TINY, Said, client_file
 from fedfb.cli import app, main
-from fedfb.paper.targets import Line, Target
+from fedfb.paper.targets import Target, TargetLine
 
 POPULATION = """eta = "logistic"
 [[client]]
@@ -48,14 +48,14 @@ TARGET = Target(
     "A tiny table",
     "table",
     "tab:dp_mlp",
-    (Line("FedAvg", {"algorithm": "fedavg"}, "fedavg"),),
-    (Line("synthetic", {"data": "synthetic"}, "synthetic"),),
+    (TargetLine("FedAvg", {"algorithm": "fedavg"}, "fedavg"),),
+    (TargetLine("synthetic", {"data": "synthetic"}, "synthetic"),),
     {"rows": 200, "test_rows": 100, "rounds": 2, "local_epochs": 1},
 )
 """A table of one cell, in the place of the paper's, whose cells take minutes."""
 
 FAST = ("--lr", ".01", "--local-epochs", "1")
-SILOS = ("east", "north", "south", "west")
+CLIENTS = ("east", "north", "south", "west")
 
 
 @cache
@@ -112,8 +112,8 @@ def build() -> None:
     from fedfb.runtime import archive as checkpoint
     from fedfb.study.journal import ExchangeTotal, Journal
 
-    Path("rows.csv").write_text(silo())
-    columns = [line.split(",") for line in silo().splitlines()]
+    Path("rows.csv").write_text(client_file())
+    columns = [line.split(",") for line in client_file().splitlines()]
     named = {name: [row[i] for row in columns[1:]] for i, name in enumerate(columns[0])}
     named["age"] = list(map(float, named["age"]))
     parquet.write_table(table(named), "rows.parquet")
@@ -128,21 +128,21 @@ def build() -> None:
     done("frontier", *TINY, "--lr", ".01", "--algorithms", "fedavg", "--quick", "--out", "frontier")
     done("reproduce", "table1", "--quick", "--out", "reproduced")
     done("audit", "kept", "--out", "audited")
-    for number, name in enumerate(SILOS):
-        Path(f"{name}.csv").write_text(silo(start=number))
+    for number, name in enumerate(CLIENTS):
+        Path(f"{name}.csv").write_text(client_file(start=number))
     done("study", "key", "north")
-    make_study = ("--like", "rows.csv", *OWN, *FAST, "--silos", ",".join(SILOS))
+    make_study = ("--like", "rows.csv", *OWN, *FAST, "--clients", ",".join(CLIENTS))
     port = ("--address", "127.0.0.1:9", "--wait", ".2", "--timeout", "5")
     done("study", "init", "study", *make_study, *port, "--keys", "north.pub")
     run_study(Path("study"))
-    checkpoint.save(Path("checkpoint.npz"), {"state/params": np.zeros((2, 3))}, "")
-    checkpoint.save(Path("memory-1-0.npz"), {"lam": np.array([0.5, 1.0])}, "memory")
+    checkpoint.save_archive(Path("checkpoint.npz"), {"state/params": np.zeros((2, 3))}, "")
+    checkpoint.save_archive(Path("memory-1-0.npz"), {"lam": np.array([0.5, 1.0])}, "memory")
     Journal(Path(), "owner", "run", 1).write(0, ExchangeTotal({"sum": np.array([0.5])}, (0, 2)))
     Path("node-id").write_text("1234567890123456789")
 
 
 def run_study(folder: Path) -> None:
-    """Run the study to its end, silos and coordinator in this process."""
+    """Run the study to its end, clients and server in this process."""
     from fedfb.study.client import open_client
     from fedfb.study.journal import EVENTS, Log
     from fedfb.study.keys import read_bundle, read_server_secrets
@@ -152,10 +152,10 @@ def run_study(folder: Path) -> None:
     study, secrets = read_server_secrets(folder / "study.toml")
     kept = folder / "run"
     open_folder(study, kept)
-    silos = {}
-    for id, name in enumerate(SILOS):
+    clients = {}
+    for id, name in enumerate(CLIENTS):
         key = Path("north.key") if name == "north" else None
         bundle = folder / "bundles" / f"{name}.bundle"
         state = bundle.with_name(bundle.name + ".state")
-        silos[id] = open_client(read_bundle(bundle, key), f"{name}.csv", state)
-    run_study(Hand(study, Log(kept / EVENTS, lambda text: None), silos), secrets, kept)
+        clients[id] = open_client(read_bundle(bundle, key), f"{name}.csv", state)
+    run_study(Hand(study, Log(kept / EVENTS, lambda text: None), clients), secrets, kept)

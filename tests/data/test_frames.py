@@ -1,18 +1,19 @@
 """Frames and Parquet files give the federation of CSV files with the same values, to the bit."""
 
-import sys
 from datetime import date
+from decimal import Decimal
 
 import numpy as np
 import pandas
 import polars
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfb
 from fedfb.data import federation_from_frames, load_own
-from fedfb.data.read import as_text
+from fedfb.data.cells import SourceColumn, as_text, columns_of
 from fedfb.errors import ConfigError, DataError
 
 OWN = {"label": "paid", "positive": "yes", "sensitive": ("sex", "town")}
@@ -49,39 +50,39 @@ def same(one: fedfb.Federation, other: fedfb.Federation) -> None:
 
 
 @pytest.fixture
-def silos():
+def clients():
     return {"north": people(60, 1), "south": people(80, 2), "west": people(50, 3)}
 
 
 @pytest.fixture
-def as_files(silos, tmp_path, monkeypatch):
-    """The federation of the silos as CSV files."""
+def as_files(clients, tmp_path, monkeypatch):
+    """The federation of the clients as CSV files."""
     monkeypatch.chdir(tmp_path)
-    for name, frame in silos.items():
+    for name, frame in clients.items():
         frame.to_csv(f"{name}.csv", index=False)
     return load_own("*.csv", **OWN)
 
 
-def test_pandas_frames_by_client_are_their_files(silos, as_files):
-    shuffled = {name: silos[name] for name in ("west", "north", "south")}
+def test_pandas_frames_by_client_are_their_files(clients, as_files):
+    shuffled = {name: clients[name] for name in ("west", "north", "south")}
     same(federation_from_frames(shuffled, **OWN), as_files)
 
 
-def test_polars_frames_by_client_are_their_files(silos, as_files):
-    frames = {name: polars.from_pandas(frame) for name, frame in silos.items()}
+def test_polars_frames_by_client_are_their_files(clients, as_files):
+    frames = {name: polars.from_pandas(frame) for name, frame in clients.items()}
     same(federation_from_frames(frames, **OWN), as_files)
     lazy = {name: frame.lazy() for name, frame in frames.items()}
     same(federation_from_frames(lazy, **OWN), as_files)
 
 
-def test_columns_as_lists_are_a_frame(silos, as_files):
-    columns = {name: {c: frame[c].tolist() for c in frame} for name, frame in silos.items()}
+def test_columns_as_lists_are_a_frame(clients, as_files):
+    columns = {name: {c: frame[c].tolist() for c in frame} for name, frame in clients.items()}
     same(federation_from_frames(columns, **OWN), as_files)
 
 
-def test_one_frame_with_a_client_column_is_one_file_with_it(silos, tmp_path, monkeypatch):
+def test_one_frame_with_a_client_column_is_one_file_with_it(clients, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    frame = pandas.concat([f.assign(branch=name) for name, f in silos.items()])
+    frame = pandas.concat([f.assign(branch=name) for name, f in clients.items()])
     frame.to_csv("rows.csv", index=False)
     same(
         federation_from_frames(frame, **OWN, client_column="branch", split_seed=3),
@@ -89,32 +90,32 @@ def test_one_frame_with_a_client_column_is_one_file_with_it(silos, tmp_path, mon
     )
 
 
-def test_parquet_and_csv_silos_mix(silos, as_files, tmp_path):
+def test_parquet_and_csv_clients_mix(clients, as_files, tmp_path):
     (tmp_path / "south.csv").unlink()
-    silos["south"].to_parquet("south.parquet", index=False)
+    clients["south"].to_parquet("south.parquet", index=False)
     same(load_own("*.*", **OWN), as_files)
 
 
-def test_without_a_split_all_rows_train(silos):
-    whole = federation_from_frames(silos, **OWN, split=False)
+def test_without_a_split_all_rows_train(clients):
+    whole = federation_from_frames(clients, **OWN, split=False)
     assert [len(client.y) for client in whole.clients] == [60, 80, 50]
     assert len(whole.test.y) == 0
 
 
-def test_test_rows_may_be_a_frame(silos, tmp_path, monkeypatch):
+def test_test_rows_may_be_a_frame(clients, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    silos["north"].to_csv("north.csv", index=False)
-    silos["west"].to_csv("test.csv", index=False)
-    one = federation_from_frames({"north": silos["north"]}, **OWN, test=silos["west"])
+    clients["north"].to_csv("north.csv", index=False)
+    clients["west"].to_csv("test.csv", index=False)
+    one = federation_from_frames({"north": clients["north"]}, **OWN, test=clients["west"])
     same(one, load_own("north.csv", **OWN, test="test.csv"))
 
 
-def test_a_positive_value_may_be_a_number_or_a_truth(silos):
+def test_a_positive_value_may_be_a_number_or_a_truth(clients):
     for labels, positive in (([0, 1], 1), ([0.0, 1.0], 1), ([False, True], True)):
-        frame = silos["north"]
+        frame = clients["north"]
         frame = frame.assign(paid=np.array(labels)[(frame["paid"] == "yes").astype(int)])
         found = federation_from_frames(frame, "paid", positive, "sex", split=False)
-        assert found.clients[0].y.tolist() == (silos["north"]["paid"] == "yes").tolist()
+        assert found.clients[0].y.tolist() == (clients["north"]["paid"] == "yes").tolist()
 
 
 @pytest.mark.parametrize(
@@ -161,8 +162,88 @@ def test_a_broken_or_absent_parquet_file_is_told(tmp_path):
         load_own(str(tmp_path / "rows.csv"), **OWN, test=str(tmp_path / "absent.parquet"))
 
 
-def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
-    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match=r"pip install 'fedfb\[parquet\]'"):
-        load_own(str(tmp_path / "rows.parquet"), **OWN)
+def as_pandas(frame, path):
+    return federation_from_frames({"rows": frame}, **OWN)
+
+
+def as_polars(frame, path):
+    return federation_from_frames({"rows": polars.from_pandas(frame)}, **OWN)
+
+
+def as_arrow(frame, path):
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    return federation_from_frames({"rows": table.to_reader(max_chunksize=7)}, **OWN)
+
+
+def as_gzip(frame, path):
+    frame.to_csv(path / "rows.csv.gz", index=False)
+    return load_own(str(path / "rows.csv.gz"), **OWN)
+
+
+def as_zstd(frame, path):
+    with pyarrow.CompressedOutputStream(str(path / "rows.csv.zst"), "zstd") as stream:
+        stream.write((path / "rows.csv").read_bytes())
+    return load_own(str(path / "rows.csv.zst"), **OWN)
+
+
+def as_parquet(frame, path):
+    frame.to_parquet(path / "rows.parquet", index=False)
+    return load_own(str(path / "rows.parquet"), **OWN)
+
+
+def as_feather(frame, path):
+    frame.to_feather(path / "rows.feather")
+    return load_own(str(path / "rows.feather"), **OWN)
+
+
+def as_ipc(frame, path):
+    polars.from_pandas(frame).write_ipc(path / "rows.arrow")
+    return load_own(str(path / "rows.arrow"), **OWN)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [as_pandas, as_polars, as_arrow, as_gzip, as_zstd, as_parquet, as_feather, as_ipc],
+    ids=lambda load: load.__name__,
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_same_values_give_the_same_bits_from_every_source(load, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    frame = people(90, seed).assign(
+        tiny=rng.normal(0, 1e-8, 90),
+        wide=rng.integers(-(2**62), 2**62, 90),
+        rank=pandas.Categorical(rng.choice(["low", "high"], 90), ["unused", "low", "high"]),
+        gaps=pandas.array(rng.integers(0, 9, 90), "Int64"),
+    )
+    frame.loc[::5, "gaps"] = None
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    federation = load(frame, tmp_path)
+    same(federation, load_own(str(tmp_path / "rows.csv"), **OWN))
+
+
+@pytest.mark.parametrize(
+    ("values", "cells"),
+    [
+        (pandas.Series(pandas.to_datetime(["2024-01-31", None])), ["2024-01-31T00:00:00", ""]),
+        (pandas.Series([pandas.Timedelta("1D"), None]), ["1 days 00:00:00", ""]),
+        (pandas.Series([Decimal("1.50"), Decimal("2")]), ["1.50", "2"]),
+        (pandas.Series([True, 1, "x", 2.0, None]), ["True", "1", "x", "2", ""]),
+        (pandas.Series([1.5, 2.0, 0.1], dtype="float32"), ["1.5", "2", "0.10000000149011612"]),
+        (polars.Series([date(2024, 1, 31), None]), ["2024-01-31", ""]),
+        (polars.Series([Decimal("1.50"), None]), ["1.50", ""]),
+        (polars.Series(["b", "a", "b"], dtype=polars.Enum(["a", "b"])), ["b", "a", "b"]),
+        (np.array([2**63, 1], np.uint64), ["9223372036854775808", "1"]),
+        (np.array([-0.0, np.nan]), ["0", ""]),
+        ([2**70, 1], ["1180591620717411303424", "1"]),
+        ([" NA ", "e\u0301", "x\u200b"], ["", "\u00e9", "x"]),
+        (pyarrow.array(["a", None]).dictionary_encode(), ["a", ""]),
+    ],
+)
+def test_a_column_says_what_a_csv_file_of_its_values_would(values, cells):
+    [column] = columns_of("rows", {"x": values}).columns.values()
+    assert column.words.tolist() == cells
+    numbers = SourceColumn.of(cells).numbers
+    if numbers is None:
+        assert column.numbers is None
+    else:
+        np.testing.assert_array_equal(column.numbers, numbers)

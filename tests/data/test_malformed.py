@@ -9,7 +9,7 @@ import pytest
 
 from data.test_frames import same
 from fedfb.data import federation_from_frames, load_own
-from fedfb.data.read import MAX_COLUMNS, MISSING
+from fedfb.data.cells import MAX_COLUMNS, MISSING
 from fedfb.errors import FedFBError
 
 OWN = {"label": "paid", "positive": "yes", "sensitive": ("sex",)}

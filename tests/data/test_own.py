@@ -8,7 +8,7 @@ from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError, DataError
 
 
-def silo(rows: int, sex: str = "FM", town: str = "ab", start: int = 0) -> str:
+def client(rows: int, sex: str = "FM", town: str = "ab", start: int = 0) -> str:
     lines = [
         f"{i},{sex[i % len(sex)]},{town[i % len(town)]},{'yn'[i // 2 % 2]}"
         for i in range(start, start + rows)
@@ -33,28 +33,28 @@ def rows(federation: Federation) -> list[int]:
 
 
 def test_a_pattern_makes_one_client_per_file_sorted_by_name(own, write):
-    write(silo(20), "silos/south.csv")
-    write(silo(10), "silos/north.csv")
-    federation = own("silos/*.csv")
+    write(client(20), "clients/south.csv")
+    write(client(10), "clients/north.csv")
+    federation = own("clients/*.csv")
     assert federation.client_names == ("north", "south")
     assert rows(federation) == [7, 14]
     assert np.bincount(federation.test.client).tolist() == [3, 6]
-    assert federation.name == "silos/*.csv"
+    assert federation.name == "clients/*.csv"
 
 
 def test_files_of_the_same_name_are_told_apart_by_their_folders(own, write):
-    write(silo(10), "a/rows.csv")
-    write(silo(10), "b/rows.csv")
+    write(client(10), "a/rows.csv")
+    write(client(10), "b/rows.csv")
     assert own("*/rows.csv").client_names == ("a/rows.csv", "b/rows.csv")
 
 
 def test_one_file_is_one_client(own, write):
-    write(silo(20))
+    write(client(20))
     assert (own().client_names, rows(own())) == (("rows",), [14])
 
 
 def test_a_client_column_makes_the_clients_and_is_no_feature(own, write):
-    write(silo(40))
+    write(client(40))
     federation = own(client_column="town")
     assert federation.client_names == ("a", "b")
     assert federation.feature_names == ("age",)
@@ -71,31 +71,31 @@ def test_a_client_column_makes_the_clients_and_is_no_feature(own, write):
     ],
 )
 def test_a_partition_deals_one_file(own, write, partition, names):
-    write(silo(40))
+    write(client(40))
     federation = own(partition=partition)
     assert federation.client_names == names
     assert "town=a" in federation.feature_names
 
 
 def test_the_split_of_a_client_depends_on_seed_and_client_only(own, write):
-    write(silo(30), "silos/a.csv")
-    alone = own("silos/*.csv", split_seed=5)
-    write(silo(10, start=50), "silos/b.csv")
-    both = own("silos/*.csv", split_seed=5)
+    write(client(30), "clients/a.csv")
+    alone = own("clients/*.csv", split_seed=5)
+    write(client(10, start=50), "clients/b.csv")
+    both = own("clients/*.csv", split_seed=5)
     np.testing.assert_array_equal(alone.clients[0].y, both.clients[0].y)
-    assert not np.array_equal(own("silos/*.csv", split_seed=6).clients[0].x, both.clients[0].x)
+    assert not np.array_equal(own("clients/*.csv", split_seed=6).clients[0].x, both.clients[0].x)
 
 
 def test_clients_with_equal_files_are_split_differently(own, write):
-    write(silo(60), "silos/a.csv")
-    write(silo(60), "silos/b.csv")
-    first, second = own("silos/*.csv").clients
+    write(client(60), "clients/a.csv")
+    write(client(60), "clients/b.csv")
+    first, second = own("clients/*.csv").clients
     assert not np.array_equal(first.x, second.x)
 
 
 def test_a_test_file_belongs_to_no_client_unless_it_names_one(own, write):
-    write(silo(20))
-    write(silo(6, town="abc"), "test.csv")
+    write(client(20))
+    write(client(6, town="abc"), "test.csv")
     assert rows(own(test="test.csv")) == [20]
     assert set(own(test="test.csv").test.client.tolist()) == {-1}
     named = own(test="test.csv", client_column="town").test.client
@@ -103,20 +103,20 @@ def test_a_test_file_belongs_to_no_client_unless_it_names_one(own, write):
 
 
 def test_a_test_file_need_not_have_the_client_column(own, write):
-    write(silo(20))
+    write(client(20))
     write("age,sex,y\n1,F,y\n2,M,n\n", "test.csv")
     assert own(test="test.csv", client_column="town").test.client.tolist() == [-1, -1]
 
 
-def test_a_column_that_is_text_in_one_silo_is_text_in_all(own, write):
-    write("code,sex,y\n" + "1,F,y\n2,M,n\n" * 4, "silos/a.csv")
-    write("code,sex,y\n" + "1,F,y\nX,M,n\n" * 4, "silos/b.csv")
-    names = own("silos/*.csv").feature_names
+def test_a_column_that_is_text_in_one_client_is_text_in_all(own, write):
+    write("code,sex,y\n" + "1,F,y\n2,M,n\n" * 4, "clients/a.csv")
+    write("code,sex,y\n" + "1,F,y\nX,M,n\n" * 4, "clients/b.csv")
+    names = own("clients/*.csv").feature_names
     assert set(names) == {"code=1", "code=2", "code=X"}
 
 
 def test_more_than_two_labels_are_set_against_each_other_with_a_note(own, write):
-    write(silo(20) + "5,F,a,maybe\n5,M,a,maybe\n")
+    write(client(20) + "5,F,a,maybe\n5,M,a,maybe\n")
     expected = "the label has more than two values: y is set against the rest (maybe, n)"
     assert expected in own().notes
 
@@ -124,7 +124,7 @@ def test_more_than_two_labels_are_set_against_each_other_with_a_note(own, write)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pattern": "silos/*.csv"}, "no file matches 'silos/\\*.csv'"),
+        ({"pattern": "clients/*.csv"}, "no file matches 'clients/\\*.csv'"),
         ({"pattern": "."}, "'.' is a folder"),
         ({"label": "Y"}, "rows.csv: unknown column 'Y'"),
         ({"sensitive": ("sexe",)}, "rows.csv: unknown column 'sexe'; did you mean 'sex'"),
@@ -137,7 +137,7 @@ def test_more_than_two_labels_are_set_against_each_other_with_a_note(own, write)
     ],
 )
 def test_what_is_wrong_with_the_files_is_told(own, write, options, message):
-    write(silo(20))
+    write(client(20))
     with pytest.raises(DataError, match=message):
         own(**options)
 
@@ -152,13 +152,13 @@ def test_what_is_wrong_with_the_files_is_told(own, write, options, message):
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(own, write, options, message):
-    write(silo(20))
+    write(client(20))
     with pytest.raises(ConfigError, match=message):
         own(**options)
 
 
 def test_a_test_file_that_lacks_a_column_is_named(own, write):
-    write(silo(20))
+    write(client(20))
     write("age,sex,y\n1,F,y\n", "test.csv")
     with pytest.raises(DataError, match=r"test\.csv has no column 'town', but rows\.csv has"):
         own(test="test.csv")

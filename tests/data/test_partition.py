@@ -6,6 +6,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedfb.data import Groups, Table, by_shares, parse_partition
 from fedfb.data.partition import Partition, assign, by_column, by_group
+from fedfb.data.table import Words
 from fedfb.errors import ConfigError, DataError
 
 PEOPLE = Table(
@@ -42,7 +43,7 @@ def test_the_same_generator_deals_the_same(dealing, seed):
 
 
 def test_by_column_sorts_clients_by_name():
-    client, names = by_column(np.array(["b", "a", "b"], object))
+    client, names = by_column(Words.of(["b", "a", "b"]))
     assert (client.tolist(), names) == ([1, 0, 1], ("a", "b"))
 
 

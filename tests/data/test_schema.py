@@ -29,7 +29,7 @@ FLAGS = {
 }
 
 
-def silo(rows: int, seed: int) -> pandas.DataFrame:
+def client(rows: int, seed: int) -> pandas.DataFrame:
     rng = np.random.default_rng(seed)
     town = rng.choice(list("abcd"), rows, p=(0.45, 0.45, 0.05, 0.05))
     return people(rows, seed).assign(town=town, age=rng.integers(18, 90, rows), nr=range(rows))
@@ -37,29 +37,29 @@ def silo(rows: int, seed: int) -> pandas.DataFrame:
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Three silos, in files whose columns differ in order, and their schema in schema.toml."""
+    """Three clients, in files whose columns differ in order, and their schema in schema.toml."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "silos").mkdir()
+    (tmp_path / "clients").mkdir()
     for seed, name in enumerate(("north", "south", "west")):
-        frame = silo(400, seed)
+        frame = client(400, seed)
         frame[np.random.default_rng(seed).permutation(frame.columns)].to_csv(
-            f"silos/{name}.csv", index=False
+            f"clients/{name}.csv", index=False
         )
     wanted = Wanted(**FLAGS)
-    cells = [read_rows(path) for path in sorted((tmp_path / "silos").iterdir())]
+    cells = [read_rows(path) for path in sorted((tmp_path / "clients").iterdir())]
     (tmp_path / "schema.toml").write_text(write_schema(infer(cells, wanted).schema))
     return tmp_path
 
 
 def test_a_schema_gives_the_federation_of_its_flags(files):
-    by_flags = load_own("silos/*.csv", **FLAGS)
-    same(by_flags, load_own("silos/*.csv", schema="schema.toml"))
-    frames = {path.stem: pandas.read_csv(path) for path in (files / "silos").iterdir()}
+    by_flags = load_own("clients/*.csv", **FLAGS)
+    same(by_flags, load_own("clients/*.csv", schema="schema.toml"))
+    frames = {path.stem: pandas.read_csv(path) for path in (files / "clients").iterdir()}
     same(by_flags, federation_from_frames(frames, schema="schema.toml"))
 
 
 def test_groups_are_named_by_column_and_value_and_ordered_by_range(files):
-    names = load_own("silos/*.csv", schema="schema.toml").group_names
+    names = load_own("clients/*.csv", schema="schema.toml").group_names
     assert len(names) == 3 * 2 * 3
     assert names[:3] == (
         "town=a, sex=F, age=up to 30",
@@ -70,7 +70,7 @@ def test_groups_are_named_by_column_and_value_and_ordered_by_range(files):
 
 
 def test_raw_rows_are_binned_and_merged_as_in_training(files):
-    federation = load_own("silos/*.csv", schema="schema.toml")
+    federation = load_own("clients/*.csv", schema="schema.toml")
     rows = "age,town,sex,income,children,job,member\n30,d,M,1,2,cook,True\n30.5,a,F,1,2,,True\n"
     (files / "new.csv").write_text(rows)
     raw = encode_file(federation.encoder, "new.csv")
@@ -83,8 +83,8 @@ def test_raw_rows_are_binned_and_merged_as_in_training(files):
 def test_flags_that_say_the_same_as_the_schema_are_welcome(files):
     given = {"label": "paid", "sensitive": ("town", "sex", "age")}
     same(
-        load_own("silos/*.csv", schema="schema.toml"),
-        load_own("silos/*.csv", schema="schema.toml", **given),
+        load_own("clients/*.csv", schema="schema.toml"),
+        load_own("clients/*.csv", schema="schema.toml", **given),
     )
 
 
@@ -102,7 +102,7 @@ def test_flags_that_say_the_same_as_the_schema_are_welcome(files):
 )
 def test_flags_that_contradict_the_schema_are_refused(files, flags, message):
     with pytest.raises(ConfigError, match=message):
-        load_own("silos/*.csv", schema="schema.toml", **flags)
+        load_own("clients/*.csv", schema="schema.toml", **flags)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_what_is_wrong_in_a_schema_is_told(files, change, message):
 
 
 def test_cells_that_do_not_fit_are_all_found_and_stop_a_run(files):
-    path = files / "silos/west.csv"
+    path = files / "clients/west.csv"
     frame = pandas.read_csv(path).astype(object)
     frame.loc[3, "income"], frame.loc[5, "job"], frame.loc[7, "sex"] = "much", "king", "X"
     frame.loc[9, "age"] = None
@@ -156,7 +156,7 @@ def test_cells_that_do_not_fit_are_all_found_and_stop_a_run(files):
     }
     frame.to_csv(path, index=False)
     with pytest.raises(DataError, match=r"west\.csv, line \d+, column '\w+': '\w+' is not"):
-        load_own("silos/*.csv", schema="schema.toml")
+        load_own("clients/*.csv", schema="schema.toml")
 
 
 def test_a_code_declared_a_category_is_one_and_a_declared_identifier_is_a_feature(files):
@@ -165,7 +165,7 @@ def test_a_code_declared_a_category_is_one_and_a_declared_identifier_is_a_featur
         before = text[text.index(f"[columns.{column}]") :].split("\n\n")[0]
         text = text.replace(before, f'[columns.{column}]\nrole = "feature"\ntype = "{kind}"\n')
     (files / "schema.toml").write_text(text)
-    names = load_own("silos/*.csv", schema="schema.toml").feature_names
+    names = load_own("clients/*.csv", schema="schema.toml").feature_names
     assert {"children=0", "children=4", "nr"} <= set(names)
 
 
@@ -174,7 +174,7 @@ def test_scales_are_declared_stored_and_noted(files):
     income = text[text.index("[columns.income]") :].split("\n\n")[0]
     clipped = income.replace('scale = "standard"', 'scale = "clip"')
     (files / "schema.toml").write_text(text.replace(income, clipped))
-    federation = load_own("silos/*.csv", schema="schema.toml")
+    federation = load_own("clients/*.csv", schema="schema.toml")
     [column] = [column for column in federation.encoder.columns if column.name == "income"]
     assert column.low < column.mean < column.high
     said = "numbers were clipped to their 1% and 99% quantiles: income (known to"
@@ -192,10 +192,10 @@ def test_a_number_of_declared_range_is_scaled_by_it_and_by_no_row(files):
         asked.extend(value.size for said in answers.values() for value in said.values())
         return add_in_clear(question, told, answers)
 
-    learnt = load_own("silos/*.csv", schema="schema.toml", add=add)
+    learnt = load_own("clients/*.csv", schema="schema.toml", add=add)
     before = len(asked)
     (files / "schema.toml").write_text(text.replace(income, income + "\nrange = [0, 1200]"))
-    declared = load_own("silos/*.csv", schema="schema.toml", add=add)
+    declared = load_own("clients/*.csv", schema="schema.toml", add=add)
     [column] = [column for column in declared.encoder.columns if column.name == "income"]
     assert (column.mean, column.sd) == (600.0, pytest.approx(1200 / 12**0.5))
     assert sum(asked[before:]) < sum(asked[:before])
@@ -208,7 +208,7 @@ def test_a_range_that_is_none_is_refused(files, wrong):
     income = text[text.index("[columns.income]") :].split("\n\n")[0]
     (files / "schema.toml").write_text(text.replace(income, f"{income}\nrange = {wrong}"))
     with pytest.raises(ConfigError, match="range"):
-        load_own("silos/*.csv", schema="schema.toml")
+        load_own("clients/*.csv", schema="schema.toml")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_range_that_is_none_is_refused(files, wrong):
 )
 def test_what_is_wrong_with_declarations_is_told(files, flags, error, message):
     with pytest.raises(error, match=message):
-        load_own("silos/*.csv", **{**FLAGS, **flags})
+        load_own("clients/*.csv", **{**FLAGS, **flags})
 
 
 def test_values_that_differ_in_spelling_only_are_not_taken_for_two():

@@ -1,4 +1,4 @@
-"""Means and spreads from sums over silos are those of all rows in one place."""
+"""Means and spreads from sums over clients are those of all rows in one place."""
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ SCALES = (1e-200, 1e-6, 1.0, 1e6, 1e150)
 def one_column(values, owners, add=add_in_clear):
     table = Table({"x": np.asarray(values, float)})
     schema = Schema((ColumnSchema("x", "feature", "number", missing="mean"),), ())
-    silos = ClientRows(np.asarray(owners), ("north", "south", "west"), add, schema)
-    [column] = fit_columns(table, silos)
+    clients = ClientRows(np.asarray(owners), ("north", "south", "west"), add, schema)
+    [column] = fit_columns(table, clients)
     return column, fit_column(table, "x"), table
 
 

@@ -5,9 +5,14 @@ import uuid
 import numpy as np
 import pytest
 
+from fedfb.data.cells import SourceColumn
 from fedfb.data.infer import suspicion
 
 RNG = np.random.default_rng(0)
+
+
+def suspect(name, files):
+    return suspicion(name, [SourceColumn.of(cells) for cells in files])
 
 
 def whole(numbers) -> list[str]:
@@ -58,20 +63,20 @@ FEATURES = {
 @pytest.mark.parametrize("case", NO_FEATURES)
 def test_what_is_no_feature_is_noticed(case):
     name, cells, word = NO_FEATURES[case]
-    assert word in suspicion(name, [cells])
+    assert word in suspect(name, [cells])
     with_gaps = ["" if i % 9 == 4 else cell for i, cell in enumerate(cells)]
-    assert word in suspicion(name, [with_gaps])
+    assert word in suspect(name, [with_gaps])
 
 
 @pytest.mark.parametrize("case", FEATURES)
 def test_features_are_left_alone(case):
     name, cells = FEATURES[case]
-    assert suspicion(name, [cells]) is None
+    assert suspect(name, [cells]) is None
 
 
-def test_identifiers_that_every_silo_counts_anew_are_noticed():
-    assert "identifier" in suspicion("n", [whole(range(150)), whole(range(120))])
-    assert "identifier" in suspicion("who", [[f"p{i}" for i in range(30)]] * 3)
+def test_identifiers_that_every_client_counts_anew_are_noticed():
+    assert "identifier" in suspect("n", [whole(range(150)), whole(range(120))])
+    assert "identifier" in suspect("who", [[f"p{i}" for i in range(30)]] * 3)
 
 
 def test_measured_whole_numbers_are_never_taken_for_identifiers():
@@ -79,4 +84,4 @@ def test_measured_whole_numbers_are_never_taken_for_identifiers():
     for seed in range(2000):
         rng = np.random.default_rng(seed)
         rows, high = int(rng.integers(20, 400)), int(10 ** rng.uniform(1, 7))
-        assert suspicion("amount", [whole(rng.integers(0, high, rows))]) is None
+        assert suspect("amount", [whole(rng.integers(0, high, rows))]) is None

@@ -14,8 +14,8 @@ from markdown_it import MarkdownIt
 from fedfb.algorithms import METHODS
 from fedfb.cli.app import app
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.settings import flag_of, setting_of
 from fedfb.experiments.spec import Experiment
+from fedfb.settings import flag_of, kind_of, read_text
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,7 +28,7 @@ OTHERS = r"pip|uv|make|python3?|docker|openssl|sphinx|onnxruntime|git|sh|cat|nic
 FOREIGN = {"flower-superlink", "scoring", "check_classifiers_train", "customer_id", "Yes"}
 """Names of other programs and libraries, and values of made-up rows."""
 
-MADE_UP = r"(runs|audits|silos|kept|demo|build|triage)/|[\w/]+/my_\w+\.py"
+MADE_UP = r"(runs|audits|clients|kept|demo|build|triage)/|[\w/]+/my_\w+\.py"
 """Files that commands on a page write, or that a page tells readers to write."""
 
 
@@ -217,7 +217,7 @@ def test_a_default_that_is_stated_is_the_codes(path, found):
     for flag, value, other, its_value in found:
         field = by_flag.get(flag or other)
         if field is not None:
-            stated = setting_of(field).parse(value or its_value)
+            stated = read_text(value or its_value, kind_of(field))
             default = usual[field.name] if field.default in (None, ()) else field.default
             assert stated == default, f"{path.name}: --{flag or other} {value or its_value}"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedfb.experiments.compare import better
-from fedfb.paper.markdown import HEAD
+from fedfb.paper.markdown import PAGE_HEAD
 from fedfb.paper.targets import names, printed, read_target
 
 PAGE = (Path(__file__).parents[2] / "docs/reproduction.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def figures(match):
 
 
 def test_the_page_opens_as_the_generator_opens_it():
-    assert PAGE.startswith(HEAD)
+    assert PAGE.startswith(PAGE_HEAD)
     assert sorted(name for name, _ in sections()) == sorted(names())
 
 

@@ -14,9 +14,9 @@ from fedfb.experiments.compare import compare, compare_into, for_methods, result
 from fedfb.experiments.effect import forms_that_read, is_read, without_effect
 from fedfb.experiments.frontier import _plan_all, frontier, plan
 from fedfb.experiments.resolve import given_grid, resolve
-from fedfb.experiments.settings import setting_of
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import fit
+from fedfb.settings import setting_of
 
 TINY = {
     **{"rows": 160, "test_rows": 40, "rounds": 4, "local_epochs": 2, "batch": 32, "lr": (0.05,)},
@@ -112,7 +112,7 @@ def test_a_method_reads_what_it_declares_and_nothing_else(name, variant, rule, m
         ({"privacy_delta": 1e-3}, "--privacy-delta has no effect without --privacy-epsilon"),
         ({"privacy_clip": 2.0}, "--privacy-clip has no effect without --privacy-epsilon"),
         ({"privacy_signals": 0.5}, "--privacy-signals has no effect without"),
-        ({"privacy_level": "silo"}, "--privacy-level has no effect without"),
+        ({"privacy_level": "client"}, "--privacy-level has no effect without"),
         ({"algorithm": "fedavg", "alpha": (1.0,)}, "--alpha has no effect with fedavg.*: fedfb,"),
         ({"algorithm": "fedavg", "target": (0.1,)}, "--target has no effect with fedavg"),
         ({"algorithm": "fedavg", "cost": 0.1}, "--cost has no effect with fedavg"),

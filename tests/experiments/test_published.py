@@ -82,7 +82,7 @@ OTHERS = {
     "privacy_delta": {"privacy_epsilon": 1.0, "privacy_delta": 0.1},
     "privacy_clip": {"privacy_epsilon": 1.0, "privacy_clip": 2.0},
     "privacy_signals": {"privacy_epsilon": 1.0, "privacy_signals": 0.5},
-    "privacy_level": {"privacy_epsilon": 1.0, "privacy_level": "silo"},
+    "privacy_level": {"privacy_epsilon": 1.0, "privacy_level": "client"},
 }
 
 

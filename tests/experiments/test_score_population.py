@@ -11,9 +11,9 @@ from fedfb.theory.achievable import achievable
 from fedfb.theory.from_scores import (
     count_scores,
     describe_exchange,
-    intervals,
     population_of,
     refuse_tiny,
+    score_intervals,
 )
 
 LEVELS = (0.0, 0.05, 0.1, 0.2)
@@ -74,7 +74,7 @@ def test_counts_are_of_all_rows_and_intervals_lie_around_the_estimate():
     scored = count_scores(drawn)
     assert scored.counts.sum() == 4000
     assert "2 clients" in describe_exchange(scored)
-    low, high = intervals(scored.counts, seed=0)["lft_ensemble_min_disparity"]
+    low, high = score_intervals(scored.counts, seed=0)["lft_ensemble_min_disparity"]
     assert low < ensemble_range(population_of(scored.counts)).least_disparity < high
 
 
@@ -95,7 +95,7 @@ def test_intervals_cover_the_disparity_of_plain_training(apart, monkeypatch):
     covered = []
     for _ in range(1_000):
         counts = rng.multinomial(300, law.ravel(), size=2).reshape(2, 2, 2).astype(float)
-        low, high = intervals(counts, seed=0)["erm_disparity"]
+        low, high = score_intervals(counts, seed=0)["erm_disparity"]
         covered.append(low <= apart <= high)
     # Of 1,000 intervals that truly cover 95 %, fewer than 93 % cover with probability 3e-3.
     assert np.mean(covered) >= 0.93
@@ -118,7 +118,7 @@ def test_more_than_two_groups_stand_on_atoms_and_leave_the_vote_out():
     assert strict <= middle <= loose == pytest.approx(record["erm"]["accuracy"], abs=1e-9)
     assert record["cfl"]["at_least"]["demographic_parity"] < 1e-8
     assert record["lft_fedavg"]["curve"][2]["accuracy"] == pytest.approx(loose, abs=1e-9)
-    told = intervals(counts, seed=0)
+    told = score_intervals(counts, seed=0)
     assert set(told) == {"erm_disparity", "cost_of_parity"}
     low, high = told["erm_disparity"]
     assert low < record["erm"]["disparity"] < high

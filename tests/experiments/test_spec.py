@@ -9,38 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.errors import ConfigError
-from fedfb.experiments import settings as s
-from fedfb.experiments.settings import setting_of
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_toml, to_toml
+from fedfb.settings import kind_of
 
 
 def values_of(field) -> st.SearchStrategy:
     """Any value that a setting takes."""
-    declared = setting_of(field)
-    low, high = declared.low, declared.high
-    whole = st.integers(int(low or 0), int(high or 10**6))
-    number = st.floats(
-        low or 0.0,
-        high,
-        exclude_min=declared.above is not None,
-        allow_nan=False,
-        allow_infinity=False,
-    )
-    text = st.sampled_from(declared.choices) if declared.choices else st.text()
-    one = {
-        s.text: text,
-        s.whole: whole,
-        s.number: number,
-        s.yes_or_no: st.booleans(),
-        s.names: st.lists(st.text()).map(tuple),
-        s.assignments: st.lists(st.text()).map(tuple),
-        s.declarations: st.lists(st.text()).map(tuple),
-        s.numbers: st.lists(number, min_size=0, max_size=3).map(tuple),
-        s.wholes: st.lists(whole, min_size=1, max_size=3).map(tuple),
-        s.seeds: st.lists(whole, min_size=1, max_size=3, unique=True).map(tuple),
-    }[declared.parse]
-    return st.none() | one if field.default is None else one
+    kind = kind_of(field)
+    low, high = kind.range.ge, kind.range.le
+    item = {
+        str: st.sampled_from(kind.choices) if kind.choices else st.text(),
+        int: st.integers(low or 0, high or 10**6),
+        float: st.floats(
+            low or 0.0,
+            high,
+            exclude_min=kind.range.gt is not None,
+            allow_nan=False,
+            allow_infinity=False,
+        ),
+        bool: st.booleans(),
+    }[kind.base]
+    if kind.form:
+        unique = kind.form.differ
+        return st.lists(item, min_size=kind.least, max_size=3, unique=unique).map(tuple)
+    return st.none() | item if kind.optional else item
 
 
 # As dictionaries: beartype draws random numbers, which a strategy may not.
@@ -65,30 +58,20 @@ def test_the_hash_ignores_the_seeds(settings, seeds):
     assert replace(experiment, seeds=tuple(seeds)).hash == experiment.hash
 
 
-OTHER = {
-    s.text: "other",
-    s.names: ("other",),
-    s.assignments: ("other=1",),
-    s.declarations: ("other: 1",),
-    s.whole: 31,
-    s.number: 0.75,
-    s.numbers: (0.75,),
-    s.wholes: (7,),
-    s.yes_or_no: None,
-}
+OTHER = {str: "other", int: 31, float: 0.75}
 
 
 @pytest.mark.parametrize("field", [f for f in fields(Experiment) if f.name != "seeds"])
 def test_the_hash_tells_any_other_setting_apart(field):
-    declared = setting_of(field)
-    value = OTHER[declared.parse]
-    if declared.choices:
-        value = next(choice for choice in declared.choices if choice != field.default)
-    elif declared.parse is s.yes_or_no:
+    kind = kind_of(field)
+    if kind.base is bool:
         value = not field.default
-    elif declared.high is not None and declared.parse is s.whole:
-        value = int(declared.high)
-    assert Experiment(**{field.name: value}).hash != Experiment().hash
+    elif kind.choices:
+        value = next(choice for choice in kind.choices if choice != field.default)
+    else:
+        value = kind.range.le if kind.base is int and kind.range.le else OTHER[kind.base]
+    values = (value,) if kind.form else value
+    assert Experiment(**{field.name: values}).hash != Experiment().hash
 
 
 def test_the_hash_is_the_same_in_another_process():
@@ -128,3 +111,8 @@ def test_a_request_carries_every_setting_of_the_data():
     values = asdict(Experiment(data="bank", partition="group", sensitive_at_prediction=False))
     for name, value in asdict(Experiment(**values).request).items():
         assert value == values[name]
+
+
+def test_the_level_of_privacy_may_be_called_as_before():
+    before = {"privacy_epsilon": 1.0, "privacy_level": "silo"}
+    assert from_values(before) == from_values({**before, "privacy_level": "client"})

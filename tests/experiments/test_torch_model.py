@@ -159,7 +159,7 @@ def test_a_classifier_takes_a_function():
 
 @pytest.mark.parametrize("name", ["fedfb", "ditto", "fpfl"])
 def test_methods_conform_on_the_torch_engine(name, monkeypatch):
-    model = TorchModel("torch_nets:linear", running.FEATURES)
+    model = TorchModel("torch_nets:linear", running.PLAYED_FEATURES)
     engine = choose_engine("auto", model, np.float64)
     monkeypatch.setattr(running, "engine", lambda: engine)
     method = METHODS[name]

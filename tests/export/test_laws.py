@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedfb.data.cells import MISSING
 from fedfb.data.columns import CategoryColumn, NumberColumn
 from fedfb.data.derive import Bins, Keep, Merge
 from fedfb.data.encode import Encoder
 from fedfb.data.groups import groups_in
-from fedfb.data.read import MISSING
 from fedfb.data.table import Table
 from fedfb.experiments.result import Result
 from fedfb.experiments.rule import Rule

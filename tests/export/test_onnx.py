@@ -48,7 +48,7 @@ def assert_same(hand, table):
 
 def typed_as_read(hand, path):
     """The rows of a file as whoever has only numpy would read them."""
-    cells = read_cells(path).columns
+    cells = read_cells(path).as_text().columns
     columns = {
         name: np.array([float(cell or "nan") for cell in cells[name]])
         if number

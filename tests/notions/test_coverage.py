@@ -19,15 +19,15 @@ FEDERATIONS = 1_000
 # 4e-3. The bounds are those asked for; seeds are fixed, as of 88 checks one may fail by chance.
 FEWEST, MOST = 0.93, 0.97
 ONE_SIGNED_BAND = 1.959964
-SILOS = {
+CLIENTS = {
     2: [[300, 100], [80, 260], [120, 140]],
     4: [[150, 60, 90, 40], [30, 200, 60, 80], [70, 40, 150, 130]],
     5: [[150, 60, 90, 40, 70], [30, 200, 60, 80, 30], [70, 40, 150, 130, 100]],
 }
-"""Rows by silo and group: silos are unlike, and some have few of a group."""
+"""Rows by client and group: clients are unlike, and some have few of a group."""
 
 cases = pytest.mark.parametrize(
-    ("groups", "gap"), [(a, gap) for a in SILOS for gap in (0.0, 0.03, 0.1, 0.4)]
+    ("groups", "gap"), [(a, gap) for a in CLIENTS for gap in (0.0, 0.03, 0.1, 0.4)]
 )
 
 
@@ -41,13 +41,13 @@ def true_rates(shares, gap):
 def drawn(groups, gap, drawn_mix=False):
     """Return the true gaps, and the summed tables (positives, rows) of all federations."""
     rng = np.random.default_rng((groups, int(100 * gap), drawn_mix))
-    silos = np.array(SILOS[groups])
-    shares = silos.sum(axis=0) / silos.sum()
+    clients = np.array(CLIENTS[groups])
+    shares = clients.sum(axis=0) / clients.sum()
     rates = true_rates(shares, gap)
     if drawn_mix:
-        sizes = [rng.multinomial(silo.sum(), shares, FEDERATIONS) for silo in silos]
+        sizes = [rng.multinomial(client.sum(), shares, FEDERATIONS) for client in clients]
     else:
-        sizes = [np.tile(silo, (FEDERATIONS, 1)) for silo in silos]
+        sizes = [np.tile(client, (FEDERATIONS, 1)) for client in clients]
     positives = sum(rng.binomial(size, rates) for size in sizes)
     return rates - shares @ rates, positives.astype(float), sum(sizes).astype(float)
 
@@ -116,7 +116,7 @@ def test_the_interval_of_one_rate_is_wilsons_corrected_for_continuity(k, n):
 
 @pytest.mark.parametrize("n", [10, 30, 200])
 def test_the_interval_of_one_rate_covers_every_rate(n):
-    """Exactly, over all counts: rates of groups and silos, and bins of calibration."""
+    """Exactly, over all counts: rates of groups and clients, and bins of calibration."""
     k = np.arange(n + 1.0)
     low, high = rate_ends(k, np.full(n + 1, float(n)))
     for rate in np.linspace(0.001, 0.999, 999):

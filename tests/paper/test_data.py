@@ -7,7 +7,7 @@ import pytest
 
 from fedfb.errors import ConfigError
 from fedfb.paper.released import load
-from fedfb.paper.released.data import cell_counts, hold_out_last_tenth, pooled
+from fedfb.paper.released.data import count_cells, hold_out_last_tenth, pool_clients
 from fedfb.paper.released.training import BATCH
 
 COUNTS = {
@@ -54,7 +54,7 @@ def test_counts_are_those_of_the_released_code(name):
     if not name.startswith("synthetic") and not os.environ.get("FEDFB_DATA"):
         pytest.skip("FEDFB_DATA does not name a folder with the published files")
     data = load(name)
-    cells = cell_counts(pooled(data.clients), data.groups)
+    cells = count_cells(pool_clients(data.clients), data.groups)
     found = {
         "features": data.test.x.shape[1],
         "groups": cells.sum(axis=0).astype(int).tolist(),
@@ -78,7 +78,7 @@ def test_the_slip_leaves_the_third_client_without_group_1():
 
 def test_every_row_is_dealt_once():
     data = load("synthetic")
-    x = pooled(data.clients).x
+    x = pool_clients(data.clients).x
     assert len(np.unique(x, axis=0)) == len(x) == 3500
 
 
@@ -110,6 +110,6 @@ def test_the_setting_of_fairfed_has_the_released_sizes(name):
     assert len(data.clients) == 5
     if sizes:
         assert [len(client.y) for client in data.clients] == sizes
-        assert set(pooled(data.clients).group.tolist()) == {0, 1}
+        assert set(pool_clients(data.clients).group.tolist()) == {0, 1}
         assert set(data.test.group.tolist()) == {0, 1, 2, 3, 4}
-        assert len(np.unique(pooled(data.clients).x, axis=0)) <= 1350
+        assert len(np.unique(pool_clients(data.clients).x, axis=0)) <= 1350

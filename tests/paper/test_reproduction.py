@@ -13,15 +13,18 @@ from fedfb.paper import reproduce as reproduction
 from fedfb.paper.markdown import as_markdown, draw_target, renew
 from fedfb.paper.released import load as load_released
 from fedfb.paper.reproduce import SELECTIONS, reproduce
-from fedfb.paper.targets import Line, Target, names, read_target
+from fedfb.paper.targets import Target, TargetLine, names, read_target
 
 TINY = Target(
     "tiny",
     "A tiny table",
     "table",
     "tab:dp_mlp",
-    (Line("FedAvg", {"algorithm": "fedavg"}, "fedavg"), Line("CFL", {"algorithm": "cfl"}, "cfl")),
-    (Line("synthetic", {"data": "synthetic"}, "synthetic"),),
+    (
+        TargetLine("FedAvg", {"algorithm": "fedavg"}, "fedavg"),
+        TargetLine("CFL", {"algorithm": "cfl"}, "cfl"),
+    ),
+    (TargetLine("synthetic", {"data": "synthetic"}, "synthetic"),),
     {"rows": 200, "test_rows": 100, "rounds": 2, "local_epochs": 1},
 )
 
@@ -77,9 +80,9 @@ def test_a_row_of_the_papers_rule_compares_every_group_with_the_first(target, ro
 
 
 def test_ours_on_the_released_rows_is_a_cell_of_its_own(tmp_path):
-    row = Line("ours", {"algorithm": "fedavg"}, "fedavg")
+    row = TargetLine("ours", {"algorithm": "fedavg"}, "fedavg")
     on_theirs = row._replace(name="theirs", released_rows={"synthetic": "synthetic"})
-    columns = (*TINY.columns, Line("other", {"data": "synthetic"}, "other"))
+    columns = (*TINY.columns, TargetLine("other", {"data": "synthetic"}, "other"))
     target = TINY._replace(rows=(row, on_theirs), columns=columns)
     cells = reproduce(target, tmp_path)["cells"]
     assert [(one["row"], one["column"]) for one in cells] == [
@@ -135,7 +138,7 @@ def test_a_cell_that_was_cut_short_is_made_anew(tmp_path):
 
 
 def test_a_cell_that_fails_is_told_and_does_not_stop_the_others(tmp_path):
-    wild = Line("wild", {"algorithm": "fedavg", "lr": 1e300, "optimiser": "sgd"}, "wild")
+    wild = TargetLine("wild", {"algorithm": "fedavg", "lr": 1e300, "optimiser": "sgd"}, "wild")
     found = reproduce(TINY._replace(rows=(wild, *TINY.rows)), tmp_path, quick=True)
     assert "diverged" in found["cells"][0]["failed"]
     assert "training diverged" in as_markdown([found])
@@ -173,8 +176,12 @@ def test_better_is_on_both_axes_and_a_difference_is_more_than_noise():
 def test_released_cells_of_several_data_sets_are_kept_apart(tmp_path):
     released = {"method": "fedavg", "low": {"data": "synthetic-low", "lr": 0.01, "rounds": 1}}
     released["plain"] = {"lr": 0.01, "rounds": 1}
-    row = Line("FedAvg, released", {}, "fedavg", released)
-    columns = (Line("low", {}, "low"), Line("plain", {}, "plain"), Line("other", {}, "other"))
+    row = TargetLine("FedAvg, released", {}, "fedavg", released)
+    columns = (
+        TargetLine("low", {}, "low"),
+        TargetLine("plain", {}, "plain"),
+        TargetLine("other", {}, "other"),
+    )
     target = TINY._replace(rows=(row,), columns=columns, settings={"model": "logistic"})
     low, plain, other = reproduce(target, tmp_path)["cells"]
     assert [one["experiment"]["data"] for one in (low, plain)] == ["synthetic-low", "synthetic"]
@@ -257,7 +264,7 @@ def test_drawn_data_and_finished_cells_need_no_files(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDFB_DATA", str(tmp_path))
     reproduce(TINY, tmp_path)
     reproduction.check_data([read_target("table2")], tmp_path, quick=False)
-    adult = TINY._replace(columns=(Line("adult", {"data": "adult"}, "adult"),), settings={})
+    adult = TINY._replace(columns=(TargetLine("adult", {"data": "adult"}, "adult"),), settings={})
     done = [reproduction._work(adult, row, adult.columns[0], True, None) for row in adult.rows]
     for work in done:
         path = reproduction._path(work.name, tmp_path / "cells")

@@ -3,13 +3,13 @@
 import numpy as np
 
 from fedfb.data.datasets.synthetic import COVARIANCES, MEANS
-from fedfb.paper.released.data import SEED, draw
+from fedfb.paper.released.data import SEED, draw_released
 
 
 def test_the_first_rows_are_those_of_multivariate_normal():
     rng = np.random.RandomState(SEED)
     y = rng.binomial(1, 0.6, 40)
-    drawn = draw(40)
+    drawn = draw_released(40)
     np.testing.assert_array_equal(drawn.y, y)
     for x, label in zip(drawn.x, y, strict=True):
         expected = rng.multivariate_normal(MEANS[label], COVARIANCES[label])

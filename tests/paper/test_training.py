@@ -8,10 +8,10 @@ from fedfb.paper.released.torch_random import loader_orders
 from fedfb.paper.released.training import (
     LocalRows,
     add_ones,
-    cross_entropy,
     draw_initial,
     margins,
-    train,
+    released_cross_entropy,
+    train_released,
 )
 
 NUMBERS = np.arange(200)
@@ -41,7 +41,7 @@ def five_epochs(seeds: tuple[int, ...], hidden: int, dtype: str = "float64") -> 
     rows = LocalRows(add_ones(X, dtype), Y, orders)
     weights = np.tile(WEIGHTS, (len(seeds), 1)).astype(dtype)
     start = draw_initial(seeds, 3, hidden).astype(dtype)
-    return train(start, rows, weights, 0.01, hidden, "weighted mean")
+    return train_released(start, rows, weights, 0.01, hidden, "weighted mean")
 
 
 @pytest.mark.parametrize("hidden", TORCH)
@@ -65,7 +65,7 @@ def test_seeds_trained_together_do_not_meet(hidden):
 def test_training_lowers_the_loss(hidden):
     x, start = add_ones(X, "float64"), draw_initial((0,), 3, hidden).astype(float)
     losses = [
-        float(WEIGHTS @ cross_entropy(margins(params, x, hidden), Y)[0])
+        float(WEIGHTS @ released_cross_entropy(margins(params, x, hidden), Y)[0])
         for params in (start, five_epochs((0,), hidden))
     ]
     assert losses[1] < losses[0]

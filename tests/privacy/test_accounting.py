@@ -18,7 +18,7 @@ GIVEN = {"privacy_epsilon": 2.0, "sensitive_at_prediction": True}  # thresholds 
 
 
 def step_by_step(accountant, sampling, steps, training, answers, answering):
-    """Compose what a silo does, written down anew: every kind of step on its own."""
+    """Compose what a client does, written down anew: every kind of step on its own."""
     gradient = dp.PoissonSampledDpEvent(sampling, dp.GaussianDpEvent(training))
     accountant.compose(gradient, steps)
     if answers:
@@ -32,22 +32,22 @@ def test_the_epsilon_of_a_run_is_that_of_its_steps(algorithm):
     """FedAvg: steps only; FedFB: counts and a signal a round; thresholds: counts, a histogram."""
     answers = {"fedavg": 0, "fedfb": 4, "fedfb-thresholds": 2}[algorithm]
     report = run(Experiment(**TINY, algorithm=algorithm, **GIVEN))
-    for place, silo in enumerate(report.privacy.silos):
-        assert silo.steps == 3 * 2 * -(-silo.rows // 128)
-        assert silo.sampling == min(1.0, 128 / silo.rows)
-        assert silo.answers == answers
-        noise = (silo.training_noise, answers, silo.answering_noise)
-        done = (silo.sampling, silo.steps, *noise)
+    for place, client in enumerate(report.privacy.clients):
+        assert client.steps == 3 * 2 * -(-client.rows // 128)
+        assert client.sampling == min(1.0, 128 / client.rows)
+        assert client.answers == answers
+        noise = (client.training_noise, answers, client.answering_noise)
+        done = (client.sampling, client.steps, *noise)
         grid = grid_of(2.0)
         same = step_by_step(pld.PLDAccountant(value_discretization_interval=grid), *done)
-        assert silo.epsilon == pytest.approx(same, abs=1e-9)
-        assert 0.98 * 2.0 <= silo.epsilon <= 2.0
+        assert client.epsilon == pytest.approx(same, abs=1e-9)
+        assert 0.98 * 2.0 <= client.epsilon <= 2.0
         if place or not answers:
             continue
         finer = step_by_step(pld.PLDAccountant(value_discretization_interval=grid / 10), *done)
         rougher = step_by_step(rdp.RdpAccountant(), *done)
-        assert finer <= silo.epsilon <= 1.005 * finer
-        assert silo.epsilon <= rougher
+        assert finer <= client.epsilon <= 1.005 * finer
+        assert client.epsilon <= rougher
 
 
 @pytest.mark.parametrize("noise", [0.8, 2.0, 10.0])
@@ -64,8 +64,8 @@ def test_one_answer_costs_what_theory_says(noise):
 
 
 def test_answers_alone_cost_their_share_and_everything_together_the_budget():
-    budget, silo = Budget(3.0, DELTA, signals=0.3), Workload(0.02, 500, answers=11)
-    spent = calibrate(budget, silo)
+    budget, client = Budget(3.0, DELTA, signals=0.3), Workload(0.02, 500, answers=11)
+    spent = calibrate(budget, client)
     alone = epsilon_of(Workload(1.0, 0, 11), 0.0, spent.answering, DELTA)
     assert 0.97 * 0.9 <= alone <= 0.9
     assert 0.98 * 3.0 <= spent.epsilon <= 3.0
@@ -80,7 +80,7 @@ def test_more_noise_or_fewer_steps_cost_less():
 
 
 @pytest.mark.slow
-def test_a_smaller_silo_needs_more_noise():
+def test_a_smaller_client_needs_more_noise():
     small, large = (
         calibrate(Budget(1.0, DELTA), Workload(min(1.0, 64 / n), 10 * -(-n // 64), 3))
         for n in (500, 5000)

@@ -38,7 +38,7 @@ SETTINGS = {
 }
 
 
-def silo(planted: bool) -> ClientData:
+def client(planted: bool) -> ClientData:
     """Rows of four cells, the first of them the planted one, or without it."""
     rng = np.random.default_rng(5)
     x = np.column_stack([rng.normal(size=(ROWS, FEATURES - 1)), np.zeros(ROWS)])
@@ -58,7 +58,7 @@ def told(batch: int, noisy: bool, planted: bool) -> np.ndarray:
     engine = make_engine(experiment, FEATURES)
     notion = training_notion(experiment, 2, 1)
     algorithm = build(experiment, engine, notion, given_grid(experiment), noise)
-    data, start = silo(planted), engine.model.init(0)[None]
+    data, start = client(planted), engine.model.init(0)[None]
     found = []
     for seed in range(RUNS):
         guard = plan.guard() if noisy else None

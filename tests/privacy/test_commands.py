@@ -1,4 +1,4 @@
-"""Every silo's epsilon is told: printed, in the JSON report, the ledger and the page."""
+"""Every client's epsilon is told: printed, in the JSON report, the ledger and the page."""
 
 import json
 
@@ -25,34 +25,34 @@ def folder(tmp_path_factory):
     return out, printed
 
 
-def silos(folder):
-    return json.loads((folder / "result.json").read_text())["privacy"]["silos"]
+def clients(folder):
+    return json.loads((folder / "result.json").read_text())["privacy"]["clients"]
 
 
-def test_the_summary_tells_every_silo(folder):
+def test_the_summary_tells_every_client(folder):
     out, printed = folder
     assert "delta 0.0001" in printed
-    for silo in silos(out):
-        assert f"{silo['epsilon']:.3f}" in printed
+    for client in clients(out):
+        assert f"{client['epsilon']:.3f}" in printed
     for word in ("Not covered", "test rows", "public", "simulation"):
         assert word in printed
 
 
-def test_the_ledger_tells_every_silo(folder):
+def test_the_ledger_tells_every_client(folder):
     out, _ = folder
     assert "epsilon" in fedfb("ledger", out)
     [account] = json.loads(fedfb("ledger", out, "--json"))["privacy"]
-    assert account["silos"] == silos(out)
+    assert account["clients"] == clients(out)
     assert account["not_covered"]
 
 
-def test_the_page_tells_every_silo(folder):
+def test_the_page_tells_every_client(folder):
     out, _ = folder
     fedfb("report", out)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert 'id="privacy"' in page
-    for silo in silos(out):
-        assert f"{silo['epsilon']:.3f}" in page
+    for client in clients(out):
+        assert f"{client['epsilon']:.3f}" in page
     assert "Not covered" in page
 
 

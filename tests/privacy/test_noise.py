@@ -44,7 +44,7 @@ def test_noise_on_answers_has_the_stated_scale(shared):
     assert not any(upload["public"].any() for upload in found)
 
 
-def test_shares_of_several_silos_add_up_to_the_whole():
+def test_shares_of_several_clients_add_up_to_the_whole():
     scale = noise_scales(zeros(1, {"a": 1.0}), {"a": np.zeros(1)}, Protection(6.0, shared=4))
     assert 4 * scale["a"] ** 2 == pytest.approx(6.0**2)
 
@@ -141,7 +141,7 @@ def test_one_row_moves_no_answer_further_than_declared(kind, data):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_the_weight_of_a_silo_tells_only_how_many_rows_it_has(kind):
+def test_the_weight_of_a_client_tells_only_how_many_rows_it_has(kind):
     whole = random_client(0, 2, 3)
     other = whole._replace(y=1 - whole.y, group=1 - whole.group, x=-whole.x)
     for task, broadcast in ASKED[str(kind), 2]:
@@ -151,7 +151,7 @@ def test_the_weight_of_a_silo_tells_only_how_many_rows_it_has(kind):
             assert one["weight"].tolist() == two["weight"].tolist() == [len(whole.y)]
 
 
-def test_noise_on_a_silo_has_the_stated_scale():
+def test_noise_on_a_client_has_the_stated_scale():
     """As above: within 5 standard deviations of a mean square."""
     params = np.zeros((1, 100))
     told = {"weighted": params, "weight": np.ones(1), "losses": np.zeros((1, 2, 50))}
@@ -164,7 +164,7 @@ def test_noise_on_a_silo_has_the_stated_scale():
     assert all(upload["weight"] == 1 for upload in found)
 
 
-def test_a_silo_is_cut_to_its_length_however_far_it_went():
+def test_a_client_is_cut_to_its_length_however_far_it_went():
     params = np.zeros((1, 4))
     told = {"weighted": np.full((1, 4), 1e6), "weight": np.ones(1), "losses": np.full((1, 2), 1e9)}
     task = ClientTask("fit", "sum", lambda *_: (told, {}), sensitivity={"losses": 1.0}, epochs=1)

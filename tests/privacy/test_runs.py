@@ -117,8 +117,8 @@ def test_noise_is_new_every_seed_and_the_same_again():
 
 
 @pytest.mark.slow
-def test_under_secure_sums_silos_share_the_noise():
-    """Of three silos two must be honest; the variance of the sum of three shares is 3/2 of it."""
+def test_under_secure_sums_clients_share_the_noise():
+    """Of three clients two must be honest; the variance of the sum of three shares is 3/2 of it."""
     settings = {"algorithm": "fedfb", "privacy_epsilon": 10.0, "split_seed": 0, **TINY}
     masked = train(Experiment(secure=True, seeds=tuple(range(12)), **settings))
     truth = (
@@ -126,21 +126,21 @@ def test_under_secure_sums_silos_share_the_noise():
     )
     privacy = masked.result.privacy
     assert privacy.shared_by == 2
-    scale = privacy.silos[0].answering_noise
+    scale = privacy.clients[0].answering_noise
     off = np.ravel([one.trained.state.counts - truth for one in masked.fitted])
     assert truth.min() > 6 * scale  # so that no count was cut off at 0
     assert abs(np.mean(off**2) / (1.5 * scale**2) - 1) < 5 * (2 / off.size) ** 0.5
 
 
-def test_a_whole_silo_can_be_hidden_with_a_warning_among_few(capsys):
-    settings = {"algorithm": "fedfb", "privacy_epsilon": 5.0, "privacy_level": "silo", **TINY}
+def test_a_whole_client_can_be_hidden_with_a_warning_among_few(capsys):
+    settings = {"algorithm": "fedfb", "privacy_epsilon": 5.0, "privacy_level": "client", **TINY}
     report = run(Experiment(**settings))
     assert "below 100" in capsys.readouterr().err
     privacy = report.privacy
-    assert privacy.level == "silo"
-    for silo in privacy.silos:
-        assert (silo.sampling, silo.steps) == (1.0, TINY["rounds"])
-        assert 4.9 <= silo.epsilon <= 5.0
+    assert privacy.level == "client"
+    for client in privacy.clients:
+        assert (client.sampling, client.steps) == (1.0, TINY["rounds"])
+        assert 4.9 <= client.epsilon <= 5.0
 
 
 def test_the_frontier_has_points_at_every_epsilon():

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from audited import federation
-from fedfb.audit.card import NOT_STATED, as_markdown, make_card
+from fedfb.audit.card import NOT_STATED, card_as_markdown, make_card
 from fedfb.audit.page import audit_page
 from fedfb.audit.record import audit
 from fedfb.audit.text import headline, print_audit
@@ -60,7 +60,7 @@ def test_names_are_escaped():
     names = (f"sex=F, race={HOSTILE}", "sex=F, race=W", f"sex=M, race={HOSTILE}", "sex=M, race=W")
     record = audited(names=names, intended_use=HOSTILE)
     assert HOSTILE not in page_of(record)
-    assert HOSTILE not in as_markdown(HOSTILE, record.card)
+    assert HOSTILE not in card_as_markdown(HOSTILE, record.card)
 
 
 def test_hidden_groups_alone_still_have_a_page():

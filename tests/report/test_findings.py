@@ -9,7 +9,7 @@ from fedfb.report.sentences import findings
 TINY = {"rows": 200, "test_rows": 100, "local_epochs": 2, "seeds": (0,)}
 
 
-def silo(of_ten):
+def client(of_ten):
     rows = range(100)
     lines = (f"{i // 10 % 2},{'fm'[i % 2]},{int(i % 10 < of_ten)}" for i in rows)
     return "\n".join(["x,sex,y", *lines]) + "\n"
@@ -21,7 +21,7 @@ def silo(of_ten):
 def test_under_client_parity_weights_at_their_bound_are_those_of_clients(tmp_path, more):
     """No weights make the clients' losses equal, so those of the easy clients end at the bound."""
     for name, of_ten in (("east", 9), ("north", 9), ("south", 6)):
-        (tmp_path / f"{name}.csv").write_text(silo(of_ten))
+        (tmp_path / f"{name}.csv").write_text(client(of_ten))
     settings = {**more, "notion": "cp", "lr": (0.05,), "batch": 16}
     own = {"data": f"{tmp_path}/*.csv", "label": "y", "positive": "1", "sensitive": ("sex",)}
     report = run(Experiment(**own, **settings, rounds=15, local_epochs=3), warn=False)

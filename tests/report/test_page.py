@@ -14,7 +14,7 @@ from fedfb.experiments.outcome import run, train
 from fedfb.experiments.run_folder import save
 from fedfb.experiments.spec import Experiment
 from fedfb.paper.page import page_of_folder, reproduction_headline
-from fedfb.report.folder import Found, Run, read_folder
+from fedfb.report.folder import Found, ReportedRun, read_folder
 from fedfb.report.headline import frontier_headline, run_headline
 from fedfb.report.html import render
 from fedfb.report.sections import make_page
@@ -26,7 +26,7 @@ MOST_BYTES = 2_000_000
 
 
 def html_of(report) -> str:
-    return render(make_page(Found((Run(report, {}, None, ()),))))
+    return render(make_page(Found((ReportedRun(report, {}, None, ()),))))
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_a_comparison_of_many_methods_and_rounds_stays_small(result):
         )
         for name in ("fedavg", "fedfb", "cfl", "zafar")
     ]
-    found = Found(tuple(Run(of_method, {}, None, ()) for of_method in results))
+    found = Found(tuple(ReportedRun(of_method, {}, None, ()) for of_method in results))
     # Every method adds as much: sixteen of them, as many as aim at one notion, fit too.
     assert len(render(make_page(found)).encode()) < MOST_BYTES / 4
 

@@ -83,7 +83,7 @@ def test_json_comes_back_as_the_same_value(comparison):
 @pytest.mark.parametrize(
     ("change_of", "message"),
     [
-        ({"schema": 2}, r"here has schema 2, .* reads schema 1\. Run it again with this version"),
+        ({"schema": 3}, r"here has schema 3, .* reads schema 2\. Run it again with this version"),
         ({"runs": 3}, r"here is not a result .*runs.*open it with the version that wrote it"),
     ],
 )
@@ -91,3 +91,11 @@ def test_other_versions_and_misfits_are_refused(comparison, change_of, message):
     values = {**to_builtins(comparison.results[0]), **change_of}
     with pytest.raises(DataError, match=message):
         from_json(json.dumps(values), Result, "here")
+
+
+def test_a_result_of_schema_1_is_read(comparison):
+    values = {**to_builtins(comparison.results[0]), "schema": 1, "study": "triage"}
+    names = values.pop("client_names", None) or ["north", "south"]
+    result = from_json(json.dumps({**values, "silos": names}), Result, "here")
+    assert (result.schema, result.client_names) == (2, tuple(names))
+    assert result.runs == comparison.results[0].runs

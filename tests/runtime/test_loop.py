@@ -10,7 +10,7 @@ from fedfb.core import ClientTask, LocalSolver
 from fedfb.errors import ConfigError, DataError, DivergenceError
 from fedfb.notions import make_notion
 from fedfb.runtime import Saving, make_ask, train
-from fedfb.runtime.archive import load, save
+from fedfb.runtime.archive import load_archive, save_archive
 
 
 def go(clients, rounds, saving=None, on_round=lambda p: None, name="dp"):
@@ -57,18 +57,20 @@ def test_a_checkpoint_of_another_experiment_is_refused(tmp_path):
 
 def test_a_corrupt_checkpoint_is_named(tmp_path):
     path = tmp_path / "run.npz"
-    save(path, {"state/x": np.ones(3)}, "mine")
+    save_archive(path, {"state/x": np.ones(3)}, "mine")
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(DataError, match="cannot be read"):
-        load(path, "mine")
+        load_archive(path, "mine")
 
 
 def test_a_write_that_fails_leaves_the_old_checkpoint(tmp_path):
     path = tmp_path / "run.npz"
-    save(path, {"x": np.ones(3)}, "mine")
+    save_archive(path, {"x": np.ones(3)}, "mine")
     with pytest.raises(TypeError, match="file"):
-        save(path, {"file": np.ones(2)}, "mine")  # a name that numpy refuses, with the file open
-    np.testing.assert_array_equal(load(path, "mine")["x"], np.ones(3))
+        save_archive(
+            path, {"file": np.ones(2)}, "mine"
+        )  # a name that numpy refuses, with the file open
+    np.testing.assert_array_equal(load_archive(path, "mine")["x"], np.ones(3))
 
 
 def test_events_arrive_round_by_round():

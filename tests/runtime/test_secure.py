@@ -7,7 +7,14 @@ from fedfb.algorithms import METHODS
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
-from fedfb.experiments.conformance.playing import Case, Run, engine, make_clients, results, start
+from fedfb.experiments.conformance.playing import (
+    Case,
+    PlayedRun,
+    engine,
+    make_clients,
+    results,
+    start,
+)
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import check_runnable
 from fedfb.runtime import Saving, as_arrays, make_ask, reduce_uploads, train
@@ -28,7 +35,7 @@ def go(case, clients, carry=None, **more):
     settings = {"seed": SEED, "rounds": ROUNDS, "watch": confusion_task(engine()), **more}
     with np.errstate(all="ignore"):
         trained = train(algorithm, clients, start(1), carry=carry, **settings)
-    return Run(algorithm, trained)
+    return PlayedRun(algorithm, trained)
 
 
 def assert_same_run(one, other, clients):
@@ -130,7 +137,7 @@ def over_survivors(case, clients, share):
         confusion = ask(confusion_task(engine()), {"params": algorithm.params(state)})["confusion"]
         history.append(training_loop.RoundRecord(info.signal, info.lam, confusion))
     assert lost > ROUNDS / 2
-    return Run(algorithm, training_loop.Trained(state, memories, history))
+    return PlayedRun(algorithm, training_loop.Trained(state, memories, history))
 
 
 def remember(broadcast, data, memory, key):

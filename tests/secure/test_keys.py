@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedfb import secure
 from fedfb.secure import AuthenticationError, FormatError, Kind, keys
 from fedfb.secure.graph import find_neighbours
-from fedfb.secure.keys import derive, sha256
+from fedfb.secure.keys import derive_key, sha256
 from fedfb.secure.masks import add_masks, write_ring
 from fedfb.secure.messages import LAYOUT, derive_pair_mask_keys, derive_self_mask_key
 from secure.clients import federation, record, seeded
@@ -101,7 +101,7 @@ numbers = st.integers(0, 2**32 - 1)
 
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32), numbers, numbers)
 def test_derivation_follows_its_equation(secret, session, sender, recipient):
-    found = derive(secret, session, b"shares", sender, recipient)
+    found = derive_key(secret, session, b"shares", sender, recipient)
     assert found == by_hand(secret, session, b"shares", sender, recipient)
 
 
@@ -115,7 +115,7 @@ def frozen_session():
 def test_our_own_answers_are_frozen():
     session = frozen_session()
     found = {
-        "derive": derive(bytes(range(32)), bytes(32), b"pair mask", 1, 2).hex(),
+        "derive": derive_key(bytes(range(32)), bytes(32), b"pair mask", 1, 2).hex(),
         "sha256": sha256(b"a", b"bc").hex(),
         "roster": session.roster.digest.hex(),
         "session": session.digest.hex(),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedfb.secure import FormatError, ProtocolError, ThresholdError
-from fedfb.secure.shares import PRIME, SHARE_BYTES, combine, find_weights_at_zero, split
+from fedfb.secure.shares import PRIME, SHARE_BYTES, combine, find_weights_at_zero, split_secret
 from secure.clients import seeded
 
 secrets = st.binary(min_size=32, max_size=32)
@@ -22,7 +22,7 @@ def sharings(draw):
 @given(sharings(), st.randoms(use_true_random=False))
 def test_any_threshold_of_shares_restores_the_secret(sharing, rng):
     secret, threshold, points, seed = sharing
-    shares = split(secret, threshold, points, seeded(seed))
+    shares = split_secret(secret, threshold, points, seeded(seed))
     some = rng.sample(points, rng.randint(threshold, len(points)))
     assert combine({point: shares[point] for point in some}, threshold) == secret
 
@@ -33,7 +33,7 @@ def test_fewer_shares_fit_any_other_secret_just_as_well(sharing, other):
     secret, threshold, points, seed = sharing
     if threshold == 1:
         return
-    shares = split(secret, threshold, points, seeded(seed))
+    shares = split_secret(secret, threshold, points, seeded(seed))
     known, missing = points[: threshold - 1], points[threshold - 1]
     weights = find_weights_at_zero([*known, missing])
     partial = sum(weights[point] * int.from_bytes(shares[point], "big") for point in known)
@@ -47,7 +47,7 @@ def test_a_share_alone_is_uniform_whatever_the_secret():
     """Chi-square over the second byte of 4,000 shares for two secrets; 1e-5 each."""
     for secret in (bytes(32), b"\xff" * 32):
         draw = seeded(secret.hex())
-        found = [split(secret, 2, [1, 2], draw)[1][1] for _ in range(4000)]
+        found = [split_secret(secret, 2, [1, 2], draw)[1][1] for _ in range(4000)]
         assert stats.chisquare(np.bincount(found, minlength=256)).pvalue > 1e-5
 
 
@@ -72,17 +72,17 @@ def test_the_field_is_the_smallest_that_holds_every_secret():
 def test_sharing_by_hand():
     """f(x) = 7 + 5 x: shares 12, 17, 22 at 1, 2, 3."""
     secret = (7).to_bytes(32, "big")
-    shares = split(secret, 2, [1, 2, 3], lambda size: (5).to_bytes(size, "big"))
+    shares = split_secret(secret, 2, [1, 2, 3], lambda size: (5).to_bytes(size, "big"))
     assert [int.from_bytes(share, "big") for share in shares.values()] == [12, 17, 22]
     assert combine({1: shares[1], 3: shares[3]}, 2) == secret
 
 
 def test_what_cannot_be_shared_or_combined_is_refused():
     with pytest.raises(FormatError, match="expected 32"):
-        split(b"short", 1, [1])
+        split_secret(b"short", 1, [1])
     for threshold, points in ((3, [1, 2]), (0, [1]), (2, [1, 1]), (1, [0])):
         with pytest.raises(ThresholdError):
-            split(bytes(32), threshold, points)
+            split_secret(bytes(32), threshold, points)
     with pytest.raises(ThresholdError, match="expected 2"):
         combine({1: bytes(33)}, 2)
     with pytest.raises(FormatError, match="not an element"):

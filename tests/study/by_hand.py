@@ -17,22 +17,22 @@ from fedfb.study.transport import check_reply, note_silence
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 import federation
 
-SILOS = federation.SILOS
+CLIENTS = federation.CLIENTS
 
 
 def make(folder, experiment, rows=80, **options):
-    """Write silos and a study; return its file, and the folder of the silos."""
-    silos = federation.write_silos(folder / "silos", rows)
+    """Write clients and a study; return its file, and the folder of the clients."""
+    clients = federation.write_clients(folder / "clients", rows)
     wanted = Wanted("urgent", "yes", experiment.sensitive or ("sex", "region"))
-    schema = agreed_schema([read_rows(path) for path in paths_of(f"{silos}/*.csv")], wanted)
-    return create_in(folder, silos, schema, experiment, **options)
+    schema = agreed_schema([read_rows(path) for path in paths_of(f"{clients}/*.csv")], wanted)
+    return create_in(folder, clients, schema, experiment, **options)
 
 
-def create_in(folder, silos, schema, experiment, **options):
+def create_in(folder, clients, schema, experiment, **options):
     given = {"timeout_s": 30.0, "wait_s": 0.5, **options}
-    study = make_study("by hand", "127.0.0.1:9", SILOS, schema, experiment, **given)
+    study = make_study("by hand", "127.0.0.1:9", CLIENTS, schema, experiment, **given)
     create(study, folder / "study", {})
-    return folder / "study" / "study.toml", silos
+    return folder / "study" / "study.toml", clients
 
 
 @dataclass
@@ -63,25 +63,25 @@ class Hand:
         return replies
 
 
-def open_clients(study, silos, ids=range(4)):
-    bundles = {id: study.parent / "bundles" / f"{SILOS[id]}.bundle" for id in ids}
+def open_clients(study, clients, ids=range(4)):
+    bundles = {id: study.parent / "bundles" / f"{CLIENTS[id]}.bundle" for id in ids}
     return {
         id: open_client(
             read_bundle(path),
-            *silos.glob(f"{SILOS[id]}.*"),
+            *clients.glob(f"{CLIENTS[id]}.*"),
             path.with_name(path.name + ".state"),
         )
         for id, path in bundles.items()
     }
 
 
-def run_by_hand(study, silos, *, there=None, loses=None):
+def run_by_hand(study, clients, *, there=None, loses=None):
     """Run a study to its end; return the mail, with all that was sent."""
     planned, secrets = read_server_secrets(study)
     kept = study.parent / "run"
     open_folder(planned, kept)
     log = Log(kept / EVENTS, lambda text: None)
-    hand = Hand(planned, log, there or open_clients(study, silos))
+    hand = Hand(planned, log, there or open_clients(study, clients))
     if loses is not None:
         hand.loses = loses
     run_study(hand, secrets, kept)

@@ -1,4 +1,4 @@
-"""A study by real processes: a coordinator and silos that are started, killed and awaited."""
+"""A study by real processes: a server and clients that are started, killed and awaited."""
 
 import os
 import signal
@@ -7,16 +7,18 @@ import time
 from pathlib import Path
 
 from fedfb.study.journal import EVENTS, read_events
-from study.by_hand import SILOS, federation
+from study.by_hand import CLIENTS, federation
 
 
 class Federation:
     """The processes of one study; all of them are gone when the context ends."""
 
     def __init__(self, folder, settings, rows=80, **options):
-        self.silos = federation.write_silos(folder / "silos", rows)
+        self.clients = federation.write_clients(folder / "clients", rows)
         common = ["--local-epochs", "2", "--lr", "0.02"]
-        self.study = federation.init(folder / "study", self.silos, [*settings, *common], **options)
+        self.study = federation.init(
+            folder / "study", self.clients, [*settings, *common], **options
+        )
         self.running = {}
 
     def __enter__(self):
@@ -27,11 +29,11 @@ class Federation:
             self.kill(name)
 
     def start(self, *names):
-        for name in names or ("coordinator", *SILOS):
-            if name == "coordinator":
+        for name in names or ("server", *CLIENTS):
+            if name == "server":
                 self.running[name] = federation.serve(self.study)
             else:
-                self.running[name] = federation.join(self.study, name, self.silos)
+                self.running[name] = federation.join(self.study, name, self.clients)
 
     def kill(self, name, sign=signal.SIGKILL):
         """End a process and its workers, as a power failure does."""
@@ -42,7 +44,7 @@ class Federation:
         process.wait(timeout=30)
 
     def worker(self, name):
-        """Return the id of the process that holds a silo's rows."""
+        """Return the id of the process that holds a client's rows."""
         [found] = [
             child for child in children(self.running[name].pid) if "spawn_main" in command(child)
         ]
@@ -58,18 +60,18 @@ class Federation:
         while time.monotonic() < end:
             if any(text in event["text"] for event in self.events()[after:]):
                 return
-            process = self.running.get("coordinator")
-            assert process is None or process.poll() is None, self.out("coordinator")
+            process = self.running.get("server")
+            assert process is None or process.poll() is None, self.out("server")
             time.sleep(0.05)
-        raise AssertionError(f"{text!r} did not happen:\n{self.out('coordinator')}")
+        raise AssertionError(f"{text!r} did not happen:\n{self.out('server')}")
 
     def finish(self, seconds=240.0):
-        """Wait for the coordinator's end; return its exit code."""
-        process = self.running["coordinator"]
+        """Wait for the server's end; return its exit code."""
+        process = self.running["server"]
         try:
             return process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(self.out("coordinator")) from None
+            raise AssertionError(self.out("server")) from None
 
     def out(self, name):
         return (self.study.parent / f"{name}.out").read_text()

@@ -6,7 +6,7 @@ No messages and no masks: for every question the fixed-point sum over those who 
 import numpy as np
 
 from fedfb.data.encode import Encoder
-from fedfb.data.fit_columns import ROWS, columns_by, groups_by, silo_answer
+from fedfb.data.fit_columns import ROWS, columns_by, groups_by, make_column_upload
 from fedfb.experiments.secure import column_question
 from fedfb.runtime.boundary import reduce_uploads
 from fedfb.runtime.loop import run_rounds
@@ -37,14 +37,16 @@ def fixed_sum(task, uploads, asked):
     return read_total(task, like, decode(words, len(uploads), total))
 
 
-def replayed(study, silos):
+def replayed(study, clients):
     """Return the final state of the run that the log tells of, without any disturbance."""
-    planned, who, there = read_study(study), schedule(study), open_clients(study, silos)
+    planned, who, there = read_study(study), schedule(study), open_clients(study, clients)
     schema, numbers = planned.schema, iter(range(100))
 
     def answers(question, told):
         asked, counted = who["data", 0, next(numbers)]
-        uploads = {id: silo_answer(question, told, there[id].train, schema) for id in counted}
+        uploads = {
+            id: make_column_upload(question, told, there[id].train, schema) for id in counted
+        }
         return fixed_sum(column_question(question, uploads[counted[0]]), uploads, len(asked))
 
     groups = groups_by(schema, answers(ROWS, {})["rows"])

@@ -44,7 +44,7 @@ def test_the_walk_through_works_as_written(tmp_path):
 
 def it_has_the_bits_of_one_process(folder):
     study = folder / "triage" / "study.toml"
-    alone = federation.in_one_process(study, folder / "silos")
+    alone = federation.in_one_process(study, folder / "clients")
     state = federation.final_state(study)
     assert_same_bits(state, alone.fitted[0].trained.state._asdict())
     assert np.ptp(state["lam"]) > 0

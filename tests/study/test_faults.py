@@ -23,9 +23,9 @@ def test_processes_that_die_stop_or_come_late_leave_the_sums_of_the_others(tmp_p
     with Federation(tmp_path, settings, timeout=8, wait=60) as there:
         there.start()
         there.wait_for("round 2, fit")
-        there.kill("coordinator")  # in a round; it goes on where it was
+        there.kill("server")  # in a round; it goes on where it was
         after_kill = len(there.events())
-        there.start("coordinator")
+        there.start("server")
         there.wait_for("round 2 of 9", after=after_kill)
         os.kill(there.worker("east"), signal.SIGKILL)  # a client process dies within a round
         there.wait_for("east: the process that answers for this client died")
@@ -41,11 +41,11 @@ def test_processes_that_die_stop_or_come_late_leave_the_sums_of_the_others(tmp_p
         there.start("west")  # and joins late
         there.wait_for("west is online", after=before)
         began = time.monotonic()
-        assert there.finish() == 0, there.out("coordinator")
+        assert there.finish() == 0, there.out("server")
         assert time.monotonic() - began < 90
     later = [event["text"] for event in there.events()[after_kill:]]
     assert not any(text.startswith(("round 0,", "round 1,")) for text in later), later
     counted = [set(e["counted"]) for e in there.events() if e["event"] == "answered"]
     assert {0, 1, 2, 3} in counted
     assert {frozenset(c) for c in counted} >= {frozenset({1, 2, 3}), frozenset({0, 2, 3})}
-    assert_same_bits(federation.final_state(there.study), replayed(there.study, there.silos))
+    assert_same_bits(federation.final_state(there.study), replayed(there.study, there.clients))

@@ -1,7 +1,7 @@
-"""A coordinator and four silos as separate processes, TLS and node authentication on.
+"""A server and four clients as separate processes, TLS and node authentication on.
 
-FedAvg with a large model, and a forwarder between the silos and the coordinator that counts bytes.
-FedFB: tests/flower/test_deploy_page.py.
+FedAvg with a large model, and a forwarder between the clients and the server that counts bytes.
+FedFB: tests/study/test_deploy_page.py.
 """
 
 import json
@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from fedfb.runtime.ledger import read_ledger
-from study.by_hand import SILOS, federation
+from study.by_hand import CLIENTS, federation
 from study.processes import Federation
 from study.replay import assert_same_bits
 
@@ -65,19 +65,19 @@ def test_five_processes_have_the_bits_of_one_and_the_bytes_of_the_ledger(tmp_pat
     with Federation(tmp_path, settings) as there:
         port = int(there.study.read_text().split('address = "127.0.0.1:')[1].split('"')[0])
         forwarder = Forwarder(port)
-        for silo in SILOS:
-            path = there.study.parent / "bundles" / f"{silo}.bundle"
+        for client in CLIENTS:
+            path = there.study.parent / "bundles" / f"{client}.bundle"
             bundle = json.loads(path.read_text())
             bundle["study"] = bundle["study"].replace(f":{port}", f":{forwarder.own_port}")
             path.write_text(json.dumps(bundle))
         there.start()
         there.wait_for("row counts")
         only_nodes_are_served(port)
-        assert there.finish() == 0, there.out("coordinator")
-        for silo in SILOS:
-            assert there.running[silo].wait(timeout=60) == 0, there.out(silo)
+        assert there.finish() == 0, there.out("server")
+        for client in CLIENTS:
+            assert there.running[client].wait(timeout=60) == 0, there.out(client)
         forwarder.listening.close()
-    alone = federation.in_one_process(there.study, there.silos)
+    alone = federation.in_one_process(there.study, there.clients)
     state = federation.final_state(there.study)
     assert_same_bits(state, alone.fitted[0].trained.state._asdict())
     report = json.loads((there.study.parent / "run" / "result.json").read_text())

@@ -11,7 +11,7 @@ from fedfb.errors import DataError
 from fedfb.experiments.spec import Experiment
 from fedfb.study.client import load_memory, save_memory
 from fedfb.study.journal import ExchangeTotal, Journal
-from fedfb.study.messages import pack_arrays, unpack_arrays
+from fedfb.study.messages import pack_message, unpack_message
 from fedfb.study.study import make_study, study_from_toml, study_to_toml
 
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
@@ -48,15 +48,15 @@ values = arrays.arrays(
 named = st.dictionaries(st.text("abcdefgh_/", min_size=1, max_size=8), values, max_size=4)
 
 
-@given(schema=schemas(), name=words, silos=st.sets(words, min_size=3, max_size=6))
-def test_a_study_is_read_as_it_was_written(schema, name, silos):
-    study = make_study(name, "here:1", tuple(silos), schema, Experiment(rounds=2))
+@given(schema=schemas(), name=words, clients=st.sets(words, min_size=3, max_size=6))
+def test_a_study_is_read_as_it_was_written(schema, name, clients):
+    study = make_study(name, "here:1", tuple(clients), schema, Experiment(rounds=2))
     assert study_from_toml(study_to_toml(study), "there") == study
 
 
 @given(sent=named)
 def test_arrays_arrive_as_they_were_sent(sent):
-    found = unpack_arrays(pack_arrays(sent))
+    found = unpack_message(pack_message(sent))
     assert found.keys() == sent.keys()
     for name, value in sent.items():
         assert found[name].dtype == value.dtype
@@ -71,7 +71,7 @@ def test_an_answer_is_found_as_it_was_written(total, counted, tmp_path_factory):
     journal.write(1, ExchangeTotal(total, tuple(counted)))
     found = Journal(folder, "owner", "run", 3).find(1)
     assert found.clients == tuple(counted)
-    assert pack_arrays(found.arrays) == pack_arrays(total)
+    assert pack_message(found.arrays) == pack_message(total)
     Journal(folder, "owner", "run", 4).forget_earlier()
     assert journal.find(1) is None
 

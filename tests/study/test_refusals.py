@@ -25,7 +25,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def served(tmp_path):
-    """A study whose SuperLink runs in this process, and the silos' folder."""
+    """A study whose SuperLink runs in this process, and the clients' folder."""
     from fedfb.study.transport.server import open_superlink
 
     study, _ = make(tmp_path, QUICK, wait_s=3.0)
@@ -43,8 +43,8 @@ def joined(bundle, address, folder):
         return activate_node(there, client, folder, lambda text: None)
 
 
-def bundle_of(study, silo="north"):
-    return read_bundle(study.parent / "bundles" / f"{silo}.bundle")
+def bundle_of(study, client="north"):
+    return read_bundle(study.parent / "bundles" / f"{client}.bundle")
 
 
 def test_a_registered_node_joins_and_joins_again_at_once(served, tmp_path):
@@ -111,15 +111,15 @@ def test_only_the_fleet_routes_exist():
 def test_a_file_that_does_not_fit_the_schema_is_refused_with_its_line(
     change, words, made, tmp_path
 ):
-    study, silos = made
-    (tmp_path / "mine.csv").write_text((silos / "north.csv").read_text().replace(*change))
+    study, clients = made
+    (tmp_path / "mine.csv").write_text((clients / "north.csv").read_text().replace(*change))
     with pytest.raises(DataError, match=words):
         open_client(bundle_of(study), tmp_path / "mine.csv", tmp_path)
 
 
 def test_joining_with_a_file_that_does_not_fit_ends_in_words(made, tmp_path):
-    study, silos = made
-    lines = (silos / "north.csv").read_text().splitlines()
+    study, clients = made
+    lines = (clients / "north.csv").read_text().splitlines()
     lines[3] = "old" + lines[3][lines[3].index(",") :]
     (tmp_path / "mine.csv").write_text("\n".join(lines))
     bundle = study.parent / "bundles" / "north.bundle"
@@ -134,10 +134,10 @@ def test_joining_with_a_file_that_does_not_fit_ends_in_words(made, tmp_path):
 
 
 def test_joining_shows_what_will_be_sent_and_asks_once(made):
-    study, silos = made
+    study, clients = made
     bundle = study.parent / "bundles" / "north.bundle"
     said = subprocess.run(
-        [*federation.FEDFB, "join", str(bundle), "--data", str(silos / "north.csv")],
+        [*federation.FEDFB, "join", str(bundle), "--data", str(clients / "north.csv")],
         input="n\n",
         capture_output=True,
         text=True,
@@ -150,13 +150,13 @@ def test_joining_shows_what_will_be_sent_and_asks_once(made):
 
 @pytest.mark.slow
 def test_a_full_disk_stops_the_client_and_the_server_in_words(tmp_path):
-    study, silos = make(tmp_path, QUICK)
-    silo = open_clients(study, silos)[0]
+    study, clients = make(tmp_path, QUICK)
+    client = open_clients(study, clients)[0]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    there = {**open_clients(study, silos), 0: replace(silo, folder=tmp_path / "made.csv" / "x")}
+    there = {**open_clients(study, clients), 0: replace(client, folder=tmp_path / "made.csv" / "x")}
     (tmp_path / "made.csv").write_text("")
     with pytest.raises(Exception, match=r"east: cannot write to .*Make room"):
-        run_by_hand(study, silos, there=there)
+        run_by_hand(study, clients, there=there)
     secrets = study.parent / "study.toml"
     full = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, {hard}))\n"
     run = (

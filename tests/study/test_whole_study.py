@@ -1,7 +1,7 @@
 """One study with all that a schema can say: its result is what one process makes of the files.
 
 Ranges, merged values, columns that are left out, clipped and robust scales, gaps, a Parquet file, a
-category of one silo only; a learning rate that is picked, an audit, and what is achievable.
+category of one client only; a learning rate that is picked, an audit, and what is achievable.
 """
 
 import json
@@ -13,7 +13,7 @@ import pandas
 import pytest
 from msgspec import structs
 
-from fedfb.audit.model_rows import Choice, model_subject
+from fedfb.audit.model_rows import ModelChoice, model_subject
 from fedfb.audit.record import audit
 from fedfb.audit.result import read_audit
 from fedfb.data.encode import Encoder
@@ -33,7 +33,7 @@ from fedfb.study.server import make_audit_text
 from fedfb.study.study import read_study
 from fedfb.theory.achievable import achievable
 from fedfb.theory.from_scores import count_scores, describe_scores, population_of
-from study.by_hand import SILOS, create_in, federation, open_clients, run_by_hand
+from study.by_hand import CLIENTS, create_in, federation, open_clients, run_by_hand
 from study.replay import assert_same_bits
 
 pytestmark = pytest.mark.slow
@@ -74,20 +74,20 @@ positive = "yes"
 """
 
 
-def write_silos(folder, rows):
+def write_clients(folder, rows):
     """Write files with gaps: one of Parquet, one with a column more, one with a ward of its own."""
-    federation.write_silos(folder, rows)
-    for number, silo in enumerate(SILOS):
-        path = folder / f"{silo}.csv"
+    federation.write_clients(folder, rows)
+    for number, client in enumerate(CLIENTS):
+        path = folder / f"{client}.csv"
         frame, rng = pandas.read_csv(path).drop(columns="region"), np.random.default_rng(number)
         frame["cost"] = rng.lognormal(5, 2, rows)
         frame["height"] = np.where(rng.random(rows) < 0.1, np.nan, rng.normal(170, 9, rows))
         frame.loc[rng.random(rows) < 0.05, "sex"] = "X"
-        if silo == "south":
+        if client == "south":
             frame.insert(0, "nr", range(rows))
-        if silo == "west":
+        if client == "west":
             frame.loc[frame.index % 9 == 0, "ward"] = "hospice"
-        if silo == "north":
+        if client == "north":
             path.unlink()
             frame.to_parquet(path.with_suffix(".parquet"))
         else:
@@ -100,13 +100,13 @@ def whole(tmp_path_factory):
     """A study by hand, and the same experiment in one process."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "schema.toml").write_text(SCHEMA)
-    silos = write_silos(folder / "silos", 480)
+    clients = write_clients(folder / "clients", 480)
     study, _ = create_in(
-        folder, silos, read_schema(folder / "schema.toml"),
+        folder, clients, read_schema(folder / "schema.toml"),
         Experiment(rounds=2, local_epochs=2), achievable=True,
     )  # fmt: skip
-    hand = run_by_hand(study, silos)
-    alone = federation.in_one_process(study, silos, ledger=folder / "ledger.jsonl",
+    hand = run_by_hand(study, clients)
+    alone = federation.in_one_process(study, clients, ledger=folder / "ledger.jsonl",
                                       checkpoints=folder)  # fmt: skip
     save(alone, folder / "alone")
     kept = study.parent / "run"
@@ -179,12 +179,12 @@ def test_test_figures_have_the_intervals_and_groups_of_one_process(whole):
     others = other_notes(whole.alone.result)
     assert [note for note in notes if note != SUMS_ONLY] == others
     ours = {**whole.report, **dict.fromkeys(("data", "settings", "experiment_hash", "notes"))}
-    assert ours.keys() == {*to_builtins(whole.alone.result), "study", "silos"}
+    assert ours.keys() == {*to_builtins(whole.alone.result), "study", "client_names"}
 
 
 def test_the_audit_is_that_of_the_run_in_one_process(whole):
     found = read_audit(whole.kept / "audit.json")
-    subject = model_subject(whole.folder / "alone", Choice())
+    subject = model_subject(whole.folder / "alone", ModelChoice())
     alone = audit(subject, secure=True, add=make_audit_add(True, None))
     differing = {name: getattr(alone, name) for name in ("name", "data", "hashes", "notes")}
     assert structs.replace(found, **differing) == alone
@@ -218,7 +218,7 @@ def test_clients_get_report_audit_and_what_is_achievable_but_no_ledger(whole):
 
 def test_a_client_reads_that_its_own_scores_will_be_seen(whole):
     bundle = read_bundle(whole.study.parent / "bundles" / "east.bundle")
-    said = "\n".join(describe_uploads(bundle, whole.silos / "east.csv", 336, 144))
+    said = "\n".join(describe_uploads(bundle, whole.clients / "east.csv", 336, 144))
     assert "in each of 200 bins, by label and group; YOUR OWN VALUE" in said
     assert "histograms of pulse, cost" in said
     assert "learning rate" in said, said
@@ -227,15 +227,15 @@ def test_a_client_reads_that_its_own_scores_will_be_seen(whole):
 def test_a_client_shows_its_scores_only_where_the_study_says_so(whole, tmp_path):
     """The copy of the server allows it, the copy of the client does not."""
     schema, experiment = read_study(whole.study).schema, Experiment(rounds=1, lr=(0.01,))
-    study, silos = create_in(tmp_path, whole.silos, schema, experiment)
-    silo = open_clients(study, silos)[0]
+    study, clients = create_in(tmp_path, whole.clients, schema, experiment)
+    client = open_clients(study, clients)[0]
     told = json.dumps({"phase": "achievable", "encoder": encoder_of(whole), "rates": []})
     hello = {"study": read_study(study).digest, "run": b"1" * 32, "told": told}
-    _, said = handle(silo, "hello", hello)
+    _, said = handle(client, "hello", hello)
     assert "the study does not allow it" in said["stop"]
     other = json.loads(told) | {"phase": "run"}
     other["encoder"] = {**other["encoder"], "positive": "no"}
-    _, said = handle(silo, "hello", {**hello, "told": json.dumps(other)})
+    _, said = handle(client, "hello", {**hello, "told": json.dumps(other)})
     assert "does not encode rows as the study's schema says" in said["stop"]
 
 

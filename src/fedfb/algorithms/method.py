@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fedfb.core import Algorithm, LocalSolver
 from fedfb.engine import Engine
@@ -11,6 +11,9 @@ from fedfb.shapes import Array, Float
 
 ALL_NOTIONS = ("demographic_parity", "equal_opportunity", "equalized_odds", "client_parity")
 GROUP_NOTIONS = ALL_NOTIONS[:3]
+
+OuterRule = Literal["solve", "step", "paper"]
+"""How a method finds its weights."""
 
 
 class Knob(NamedTuple):
@@ -113,7 +116,7 @@ class Method(NamedTuple):
     reconstruction: bool = False
     additive: bool = True
     local: bool = False
-    outer_rules: tuple[str, ...] = ()
+    outer_rules: tuple[OuterRule, ...] = ()
     reads: Mapping[str, tuple[str, ...]] = TRAINING
 
     def is_pooled(self, variant: str) -> bool:

@@ -97,28 +97,28 @@ def register(method: Method) -> None:
     METHODS[method.name] = method
 
 
-EXPECTED = "Expected METHOD = Method(...), or METHODS, a list of them (docs/extend.md)."
+_EXPECTED = "Expected METHOD = Method(...), or METHODS, a list of them (docs/extend.md)."
 
 
 def read_methods(path: Path) -> tuple[Method, ...]:
     """Run a Python file and return the METHOD, or the METHODS, that it defines."""
     names = vars(_imported(path))
     if "METHOD" not in names and "METHODS" not in names:
-        raise ConfigError(f"the plugin {path} has no METHOD. {EXPECTED}")
+        raise ConfigError(f"the plugin {path} has no METHOD. {_EXPECTED}")
     methods = [names["METHOD"]] if "METHOD" in names else names["METHODS"]
     if not isinstance(methods, list):
         kind = type(methods).__name__
-        raise ConfigError(f"the plugin {path} has METHODS of type {kind}. {EXPECTED}")
+        raise ConfigError(f"the plugin {path} has METHODS of type {kind}. {_EXPECTED}")
     for method in methods:
         if not isinstance(method, Method):
             kind = type(method).__name__
-            raise ConfigError(f"the plugin {path} has a METHOD of type {kind}. {EXPECTED}")
+            raise ConfigError(f"the plugin {path} has a METHOD of type {kind}. {_EXPECTED}")
     return tuple(methods)
 
 
 def _imported(path: Path) -> ModuleType:
     if not path.is_file():
-        raise ConfigError(f"there is no plugin {path}. Expected a Python file. {EXPECTED}")
+        raise ConfigError(f"there is no plugin {path}. Expected a Python file. {_EXPECTED}")
     name = f"fedfb_plugin_{path.stem}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

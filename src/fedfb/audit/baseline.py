@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfb.audit.result import Change, Comparison, Difference, Measure
-from fedfb.audit.suppress import Published
-from fedfb.notions.disparity import Estimate, rate_estimate
+from fedfb.audit.result import AuditComparison, AuditDifference, Change, Measure
+from fedfb.audit.suppress import PublishedTable
+from fedfb.notions.disparity import DisparityEstimate, rate_estimate
 from fedfb.notions.intervals import (
     LEVEL,
     Bands,
@@ -46,7 +46,7 @@ def compare_accuracy(joint: Float[Array, "2 2 2"]) -> Measure:
     return Measure(float(value), (float(value - half), float(value + half)))
 
 
-def compare_disparity(tables: Float[Array, "l 2 2 a"], minimum: int) -> Difference | None:
+def compare_disparity(tables: Float[Array, "l 2 2 a"], minimum: int) -> AuditDifference | None:
     r"""Return the disparity less that of the baseline, with the overlap of two intervals.
 
     One comes from the intervals of both disparities
@@ -78,10 +78,10 @@ def compare_disparity(tables: Float[Array, "l 2 2 a"], minimum: int) -> Differen
         ends = difference_of_disparities(*means, np.array([value]))
         bound = _bound_change(tables, rows, enough(rows, minimum))
     low, high = (min(max(float(end), -bound), bound) for end in ends)
-    return Difference(value, (low, high), baseline.value)
+    return AuditDifference(value, (low, high), baseline.value)
 
 
-def _as_mean(estimate: Estimate, bands: Bands) -> MeanDisparity:
+def _as_mean(estimate: DisparityEstimate, bands: Bands) -> MeanDisparity:
     assert estimate.value is not None
     assert estimate.low is not None
     assert estimate.high is not None
@@ -125,8 +125,8 @@ def change_variance(
 
 
 def compare_with_baseline(
-    joint: Float[Array, "2 2 2 a"], published: Published, names: Sequence[str], minimum: int
-) -> Comparison:
+    joint: Float[Array, "2 2 2 a"], published: PublishedTable, names: Sequence[str], minimum: int
+) -> AuditComparison:
     """Return what differs between the classifier and its baseline, on published groups.
 
     Args:
@@ -142,7 +142,7 @@ def compare_with_baseline(
         "equal_opportunity": split[1:],
         "equalized_odds": split,
     }
-    return Comparison(
+    return AuditComparison(
         accuracy=compare_accuracy(split.sum(axis=3)) if published.split.any() else None,
         notions={notion: compare_disparity(tables, minimum) for notion, tables in blocks.items()},
         changed=count_changes(whole, published, names),
@@ -150,7 +150,7 @@ def compare_with_baseline(
 
 
 def count_changes(
-    joint: Float[Array, "2 2 2 a"], published: Published, names: Sequence[str]
+    joint: Float[Array, "2 2 2 a"], published: PublishedTable, names: Sequence[str]
 ) -> tuple[Change, ...]:
     """Return the shares of each published group that only one of the two classifiers favours."""
     changes = []

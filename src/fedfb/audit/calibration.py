@@ -7,14 +7,14 @@ import numpy as np
 
 from fedfb.audit.measures import measure_rate
 from fedfb.audit.result import Bin, Calibration
-from fedfb.audit.suppress import Published
+from fedfb.audit.suppress import PublishedTable
 from fedfb.audit.tables import Tables
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Float
 
 
 def measure_calibration(
-    total: Tables, published: Published, names: Sequence[str], minimum: int
+    total: Tables, published: PublishedTable, names: Sequence[str], minimum: int
 ) -> tuple[Calibration, ...] | None:
     """Return the calibration of every group that is published by label; None without scores.
 

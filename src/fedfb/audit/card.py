@@ -9,7 +9,7 @@ from fedfb.audit.result import Audit, Card
 from fedfb.experiments.run_folder import DEPENDENCIES
 from fedfb.experiments.shortfalls import first_sentences, other_notes
 from fedfb.report.figures import shown_name
-from fedfb.report.folder import Run
+from fedfb.report.folder import ReportedRun
 from fedfb.report.ledger import exchanges_sentence as exchange_sentence
 from fedfb.report.ledger import sentence as ledger_sentence
 from fedfb.report.sections import explained_run
@@ -30,7 +30,7 @@ LIMITS = (
 )
 
 
-def make_card(audit: Audit, run: Run | None, intended_use: str | None) -> Card:
+def make_card(audit: Audit, run: ReportedRun | None, intended_use: str | None) -> Card:
     """Return the model card of an audit.
 
     Args:
@@ -67,15 +67,15 @@ def _describe_data(audit: Audit) -> Iterator[str]:
     yield f"Groups by {', '.join(audit.attributes)}: {', '.join(names)}."
 
 
-def _describe_training_data(run: Run) -> Iterator[str]:
-    clients = run.result.runs[0].clients or run.result.silos or ()
+def _describe_training_data(run: ReportedRun) -> Iterator[str]:
+    clients = run.result.runs[0].clients or run.result.client_names or ()
     yield f"Trained on {run.result.data}, by {len(clients) or 'several'} clients."
     verb = "is" if run.result.group_is_given else "is not"
     yield f"The group {verb} given to the model."
     yield from (f"{note[0].upper()}{note[1:]}." for note in other_notes(run.result))
 
 
-def _describe_method(run: Run) -> Iterator[str]:
+def _describe_method(run: ReportedRun) -> Iterator[str]:
     explained = explained_run(run)
     size = f" of {explained.parameters} parameters" if explained else ""
     seeds = ", ".join(map(str, run.result.seeds))
@@ -95,7 +95,7 @@ def _describe_fairness(audit: Audit) -> Iterator[str]:
     yield "In brackets: 95% intervals."
 
 
-def _describe_training_exchange(run: Run) -> Iterator[str]:
+def _describe_training_exchange(run: ReportedRun) -> Iterator[str]:
     explained = explained_run(run)
     if explained is not None:
         yield f"In training: {exchange_sentence(explained)}"
@@ -126,7 +126,7 @@ def _describe_limits(audit: Audit) -> Iterator[str]:
         )
 
 
-def _list_versions(run: Run | None) -> dict[str, str]:
+def _list_versions(run: ReportedRun | None) -> dict[str, str]:
     audited_with = {name: version(name) for name in ("fedfb", *DEPENDENCIES)}
     versions = {**audited_with, "python": platform.python_version()}
     in_training = dict(run.versions) if run else {}
@@ -134,10 +134,10 @@ def _list_versions(run: Run | None) -> dict[str, str]:
     return {**versions, **differing}
 
 
-def as_markdown(title: str, card: Mapping[str, Sequence[str]]) -> str:
+def card_as_markdown(title: str, card: Mapping[str, Sequence[str]]) -> str:
     r"""Write a card as Markdown. Names that users chose are escaped, so they are never markup.
 
-    >>> print(as_markdown("mine", {"Data": ["rows_of <b> *x*"]}).strip())
+    >>> print(card_as_markdown("mine", {"Data": ["rows_of <b> *x*"]}).strip())
     # Model card: mine
     <BLANKLINE>
     ## Data

@@ -11,21 +11,21 @@ import numpy as np
 
 from fedfb.audit.result import (
     AttributeRates,
+    AuditedGroup,
     Chance,
     Compares,
     Contribution,
     Disparity,
     GroupGap,
-    GroupRates,
     Interval,
-    LeftOut,
+    LeftOutGroup,
     Measure,
     Notions,
 )
-from fedfb.audit.suppress import Published
+from fedfb.audit.suppress import PublishedTable
 from fedfb.core import Key, generator
 from fedfb.data.groups import values_of
-from fedfb.notions.disparity import Estimate, four_fifths_interval, rate_estimate
+from fedfb.notions.disparity import DisparityEstimate, four_fifths_interval, rate_estimate
 from fedfb.notions.intervals import half_widths, rate_ends
 from fedfb.notions.values import enough, largest_rate_gap
 from fedfb.shapes import Array, Bool, Float
@@ -33,7 +33,7 @@ from fedfb.shapes import Array, Bool, Float
 Blocks = tuple[Float[Array, "b a"], Float[Array, "b a"]]
 """Positive decisions and rows that a notion compares, by block (label) and group."""
 
-BLOCKS: dict[str, Callable[[Published], Blocks]] = {
+BLOCKS: dict[str, Callable[[PublishedTable], Blocks]] = {
     "demographic_parity": lambda table: (table.selected[None], table.rows[None]),
     "equal_opportunity": lambda table: (table.confusion[1:, 1], table.by_label[1:]),
     "equalized_odds": lambda table: (table.confusion[:, 1], table.by_label),
@@ -59,8 +59,8 @@ def measure_rate(positives: float, rows: float) -> Measure | None:
 
 
 def describe_rates(
-    name: str, table: Published, groups: Array, *, without_rows: bool = False
-) -> GroupRates:
+    name: str, table: PublishedTable, groups: Array, *, without_rows: bool = False
+) -> AuditedGroup:
     """Return rows and rates of some groups together, as far as they are published.
 
     Rates that depend on labels come from groups that are published by label. ``n_by_label`` are
@@ -76,7 +76,7 @@ def describe_rates(
     rows, confusion = table.rows[groups].sum(), table.confusion[:, :, groups].sum(axis=2)
     negatives, positives = confusion.sum(axis=1)
     counts = (round(float(negatives)), round(float(positives)))
-    return GroupRates(
+    return AuditedGroup(
         name=name,
         n=round(float(rows)) if rows else None,
         n_by_label=counts if negatives + positives > 0 else None,
@@ -89,12 +89,12 @@ def describe_rates(
     )
 
 
-def describe_all(table: Published) -> GroupRates:
+def describe_all(table: PublishedTable) -> AuditedGroup:
     """Return rows and rates of all published groups together."""
     return describe_rates("all", table, np.arange(len(table.rows)))
 
 
-def describe_groups(table: Published, names: Sequence[str]) -> tuple[GroupRates, ...]:
+def describe_groups(table: PublishedTable, names: Sequence[str]) -> tuple[AuditedGroup, ...]:
     """Return rows and rates of every group."""
     return tuple(
         describe_rates(name, table, np.array([place]), without_rows=bool(table.none[place]))
@@ -103,7 +103,7 @@ def describe_groups(table: Published, names: Sequence[str]) -> tuple[GroupRates,
 
 
 def measure_notions(
-    table: Published,
+    table: PublishedTable,
     names: Sequence[str],
     minimum: int,
     drawn_mix: bool,
@@ -177,7 +177,7 @@ def measure_disparity(
     return Disparity(estimate.value, ends, left_out, spread, gaps, compares)
 
 
-def read_interval(estimate: Estimate) -> Interval | None:
+def read_interval(estimate: DisparityEstimate) -> Interval | None:
     """Return the interval of an estimate, None where it is not estimable."""
     if estimate.low is None or estimate.high is None:
         return None
@@ -195,7 +195,7 @@ def range_of_rates(
     return max(spans)
 
 
-def measure_four_fifths(table: Published) -> Measure | None:
+def measure_four_fifths(table: PublishedTable) -> Measure | None:
     """Return the least ratio of two groups' selection rates.
 
     Returns None where fewer than two groups are published, or no row is selected.
@@ -210,7 +210,7 @@ def measure_four_fifths(table: Published) -> Measure | None:
 
 
 def describe_attributes(
-    table: Published,
+    table: PublishedTable,
     names: Sequence[str],
     attributes: Sequence[str],
     minimum: int,
@@ -236,7 +236,7 @@ def describe_attributes(
         level_of_group = np.array([value[place] for value in values])
         levels = sorted(set(level_of_group.tolist()))
         member = np.array([level_of_group == level for level in levels], dtype=np.float64)
-        by_level = Published(
+        by_level = PublishedTable(
             rows=member @ table.rows,
             selected=member @ table.selected,
             confusion=table.confusion @ member.T,
@@ -256,8 +256,8 @@ def describe_attributes(
     return tuple(descriptions)
 
 
-DRAWS = 5_000
-KEY: Key = (0, 9)
+_DRAWS = 5_000
+_KEY: Key = (0, 9)
 """The draws are the same in every call: an audit is a function of its tables."""
 
 
@@ -276,12 +276,12 @@ def draw_blind_disparities(
         minimum: fewest rows of a group that is compared.
 
     """
-    largest = np.zeros(DRAWS)
+    largest = np.zeros(_DRAWS)
     for block, (k, n) in enumerate(zip(positives, rows, strict=True)):
         large = enough(n, minimum)
         sizes, total = np.rint(n[large]).astype(np.int64), round(float(k[large].sum()))
-        draws = generator((*KEY, block)).multivariate_hypergeometric(
-            sizes, total, size=DRAWS, method="marginals"
+        draws = generator((*_KEY, block)).multivariate_hypergeometric(
+            sizes, total, size=_DRAWS, method="marginals"
         )
         gaps = np.abs(draws / sizes - total / sizes.sum()).max(axis=1)
         largest = np.maximum(largest, gaps)
@@ -289,7 +289,7 @@ def draw_blind_disparities(
 
 
 def expect_by_chance(
-    table: Published, notions: Mapping[str, Disparity], minimum: int
+    table: PublishedTable, notions: Mapping[str, Disparity], minimum: int
 ) -> dict[str, Chance | None]:
     """Return what chance shows for each notion; None where the disparity is not estimable."""
     return {
@@ -330,11 +330,11 @@ def expect_losses_by_chance(
         value: the measured range.
 
     """
-    draws = generator((*KEY, len(rows))).standard_normal((DRAWS, len(rows))) * np.sqrt(variance)
+    draws = generator((*_KEY, len(rows))).standard_normal((_DRAWS, len(rows))) * np.sqrt(variance)
     return summarize_draws(np.ptp(draws, axis=1), value)
 
 
-def leave_out(total: Published, client: Published) -> Published:
+def leave_out(total: PublishedTable, client: PublishedTable) -> PublishedTable:
     """Return the published total less what is published of a client.
 
     Only published numbers are used: the hidden rows of a client stay in the total.
@@ -347,7 +347,7 @@ def leave_out(total: Published, client: Published) -> Published:
 
 
 def measure_contributions(
-    total: Published, clients: Mapping[str, Published], minimum: int
+    total: PublishedTable, clients: Mapping[str, PublishedTable], minimum: int
 ) -> tuple[Contribution, ...]:
     """Return for every client the disparities without it, and by how much it raises them.
 
@@ -367,9 +367,9 @@ def measure_contributions(
             after = largest_rate_gap(*blocks(rest), minimum)
             before = largest_rate_gap(*blocks(total), minimum)
             if before is None or after is None or not client.rows.any():
-                notions[notion] = LeftOut(None, None)
+                notions[notion] = LeftOutGroup(None, None)
             else:
-                notions[notion] = LeftOut(after, before - after)
+                notions[notion] = LeftOutGroup(after, before - after)
         hidden = ~client.none & ~(client.whole & (client.split | ~total.split))
         contributions.append(Contribution(name, bool(hidden.any()), notions))
     return tuple(contributions)

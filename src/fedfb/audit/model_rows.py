@@ -8,9 +8,8 @@ import numpy as np
 
 from fedfb.audit.result import About
 from fedfb.audit.rows import (
-    SiloRows,
+    AuditedRows,
     Subject,
-    as_text,
     deal,
     digest,
     find_clients,
@@ -46,7 +45,7 @@ ALL_ROWS = "all rows of the files"
 TRAINED_ON = "the files are those that the model was trained on: training rows are among the rows"
 
 
-class Choice(NamedTuple):
+class ModelChoice(NamedTuple):
     """What to audit where it differs from the run: rows, columns; and seed and setting."""
 
     data: str | None = None
@@ -63,7 +62,7 @@ class Choice(NamedTuple):
         return any((self.label, self.positive, self.sensitive, self.client))
 
 
-class Rows(NamedTuple):
+class _Rows(NamedTuple):
     """Rows as a model reads them, the client of each, and the groups that are compared."""
 
     examples: Examples
@@ -75,7 +74,7 @@ class Rows(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def model_subject(folder: Path, choice: Choice, baseline: Path | None = None) -> Subject:
+def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = None) -> Subject:
     """Return the rows with a model's decisions.
 
     Args:
@@ -86,9 +85,9 @@ def model_subject(folder: Path, choice: Choice, baseline: Path | None = None) ->
     """
     model = load_model(folder, choice.seed, choice.setting)
     rows = read_model_rows(folder, model, choice)
-    score, decision = decide(model, rows.examples)
+    score, decision = _decide(model, rows.examples)
     other = None if baseline is None else _decide_otherwise(baseline, choice, rows)
-    client_rows = SiloRows(rows.examples.y, rows.group, decision, score, other)
+    client_rows = AuditedRows(rows.examples.y, rows.group, decision, score, other)
     experiment = _resolve_experiment(folder)
     about = About(
         kind="model",
@@ -109,13 +108,13 @@ def _resolve_experiment(folder: Path) -> Experiment:
     return resolve(read_experiment(folder))
 
 
-def decide(model: SavedModel, examples: Examples) -> tuple[Array, Array]:
+def _decide(model: SavedModel, examples: Examples) -> tuple[Array, Array]:
     """Return scores and decisions of a model on rows."""
     score, decision = model.fitted.predict(examples)
     return score[model.run].astype(np.float64), decision[model.run].astype(np.float64)
 
 
-def _decide_otherwise(folder: Path, choice: Choice, rows: Rows) -> Array:
+def _decide_otherwise(folder: Path, choice: ModelChoice, rows: _Rows) -> Array:
     if folder.is_file():
         if rows.description == TEST_ROWS:
             raise ConfigError(
@@ -132,10 +131,10 @@ def _decide_otherwise(folder: Path, choice: Choice, rows: Rows) -> Array:
             f"beside {len(rows.examples.y)}): its data, test rows or seed differ. Name rows with "
             "--data."
         )
-    return decide(model, baseline_rows.examples)[1]
+    return _decide(model, baseline_rows.examples)[1]
 
 
-def read_model_rows(folder: Path, model: SavedModel, choice: Choice) -> Rows:
+def read_model_rows(folder: Path, model: SavedModel, choice: ModelChoice) -> _Rows:
     """Read the rows to audit: the run's own test rows, or all rows of other files.
 
     Args:
@@ -177,7 +176,7 @@ def _is_same(data: str, trained_on: str) -> bool:
     return bool(files) and files == training_files
 
 
-def load_test_rows(model: SavedModel, experiment: Experiment) -> Rows:
+def load_test_rows(model: SavedModel, experiment: Experiment) -> _Rows:
     """Return the rows that the run set aside for its test, with their clients."""
     federation = load(experiment.request, experiment.split_of(model.fitted.seed))
     test = federation.test
@@ -186,12 +185,12 @@ def load_test_rows(model: SavedModel, experiment: Experiment) -> Rows:
     if (clients < 0).any():
         clients, names = np.where(clients < 0, len(names), clients), (*names, "of no client")
     groups, columns = federation.group_names, federation.encoder.groups.columns
-    return Rows(test, Clients(clients, names), test.group, groups, columns, TEST_ROWS)
+    return _Rows(test, Clients(clients, names), test.group, groups, columns, TEST_ROWS)
 
 
 def read_files(
-    model: SavedModel, choice: Choice, experiment: Experiment, notes: tuple[str, ...]
-) -> Rows:
+    model: SavedModel, choice: ModelChoice, experiment: Experiment, notes: tuple[str, ...]
+) -> _Rows:
     """Read files with label, groups and features. A client is a file, or a value of a column.
 
     Args:
@@ -202,7 +201,7 @@ def read_files(
 
     """
     paths = paths_of(choice.data or "")
-    tables = [as_text(read_rows(path)) for path in paths]
+    tables = [read_rows(path).as_text() for path in paths]
     label, positive = choice.label or model.encoder.label, choice.positive or model.encoder.positive
     table = stack_columns(tables, (label, *choice.sensitive))
     if choice.label is None and choice.positive is None:
@@ -221,11 +220,11 @@ def read_files(
     number = {name: place for place, name in enumerate(model.clients)}
     ids = np.array([number.get(name, -1) for name in clients.names])[clients.client]
     examples = Examples(np.concatenate([part.x for part in raw]), y, by_model, ids)
-    return Rows(examples, clients, group, groups.names, groups.columns, ALL_ROWS, notes)
+    return _Rows(examples, clients, group, groups.names, groups.columns, ALL_ROWS, notes)
 
 
 def _read_groups(
-    part: RawRows, model: SavedModel, choice: Choice, table: Table
+    part: RawRows, model: SavedModel, choice: ModelChoice, table: Table
 ) -> Int[Array, " n"]:
     """Return the groups that the model was trained with, as far as it or the audit needs them."""
     if part.group is not None:

@@ -5,19 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from fedfb.audit import text as words
 from fedfb.audit.pictures import calibration_picture, rates_picture
 from fedfb.audit.result import (
-    GROUP_NOTIONS,
+    AUDITED_NOTIONS,
     Audit,
+    AuditedClient,
+    AuditedGroup,
     Calibration,
-    ClientRates,
     Contribution,
     Disparity,
-    GroupRates,
-    LeftOut,
+    LeftOutGroup,
     Measure,
     Rates,
 )
-from fedfb.audit.result import Figure as Value
-from fedfb.report.headline import MEANS
+from fedfb.audit.result import AuditFigure as Value
+from fedfb.report.headline import NOTION_MEANINGS
 from fedfb.report.html import Figure, Fold, Page, Section, Table
 from fedfb.report.numbers import number
 from fedfb.report.text import NAMES
@@ -30,7 +30,7 @@ LEFT_OUT = (
 )
 
 
-def group_table(caption: str, groups: Sequence[GroupRates]) -> Table:
+def _group_table(caption: str, groups: Sequence[AuditedGroup]) -> Table:
     """Return every group's rows and rates with their intervals."""
     rows = tuple(
         (
@@ -59,14 +59,14 @@ def client_section(audit: Audit) -> Iterator[Section]:
     folds = tuple(
         Fold(
             f"Groups of {client.name}",
-            (group_table(client.name, client.groups), _tabulate_disparities(client)),
+            (_group_table(client.name, client.groups), _tabulate_disparities(client)),
         )
         for client in audit.clients
     )
     yield Section("clients", "Clients", tables=tuple(tables), folds=folds)
 
 
-def _tabulate_clients(clients: Sequence[ClientRates]) -> Table:
+def _tabulate_clients(clients: Sequence[AuditedClient]) -> Table:
     rows = tuple(
         (
             client.name,
@@ -77,7 +77,7 @@ def _tabulate_clients(clients: Sequence[ClientRates]) -> Table:
         )
         for client in clients
     )
-    columns = ("client", "rows", "accuracy", "loss", *(NAMES[notion] for notion in GROUP_NOTIONS))
+    columns = ("client", "rows", "accuracy", "loss", *(NAMES[notion] for notion in AUDITED_NOTIONS))
     return Table("Rows of each client", columns, rows, BY_LABEL)
 
 
@@ -85,22 +85,22 @@ def _tabulate_contributions(contributions: Sequence[Contribution]) -> Table:
     rows = tuple(
         (
             client.name + (" *" if client.partly else ""),
-            *(_write_change(client.notions[notion]) for notion in GROUP_NOTIONS),
+            *(_write_change(client.notions[notion]) for notion in AUDITED_NOTIONS),
         )
         for client in contributions
     )
-    columns = ("left out", *(NAMES[notion] for notion in GROUP_NOTIONS))
+    columns = ("left out", *(NAMES[notion] for notion in AUDITED_NOTIONS))
     caption = "The disparity of all without a client, and what the client adds to it"
     return Table(caption, columns, rows, LEFT_OUT)
 
 
-def _write_change(change: LeftOut) -> str:
+def _write_change(change: LeftOutGroup) -> str:
     if change.without is None:
         return "-"
     return f"{number(change.without)} ({words.signed(change.change)})"
 
 
-def _tabulate_disparities(client: ClientRates) -> Table:
+def _tabulate_disparities(client: AuditedClient) -> Table:
     rows = tuple(
         (NAMES[notion], words.with_ends(disparity, "not estimable"))
         for notion, disparity in client.notions.of_groups.items()
@@ -188,7 +188,9 @@ def _make_disparity_section(audit: Audit) -> Section:
         "notion", "value", "95% interval", "largest less least",
         "chance: mean", "its 95% quantile", "as large",
     )  # fmt: skip
-    means = tuple((NAMES[name], f"{text[0].upper()}{text[1:]}.") for name, text in MEANS.items())
+    means = tuple(
+        (NAMES[name], f"{text[0].upper()}{text[1:]}.") for name, text in NOTION_MEANINGS.items()
+    )
     return Section(
         "disparities",
         "Disparities",
@@ -224,8 +226,8 @@ def _tabulate_gaps(notions: Mapping[str, Disparity]) -> Iterator[Table]:
 
 def _make_group_section(audit: Audit) -> Section:
     picture = rates_picture(audit)
-    tables = [group_table("Groups", [*audit.groups, audit.overall])]
-    tables += [group_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute]
+    tables = [_group_table("Groups", [*audit.groups, audit.overall])]
+    tables += [_group_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute]
     sentences = tuple(
         f"By {part.attribute} alone: {NAMES['demographic_parity']} "
         f"{words.with_ends(part.notions.demographic_parity, 'not estimable')}."

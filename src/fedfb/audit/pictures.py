@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedfb.audit.result import Audit, Calibration, GroupRates, Measure
+from fedfb.audit.result import Audit, AuditedGroup, Calibration, Measure
 from fedfb.report.figures import MARKERS, style
 from fedfb.report.numbers import number
 from fedfb.report.svg import (
@@ -77,7 +77,7 @@ def rates_picture(audit: Audit) -> Picture | None:
 
 def _draw_rates(
     axis: Any,
-    groups: Sequence[GroupRates],
+    groups: Sequence[AuditedGroup],
     overall: Measure | None,
     key: str,
     title: str,

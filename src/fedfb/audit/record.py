@@ -23,16 +23,16 @@ from fedfb.audit.measures import (
 from fedfb.audit.result import (
     About,
     Audit,
+    AuditedClient,
+    AuditedClientParity,
     Chance,
     ClientGap,
-    ClientParity,
-    ClientRates,
     Compares,
     Hidden,
     Rates,
 )
 from fedfb.audit.rows import Subject, check_subject
-from fedfb.audit.suppress import Published, PublishedClient, publish, publish_clients
+from fedfb.audit.suppress import PublishedClient, PublishedTable, publish, publish_clients
 from fedfb.audit.tables import Tables, add_uploads, make_uploads, read_tables
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
@@ -73,9 +73,9 @@ def audit(
     Raises:
         DataError: there is one group only, or no row has the favourable label.
 
-    >>> from fedfb.audit.rows import SiloRows
+    >>> from fedfb.audit.rows import AuditedRows
     >>> y, group = np.tile([0, 1], 40), np.repeat([0, 1], 40)
-    >>> rows = SiloRows(y, group, np.where(group == 0, 1.0, y))
+    >>> rows = AuditedRows(y, group, np.where(group == 0, 1.0, y))
     >>> about = About(
     ...     kind="scores", name="x", notion=None, data="x.csv", label="y", positive="1",
     ...     rows="all rows", decided_by="column d", baseline=None, hashes={},
@@ -182,7 +182,7 @@ def _list_notes(has_scores: bool, clients: int, secure: bool) -> tuple[str, ...]
     return (*notes, *[NO_SCORES] * (not has_scores), *[ONE_CLIENT] * (clients == 1))
 
 
-def name_hidden(published: Published, names: Sequence[str]) -> Hidden:
+def name_hidden(published: PublishedTable, names: Sequence[str]) -> Hidden:
     """Name the groups that are hidden, as a whole or by label."""
     no_labels = published.whole & ~published.split
     return Hidden(
@@ -198,7 +198,7 @@ def describe_clients(
     minimum: int,
     drawn_mix: bool,
     compares: Compares,
-) -> tuple[ClientRates, ...]:
+) -> tuple[AuditedClient, ...]:
     """Return the published figures of every client.
 
     Args:
@@ -217,26 +217,28 @@ def describe_clients(
             whole=groups.whole | groups.none, split=groups.split | groups.none
         )
         descriptions.append(
-            ClientRates(
+            AuditedClient(
                 **_take_rates(name, total),
                 groups=describe_groups(groups, names),
                 notions=measure_notions(groups, names, minimum, drawn_mix, hidden=~certain.whole),
                 four_fifths=measure_four_fifths(groups),
                 hidden=name_hidden(certain, names),
-                loss=mean_loss(losses[name]),
+                loss=_mean_loss(losses[name]),
                 compares=compares,
             )
         )
     return tuple(descriptions)
 
 
-def _take_rates(name: str, total: Published) -> dict[str, Any]:
+def _take_rates(name: str, total: PublishedTable) -> dict[str, Any]:
     """Return the fields of the base class ``Rates``, as keyword arguments."""
     rates = describe_rates(name, total, np.array([0]))
     return {key: getattr(rates, key) for key in Rates.__struct_fields__}
 
 
-def sum_losses(table: Tables, total: Published, published: Published) -> Float[Array, " 3"] | None:
+def sum_losses(
+    table: Tables, total: PublishedTable, published: PublishedTable
+) -> Float[Array, " 3"] | None:
     """Return a client's rows, losses and squared losses over groups that are published by label.
 
     Args:
@@ -251,14 +253,14 @@ def sum_losses(table: Tables, total: Published, published: Published) -> Float[A
     return np.array([total.rows[0], *table.losses[:, published.split].sum(axis=1)])
 
 
-def mean_loss(sums: Float[Array, " 3"] | None) -> float | None:
+def _mean_loss(sums: Float[Array, " 3"] | None) -> float | None:
     """Return a client's mean loss."""
     return None if sums is None or sums[0] < 1 else float(sums[1] / sums[0])
 
 
 def compare_losses(
     losses: Mapping[str, Float[Array, " 3"] | None], compares: Compares
-) -> tuple[ClientParity, Chance | None]:
+) -> tuple[AuditedClientParity, Chance | None]:
     """Return client parity, the range of the clients' mean losses, and what chance would show.
 
     Args:
@@ -269,7 +271,7 @@ def compare_losses(
     # A single loss has no variance, so a client needs two rows.
     large = {name: s for name, s in losses.items() if s is not None and enough(s[:1], 2).all()}
     left_out = tuple(name for name in losses if name not in large)
-    nothing = ClientParity(None, None, left_out, (), "shown" if left_out else compares)
+    nothing = AuditedClientParity(None, None, left_out, (), "shown" if left_out else compares)
     if len(large) < 2:
         return nothing, None
     sums = np.stack(list(large.values()), axis=1)

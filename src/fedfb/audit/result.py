@@ -1,7 +1,6 @@
 """An audit as typed values, with the one codec that reads and writes its JSON.
 
-Attributes say ``client`` where the JSON field of version 1 says ``silo``; ``msgspec.field`` holds
-both names. A value is None where it is hidden or not estimable.
+A value is None where it is hidden or not estimable.
 """
 
 import json
@@ -13,13 +12,14 @@ import msgspec
 from msgspec import Struct, field
 
 from fedfb.errors import DataError
+from fedfb.experiments.result import say_client
 from fedfb.extras import make_frame
 from fedfb.files import interpreting, read_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SCHEMA = 1
+_SCHEMA = 2
 """Version of the JSON that ``encode_audit`` writes. Raise it when a field changes."""
 
 Interval = tuple[float, float]
@@ -31,7 +31,7 @@ Compares = Literal["all", "shown"]
 Card = dict[str, list[str]]
 """Sentences of a model card by title."""
 
-GROUP_NOTIONS = ("demographic_parity", "equal_opportunity", "equalized_odds")
+AUDITED_NOTIONS = ("demographic_parity", "equal_opportunity", "equalized_odds")
 RATES = ("selection_rate", "base_rate", "tpr", "fpr", "accuracy")
 
 
@@ -69,11 +69,11 @@ class Disparity(Struct, frozen=True):
 class ClientGap(Struct, frozen=True):
     """A client's mean loss less that of all clients."""
 
-    client: str = field(name="silo")
+    client: str
     gap: float | None
 
 
-class ClientParity(Struct, frozen=True):
+class AuditedClientParity(Struct, frozen=True):
     """The range of the clients' mean losses; ``left_out`` names clients without enough rows."""
 
     value: float | None
@@ -83,7 +83,7 @@ class ClientParity(Struct, frozen=True):
     compares: Compares
 
 
-Figure = Measure | Disparity | ClientParity
+AuditFigure = Measure | Disparity | AuditedClientParity
 
 
 class Notions(Struct, frozen=True, omit_defaults=True):
@@ -92,17 +92,17 @@ class Notions(Struct, frozen=True, omit_defaults=True):
     demographic_parity: Disparity
     equal_opportunity: Disparity
     equalized_odds: Disparity
-    client_parity: ClientParity | None = None
+    client_parity: AuditedClientParity | None = None
 
     @property
     def of_groups(self) -> dict[str, Disparity]:
         """Disparities of groups, by notion."""
-        return {notion: getattr(self, notion) for notion in GROUP_NOTIONS}
+        return {notion: getattr(self, notion) for notion in AUDITED_NOTIONS}
 
     @property
-    def by_name(self) -> dict[str, Disparity | ClientParity]:
+    def by_name(self) -> dict[str, Disparity | AuditedClientParity]:
         """All disparities that were measured, by notion."""
-        measured: dict[str, Disparity | ClientParity] = {**self.of_groups}
+        measured: dict[str, Disparity | AuditedClientParity] = {**self.of_groups}
         return measured | ({"client_parity": self.client_parity} if self.client_parity else {})
 
 
@@ -124,7 +124,7 @@ class Rates(Struct, frozen=True, kw_only=True):
         return rate
 
 
-class GroupRates(Rates, frozen=True, kw_only=True, omit_defaults=True):
+class AuditedGroup(Rates, frozen=True, kw_only=True, omit_defaults=True):
     """Rates of a group; ``none`` says that it has no rows."""
 
     none: bool = False
@@ -137,10 +137,10 @@ class Hidden(Struct, frozen=True):
     by_label: tuple[str, ...]
 
 
-class ClientRates(Rates, frozen=True, kw_only=True):
+class AuditedClient(Rates, frozen=True, kw_only=True):
     """Rates of a client's rows, of its groups, and its disparities."""
 
-    groups: tuple[GroupRates, ...]
+    groups: tuple[AuditedGroup, ...]
     notions: Notions
     four_fifths: Measure | None
     hidden: Hidden
@@ -152,7 +152,7 @@ class AttributeRates(Struct, frozen=True):
     """Rates by the values of one attribute, where groups are crossed."""
 
     attribute: str
-    groups: tuple[GroupRates, ...]
+    groups: tuple[AuditedGroup, ...]
     notions: Notions
     four_fifths: Measure | None
 
@@ -185,7 +185,7 @@ class Calibration(Struct, frozen=True):
     bins: tuple[Bin, ...]
 
 
-class Difference(Struct, frozen=True):
+class AuditDifference(Struct, frozen=True):
     """A disparity less the baseline's, and the baseline's disparity."""
 
     value: float
@@ -201,15 +201,15 @@ class Change(Struct, frozen=True):
     to_unfavourable: float
 
 
-class Comparison(Struct, frozen=True):
+class AuditComparison(Struct, frozen=True):
     """What differs from the baseline on the same rows."""
 
     accuracy: Measure | None
-    notions: dict[str, Difference | None]
+    notions: dict[str, AuditDifference | None]
     changed: tuple[Change, ...]
 
 
-class LeftOut(Struct, frozen=True):
+class LeftOutGroup(Struct, frozen=True):
     """The disparity without a client, and by how much the client raises it."""
 
     without: float | None
@@ -221,7 +221,7 @@ class Contribution(Struct, frozen=True):
 
     name: str
     partly: bool
-    notions: dict[str, LeftOut]
+    notions: dict[str, LeftOutGroup]
 
 
 class About(Struct, frozen=True, kw_only=True):
@@ -246,16 +246,16 @@ class Audit(About, frozen=True, kw_only=True, omit_defaults=True):
     secure: bool
     mix: str
     attributes: tuple[str, ...]
-    client_names: tuple[str, ...] = field(name="silo_names")
+    client_names: tuple[str, ...]
     numbers_sent: int
-    overall: GroupRates
-    groups: tuple[GroupRates, ...]
+    overall: AuditedGroup
+    groups: tuple[AuditedGroup, ...]
     four_fifths: Measure | None
     by_attribute: tuple[AttributeRates, ...]
     calibration: tuple[Calibration, ...] | None
     hidden: Hidden
-    comparison: Comparison | None
-    clients: tuple[ClientRates, ...] | None = field(name="silos")
+    comparison: AuditComparison | None
+    clients: tuple[AuditedClient, ...] | None
     contributions: tuple[Contribution, ...] | None
     notes: tuple[str, ...]
     notions: Notions
@@ -288,7 +288,7 @@ def _make_row(client: str, group: str, part: Rates) -> dict[str, Any]:
 
 def to_json(audit: Audit) -> dict[str, Any]:
     """Return an audit as JSON values, with the version of their schema."""
-    return {"schema": SCHEMA, **msgspec.to_builtins(audit)}
+    return {"schema": _SCHEMA, **msgspec.to_builtins(audit)}
 
 
 def encode_audit(audit: Audit) -> str:
@@ -306,11 +306,13 @@ def read_audit(path: Path) -> Audit:
     expected = "an audit as fedfb audit or fedfb serve writes it"
     values = read_json(path, expected)
     with interpreting(path, expected):
+        if values.get("schema") == 1:
+            values = say_client(values)
         version = values.get("schema")
-        if version != SCHEMA:
+        if version != _SCHEMA:
             label = "no schema" if version is None else f"schema {version!r}"
             raise DataError(
-                f"{path} has {label}, and this version of fedfb reads schema {SCHEMA}. "
+                f"{path} has {label}, and this version of fedfb reads schema {_SCHEMA}. "
                 "Install the version of fedfb that wrote the file, or audit again: fedfb audit."
             )
         try:

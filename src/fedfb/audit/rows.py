@@ -9,14 +9,14 @@ import numpy as np
 
 from fedfb.audit.result import About
 from fedfb.data.partition import Clients, by_column
-from fedfb.data.read import Cells, names_of
+from fedfb.data.read import names_of
 from fedfb.data.table import Table, concat
 from fedfb.errors import DataError
 from fedfb.files import read_bytes
 from fedfb.shapes import Array, Float, Int
 
 
-class SiloRows(NamedTuple):
+class AuditedRows(NamedTuple):
     """One client's rows. A decision is the chance of a favourable one: 0 or 1 unless randomised.
 
     ``score`` and ``baseline`` (another classifier's decisions) are None where there are none.
@@ -35,7 +35,7 @@ class Subject(NamedTuple):
     ``about`` says which decisions these are, and on which rows.
     """
 
-    clients: Mapping[str, SiloRows]
+    clients: Mapping[str, AuditedRows]
     groups: tuple[str, ...]
     attributes: tuple[str, ...]
     about: About
@@ -85,7 +85,9 @@ def check_subject(groups: Sequence[str], favourable: bool, about: About) -> None
         )
 
 
-def deal(client: Int[Array, " n"], names: Sequence[str], rows: SiloRows) -> dict[str, SiloRows]:
+def deal(
+    client: Int[Array, " n"], names: Sequence[str], rows: AuditedRows
+) -> dict[str, AuditedRows]:
     """Return the rows of every client. Clients without rows are left out.
 
     Args:
@@ -94,7 +96,7 @@ def deal(client: Int[Array, " n"], names: Sequence[str], rows: SiloRows) -> dict
         rows: all rows together.
 
     >>> y = np.array([0, 1, 1])
-    >>> clients = deal(np.array([1, 0, 1]), ["a", "b", "c"], SiloRows(y, y * 0, y / 1.0))
+    >>> clients = deal(np.array([1, 0, 1]), ["a", "b", "c"], AuditedRows(y, y * 0, y / 1.0))
     >>> {name: part.y.tolist() for name, part in clients.items()}
     {'a': [1], 'b': [0, 1]}
     """
@@ -104,14 +106,8 @@ def deal(client: Int[Array, " n"], names: Sequence[str], rows: SiloRows) -> dict
         if len(places):
             score, baseline = (None if part is None else part[places] for part in rows[3:])
             y, group, decision = (part[places] for part in rows[:3])
-            clients[name] = SiloRows(y, group, decision, score, baseline)
+            clients[name] = AuditedRows(y, group, decision, score, baseline)
     return clients
-
-
-def as_text(cells: Cells) -> Table:
-    """Return a file's columns as they are written."""
-    columns = {name: np.array(column, object) for name, column in cells.columns.items()}
-    return Table(columns, cells.source)
 
 
 def stack_columns(tables: Sequence[Table], names: Sequence[str]) -> Table:
@@ -130,7 +126,7 @@ def find_clients(paths: Sequence[Path], tables: Sequence[Table], column: str | N
     """
     if column is not None:
         clients = stack_columns(tables, (column,))
-        refuse_missing(clients, column)
+        _refuse_missing(clients, column)
         return by_column(clients.text(column))
     sizes = [len(table) for table in tables]
     return Clients(np.repeat(np.arange(len(paths)), sizes), names_of(list(paths)))
@@ -138,7 +134,7 @@ def find_clients(paths: Sequence[Path], tables: Sequence[Table], column: str | N
 
 def refuse_absent(table: Table, label: str, positive: str) -> None:
     """Refuse a favourable value that the label never has."""
-    values = sorted(set(table.text(label).tolist()))
+    values = sorted(table.text(label).counts())
     if positive not in values:
         first = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
         raise DataError(
@@ -147,7 +143,7 @@ def refuse_absent(table: Table, label: str, positive: str) -> None:
         )
 
 
-def refuse_missing(table: Table, column: str) -> None:
+def _refuse_missing(table: Table, column: str) -> None:
     """Refuse rows that do not name their client."""
     missing = int((table.text(column) == "").sum())
     if missing:

@@ -8,19 +8,19 @@ import numpy as np
 
 from fedfb.audit.result import About
 from fedfb.audit.rows import (
-    SiloRows,
+    AuditedRows,
     Subject,
-    as_text,
     deal,
     digest,
     find_clients,
     refuse_absent,
     stack_columns,
 )
+from fedfb.data.cells import Cells
 from fedfb.data.check import labels
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients
-from fedfb.data.read import Cells, paths_of, read_rows
+from fedfb.data.read import paths_of, read_rows
 from fedfb.data.table import parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
@@ -40,7 +40,7 @@ class Columns(NamedTuple):
     client: str | None = None
 
 
-class Scored(NamedTuple):
+class _Scored(NamedTuple):
     """The rows of some files together: labels, groups, clients, scores and decisions."""
 
     source: str
@@ -70,7 +70,7 @@ def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) 
     other = None if baseline is None else read_scores(baseline, columns)
     if other is not None:
         refuse_other_rows(scored, other)
-    rows = SiloRows(
+    rows = AuditedRows(
         scored.y, scored.group, scored.decision, scored.score,
         None if other is None else other.decision,
     )  # fmt: skip
@@ -101,7 +101,7 @@ def describe_decision(columns: Columns) -> str:
     return f"{columns.score} of at least {columns.threshold:g}"
 
 
-def read_scores(pattern: str, columns: Columns) -> Scored:
+def read_scores(pattern: str, columns: Columns) -> _Scored:
     """Read scores or decisions. A client is a file, or a value of a column."""
     if columns.score is None and columns.decision is None:
         raise ConfigError(
@@ -111,7 +111,7 @@ def read_scores(pattern: str, columns: Columns) -> Scored:
         raise ConfigError(f"--threshold is {columns.threshold:g}, expected 0 to 1.")
     paths = paths_of(pattern)
     files = [read_rows(path) for path in paths]
-    tables = [as_text(file) for file in files]
+    tables = [file.as_text() for file in files]
     table = stack_columns(tables, (columns.label, *columns.sensitive))
     y = labels(table, columns.label, columns.positive)
     refuse_absent(table, columns.label, columns.positive)
@@ -126,7 +126,7 @@ def read_scores(pattern: str, columns: Columns) -> Scored:
         assert score is not None  # the first check refuses neither
         decision = (score >= columns.threshold).astype(np.float64)
     clients = find_clients(paths, tables, columns.client)
-    return Scored(table.source, y, groups.group_of(table), groups, clients, score, decision)
+    return _Scored(table.source, y, groups.group_of(table), groups, clients, score, decision)
 
 
 def read_decisions(path: Path, rows: int) -> Float[Array, " n"]:
@@ -138,9 +138,9 @@ def read_decisions(path: Path, rows: int) -> Float[Array, " n"]:
 
     """
     cells = read_rows(path)
-    if len(cells.lines) != rows:
+    if cells.rows != rows:
         raise DataError(
-            f"the baseline {path} has {len(cells.lines)} rows, and {rows} are audited. Give the "
+            f"the baseline {path} has {cells.rows} rows, and {rows} are audited. Give the "
             "same rows in the same order."
         )
     if "decision" in cells.columns:
@@ -148,7 +148,7 @@ def read_decisions(path: Path, rows: int) -> Float[Array, " n"]:
     return (_read_numbers(cells, "score", _is_chance) >= DEFAULT_THRESHOLD).astype(np.float64)
 
 
-def refuse_other_rows(scored: Scored, other: Scored) -> None:
+def refuse_other_rows(scored: _Scored, other: _Scored) -> None:
     """Refuse a baseline whose rows are not the same, in the same order."""
     same_groups = scored.groups == other.groups and np.array_equal(scored.group, other.group)
     if not (same_groups and np.array_equal(scored.y, other.y)):
@@ -170,7 +170,7 @@ def _is_decision(values: Float[Array, " n"]) -> Array:
     return (values == 0) | (values == 1)
 
 
-EXPECTED: dict[Valid, str] = {
+_EXPECTED: dict[Valid, str] = {
     _is_chance: "a score from 0 to 1, the estimated chance of the favourable label. Bring the "
     "scores to this range (of logits: 1 / (1 + exp(-z)))",
     _is_decision: "1 for a favourable decision or 0. Write decisions so, or name a column of "
@@ -180,22 +180,22 @@ EXPECTED: dict[Valid, str] = {
 
 def _read_numbers(file: Cells, column: str, valid: Valid) -> Float[Array, " n"]:
     """Return a column of numbers. The error names the first one that is not valid."""
-    cells = as_text(file).column(column).tolist()
-    numbers = [parse_number(cell) if cell else None for cell in cells]
+    cells = file.as_text().text(column)
     # A comparison with nan is False, so an unreadable cell is never valid.
-    values = np.array([np.nan if number is None else number for number in numbers])
+    numbers = [parse_number(cell) if cell else None for cell in cells.values]
+    values = cells.look_up([np.nan if n is None else n for n in numbers], np.float64)
     wrong = np.flatnonzero(~valid(values))
     if len(wrong):
         row = int(wrong[0])
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise DataError(
-            f"{file.source}, line {file.lines[row]}{more}, column {column!r}: {cells[row]!r} is "
-            f"not {EXPECTED[valid]}."
+            f"{file.source}, line {file.lines_of(wrong[:1])[0]}{more}, column {column!r}: "
+            f"{cells.values[cells.codes[row]]!r} is not {_EXPECTED[valid]}."
         )
     return values
 
 
-def check_names(names: Sequence[str]) -> tuple[str, ...]:
+def check_column_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return names of sensitive columns. No name, or a name twice, is refused."""
     if not names or len(set(names)) < len(names):
         raise ConfigError(

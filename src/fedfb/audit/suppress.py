@@ -27,7 +27,7 @@ from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float
 
 
-class Published(NamedTuple):
+class PublishedTable(NamedTuple):
     """What is published of a table. Zeros stand for hidden cells.
 
     ``rows`` and ``selected`` by group; ``confusion[label, decision, group]`` of the groups that are
@@ -50,7 +50,7 @@ class Published(NamedTuple):
 
 def blank_hidden(
     confusion: Float[Array, "2 2 a"], whole: Bool[Array, " a"], split: Bool[Array, " a"]
-) -> Published:
+) -> PublishedTable:
     """Return a table with zeros in its hidden cells.
 
     Args:
@@ -60,7 +60,7 @@ def blank_hidden(
 
     """
     rows = confusion.sum(axis=(0, 1))
-    return Published(
+    return PublishedTable(
         rows=np.where(whole, rows, 0.0),
         selected=np.where(whole, confusion[:, 1].sum(axis=0), 0.0),
         confusion=np.where(split, confusion, 0.0),
@@ -72,7 +72,7 @@ def blank_hidden(
     )
 
 
-def publish(total: Tables, minimum: int) -> Published:
+def publish(total: Tables, minimum: int) -> PublishedTable:
     """Return what is published of all clients together.
 
     Args:
@@ -92,12 +92,12 @@ def publish(total: Tables, minimum: int) -> Published:
 class PublishedClient(NamedTuple):
     """What is published of a client: its groups, and all of them together as one group."""
 
-    groups: Published
-    total: Published
+    groups: PublishedTable
+    total: PublishedTable
 
 
 def publish_clients(
-    clients: Sequence[Tables], total: Published, minimum: int
+    clients: Sequence[Tables], total: PublishedTable, minimum: int
 ) -> list[PublishedClient]:
     """Return what is published of each client, beside the published total.
 

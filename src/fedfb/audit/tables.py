@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.audit.rows import SiloRows, Subject
+from fedfb.audit.rows import AuditedRows, Subject
 from fedfb.core import Arrays
 from fedfb.data.statistics import AddUp
 from fedfb.experiments.evaluate import cross_entropy
 from fedfb.shapes import Array, Float
 
-BINS = 10
+SCORE_BINS = 10
 """Bins of scores, all of the same width."""
 
 
@@ -30,7 +30,7 @@ class Tables(NamedTuple):
     losses: Float[Array, "2 a"] | None = None
 
 
-def silo_answer(rows: SiloRows, groups: int, randomised: bool) -> Arrays:
+def make_table_upload(rows: AuditedRows, groups: int, randomised: bool) -> Arrays:
     """Return the upload of one client: tables of counts of its rows.
 
     Args:
@@ -39,7 +39,7 @@ def silo_answer(rows: SiloRows, groups: int, randomised: bool) -> Arrays:
         randomised: whether some decisions are chances. Counts are whole numbers otherwise.
 
     >>> y = np.array([0, 1, 1])
-    >>> silo_answer(SiloRows(y, y * 0, y / 1.0), 1, False)["confusion"][:, :, 0]
+    >>> make_table_upload(AuditedRows(y, y * 0, y / 1.0), 1, False)["confusion"][:, :, 0]
     array([[1, 0],
            [0, 2]])
     """
@@ -52,12 +52,14 @@ def silo_answer(rows: SiloRows, groups: int, randomised: bool) -> Arrays:
             [_count(cell, groups, rows.decision, weight) for weight in other], axis=2
         ).astype(counts)
     if rows.score is not None:
-        place = np.minimum((rows.score * BINS).astype(np.int64), BINS - 1)
-        of_bin = rows.group * BINS + place
+        place = np.minimum((rows.score * SCORE_BINS).astype(np.int64), SCORE_BINS - 1)
+        of_bin = rows.group * SCORE_BINS + place
         upload["bins"] = np.bincount(
-            rows.y * groups * BINS + of_bin, minlength=2 * groups * BINS
-        ).reshape(2, groups, BINS)
-        upload["score_sums"] = _sum(of_bin, rows.score, groups * BINS).reshape(groups, BINS)
+            rows.y * groups * SCORE_BINS + of_bin, minlength=2 * groups * SCORE_BINS
+        ).reshape(2, groups, SCORE_BINS)
+        upload["score_sums"] = _sum(of_bin, rows.score, groups * SCORE_BINS).reshape(
+            groups, SCORE_BINS
+        )
         loss = cross_entropy(rows.score, rows.y)
         upload["losses"] = np.stack([_sum(rows.group, w, groups) for w in (loss, loss**2)])
     return upload
@@ -80,7 +82,7 @@ def _sum(place: Array, weight: Array, places: int) -> Float[Array, " k"]:
 def make_uploads(subject: Subject) -> dict[str, Arrays]:
     """Return the upload of every client, each from the rows of this client alone."""
     return {
-        name: silo_answer(rows, len(subject.groups), subject.randomised)
+        name: make_table_upload(rows, len(subject.groups), subject.randomised)
         for name, rows in subject.clients.items()
     }
 

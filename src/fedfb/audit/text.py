@@ -6,13 +6,13 @@ from rich.table import Table
 
 from fedfb.audit.result import (
     Audit,
+    AuditedClient,
+    AuditedClientParity,
+    AuditedGroup,
+    AuditFigure,
     Calibration,
     Chance,
-    ClientParity,
-    ClientRates,
     Disparity,
-    Figure,
-    GroupRates,
     Interval,
     Measure,
     Rates,
@@ -20,7 +20,7 @@ from fedfb.audit.result import (
 from fedfb.report.numbers import number
 from fedfb.report.text import NAMES, make_console, make_table
 
-MOST_CLIENTS = 20
+_MOST_CLIENTS = 20
 """The most clients that are printed; the page and JSON have all."""
 
 
@@ -69,7 +69,7 @@ def _tabulate_disparities(audit: Audit) -> Table:
     return table
 
 
-def _tabulate_groups(title: str, groups: Sequence[GroupRates]) -> Table:
+def _tabulate_groups(title: str, groups: Sequence[AuditedGroup]) -> Table:
     table = make_table(title, "", "rows", *RATE_COLUMNS.values())
     for group in groups:
         cells = (rate_cell(group.rate(key)) for key in RATE_COLUMNS)
@@ -77,7 +77,7 @@ def _tabulate_groups(title: str, groups: Sequence[GroupRates]) -> Table:
     return table
 
 
-def _tabulate_clients(audit: Audit, clients: Sequence[ClientRates]) -> Table:
+def _tabulate_clients(audit: Audit, clients: Sequence[AuditedClient]) -> Table:
     notion = aim(audit)
     # A client has no client parity of its own.
     notion = notion if notion != "client_parity" else "demographic_parity"
@@ -85,7 +85,7 @@ def _tabulate_clients(audit: Audit, clients: Sequence[ClientRates]) -> Table:
         f"Clients ({NAMES[notion]})", "", "rows", "accuracy", "loss", "own", "change"
     )
     changes = {part.name: part.notions[notion].change for part in audit.contributions or ()}
-    for client in clients[:MOST_CLIENTS]:
+    for client in clients[:_MOST_CLIENTS]:
         table.add_row(
             client.name,
             rows_cell(client),
@@ -94,8 +94,8 @@ def _tabulate_clients(audit: Audit, clients: Sequence[ClientRates]) -> Table:
             value(client.notions.of_groups[notion]),
             signed(changes.get(client.name)),
         )
-    if len(clients) > MOST_CLIENTS:
-        table.add_row(f"... and {len(clients) - MOST_CLIENTS} more")
+    if len(clients) > _MOST_CLIENTS:
+        table.add_row(f"... and {len(clients) - _MOST_CLIENTS} more")
     return table
 
 
@@ -147,7 +147,7 @@ AMONG = {
 STAR = "*"
 
 
-def value(disparity: Disparity | ClientParity) -> str:
+def value(disparity: Disparity | AuditedClientParity) -> str:
     """Write a disparity, with a star where it compares the published groups only.
 
     >>> value(Disparity(0.25, (0.2, 0.3), (), 0.3, (), "shown"))
@@ -156,7 +156,7 @@ def value(disparity: Disparity | ClientParity) -> str:
     return number(disparity.value) + STAR * is_partial(disparity)
 
 
-def is_partial(figure: Figure) -> bool:
+def is_partial(figure: AuditFigure) -> bool:
     """Return True if a figure leaves out groups that are hidden here and may be large enough."""
     if isinstance(figure, Measure):
         return False
@@ -168,7 +168,7 @@ def rate_cell(rate: Measure | None) -> str:
     return number(None if rate is None else rate.value)
 
 
-def with_ends(figure: Figure | None, hidden: str = "hidden") -> str:
+def with_ends(figure: AuditFigure | None, hidden: str = "hidden") -> str:
     """Write a figure with its interval.
 
     Args:
@@ -213,7 +213,7 @@ def headline(audit: Audit) -> str:
         )
     low, high = disparity.interval
     ends = f"95% interval {number(low)} to {number(high)}"
-    if isinstance(disparity, ClientParity):
+    if isinstance(disparity, AuditedClientParity):
         gap = f"The mean losses of clients differ by up to {value(disparity)} ({ends})"
     else:
         gap = f"{_name_worst(disparity)} ({NAMES[notion]} {value(disparity)}, {ends})"
@@ -300,5 +300,5 @@ def rows_cell(part: Rates) -> str:
 
     The cell does not say whether a hidden number is small, or hides another one.
     """
-    empty = isinstance(part, GroupRates) and part.none
+    empty = isinstance(part, AuditedGroup) and part.none
     return count(part.n, "none" if empty else "hidden")

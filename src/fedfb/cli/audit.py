@@ -8,7 +8,7 @@ import typer
 
 from fedfb.cli.options import talk
 from fedfb.errors import ConfigError
-from fedfb.experiments.settings import names
+from fedfb.settings import names
 
 if TYPE_CHECKING:
     from fedfb.audit.result import Audit
@@ -45,7 +45,7 @@ def audit(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Files to audit on, such as 'silos/*.csv' (default: the run's own test rows).",
+            help="Files to audit on, such as 'clients/*.csv' (default: the run's own test rows).",
             rich_help_panel=ROWS,
         ),
     ] = None,
@@ -203,34 +203,34 @@ def _read_model(
     setting: int | None,
     baseline: str | None,
 ) -> "Subject":
-    from fedfb.audit.model_rows import Choice, model_subject
-    from fedfb.audit.scores_file import check_names
+    from fedfb.audit.model_rows import ModelChoice, model_subject
+    from fedfb.audit.scores_file import check_column_names
 
-    sensitive = () if crossed is None else check_names(crossed)
-    choice = Choice(data, **columns, sensitive=sensitive, seed=seed, setting=setting or 0)
+    sensitive = () if crossed is None else check_column_names(crossed)
+    choice = ModelChoice(data, **columns, sensitive=sensitive, seed=seed, setting=setting or 0)
     return model_subject(folder, choice, None if baseline is None else Path(baseline))
 
 
 def _read_scores(
     scores: str, columns: dict[str, Any], crossed: tuple[str, ...] | None, baseline: str | None
 ) -> "Subject":
-    from fedfb.audit.scores_file import Columns, check_names, scores_subject
+    from fedfb.audit.scores_file import Columns, check_column_names, scores_subject
 
     for name in ("label", "positive"):
         if name not in columns:
             raise ConfigError(f"a scores file needs --{name}: see fedfb audit --help.")
-    named = Columns(**columns, sensitive=check_names(crossed or ()))
+    named = Columns(**columns, sensitive=check_column_names(crossed or ()))
     return scores_subject(scores, named, baseline)
 
 
 def write_audit(audit: "Audit", out: Path) -> None:
     """Write an audit into a folder, as JSON, as a page and as a model card."""
-    from fedfb.audit.card import as_markdown
+    from fedfb.audit.card import card_as_markdown
     from fedfb.audit.page import audit_page
     from fedfb.audit.result import to_json
     from fedfb.files import write_json, write_whole
     from fedfb.report.html import render
 
-    write_whole(out / CARD, as_markdown(audit.name, audit.card or {}))
+    write_whole(out / CARD, card_as_markdown(audit.name, audit.card or {}))
     write_whole(out / PAGE, render(audit_page(audit)))
     write_json(out / AUDIT, to_json(audit))

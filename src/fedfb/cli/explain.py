@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Meta
 
 from fedfb.cli.options import experiment_options
 from fedfb.errors import DataError
-from fedfb.experiments.settings import Setting, check_value, whole
 from fedfb.experiments.spec import Experiment
+from fedfb.settings import convert_value, read_annotation
 
 WITHOUT = (
     *("algorithm", "data", "label", "positive", "sensitive", "client_column", "test"),
@@ -53,7 +54,7 @@ def explain(
         ("clients", clients, 2),
         ("features", features, 1),
     ):
-        check_value(flag, value, Setting("", "", whole, low=least))
+        convert_value(flag, value, read_annotation(Annotated[int, Meta(ge=least)]))
     explained = explain_method(replace(experiment, algorithm=algorithm), groups, clients, features)
     if as_json:
         typer.echo(json.dumps(as_record(explained), indent=1))
@@ -183,7 +184,7 @@ def ledger(
     from fedfb.experiments.run_folder import LEDGER, read_experiment
     from fedfb.files import interpreting
     from fedfb.report.ledger import as_record, print_ledger
-    from fedfb.runtime.ledger import EXPECTED, read_ledger
+    from fedfb.runtime.ledger import EXPECTED_LEDGER, read_ledger
 
     path = run / LEDGER
     if not path.is_file():
@@ -193,7 +194,7 @@ def ledger(
         )
     accounts = read_ledger(path)
     published = read_experiment(run).data in BUILT_IN
-    with interpreting(path, EXPECTED):
+    with interpreting(path, EXPECTED_LEDGER):
         record = as_record(accounts, published)
     if as_json:
         typer.echo(json.dumps(record, indent=1))

@@ -20,10 +20,10 @@ from fedfb.cli.options import (
     talk,
 )
 from fedfb.errors import ConfigError
-from fedfb.experiments.settings import numbers as read_numbers
-from fedfb.experiments.settings import seeds as read_seeds
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import is_installed
+from fedfb.settings import numbers as read_numbers
+from fedfb.settings import seeds as read_seeds
 
 if TYPE_CHECKING:
     from fedfb.experiments.cache import Store

@@ -14,23 +14,9 @@ import typer
 from typer.core import TyperCommand
 
 from fedfb.errors import ConfigError
-from fedfb.experiments.settings import (
-    Setting,
-    assignments,
-    declarations,
-    flag_of,
-    names,
-    number,
-    numbers,
-    seeds,
-    setting_of,
-    text,
-    whole,
-    wholes,
-    yes_or_no,
-)
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_toml
+from fedfb.settings import describe_default, flag_of, kind_of, names, setting_of
 
 if TYPE_CHECKING:
     from fedfb import runtime
@@ -71,14 +57,16 @@ def experiment_options(*without: str) -> Callable[[Command], Command]:
 def make_option(field: Field[Any]) -> inspect.Parameter:
     """Return a setting as typer reads it: a switch if it is off by default, otherwise text."""
     declared, flag = setting_of(field), flag_of(field.name)
-    off = declared.parse is yes_or_no and field.default is False
-    switch = off and not declared.in_words
+    switch = field.default is False and not declared.in_words
+    default = "" if switch else describe_default(field)
+    own = (declared.or_own,) if declared.or_own else ()
+    metavar = "|".join((*kind_of(field).choices, *own)) or kind_of(field).metavar
     option = typer.Option(
         *(f"{flag}/--no-{flag[2:]}" if switch else flag, *declared.flags),
-        help=declared.help + _describe_default(field, switch) + ".",
+        help=f"{declared.help} (default {default})." if default else f"{declared.help}.",
         rich_help_panel=declared.panel,
         show_default=False,
-        metavar=None if switch else _metavar(declared),
+        metavar=None if switch else metavar,
     )
     return inspect.Parameter(
         field.name,
@@ -86,37 +74,6 @@ def make_option(field: Field[Any]) -> inspect.Parameter:
         default=None,
         annotation=Annotated[bool | None if switch else str | None, option],
     )
-
-
-def _metavar(declared: Setting) -> str:
-    function = (declared.or_own,) if declared.or_own else ()
-    return "|".join((*declared.choices, *function)) or METAVARS[declared.parse]
-
-
-METAVARS: dict[Callable[[str], Any], str] = {
-    text: "TEXT",
-    number: "X",
-    whole: "N",
-    numbers: "X,X,..",
-    wholes: "N,N,..",
-    names: "A,B,..",
-    assignments: "NAME=X,..",
-    declarations: "COLUMN: ..",
-    seeds: "N|N:N",
-    yes_or_no: "yes|no",
-}
-"""The word for the value of a flag in its help."""
-
-
-def _describe_default(field: Field[Any], switch: bool) -> str:
-    if switch or field.default in (None, ()):
-        return ""
-    if isinstance(field.default, bool):
-        return f" (default {'yes' if field.default else 'no'})"
-    values = field.default if isinstance(field.default, tuple) else (field.default,)
-    if setting_of(field).parse is seeds:
-        return f" (default {len(values)})"  # as the flag is typed: how many, from 0 on
-    return f" (default {','.join(str(value) for value in values)})"
 
 
 def _read_experiment(flags: dict[str, Any], file: Path | None) -> Experiment:

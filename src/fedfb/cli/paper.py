@@ -9,8 +9,8 @@ import typer
 
 from fedfb.cli.options import experiment_options, talk
 from fedfb.errors import ConfigError
-from fedfb.experiments.settings import flag_of, numbers
 from fedfb.experiments.spec import Experiment
+from fedfb.settings import flag_of, numbers
 
 
 def reproduce(
@@ -145,7 +145,7 @@ def achievable(
     Example: fedfb achievable --setting fig2 --q .3,.7 --levels 0,.1,.2 --plot curves.png
     """
     from fedfb.report.figures import check_figure_path
-    from fedfb.theory.achievable import LEVELS, picture_levels, select_levels
+    from fedfb.theory.achievable import ACHIEVABLE_LEVELS, picture_levels, select_levels
     from fedfb.theory.achievable import achievable as solve
     from fedfb.theory.pictures import draw_gaps, print_achievable
 
@@ -160,7 +160,7 @@ def achievable(
     if data is None:
         _refuse_settings(experiment)
     printed, budgets = (
-        _read_numbers(levels, "--levels") or LEVELS,
+        _read_numbers(levels, "--levels") or ACHIEVABLE_LEVELS,
         _read_numbers(eps, "--eps") or None,
     )
     if data is not None:

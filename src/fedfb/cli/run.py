@@ -201,7 +201,7 @@ def _show(comparison: "Comparison", paper: "Mapping[str, Printed | None]", shown
 NEXT = """
 What to type next (in this folder: .venv/bin/fedfb ...):
   fedfb run --data adult --notion eo --seeds 5 --out runs/adult
-  fedfb run --data 'silos/*.csv' --label approved --positive yes --sensitive sex
+  fedfb run --data 'clients/*' --label approved --positive yes --sensitive sex
   fedfb compare --help
   fedfb list"""
 

@@ -8,11 +8,11 @@ import typer
 
 from fedfb.cli.options import Sections, talk
 from fedfb.errors import ConfigError
-from fedfb.experiments.settings import declarations, names
+from fedfb.settings import declarations, names
 
 app = typer.Typer(
     help="Describe the columns of your own files.\n\n"
-    "Example: fedfb schema infer 'silos/*.csv' --label approved --positive yes --sensitive sex",
+    "Example: fedfb schema infer 'clients/*.csv' --label approved --positive yes --sensitive sex",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -23,7 +23,7 @@ MAX_CELLS = 5
 
 @app.command(cls=Sections)
 def infer(
-    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'silos/*.csv'.")],
+    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'clients/*.csv'.")],
     label: Annotated[str, typer.Option(help="The column to predict.")] = "",
     positive: Annotated[str, typer.Option(help="Its favourable value.")] = "",
     sensitive: Annotated[
@@ -91,14 +91,14 @@ def infer(
 @app.command(cls=Sections)
 def check(
     schema: Annotated[Path, typer.Argument(help="A schema, as fedfb schema infer writes it.")],
-    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'silos/*.csv'.")],
+    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'clients/*.csv'.")],
 ) -> None:
     """List the cells of files that do not fit a schema.
 
     SCHEMA is a file from fedfb schema infer, DATA a file or a pattern in quotes. The exit code is 1
     if a cell does not fit.
 
-    Example: fedfb schema check schema.toml 'silos/*.csv'
+    Example: fedfb schema check schema.toml 'clients/*.csv'
     """
     from fedfb.data.conform import misfits
     from fedfb.data.read import paths_of, read_rows

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 study = typer.Typer(
     help="Make a study: many clients, one model, no row leaves.\n\n"
-    "Example: fedfb study init triage --like template.csv --silos a,b,c ...",
+    "Example: fedfb study init triage --like template.csv --clients a,b,c ...",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -36,8 +36,9 @@ def init(
         typer.Option(help="In place of --schema: a file, or several ('*.csv'), like the clients'."),
     ] = "",
     clients: Annotated[
-        str, typer.Option("--silos", help="The names of the clients, separated by commas.")
+        str, typer.Option("--clients", help="The names of the clients, separated by commas.")
     ] = "",
+    silos: Annotated[str, typer.Option("--silos", hidden=True)] = "",
     address: Annotated[
         str,
         typer.Option(
@@ -81,23 +82,24 @@ def init(
     the schema (fedfb schema infer), or are read from the files of --like. All clients know them. A
     study cannot be changed: make a new one.
 
-    Example: fedfb study init triage --schema schema.toml --silos east,north,south,west
+    Example: fedfb study init triage --schema schema.toml --clients east,north,south,west
 
     Example: fedfb study init triage --like template.csv --label urgent --positive yes --sensitive
-    sex,region --silos east,north,south,west
+    sex,region --clients east,north,south,west
     """
     refuse_without("flower", "a study")
     from fedfb.study.keys import create, read_public_keys
     from fedfb.study.study import make_study
     from fedfb.study.trial import check_study
 
+    clients = clients or silos  # its name before version 0.2
     if not clients:
-        raise ConfigError("a study needs the names of its clients: --silos east,north,south.")
+        raise ConfigError("a study needs the names of its clients: --clients east,north,south.")
     schema = _read_schema(experiment, like)
     new_study = make_study(
         name or folder.resolve().name,
         address,
-        tuple(read_names(clients, "--silos")),
+        tuple(read_names(clients, "--clients")),
         schema,
         experiment,
         least=least,
@@ -164,7 +166,7 @@ def key(
     path = out / f"{client}.key"
     write_secret(path, private_keys._asdict())
     try:
-        write_secret(out / f"{client}.pub", {"silo": client, **private_keys.public._asdict()})
+        write_secret(out / f"{client}.pub", {"client": client, **private_keys.public._asdict()})
     except BaseException:
         path.unlink()  # nobody has the public half, and keys are never overwritten
         raise

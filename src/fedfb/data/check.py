@@ -32,7 +32,7 @@ def labels(table: Table, label: str, positive: str) -> Int[Array, " n"]:
             f"{table.source}: the label {label!r} is missing in {missing} of {len(table)} rows. "
             "Every row to train or test on needs one: fill it in or remove these rows."
         )
-    return np.array(values == positive, np.int64)
+    return (values == positive).astype(np.int64)
 
 
 def refuse_one_class(y: Int[Array, " t"], table: Table, label: str, positive: str) -> None:
@@ -45,7 +45,7 @@ def refuse_one_class(y: Int[Array, " t"], table: Table, label: str, positive: st
         positive: its favourable value.
 
     """
-    if len(set(y.tolist())) < 2:
+    if y.all() or not y.any():
         share = "all" if y.any() else "none"
         raise DataError(
             f"{table.source}: {share} of the {len(y)} training rows have {label} = {positive!r}. "

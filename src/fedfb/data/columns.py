@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfb.data.table import Table
+from fedfb.data.table import Table, Words
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float
 
@@ -66,8 +66,9 @@ class CategoryColumn:
     def encode(self, table: Table) -> Float[Array, "n k"]:
         """Return one 0/1 column per category."""
         index = {category: number for number, category in enumerate(self.categories)}
-        cells = table.text(self.name).tolist()
-        numbers = np.array([index.get(cell or MISSING_CATEGORY, -1) for cell in cells], int)
+        cells = table.text(self.name)
+        places = [index.get(cell or MISSING_CATEGORY, -1) for cell in cells.values]
+        numbers = cells.look_up(places, np.int64)
         onehot = np.zeros((len(cells), len(self.categories)))
         rows = np.flatnonzero(numbers >= 0)
         onehot[rows, numbers[rows]] = 1.0
@@ -79,9 +80,9 @@ Column = NumberColumn | CategoryColumn
 
 def fit_column(table: Table, name: str) -> Column:
     """Learn how to encode one column from training rows."""
-    if table.column(name).dtype.kind == "f":
+    if not isinstance(table.column(name), Words):
         return _fit_numbers(name, table.numbers(name))
-    categories = sorted({cell or MISSING_CATEGORY for cell in table.text(name)})
+    categories = sorted({cell or MISSING_CATEGORY for cell in table.text(name).counts()})
     if len(categories) > MAX_CATEGORIES:
         raise DataError(
             f"{table.source}: column {name!r} has {len(categories)} different values in "

@@ -3,19 +3,18 @@
 The schema is declared in a file, or else inferred from the files.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from fedfb.data.cells import Cells
 from fedfb.data.declare import Wanted
 from fedfb.data.infer import Doubt, infer
-from fedfb.data.read import Cells
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.schema_file import read_schema
 from fedfb.data.table import Table, check_same_columns, parse_number
 from fedfb.errors import ConfigError, DataError
-from fedfb.shapes import Array
 
 
 def agreed_schema(
@@ -134,16 +133,30 @@ def misfits(file: Cells, schema: Schema) -> Iterator[Misfit]:
             yield from cell_misfits(file, column)
 
 
-def cell_misfits(file: Cells, column: ColumnSchema) -> Iterator[Misfit]:
-    """Yield the cells of one column that do not fit."""
+def cell_misfits(
+    file: Cells, column: ColumnSchema, allowed: Collection[MisfitKind] = ()
+) -> Iterator[Misfit]:
+    """Yield the cells of one column that do not fit.
+
+    Args:
+        file: the file.
+        column: declarations about the column.
+        allowed: kinds that are not reported.
+
+    """
     cells, categories = file.columns[column.name], frozenset(column.categories)
-    # Most files fit, and values repeat: look at each value once before all lines are read.
-    reasons = {
-        cell: reason for cell in set(cells) if (reason := _find_misfit(cell, column, categories))
-    }
-    for line, cell in zip(file.lines, cells, strict=True) if reasons else ():
-        if cell in reasons:
-            yield Misfit(file.source, line, column.name, *reasons[cell])
+    if column.kind == "number" and cells.numbers is not None:
+        gaps_fit = column.missing != "refuse" or "missing" in allowed
+        wrong = np.isinf(cells.numbers) if gaps_fit else ~np.isfinite(cells.numbers)
+        if not wrong.any():
+            return
+    reasons = [_find_misfit(cell, column, categories) for cell in cells.words.values]
+    reported = [reason is not None and reason[0] not in allowed for reason in reasons]
+    rows = np.flatnonzero(cells.words.look_up(reported, bool))
+    lines = file.lines_of(rows) if len(rows) else []
+    for line, code in zip(lines, cells.words.codes[rows].tolist(), strict=True):
+        if (reason := reasons[code]) is not None:
+            yield Misfit(file.source, line, column.name, *reason)
 
 
 def _find_misfit(
@@ -184,19 +197,17 @@ def tables_of(files: Sequence[Cells], test: Cells | None, schema: Schema) -> tup
 
 def _make_table(file: Cells, schema: Schema, is_test: bool) -> Table:
     for column in schema.used:
-        for misfit in cell_misfits(file, column):
-            # A missing label, group or client is reported where it is used, with a count.
-            is_counted = misfit.kind == "missing" and column.role != "feature"
-            if not is_counted and not (misfit.kind == "category" and is_test):
-                raise DataError(
-                    f"{misfit}. Correct the cell (leave it empty if it is missing), or change the "
-                    "schema: fedfb schema check lists all such cells."
-                )
+        # A missing label, group or client is reported where it is used, with a count.
+        allowed: set[MisfitKind] = {"category"} if is_test else set()
+        allowed |= {"missing"} if column.role != "feature" else set()
+        for misfit in cell_misfits(file, column, allowed):
+            raise DataError(
+                f"{misfit}. Correct the cell (leave it empty if it is missing), or change the "
+                "schema: fedfb schema check lists all such cells."
+            )
     return Table({column.name: _read_values(file, column) for column in schema.used}, file.source)
 
 
-def _read_values(file: Cells, column: ColumnSchema) -> Array:
+def _read_values(file: Cells, column: ColumnSchema) -> Any:
     cells = file.columns[column.name]
-    if column.kind == "number":
-        return np.array([float(cell) if cell else np.nan for cell in cells], float)
-    return np.array(cells, object)
+    return cells.numbers if column.kind == "number" else cells.words

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.data.table import Table
+from fedfb.data.table import Table, Words
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class Bins:
     def apply(self, table: Table) -> Table:
         """Return the table with the column ``target``; a missing number stays missing."""
         numbers = table.numbers(self.source)
-        values = np.array(self.names, object)[np.searchsorted(self.edges, numbers, side="left")]
-        return table.with_column(self.target, np.where(np.isnan(numbers), "", values))
+        codes = np.searchsorted(self.edges, numbers, side="left").astype(np.int32)
+        codes[np.isnan(numbers)] = len(self.names)
+        return table.with_column(self.target, Words((*self.names, ""), codes))
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,9 @@ class Keep:
     def apply(self, table: Table) -> Table:
         """Return the table with the column ``target``; a missing value stays missing."""
         values = {"", *self.values}
-        cells = [cell if cell in values else self.other for cell in table.text(self.source)]
-        return table.with_column(self.target, np.array(cells, object))
+        cells = table.text(self.source)
+        reduced = cells.rename(lambda cell: cell if cell in values else self.other)
+        return table.with_column(self.target, reduced)
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Merge:
     def apply(self, table: Table) -> Table:
         """Return the table with the column ``target``; a missing value stays missing."""
         new_names = dict(zip(self.values, self.names, strict=True))
-        cells = [new_names.get(cell, cell) for cell in table.text(self.source)]
-        return table.with_column(self.target, np.array(cells, object))
+        merged = table.text(self.source).rename(lambda cell: new_names.get(cell, cell))
+        return table.with_column(self.target, merged)
 
 
 Derived = Bins | Keep | Merge

@@ -185,8 +185,12 @@ def encode_file(
 
     """
     cells = read_rows(path, separator)
-    # All cells stay text: training decided which columns are numbers, not these few rows.
-    columns = {name: np.array(column, object) for name, column in cells.columns.items()}
+    # Training decided which columns are numbers, not these few rows.
+    kinds = {column.name: isinstance(column, NumberColumn) for column in encoder.columns}
+    columns = {
+        name: column.numbers if kinds.get(name) and _is_finite(column.numbers) else column.words
+        for name, column in cells.columns.items()
+    }
     table = Table(columns, cells.source)
     sources = {rule.target: rule.source for rule in encoder.derived}
     sensitive = {sources.get(name, name) for name in encoder.groups.columns}
@@ -196,3 +200,7 @@ def encode_file(
     table = encoder.prepare(table)
     group = encoder.groups.group_of(table)
     return RawRows(encoder.encode(table, group), group)
+
+
+def _is_finite(numbers: Float[Array, " n"] | None) -> bool:
+    return numbers is not None and not np.isinf(numbers).any()

@@ -1,9 +1,8 @@
 """Learn how to encode columns from the rows of several clients, by sums over the clients.
 
-``silo_answer`` computes the upload of one client: counts and sums of its raw rows, by task.
+``make_column_upload`` computes the upload of one client: counts and sums of its raw rows, by task.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -76,7 +75,8 @@ def make_ask(table: Table, clients: ClientRows) -> Ask:
 
     def ask(task: str, broadcast: Arrays) -> Arrays:
         uploads = {
-            name: silo_answer(task, broadcast, t, clients.schema) for name, t in tables.items()
+            name: make_column_upload(task, broadcast, t, clients.schema)
+            for name, t in tables.items()
         }
         return clients.add(task, broadcast, uploads)
 
@@ -221,7 +221,7 @@ COLUMN, CLIP = "column ", "clip "
 """First words of the tasks about all numbers, and about clipped numbers."""
 
 
-def silo_answer(task: str, broadcast: Arrays, table: Table, schema: Schema) -> Arrays:
+def make_column_upload(task: str, broadcast: Arrays, table: Table, schema: Schema) -> Arrays:
     """Return the upload of one client to a task.
 
     The schema decides which columns a task reads, never the server.
@@ -301,6 +301,6 @@ def _count_categories(table: Table, pairs: Sequence[tuple[str, str]]) -> Int[Arr
     place = {pair: number for number, pair in enumerate(pairs)}
     counts = np.zeros(len(pairs), np.int64)
     for name in dict.fromkeys(name for name, _ in pairs):
-        for cell, count in Counter(table.text(name).tolist()).items():
+        for cell, count in table.text(name).counts().items():
             counts[place[name, cell or MISSING_CATEGORY]] += count
     return counts

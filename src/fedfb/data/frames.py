@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fedfb.data.cells import as_text, columns_of, is_frame
 from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
 from fedfb.data.federation import Federation, settle_small_groups
 from fedfb.data.loading import federate_cells
-from fedfb.data.read import as_text, columns_of, is_frame
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError

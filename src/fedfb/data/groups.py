@@ -1,13 +1,12 @@
 """Groups of rows: the crossed values of the sensitive columns."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedfb.data.table import Table
+from fedfb.data.table import Table, Words
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Int
 
@@ -36,16 +35,18 @@ class Groups:
         index = {name: number for number, name in enumerate(self.names)}
         index |= {name: index[rest] for name, rest in zip(self.merged, self.into, strict=True)}
         crossed = _cross(table, self.columns)
-        unknown = Counter(name for name in crossed if name not in index)
+        unknown = {name: n for name, n in crossed.counts().items() if name not in index}
         if unknown:
-            name, rows = unknown.most_common(1)[0]
+            most = [name for name, n in unknown.items() if n == max(unknown.values())]
+            name = min(most, key=lambda name: int((crossed == name).argmax()))
             raise DataError(
-                f"{table.source}: group {name!r} ({rows} rows) does not occur in training rows, "
-                f"whose groups are {', '.join(self.names)}. A model cannot be judged on a group "
-                "that training did not have: remove these rows, train with some of them, or merge "
-                "the group into another by declaration, e.g. --merge 'race: Asian+Other=rest'."
+                f"{table.source}: group {name!r} ({unknown[name]} rows) does not occur in training "
+                f"rows, whose groups are {', '.join(self.names)}. A model cannot be judged on a "
+                "group that training did not have: remove these rows, train with some of them, or "
+                "merge the group into another by declaration, e.g. --merge "
+                "'race: Asian+Other=rest'."
             )
-        return np.fromiter((index[name] for name in crossed), np.int64, len(crossed))
+        return crossed.look_up([index.get(name, -1) for name in crossed.values], np.int64)
 
 
 def merge_small(groups: Groups, rows: Int[Array, " a"], minimum: int, rest: str) -> Groups:
@@ -82,14 +83,15 @@ def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = (
         order: names that come first, in this order. All others follow, sorted.
 
     """
-    present = set(_cross(table, columns))
+    present = set(_cross(table, columns).counts())
     declared = [name for name in order if name in present]
     return Groups(columns, (*declared, *sorted(present.difference(declared))))
 
 
-def _cross(table: Table, columns: tuple[str, ...]) -> list[str]:
-    values = [table.text(name) for name in columns]
-    for name, cells in zip(columns, values, strict=True):
+def _cross(table: Table, columns: tuple[str, ...]) -> Words:
+    """Return the name of each row's group."""
+    parts = [table.text(name) for name in columns]
+    for name, cells in zip(columns, parts, strict=True):
         missing = int((cells == "").sum())
         if missing:
             raise DataError(
@@ -97,8 +99,13 @@ def _cross(table: Table, columns: tuple[str, ...]) -> list[str]:
                 f"{len(table)} rows. Fill it in (a value such as 'unknown' makes them a group of "
                 "their own) or remove these rows."
             )
-    names = {cells: group_name(columns, cells) for cells in set(zip(*values, strict=True))}
-    return [names[cells] for cells in zip(*values, strict=True)]
+    sizes = [len(part.values) for part in parts]
+    combined = np.ravel_multi_index([part.codes for part in parts], sizes)
+    different, codes = np.unique(combined, return_inverse=True)
+    places = zip(*(part.tolist() for part in np.unravel_index(different, sizes)), strict=True)
+    values = [tuple(p.values[i] for p, i in zip(parts, row, strict=True)) for row in places]
+    names = Words(tuple(group_name(columns, cells) for cells in values), codes)
+    return names.rename(lambda name: name)  # names of different values may be equal
 
 
 def group_name(columns: tuple[str, ...], values: tuple[str, ...]) -> str:

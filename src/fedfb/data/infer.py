@@ -12,12 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
+import numpy as np
+
+from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.columns import MAX_CATEGORIES
 from fedfb.data.declare import Merges, Wanted, parse_bins, parse_merge
-from fedfb.data.read import Cells
 from fedfb.data.schema import ColumnSchema, Kind, Schema, check_declarations
 from fedfb.data.table import all_numbers, check_same_columns, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
+from fedfb.shapes import Array, Float
 
 MAX_GROUP_VALUES = 20
 """The most values of a sensitive column without bins, merging or declaration."""
@@ -102,8 +105,12 @@ def _infer_column(
     bins: Mapping[str, tuple[float, ...]],
     merge: Mapping[str, Merges],
 ) -> tuple[ColumnSchema, Doubt | None]:
-    files_cells = [file.columns[name] for file in files]
-    values = sorted(set().union(*files_cells) - {""})
+    columns = [file.columns[name] for file in files]
+    if name == wanted.client_column and name not in wanted.sensitive:
+        return ColumnSchema(name, "client", "category"), None
+    if name not in wanted.named:
+        return _infer_feature(name, columns)
+    values = _list_values(columns)
     if name == wanted.label:
         column = ColumnSchema(
             name,
@@ -114,22 +121,21 @@ def _infer_column(
             positive=wanted.positive,
         )
         return column, _find_alike(name, column.group_values)
-    if name in wanted.sensitive:
-        return _infer_sensitive(name, values, bins.get(name, ()), merge.get(name, ()))
-    if name == wanted.client_column:
-        return ColumnSchema(name, "client", "category"), None
-    return _infer_feature(name, files_cells, values)
+    return _infer_sensitive(name, values, bins.get(name, ()), merge.get(name, ()))
+
+
+def _list_values(columns: Sequence[SourceColumn]) -> list[str]:
+    return sorted({value for column in columns for value in column.words.counts()} - {""})
 
 
 def _choose_kind(values: Sequence[str]) -> Kind:
     return "yes-no" if len(values) == 2 else "category"
 
 
-def _infer_feature(
-    name: str, cells: Sequence[Sequence[str]], values: Sequence[str]
-) -> tuple[ColumnSchema, Doubt | None]:
-    why = suspicion(name, cells)
-    numeric = bool(values) and all_numbers(values)
+def _infer_feature(name: str, columns: Sequence[SourceColumn]) -> tuple[ColumnSchema, Doubt | None]:
+    why = suspicion(name, columns)
+    numeric = _are_numbers(columns)
+    values = [] if numeric else _list_values(columns)
     if why is None and not numeric and len(values) > MAX_CATEGORIES:
         why = (
             f"has {len(values)} different values, and at most {MAX_CATEGORIES} can be categories: "
@@ -221,51 +227,72 @@ _DECORATION = re.compile(r"[\s'\u2019_,%€$£]")
 _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$")
 
 
-def suspicion(name: str, files: Sequence[Sequence[str]]) -> str | None:
+def suspicion(name: str, files: Sequence[SourceColumn]) -> str | None:
     """Return why a column should be no feature, None if there is no reason.
 
     Args:
         name: name of the column.
-        files: cells of the column in each file, '' where missing.
+        files: the column in each file.
 
-    >>> suspicion("customer", [[f"K{i}" for i in range(30)]])
+    >>> suspicion("customer", [SourceColumn.of([f"K{i}" for i in range(30)])])
     'looks like an identifier: its 30 values are all different'
-    >>> suspicion("income", [["31000", "52000", "31000"] * 10]) is None
+    >>> suspicion("income", [SourceColumn.of([31000.0, 52000.0, 31000.0] * 10)]) is None
     True
     """
-    present = [[cell for cell in cells if cell] for cells in files]
-    counts = Counter(cell for cells in present for cell in cells)
-    if counts.total() < FEWEST:
-        return None
-    if all_numbers(counts):
-        return _suspect_numbers(name, present, counts)
-    return _suspect_text(present, counts)
+    if _are_numbers(files):
+        parts = [column.numbers for column in files if column.numbers is not None]
+        present = [numbers[~np.isnan(numbers)] for numbers in parts]
+        enough = sum(map(len, present)) >= FEWEST
+        return _suspect_numbers(name, present, files) if enough else None
+    counts: Counter[str] = Counter()
+    for column in files:
+        counts.update(column.words.counts())
+    counts.pop("", None)
+    return _suspect_text(files, counts) if counts.total() >= FEWEST else None
+
+
+def _are_numbers(files: Sequence[SourceColumn]) -> bool:
+    """Return whether every cell is missing or a number, and not all are missing."""
+    parts = [column.numbers for column in files]
+    return all(part is not None for part in parts) and not all(
+        np.isnan(part).all() for part in parts if part is not None
+    )
 
 
 def _suspect_numbers(
-    name: str, present: Sequence[Sequence[str]], counts: Counter[str]
+    name: str, present: Sequence[Array], files: Sequence[SourceColumn]
 ) -> str | None:
-    if all(_is_compact_date(cell) for cell in counts):
-        return f"looks like a date: {next(iter(counts))!r}"
-    for cells in present:
-        if len(cells) < FEWEST or len(set(cells)) < len(cells):
+    if all(((part >= 19000101) & (part <= 20991231)).all() for part in present):
+        values = [value for column in files for value in column.words.counts() if value]
+        if all(map(_is_compact_date, values)):
+            return f"looks like a date: {values[0]!r}"
+    for numbers in present:
+        whole = bool((np.isfinite(numbers) & (np.floor(numbers) == numbers)).all())
+        # The last fractions decide nothing, and need not be sorted.
+        if len(numbers) < FEWEST or (not whole and numbers is present[-1]):
             continue
-        numbers = set(map(float, cells))
-        if len(numbers) < len(cells):
+        if not _all_differ(numbers):
             continue
-        if not all(number.is_integer() for number in numbers):
+        if not whole:
             return None
         if _ID_NAME.search(name) or _ID_NAME.search(name.lower()):
-            return f"looks like an identifier: its name, and {len(cells)} different whole numbers"
-        if len(cells) * (len(cells) - 1) / 2 > COINCIDENCES * (max(numbers) - min(numbers) + 1):
+            return f"looks like an identifier: its name, and {len(numbers)} different whole numbers"
+        low, high = float(numbers.min()), float(numbers.max())
+        if len(numbers) * (len(numbers) - 1) / 2 > COINCIDENCES * (high - low + 1):
             return (
-                f"looks like an identifier: {len(cells)} whole numbers between {min(numbers):g} "
-                f"and {max(numbers):g} without a repetition"
+                f"looks like an identifier: {len(numbers)} whole numbers between {low:g} "
+                f"and {high:g} without a repetition"
             )
     return None
 
 
-def _suspect_text(present: Sequence[Sequence[str]], counts: Counter[str]) -> str | None:
+def _all_differ(numbers: Float[Array, " n"]) -> bool:
+    # Most columns repeat soon, and a sort of all rows takes time.
+    parts = (numbers[:1000], numbers)
+    return all(len(np.unique(part)) == len(part) for part in parts)
+
+
+def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> str | None:
     first, rows = next(iter(counts)), counts.total()
     if all(_is_date(cell) for cell in counts):
         return f"looks like a date: {first!r}"
@@ -285,8 +312,9 @@ def _suspect_text(present: Sequence[Sequence[str]], counts: Counter[str]) -> str
     words = sum(len(cell.split()) * count for cell, count in counts.items())
     if 2 * len(counts) > rows and words >= 5 * rows:
         return f"looks like free text: {_shorten(first)!r}"
-    large = [cells for cells in present if len(cells) >= FEWEST]
-    if large and all(len(set(cells)) == len(cells) for cells in large):
+    by_file = [Counter(column.words.counts()) for column in files]
+    large = [part for part in by_file if part.total() - part.pop("", 0) >= FEWEST]
+    if large and all(part.total() == len(part) for part in large):
         return f"looks like an identifier: its {len(large[0])} values are all different"
     return None
 

@@ -10,6 +10,7 @@ from importlib import import_module
 import numpy as np
 
 from fedfb.core import generator
+from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.conform import agreed_schema, tables_of, type_notes
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
@@ -17,7 +18,7 @@ from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
-from fedfb.data.read import Cells, names_of, paths_of, read_rows
+from fedfb.data.read import names_of, paths_of, read_rows
 from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
@@ -251,7 +252,7 @@ def _add_client_column(test: Cells | None, client_column: str | None) -> Cells |
     """Add an empty client column where test rows have none: they belong to no client."""
     if test is None or client_column is None or client_column in test.columns:
         return test
-    nobody = {client_column: [""] * len(test.lines)}
+    nobody = {client_column: SourceColumn.of([""] * test.rows)}
     return test._replace(columns={**test.columns, **nobody})
 
 
@@ -312,7 +313,7 @@ def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> N
 
 
 def _refuse_absent_positive(table: Table, label: str, positive: str) -> None:
-    values = sorted(set(table.text(label)) - {""})
+    values = sorted(table.text(label).counts().keys() - {""})
     if positive not in values:
         first = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
         raise DataError(
@@ -322,7 +323,7 @@ def _refuse_absent_positive(table: Table, label: str, positive: str) -> None:
 
 
 def _note_labels(table: Table, label: str, positive: str) -> tuple[str, ...]:
-    negatives = sorted(set(table.text(label)) - {positive, ""})
+    negatives = sorted(table.text(label).counts().keys() - {positive, ""})
     if len(negatives) < 2:
         return ()
     first = ", ".join(negatives[:10]) + (", ..." if len(negatives) > 10 else "")

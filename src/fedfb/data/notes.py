@@ -117,7 +117,7 @@ def _lacks_in_test_only(column: NumberColumn, test: Table) -> bool:
 
 
 def _has_unseen(column: CategoryColumn, test: Table) -> bool:
-    values = {cell or MISSING_CATEGORY for cell in test.text(column.name)}
+    values = {cell or MISSING_CATEGORY for cell in test.text(column.name).counts()}
     return not values <= set(column.categories)
 
 

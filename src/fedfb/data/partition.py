@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfb.core import Key, generator
 from fedfb.data.groups import Groups
-from fedfb.data.table import Table, parse_number
+from fedfb.data.table import Table, Words, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.shapes import Array, Float, Int
 
@@ -91,13 +91,13 @@ def by_shares(
     return client
 
 
-def by_column(values: Array) -> Clients:
+def by_column(values: Words) -> Clients:
     """Make one client of every text value, sorted by name. Rows with '' belong to no client.
 
-    >>> by_column(np.array(["b", "a", ""], object))
+    >>> by_column(Words.of(["b", "a", ""]))
     Clients(client=array([ 1,  0, -1]), names=('a', 'b'))
     """
-    names = tuple(sorted(set(values.tolist()) - {""}))
+    names = tuple(sorted(values.counts().keys() - {""}))
     return Clients(_number_clients(values, names), names)
 
 
@@ -216,9 +216,9 @@ def _refuse_missing(table: Table, column: str, rows: Int[Array, " t"]) -> None:
         )
 
 
-def _number_clients(values: Array, names: Sequence[str]) -> Int[Array, " n"]:
+def _number_clients(values: Words, names: Sequence[str]) -> Int[Array, " n"]:
     index = {name: number for number, name in enumerate(names)}
-    return np.array([index.get(value, -1) for value in values.tolist()], int)
+    return values.look_up([index.get(value, -1) for value in values.values], np.int64)
 
 
 def _parse_dirichlet(text: str) -> Partition:

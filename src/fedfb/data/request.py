@@ -3,8 +3,15 @@
 import os
 from dataclasses import dataclass, fields
 from glob import glob
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from fedfb.errors import ConfigError, unknown_name
+from fedfb.settings import Declarations, setting
+
+DATA = "Data"
+"""The section of the help for settings of the data."""
 
 POPULATIONS: tuple[str, ...] = ("example1", "fig1b", "fig1c", "fig2", "fig3")
 """The paper's populations of Section 3."""
@@ -36,27 +43,62 @@ class DataRequest:
     your own files the partition 'paper' means: by files, or by the client column.
     """
 
-    data: str
-    label: str | None = None
-    positive: str | None = None
-    sensitive: tuple[str, ...] = ()
-    client_column: str | None = None
-    schema: str | None = None
-    ignore: tuple[str, ...] = ()
-    bins: tuple[str, ...] = ()
-    merge: tuple[str, ...] = ()
-    minimum_group: int = 10
-    rest: str | None = None
-    test: str | None = None
-    partition: str = "paper"
-    clients: int | None = None
-    groups: int = 2
-    heterogeneity: str = "medium"
-    q: tuple[float, ...] = ()
-    rows: int | None = None
-    test_rows: int | None = None
-    resplit: bool = False
-    sensitive_at_prediction: bool = False
+    data: str = setting(
+        "synthetic", "A name (fedfb list), or your own files, CSV or Parquet: 'clients/*.csv'", DATA
+    )
+    label: str | None = setting(None, "Own files: the column to predict", DATA)
+    positive: str | None = setting(None, "Own files: its favourable value", DATA)
+    sensitive: tuple[str, ...] = setting(
+        (), "Sensitive columns; several are crossed (sex,race). Own files, adult, compas", DATA
+    )
+    client_column: str | None = setting(
+        None, "Own files: the column that names the client, for one file", DATA
+    )
+    schema: str | None = setting(
+        None, "Own files: what the columns are, as a file (fedfb schema infer)", DATA
+    )
+    ignore: tuple[str, ...] = setting((), "Own files: columns to leave out", DATA)
+    bins: Declarations = setting((), "Own files: ranges of a sensitive number, 'age: 25,40'", DATA)
+    merge: Declarations = setting(
+        (), "Own files: values that become one group (or label), 'race: Asian+Other=rest'", DATA
+    )
+    minimum_group: Annotated[int, Meta(ge=1)] = setting(
+        10,
+        "Least training rows, over all clients, of a group (cp: of a client) that is compared",
+        DATA,
+    )
+    rest: str | None = setting(
+        None,
+        "Own files, adult, compas: merge the groups that are smaller into one of this name",
+        DATA,
+    )
+    test: str | None = setting(None, "Own files: test rows (default: 30% of each client)", DATA)
+    partition: str = setting(
+        "paper",
+        "paper, group, column:NAME, shares:.5,.5/.2,.8 (a list a group) or dirichlet:.5,5",
+        DATA,
+    )
+    clients: Annotated[int, Meta(ge=2, le=4)] | None = setting(
+        None, "synthetic: 2, 3 or 4 clients", DATA
+    )
+    groups: Annotated[int, Meta(ge=2, le=3)] = setting(2, "synthetic: 2 or 3 groups", DATA)
+    heterogeneity: Literal["low", "medium", "high"] = setting(
+        "medium", "synthetic: how unlike the clients are", DATA
+    )
+    q: tuple[Annotated[float, Meta(ge=0, le=1)], ...] = setting(
+        (), "fig2, fig3: share of group 1 in each client", DATA
+    )
+    rows: Annotated[int, Meta(ge=20)] | None = setting(None, "Drawn data: training rows", DATA)
+    test_rows: Annotated[int, Meta(ge=20)] | None = setting(None, "Drawn data: test rows", DATA)
+    resplit: bool = setting(
+        False, "adult, compas, bank: draw 70% of the rows to train on, anew for every seed", DATA
+    )
+    sensitive_at_prediction: bool = setting(
+        False,
+        "Whether the group is an input of the model, and is known when it decides",
+        DATA,
+        in_words=True,
+    )
 
 
 def check_request(request: DataRequest) -> None:
@@ -65,7 +107,7 @@ def check_request(request: DataRequest) -> None:
     if is_own and not _is_path(request.data):
         raise ConfigError(
             f"{unknown_name('data set', request.data, BUILT_IN)}. Name your own files by "
-            "their path, e.g. 'rows.csv' or 'silos/*.csv'."
+            "their path, e.g. 'rows.csv' or 'clients/*.csv'."
         )
     _refuse_inapplicable(request, () if is_own else _OWN_ONLY, "your own files")
     if not is_own and request.data not in SEVERAL_ATTRIBUTES:

@@ -1,27 +1,97 @@
 """A table: named columns of equal length, of numbers or text, and their source."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedfb.errors import DataError, unknown_name
-from fedfb.shapes import Array, Float, Int
+from fedfb.shapes import Array, Bool, Float, Int
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """A column of text: its different values ('' = missing), and the value of each row by number.
+
+    It behaves as an array of text: compared with a text it gives one truth per row. A value that
+    no row has may be among ``values``.
+
+    >>> sex = Words.of(["F", "M", "F"])
+    >>> sex.values, sex.codes.tolist(), (sex == "F").tolist(), sex.counts()
+    (('F', 'M'), [0, 1, 0], [True, False, True], {'F': 2, 'M': 1})
+    """
+
+    values: tuple[str, ...]
+    codes: Int[Array, " n"]
+
+    @classmethod
+    def of(cls, cells: Iterable[str]) -> "Words":
+        """Return cells as words, with values in the order in which they occur."""
+        index: dict[str, int] = {}
+        codes = np.fromiter((index.setdefault(cell, len(index)) for cell in cells), np.int32)
+        return cls(tuple(index), codes)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> "Words":
+        return Words(self.values, self.codes[rows])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        cells = np.array([*self.values, ""], object)[self.codes]
+        return cells if dtype is None else cells.astype(dtype)
+
+    def __eq__(self, value: object) -> Bool[Array, " n"]:  # type: ignore[override]
+        return self.look_up([cell == value for cell in self.values], bool)
+
+    def __ne__(self, value: object) -> Bool[Array, " n"]:  # type: ignore[override]
+        return ~(self == value)
+
+    def tolist(self) -> list[str]:
+        """Return the cells, row by row."""
+        return [self.values[code] for code in self.codes.tolist()]
+
+    def look_up(self, answers: Sequence[Any], dtype: Any) -> Array:
+        """Return for each row the answer of its value; ``answers`` has one for each value."""
+        return np.array([*answers], dtype)[self.codes] if len(self) else np.zeros(0, dtype)
+
+    def rename(self, new_name: Callable[[str], str]) -> "Words":
+        """Replace every value. Values that get the same name become one."""
+        renamed = Words.of(map(new_name, self.values))
+        return Words(renamed.values, renamed.codes[self.codes])
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of rows of each value that occurs."""
+        counts = np.bincount(self.codes, minlength=len(self.values)).tolist()
+        return {value: n for value, n in zip(self.values, counts, strict=True) if n}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns by name: float64 with NaN where missing, or text (object) with '' where missing.
+    """Columns by name: float64 with NaN where missing, or text with '' where missing.
 
-    ``source`` is the file the rows came from; error messages name it.
+    An array of text becomes :class:`Words`. ``source`` is the file the rows came from; error
+    messages name it.
 
     >>> table = Table({"age": np.array([31.0, 52.0]), "sex": np.array(["F", "M"], object)})
     >>> len(table), table.take(np.array([1])).text("sex").tolist()
     (2, ['M'])
     """
 
-    columns: dict[str, Array]
+    columns: Mapping[str, Any]
     source: str = "the table"
+
+    def __post_init__(self) -> None:
+        columns = {
+            name: values if isinstance(values, Words) or values.dtype.kind == "f"
+            else Words.of(values.tolist())
+            for name, values in self.columns.items()
+        }  # fmt: skip
+        object.__setattr__(self, "columns", columns)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -30,42 +100,43 @@ class Table:
         """Return some rows by number, in this order."""
         return Table({name: values[rows] for name, values in self.columns.items()}, self.source)
 
-    def with_column(self, name: str, values: Array) -> "Table":
+    def with_column(self, name: str, values: Any) -> "Table":
         """Return the table with one column added or replaced."""
         return Table({**self.columns, name: values}, self.source)
 
-    def column(self, name: str) -> Array:
+    def column(self, name: str) -> Any:
         """Return one column. The error about an unknown name suggests the nearest one."""
         if name not in self.columns:
             raise DataError(f"{self.source}: {unknown_name('column', name, self.columns)}")
         return self.columns[name]
 
-    def text(self, name: str) -> Array:
+    def text(self, name: str) -> Words:
         """Return one column as text. Whole numbers lose their decimal point.
 
         >>> Table({"code": np.array([1.0, 2.5, np.nan])}).text("code").tolist()
         ['1', '2.5', '']
         """
         values = self.column(name)
-        if values.dtype.kind != "f":
+        if isinstance(values, Words):
             return values
-        return np.array([number_as_text(value) for value in values.tolist()], object)
+        numbers, codes = np.unique(values, return_inverse=True)
+        return Words(tuple(map(number_as_text, numbers.tolist())), codes.astype(np.int32))
 
     def numbers(self, name: str) -> Float[Array, " n"]:
         """Return one column as numbers, NaN where missing. Other text is an error."""
         values = self.column(name)
-        if values.dtype.kind == "f":
+        if not isinstance(values, Words):
             return values
-        return np.array([self._read_number(name, i, cell) for i, cell in enumerate(values)], float)
-
-    def _read_number(self, name: str, row: int, cell: str) -> float:
-        number = parse_number(cell) if cell else np.nan
-        if number is None or np.isinf(number):
+        numbers = [parse_number(cell) if cell else np.nan for cell in values.values]
+        wrong = values.look_up([n is None or np.isinf(n) for n in numbers], bool)
+        if wrong.any():
+            row = int(wrong.argmax())
             raise DataError(
-                f"{self.source}, row {row + 1}, column {name!r}: {cell!r} is not a finite number, "
-                "and the column held numbers in training. Correct the cell or leave it empty."
+                f"{self.source}, row {row + 1}, column {name!r}: "
+                f"{values.values[values.codes[row]]!r} is not a finite number, and the column held "
+                "numbers in training. Correct the cell or leave it empty."
             )
-        return number
+        return values.look_up(numbers, np.float64)
 
 
 def parse_number(cell: str) -> float | None:
@@ -83,26 +154,35 @@ def parse_number(cell: str) -> float | None:
 
 def all_numbers(cells: Collection[str]) -> bool:
     """Return whether :func:`parse_number` reads every cell."""
-    try:
-        list(map(float, cells))
-    except ValueError:
-        return False
-    return not any("_" in cell for cell in cells)
+    return all(parse_number(cell) is not None for cell in cells)
 
 
 def concat(tables: Sequence[Table]) -> Table:
     """Stack tables with the same columns, in the column order of the first."""
     first = tables[0]
     check_same_columns([(table.source, list(table.columns)) for table in tables])
-    for table in tables[1:]:
-        for name, values in table.columns.items():
-            if values.dtype.kind != first.columns[name].dtype.kind:
+    columns = {}
+    for name in first.columns:
+        parts = [table.columns[name] for table in tables]
+        for table, part in zip(tables, parts, strict=True):
+            if isinstance(part, Words) != isinstance(parts[0], Words):
                 raise DataError(
                     f"column {name!r} holds numbers in one of {first.source} and {table.source} "
                     "and text in the other. Read both files together with read_csvs."
                 )
-    columns = {name: np.concatenate([t.columns[name] for t in tables]) for name in first.columns}
+        is_text = isinstance(parts[0], Words)
+        columns[name] = _concat_words(parts) if is_text else np.concatenate(parts)
     return Table(columns, ", ".join(table.source for table in tables[:3]))
+
+
+def _concat_words(parts: Sequence[Words]) -> Words:
+    if len(parts) == 1:
+        return parts[0]
+    values = Words.of(value for part in parts for value in part.values)
+    ends = np.cumsum([len(part.values) for part in parts])[:-1]
+    numbers = np.split(values.codes, ends)
+    codes = [new[part.codes] for new, part in zip(numbers, parts, strict=True)]
+    return Words(values.values, np.concatenate(codes))
 
 
 def check_same_columns(headers: Sequence[tuple[str, Sequence[str]]]) -> None:
@@ -127,6 +207,6 @@ def check_same_columns(headers: Sequence[tuple[str, Sequence[str]]]) -> None:
 
 def number_as_text(value: float) -> str:
     """Write a number so that reading returns the same number; whole ones without a point."""
-    if np.isnan(value):
+    if value != value:
         return ""
     return str(int(value)) if value.is_integer() else repr(value)

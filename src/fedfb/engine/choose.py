@@ -54,14 +54,14 @@ def _torch_engine(name: str, model: TorchModel, dtype: Any) -> Engine:
     return TorchEngine(model, dtype)
 
 
-class EngineChoice(NamedTuple):
+class _EngineChoice(NamedTuple):
     """The name of the engine that runs, and why this engine."""
 
     name: str
     reason: str
 
 
-def explain_engine(name: str, model: str = "logistic") -> EngineChoice:
+def explain_engine(name: str, model: str = "logistic") -> _EngineChoice:
     """Return the engine that a name means for a model, and the reason.
 
     Args:
@@ -69,12 +69,12 @@ def explain_engine(name: str, model: str = "logistic") -> EngineChoice:
         model: as ``--model`` takes it; ``module:function`` is a torch model.
 
     >>> explain_engine("numpy")
-    EngineChoice(name='numpy', reason='--engine numpy')
+    _EngineChoice(name='numpy', reason='--engine numpy')
     >>> explain_engine("auto", "nets:build")
-    EngineChoice(name='torch', reason='nets:build is a torch model')
+    _EngineChoice(name='torch', reason='nets:build is a torch model')
     """
     if is_own(model):
-        return EngineChoice("torch", f"{model} is a torch model")
+        return _EngineChoice("torch", f"{model} is a torch model")
     reason, wanted = f"--engine {name}", name
     if name == "auto":
         wanted = os.environ.get(ENGINE_VARIABLE, "auto")
@@ -82,10 +82,10 @@ def explain_engine(name: str, model: str = "logistic") -> EngineChoice:
     if wanted not in ENGINES:
         raise ConfigError(unknown_name("engine", wanted, ENGINES))
     if wanted != "auto":
-        return EngineChoice(wanted, reason)
+        return _EngineChoice(wanted, reason)
     if is_built():
-        return EngineChoice("native", "the default")
-    return EngineChoice("numpy", NOT_COMPILED)
+        return _EngineChoice("native", "the default")
+    return _EngineChoice("numpy", NOT_COMPILED)
 
 
 def is_native(name: str) -> bool:

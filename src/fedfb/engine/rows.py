@@ -127,7 +127,7 @@ CACHED_ROWS = 2**18
 
 
 @dataclass(frozen=True)
-class Cells:
+class _Cells:
     """``data.cell`` in four bytes a row, with counts and rows by cell."""
 
     number: Int[Array, " n"]
@@ -145,10 +145,10 @@ class Cells:
         return [np.flatnonzero(self.number == cell) for cell in range(2 * self.groups)]
 
 
-_CACHE: ArrayCache[Cells] = ArrayCache()
+_CACHE: ArrayCache[_Cells] = ArrayCache()
 
 
-def cells_of(data: ClientData) -> Cells:
+def cells_of(data: ClientData) -> _Cells:
     """Return the cells of a client's rows; cached if the rows are read-only."""
     if len(data.y) > CACHED_ROWS:
         return _make_cells(data)
@@ -160,11 +160,11 @@ def cell_counts(data: ClientData) -> Int[Array, "2 a"]:
     return cells_of(data).counts.copy()
 
 
-def _make_cells(data: ClientData) -> Cells:
+def _make_cells(data: ClientData) -> _Cells:
     """Return the cells, computed in place so that no second array is needed."""
     cell = np.empty(len(data.y), np.int32)
     np.multiply(data.y, data.groups, out=cell, casting="unsafe")
-    return Cells(np.add(cell, data.group, out=cell, casting="unsafe"), data.groups)
+    return _Cells(np.add(cell, data.group, out=cell, casting="unsafe"), data.groups)
 
 
 Chunks = Iterable[tuple[slice, Float[Array, "n r"]]]

@@ -7,6 +7,8 @@ values or as a page.
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from inspect import cleandoc, signature
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,7 +31,7 @@ from fedfb.estimator.training import (
     SOURCE,
     client_names,
     feature_table,
-    is_frame,
+    is_data_frame,
     make_experiment,
     make_federation,
     same_columns,
@@ -41,8 +43,10 @@ from fedfb.experiments.result import Result, Summary, to_builtins
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.shortfall_warnings import warn_of
+from fedfb.experiments.spec import Experiment
 from fedfb.files import write_whole
 from fedfb.notions import long_name
+from fedfb.settings import describe_arguments
 from fedfb.shapes import Array, Float, Int
 
 PLAIN = (
@@ -282,7 +286,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read_table(self, X: Any, reset: bool) -> Table:
         """Return features as a table, with the checks that scikit-learn requires."""
-        if is_frame(X):
+        if is_data_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if not len(X):
                 raise ValueError("Found array with 0 sample(s), while a minimum of 1 is required.")
@@ -332,6 +336,18 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             number = {name: i for i, name in enumerate(self.clients_)}
             numbers = np.array([number.get(name, NOBODY) for name in client_names(client)])
         return self.rule_.decide(x, group), Examples(x, label, group, numbers)
+
+
+def _describe_parameters() -> str:
+    """Return the parameters that are settings; those that differ stand in the docstring itself."""
+    names = signature(FederatedClassifier).parameters.keys() - {"notion", "positive", "knobs"}
+    section = describe_arguments(one for one in fields(Experiment) if one.name in names)
+    return section.replace("; several make a grid", "")  # a classifier takes one value
+
+
+FederatedClassifier.__doc__ = (
+    f"{cleandoc(FederatedClassifier.__doc__ or '')}\n\n{_describe_parameters()}"
+)
 
 
 def check_labels(y: Any, name: str) -> Array:
@@ -417,13 +433,13 @@ def write_page(result: Result, encoder: Encoder, path: Path) -> Path:
         path: a file that does not exist yet.
 
     """
-    from fedfb.report.folder import Found, Run
+    from fedfb.report.folder import Found, ReportedRun
     from fedfb.report.html import check_tools, render
     from fedfb.report.sections import make_page
 
     check_tools()
     if path.exists():
         raise ConfigError(f"{path} exists already. Give the name of a new file.")
-    page = make_page(Found((Run(result, {}, len(encoder.feature_names), ()),)))
+    page = make_page(Found((ReportedRun(result, {}, len(encoder.feature_names), ()),)))
     write_whole(path, render(page))
     return path

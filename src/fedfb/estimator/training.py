@@ -9,20 +9,27 @@ from typing import Any
 import numpy as np
 
 from fedfb.algorithms import find_method
+from fedfb.data.cells import (
+    SourceColumn,
+    as_text,
+    check_names,
+    clean_names,
+    columns_of,
+    typed,
+)
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.infer import suspicion
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.partition import by_column
-from fedfb.data.read import as_text, check_names, clean_names, columns_of, typed
 from fedfb.data.schema import ColumnSchema, Kind, Schema
-from fedfb.data.table import Table
+from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_add
 from fedfb.experiments.spec import Experiment
 from fedfb.shapes import Array
 
-EVERYBODY = "all"
+_EVERYBODY = "all"
 """Name of the only group, or the only client, where the user names none."""
 
 
@@ -91,12 +98,12 @@ def make_federation(
 
     """
     features, rows = tuple(table.columns), np.arange(len(table))
-    groups = {_choose_free_name("group", features): np.full(len(rows), EVERYBODY, object)}
+    groups = {_choose_free_name("group", features): Words.of([_EVERYBODY] * len(rows))}
     if sensitive is not None:
         groups = sensitive_columns(sensitive, features)
     name = _choose_free_name("label", (*features, *groups))
-    words = np.array([as_text(value) for value in label.tolist()], object)
-    names = np.full(len(rows), EVERYBODY, object) if client is None else client_names(client)
+    words = Words.of(as_text(value) or "" for value in label.tolist())
+    names = Words.of([_EVERYBODY] * len(rows)) if client is None else client_names(client)
     clients = by_column(names)
     schema = Schema(
         (
@@ -128,8 +135,8 @@ def make_federation(
     return settle_small_groups(federation, experiment.minimum_group, experiment.rest)
 
 
-def _read_kind(cells: Array) -> Kind:
-    return "number" if cells.dtype.kind == "f" else "category"
+def _read_kind(cells: Array | Words) -> Kind:
+    return "category" if isinstance(cells, Words) else "number"
 
 
 def _choose_free_name(name: str, names: tuple[str, ...]) -> str:
@@ -141,7 +148,7 @@ SOURCE = "the rows given"
 """Name of the table in error messages."""
 
 
-def is_frame(data: Any) -> bool:
+def is_data_frame(data: Any) -> bool:
     """Return whether data are a frame of pandas or polars: columns with names."""
     return hasattr(data, "columns") and hasattr(data, "__getitem__")
 
@@ -157,7 +164,7 @@ def feature_table(X: Any, training: bool) -> Table:
             numbers; later the encoder knows.
 
     """
-    if not is_frame(X):
+    if not is_data_frame(X):
         columns = {f"x{number}": column for number, column in enumerate(X.T)}
         return Table({name: column.astype(np.float64) for name, column in columns.items()}, SOURCE)
     names = clean_names(X.columns)
@@ -168,7 +175,7 @@ def feature_table(X: Any, training: bool) -> Table:
     text = {n: X[column] for n, column in zip(names, X.columns, strict=True) if columns[n] is None}
     if text:
         cells = columns_of(SOURCE, text)
-        columns |= typed([cells])[0].columns if training else _make_text(cells.columns)
+        columns |= (typed([cells])[0] if training else cells.as_text()).columns
     table = Table({name: cells for name, cells in columns.items() if cells is not None}, SOURCE)
     if training:
         _refuse_suspects(table)
@@ -179,8 +186,10 @@ def _refuse_suspects(table: Table) -> None:
     """Refuse columns that are no features, as for files: identifiers, dates, free text."""
     for name, cells in table.columns.items():
         # A column with fractions is measured: no identifier or date looks like it.
-        measured = cells.dtype.kind == "f" and bool(np.any(cells % 1 > 0))
-        reason = None if measured else suspicion(name, [table.text(name).tolist()])
+        is_number = not isinstance(cells, Words)
+        measured = is_number and bool(np.any(cells % 1 > 0))
+        column = SourceColumn.of(cells if is_number else cells.tolist())
+        reason = None if measured else suspicion(name, [column])
         if reason:
             raise DataError(f"{SOURCE}: column {name!r} {reason}. Leave it out of X.")
 
@@ -191,11 +200,7 @@ def _read_numbers(column: Any) -> Array | None:
     return values.astype(np.float64) if values.dtype.kind in "fiu" else None
 
 
-def _make_text(columns: dict[str, list[str]]) -> dict[str, Array]:
-    return {name: np.array(cells, object) for name, cells in columns.items()}
-
-
-def sensitive_columns(sensitive: Any, features: Sequence[str] = ()) -> dict[str, Array]:
+def sensitive_columns(sensitive: Any, features: Sequence[str] = ()) -> dict[str, Words]:
     """Return sensitive features by name, as text.
 
     Args:
@@ -205,9 +210,8 @@ def sensitive_columns(sensitive: Any, features: Sequence[str] = ()) -> dict[str,
     >>> {name: cells.tolist() for name, cells in sensitive_columns([0, 1]).items()}
     {'sensitive_feature': ['0', '1']}
     """
-    columns = _make_text(
-        columns_of(SOURCE, sensitive if is_frame(sensitive) else _name_columns(sensitive)).columns
-    )
+    frame = sensitive if is_data_frame(sensitive) else _name_columns(sensitive)
+    columns = columns_of(SOURCE, frame).as_text().columns
     return {f"sensitive {n}" if n in features else n: cells for n, cells in columns.items()}
 
 
@@ -220,7 +224,7 @@ def _name_columns(sensitive: Any) -> dict[str, Any]:
     return {f"sensitive_feature_{i}": column for i, column in enumerate(values.T)}
 
 
-def same_columns(sensitive: Any, names: Sequence[str]) -> dict[str, Array]:
+def same_columns(sensitive: Any, names: Sequence[str]) -> dict[str, Words]:
     """Return sensitive features under their names of training.
 
     Args:
@@ -240,9 +244,9 @@ def same_columns(sensitive: Any, names: Sequence[str]) -> dict[str, Array]:
     return dict(zip(names, columns.values(), strict=True))
 
 
-def client_names(client: Any) -> Array:
+def client_names(client: Any) -> Words:
     """Return the name of every row's client as text. Every row needs a client."""
-    names = _make_text(columns_of(SOURCE, {"client": client}).columns)["client"]
+    names = columns_of(SOURCE, {"client": client}).as_text().text("client")
     missing = int((names == "").sum())
     if missing:
         raise DataError(

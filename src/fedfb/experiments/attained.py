@@ -12,7 +12,7 @@ from fedfb.shapes import Array, Float
 REACHED = 0.005
 """A training disparity this near to the target counts as the target."""
 
-LEVEL = 0.95
+_LEVEL = 0.95
 """Gaps that so many draws of groups with equal rates stay below are within chance."""
 
 CLIENT_PARITY = "client_parity"
@@ -63,7 +63,7 @@ def chance(rows: Float[Array, "b a"], rate: Float[Array, "b 1"]) -> Float[Array,
 
     .. math:: z\sqrt{p(1-p)\left(\tfrac1{n_a}-\tfrac1n\right)}
 
-    with the normal quantile z of :data:`LEVEL` for all k gaps together (Bonferroni).
+    with the normal quantile z of ``_LEVEL`` for all k gaps together (Bonferroni).
 
     Args:
         rows: rows by block and group; 0 where the group is not compared.
@@ -75,7 +75,7 @@ def chance(rows: Float[Array, "b a"], rate: Float[Array, "b 1"]) -> Float[Array,
     from statistics import NormalDist  # here: few runs need it
 
     compared = rows > 0
-    z = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / max(int(compared.sum()), 1))
+    z = NormalDist().inv_cdf(1 - (1 - _LEVEL) / 2 / max(int(compared.sum()), 1))
     inverse = 1 / np.where(compared, rows, 1.0) - 1 / np.maximum(rows.sum(axis=1), 1.0)[:, None]
     return np.where(compared, z * np.sqrt(rate * (1 - rate) * np.maximum(inverse, 0.0)), np.inf)
 

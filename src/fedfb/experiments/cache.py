@@ -34,7 +34,7 @@ from fedfb.experiments.tune import Choice, Choices
 from fedfb.files import CHANGED, say, write_whole, writing
 from fedfb.models.own import is_own
 
-Key = Mapping[str, Any]
+_Key = Mapping[str, Any]
 """All that a record depends on, as JSON values."""
 
 WITHOUT_RESULTS = ("cli", "report", "theory")
@@ -80,7 +80,7 @@ def default_folder() -> Path:
     return Path(cached) / "fedfb" / "runs"
 
 
-def key_of(experiment: Experiment, rows: str, seed: int) -> Key | None:
+def key_of(experiment: Experiment, rows: str, seed: int) -> _Key | None:
     """Return all that the record of a seed depends on; None where part of it is unknown.
 
     A method or model from a user's own file may change without a change of its name. What is tuned
@@ -134,7 +134,7 @@ class Store:
     folder: Path
     say: Callable[[str], None] = say
 
-    def get(self, key: Key) -> SeedRecord | None:
+    def get(self, key: _Key) -> SeedRecord | None:
         """Return the record of a key; None if no record can be read."""
         path = self.path(key)
         try:
@@ -148,7 +148,7 @@ class Store:
             self.say(f"The record {path} cannot be read ({error}): trained again.")
             return None
 
-    def put(self, key: Key, seed: SeedRecord) -> None:
+    def put(self, key: _Key, seed: SeedRecord) -> None:
         """Write a record: the whole file, or nothing."""
         path = self.path(key)
         entry = _Entry(key=key, **msgspec.structs.asdict(seed))
@@ -160,25 +160,25 @@ class Store:
         except WriteError as error:
             self.say(f"A record is not kept: {error}")
 
-    def path(self, key: Key) -> Path:
+    def path(self, key: _Key) -> Path:
         """Return the file of a record."""
         name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:40]
         return self.folder / name[:2] / f"{name}.json.gz"
 
 
-class Rows(NamedTuple):
+class _Rows(NamedTuple):
     """The rows of every seed with their short names: loaded once, for any number of methods."""
 
     federations: Mapping[int, Federation]
     names: Mapping[int, str]
 
 
-def load_rows(experiment: Experiment) -> Rows:
+def load_rows(experiment: Experiment) -> _Rows:
     """Read or draw the rows of every seed; seeds of one split share them."""
     federations = load_federations(experiment)
     # Seeds of one split share one object: its rows are read once for all of them.
     names = {id(federation): rows_digest(federation) for federation in federations.values()}
-    return Rows(
+    return _Rows(
         federations, {seed: names[id(federation)] for seed, federation in federations.items()}
     )
 
@@ -186,7 +186,7 @@ def load_rows(experiment: Experiment) -> Rows:
 def result_of(
     experiment: Experiment,
     store: Store | None,
-    rows: Rows | None = None,
+    rows: _Rows | None = None,
     *,
     jobs: int | None = None,
     on_round: OnRound = lambda progress: None,
@@ -223,14 +223,14 @@ def result_of(
     return _result(resolved, rows.federations, records)
 
 
-def _stored_records(store: Store | None, keys: Mapping[int, Key | None]) -> dict[int, SeedRecord]:
+def _stored_records(store: Store | None, keys: Mapping[int, _Key | None]) -> dict[int, SeedRecord]:
     if store is None:
         return {}
     records = {seed: store.get(key) for seed, key in keys.items() if key is not None}
     return {seed: record for seed, record in records.items() if record is not None}
 
 
-def _keep(store: Store | None, key: Key | None, record: SeedRecord) -> None:
+def _keep(store: Store | None, key: _Key | None, record: SeedRecord) -> None:
     if store is not None and key is not None:
         store.put(key, record)
 

@@ -157,7 +157,7 @@ def compare_into(
     return results
 
 
-Figures = Mapping[str, Any]
+_Figures = Mapping[str, Any]
 """Accuracy and disparity, each with mean and standard deviation over seeds."""
 
 NOISE = 2.0
@@ -168,7 +168,7 @@ SMALLEST = 0.005
 
 AXES = ("accuracy", "disparity")
 
-DIGITS = 3
+_DIGITS = 3
 """The paper prints so many digits after the point."""
 
 
@@ -184,12 +184,12 @@ class Cause(NamedTuple):
     columns: tuple[str, ...] = ()
 
 
-class Step(NamedTuple):
+class _Step(NamedTuple):
     """The effect of a cause: the figures before it was switched, and after."""
 
     cause: str
-    before: Figures
-    after: Figures
+    before: _Figures
+    after: _Figures
 
 
 class Explanation(NamedTuple):
@@ -200,7 +200,7 @@ class Explanation(NamedTuple):
     most. ``apart`` is how far ours and the printed figure are.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[_Step, ...]
     apart: float
     left: float
 
@@ -216,7 +216,7 @@ class Explanation(NamedTuple):
         return "explained in part" if self.left <= 0.6 * self.apart else "unexplained"
 
 
-def better(ours: Figures, paper: Figures) -> bool:
+def better(ours: _Figures, paper: _Figures) -> bool:
     """Return True if ours is at least as good on both axes and better on one, as printed.
 
     Both are compared at the paper's digits: what was rounded away there is not ours to win by.
@@ -228,13 +228,13 @@ def better(ours: Figures, paper: Figures) -> bool:
     False
     """
     (accuracy, disparity), (printed_accuracy, printed_disparity) = (
-        [round(figures[axis]["mean"], DIGITS) for axis in AXES] for figures in (ours, paper)
+        [round(figures[axis]["mean"], _DIGITS) for axis in AXES] for figures in (ours, paper)
     )
     worse = accuracy < printed_accuracy or disparity > printed_disparity
     return not worse and (accuracy, disparity) != (printed_accuracy, printed_disparity)
 
 
-def differs(ours: Figures, paper: Figures, seeds: int = 5) -> bool:
+def differs(ours: _Figures, paper: _Figures, seeds: int = 5) -> bool:
     """Return True if two means are further apart than their noise, on either axis.
 
     Args:
@@ -251,7 +251,7 @@ def differs(ours: Figures, paper: Figures, seeds: int = 5) -> bool:
 
 
 def explain(
-    ours: Figures, paper: Figures, figures: Mapping[str, Figures], causes: Sequence[Cause]
+    ours: _Figures, paper: _Figures, figures: Mapping[str, _Figures], causes: Sequence[Cause]
 ) -> Explanation:
     """Return the steps from the printed figure to ours, one for each cause whose runs exist.
 
@@ -262,7 +262,7 @@ def explain(
         causes: causes in the order of the steps.
     """
     steps = tuple(
-        Step(cause.name, figures[cause.before], figures[cause.after])
+        _Step(cause.name, figures[cause.before], figures[cause.after])
         for cause in causes
         if cause.before in figures and cause.after in figures
     )
@@ -275,5 +275,5 @@ def explain(
     return Explanation(steps, apart, left)
 
 
-def _apart(figures: Figures, others: Figures, axis: str) -> float:
+def _apart(figures: _Figures, others: _Figures, axis: str) -> float:
     return float(abs(figures[axis]["mean"] - others[axis]["mean"]))

@@ -5,16 +5,17 @@ from dataclasses import Field, fields, replace
 from typing import Any
 
 from fedfb.algorithms import METHODS, Method, find_method
+from fedfb.algorithms.method import OuterRule
 from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.settings import flag_of, setting_of
 from fedfb.experiments.spec import Experiment
+from fedfb.settings import flag_of, setting_of
 
 ACROSS_CLIENTS = ("participation", "dropout", "scaling")
 """Settings of how clients work together: they mean nothing where all rows are in one place."""
 
 
-def outer_rule(experiment: Experiment, method: Method) -> str | None:
+def outer_rule(experiment: Experiment, method: Method) -> OuterRule | None:
     """Return how the method finds its weights: the rule asked for, or a step if ``alpha`` is set.
 
     >>> outer_rule(Experiment(), find_method("fedfb"))
@@ -36,7 +37,7 @@ def outer_rule(experiment: Experiment, method: Method) -> str | None:
     return rule
 
 
-def _wanted_rule(experiment: Experiment, method: Method) -> str | None:
+def _wanted_rule(experiment: Experiment, method: Method) -> OuterRule | None:
     if not method.outer_rules:
         return None
     return experiment.outer or ("step" if experiment.alpha else method.outer_rules[0])

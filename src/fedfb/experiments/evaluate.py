@@ -17,7 +17,7 @@ from fedfb.experiments.result import (
     Quality,
     Statistic,
 )
-from fedfb.notions.disparity import Estimate, disparities, four_fifths, loss_variances
+from fedfb.notions.disparity import DisparityEstimate, disparities, four_fifths, loss_variances
 from fedfb.notions.values import MINIMUM_ROWS, disparity_values, nan_to_none
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
@@ -147,10 +147,10 @@ def area_under_curve(score: Float[Array, " n"], y: Int[Array, " n"]) -> float | 
     return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
 
 
-def ratio(numerator: float, denominator: float) -> float | None:
+def _ratio(numerator: float, denominator: float) -> float | None:
     """Return the quotient; None where the denominator is 0.
 
-    >>> ratio(1.0, 4.0), ratio(1.0, 0.0)
+    >>> _ratio(1.0, 4.0), _ratio(1.0, 0.0)
     (0.25, None)
     """
     return float(numerator / denominator) if denominator > 0 else None
@@ -171,14 +171,14 @@ def group_rates(name: str, table: Float[Array, "2 2"]) -> GroupRates:
         name=name,
         n=round(n),
         positives=round(missed + hits),
-        positive_rate=ratio(wronged + hits, n),
-        tpr=ratio(hits, missed + hits),
-        fpr=ratio(wronged, rejected + wronged),
-        accuracy=ratio(rejected + hits, n),
+        positive_rate=_ratio(wronged + hits, n),
+        tpr=_ratio(hits, missed + hits),
+        fpr=_ratio(wronged, rejected + wronged),
+        accuracy=_ratio(rejected + hits, n),
     )
 
 
-def client_rates(
+def _client_rates(
     decision: Float[Array, "r n"],
     losses: Float[Array, "r 3 i"],
     examples: Examples,
@@ -219,8 +219,8 @@ def client_rates(
             ClientRates(
                 name=name,
                 n=round(n),
-                accuracy=ratio(right[run][client], n),
-                loss=ratio(total, n),
+                accuracy=_ratio(right[run][client], n),
+                loss=_ratio(total, n),
                 loss_variance=variance[run][client],
                 disparity={notion: values[run][client] for notion, values in disparity.items()},
             )
@@ -251,7 +251,7 @@ def evaluate_counts(
 
     Args:
         confusion: rows by run, label, decision and group.
-        losses: as in :func:`client_rates`; None where clients are unknown.
+        losses: as in ``_client_rates``; None where clients are unknown.
         group_names: names by group number.
         client_names: names by client id.
         minimum: least rows of a rate that enters a disparity.
@@ -273,7 +273,7 @@ def evaluate_counts(
 
 def _evaluation(
     confusion: Float[Array, "2 2 a"],
-    estimates: Mapping[str, Estimate],
+    estimates: Mapping[str, DisparityEstimate],
     four_fifths: float | None,
     group_names: Sequence[str],
     client_names: Sequence[str],
@@ -302,7 +302,7 @@ def _evaluation(
             name: tuple(names[name][number] for number in estimate.not_estimable)
             for name, estimate in estimates.items()
         },
-        majority_accuracy=ratio(confusion.sum(axis=(1, 2)).max(), confusion.sum()),
+        majority_accuracy=_ratio(confusion.sum(axis=(1, 2)).max(), confusion.sum()),
     )
 
 
@@ -358,7 +358,7 @@ def evaluate(
     clients = (
         [() for _ in decision]
         if losses is None
-        else client_rates(decision, losses, examples, groups, client_names, minimum, few)
+        else _client_rates(decision, losses, examples, groups, client_names, minimum, few)
     )
     counted = evaluate_counts(confusion, losses, group_names, client_names, minimum, few)
     return [

@@ -31,7 +31,7 @@ from fedfb.runtime.ledger import NEEDS_SUM, RECEIVED_SUM, Account, Entry, Visibi
 if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
     from pathlib import Path
 
-PLAYED = 3
+_PLAYED = 3
 """The rounds that are played of a longer run: a first, a usual one and a last."""
 
 ROWS_OF_A_CELL = 20
@@ -43,7 +43,7 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 """The shapes of an upload's arrays by name."""
 
 
-class Exchange(NamedTuple):
+class ExplainedExchange(NamedTuple):
     """One task that clients are asked: when, what each of them sends, and what becomes of it.
 
     Args:
@@ -82,13 +82,13 @@ class Exchange(NamedTuple):
 class Explained(NamedTuple):
     """The exchanges of a run, how many settings it trains side by side, and the model's size."""
 
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[ExplainedExchange, ...]
     settings: int
     parameters: int
     pooled: bool
 
     @property
-    def in_a_round(self) -> tuple[Exchange, ...]:
+    def in_a_round(self) -> tuple[ExplainedExchange, ...]:
         """The exchanges of a usual round of the run itself; those of every k-th round too."""
         rare = (SET_UP, FIRST, LAST)
         return tuple(e for e in self.exchanges if e.phase == "run" and e.when not in rare)
@@ -175,7 +175,7 @@ def _explained(
     experiment: Experiment, groups: int, clients: int, features: int, play: Play
 ) -> Explained:
     whole = resolve(experiment)
-    rounds = min(whole.rounds or 1, max(PLAYED, 2 * experiment.period + 1))
+    rounds = min(whole.rounds or 1, max(_PLAYED, 2 * experiment.period + 1))
     # One epoch says as much about what is exchanged as thirty. Random rows are nobody's, so a
     # method that decides by the group can be shown before anybody has chosen to use it.
     short = replace(
@@ -223,7 +223,7 @@ def _growing(parts: Shapes, other: Mapping[str, tuple[int, ...]]) -> frozenset[s
     return frozenset(name for name, shape in parts if shape[1:] != other.get(name, shape)[1:])
 
 
-def exchanges_of(account: Account, rounds: int) -> Iterator[Exchange]:
+def exchanges_of(account: Account, rounds: int) -> Iterator[ExplainedExchange]:
     """Yield what left the clients in one phase of a run; equal exchanges are put together.
 
     Args:
@@ -239,7 +239,7 @@ def exchanges_of(account: Account, rounds: int) -> Iterator[Exchange]:
         often = [len(numbers) for numbers in by_round.values()]
         when = _when(by_round, rounds)
         times = (min(often), max(often))
-        yield Exchange(account.phase, when, question, visibility, parts, size, times)
+        yield ExplainedExchange(account.phase, when, question, visibility, parts, size, times)
 
 
 def _kind(entry: Entry) -> tuple[bool, str, Visibility, Shapes, int]:

@@ -35,11 +35,11 @@ from fedfb.experiments.result import (
 )
 from fedfb.experiments.run_folder import versions
 from fedfb.experiments.seeds import shared_test_rows
-from fedfb.experiments.settings import setting_of
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec import PRIVACY, Experiment
 from fedfb.experiments.train import check_runnable
 from fedfb.notions import long_name
+from fedfb.settings import setting_of
 
 
 class Place(NamedTuple):
@@ -77,7 +77,7 @@ def pareto(places: Sequence[Place]) -> list[bool]:
     ]
 
 
-BASELINE = "fedavg"
+_BASELINE = "fedavg"
 """The method without fairness: one point, where curves begin."""
 
 LIMIT = "hardt"
@@ -94,7 +94,7 @@ class Curve(NamedTuple):
     experiment: Experiment
 
 
-class Plan(NamedTuple):
+class _Plan(NamedTuple):
     """What is to be trained, and what cannot be."""
 
     curves: tuple[Curve, ...]
@@ -108,7 +108,7 @@ class Plan(NamedTuple):
 
 def plan(
     experiment: Experiment, groups: int, names: Sequence[str] | None = None, quick: bool = False
-) -> Plan:
+) -> _Plan:
     """Return the curves of the methods named, or of all that aim at the notion.
 
     Args:
@@ -133,12 +133,12 @@ def plan(
         except FedFBError as error:
             reason = str(error)
         left_out.append(LeftOut(algorithm=method.name, reason=reason))
-    return Plan(tuple(curves), tuple(left_out))
+    return _Plan(tuple(curves), tuple(left_out))
 
 
 def _unfit(method: Method, notion: str, groups: int, is_named: bool) -> str | None:
     """Say why a method is left out; a method that the user named need not aim at fairness."""
-    if not method.fair and method.name != BASELINE and not is_named:
+    if not method.fair and method.name != _BASELINE and not is_named:
         return "does not aim at fairness"
     if method.fair and notion not in method.notions:
         able = ", ".join(name.replace("_", " ") for name in method.notions)
@@ -190,7 +190,7 @@ def frontier(
     *,
     quick: bool = False,
     epsilons: Sequence[float] = (),
-    on_plan: Callable[[Plan], OnRound] = lambda plan: lambda progress: None,
+    on_plan: Callable[[_Plan], OnRound] = lambda plan: lambda progress: None,
 ) -> Frontier:
     """Train every method and return its points, the Pareto set, the limit and what was left out.
 
@@ -283,7 +283,7 @@ def _plan_all(
     groups: int,
     names: Sequence[str] | None,
     quick: bool,
-) -> Plan:
+) -> _Plan:
     """Return the curves of every epsilon, of methods that can be had with all of them."""
     if not epsilons:
         return plan(experiment, groups, names, quick)
@@ -293,7 +293,7 @@ def _plan_all(
     }
     curves = [curve for plan_of_epsilon in each for curve in plan_of_epsilon.curves]
     remaining = tuple(curve for curve in curves if curve.algorithm not in left_out)
-    return Plan(remaining, tuple(left_out.values()))
+    return _Plan(remaining, tuple(left_out.values()))
 
 
 def _with_epsilon(experiment: Experiment, epsilon: float) -> Experiment:

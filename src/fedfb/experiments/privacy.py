@@ -10,7 +10,7 @@ from fedfb.engine.private import sampling_rate, steps_of_an_epoch
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.experiments.explain import random_client
 from fedfb.experiments.resolve import given_grid, resolve
-from fedfb.experiments.result import Privacy, SiloPrivacy
+from fedfb.experiments.result import ClientPrivacy, Privacy
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import QUIET, build, make_engine, training_notion
 from fedfb.privacy import Budget, Protection, Spent, Workload, calibrate, protect
@@ -18,10 +18,10 @@ from fedfb.privacy.accounting import refuse_without_accounting
 from fedfb.privacy.noise import known_sensitivity
 from fedfb.runtime import Guard, make_ask, number_taking_part
 
-MANY_SILOS = 100
+MANY_CLIENTS = 100
 """Among fewer clients, the noise that hides a whole client is larger than what clients share."""
 
-PLAYED = 3
+_PLAYED = 3
 """The clients of random rows on which a method is played to count its tasks."""
 
 COVERED = {
@@ -29,13 +29,13 @@ COVERED = {
         "the model of every round, thus the final model and all that is computed from it",
         "counts by label and group, fairness signals and histograms of scores",
     ),
-    "silo": (
-        "each silo's change of the model in every round, thus the final model",
-        "each silo's shares by label and group, fairness signals and histograms of scores",
+    "client": (
+        "each client's change of the model in every round, thus the final model",
+        "each client's shares by label and group, fairness signals and histograms of scores",
     ),
 }
 NOT_COVERED = (
-    "how many rows a silo has: it is treated as public",
+    "how many rows a client has: it is treated as public",
     "means and scales of columns whose range no schema declares, and which categories occur: they "
     "are learnt from rows without noise, and taken as public",
     "figures on test rows: they are computed without noise",
@@ -81,10 +81,10 @@ class PrivateRun(NamedTuple):
     def guard(self) -> Guard:
         """Return what every task passes: it adds noise to uploads and refuses unplanned tasks."""
         # Any client will do. The noise of uploads other than models depends on their number, which
-        # is the same for all; the noise of training is read at level silo only, where all spend
+        # is the same for all; the noise of training is read at level client only, where all spend
         # the same.
         first = next(iter(self.spent.values()))
-        whole = self.level == "silo"
+        whole = self.level == "client"
         protection = Protection(
             first.answering,
             self.shared,
@@ -115,8 +115,8 @@ class PrivateRun(NamedTuple):
             clip=self.clip,
             signals=self.budget.signals,
             shared_by=self.shared,
-            silos=tuple(
-                SiloPrivacy(
+            clients=tuple(
+                ClientPrivacy(
                     client=names[client],
                     rows=self.rows[client],
                     epsilon=spent.epsilon,
@@ -134,11 +134,11 @@ class PrivateRun(NamedTuple):
 
 def _trust(shared: int) -> str:
     if shared == 1:
-        return "each silo adds all of the noise itself, and need trust nobody"
+        return "each client adds all of the noise itself, and need trust nobody"
     return (
-        f"each silo adds a share of the noise on counts and signals, 1/{shared} of its variance, "
+        f"each client adds a share of the noise on counts and signals, 1/{shared} of its variance, "
         "before the secure sum: it must trust that the others add theirs, and that at most one of "
-        "them tells the coordinator its share; training has all of its noise from the silo itself"
+        "them tells the server its share; training has all of its noise from the client itself"
     )
 
 
@@ -150,7 +150,7 @@ def check_privacy(experiment: Experiment) -> None:
     if method.is_pooled(experiment.variant or method.variants[0]):
         raise ConfigError(
             f"{method.name} trains on all rows in one place, and --privacy-epsilon hides what "
-            "leaves a silo. Choose a method that leaves rows where they are (fedfb list)."
+            "leaves a client. Choose a method that leaves rows where they are (fedfb list)."
         )
     if experiment.tune or experiment.cost is not None:
         raise ConfigError(
@@ -177,14 +177,14 @@ def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
         experiment.privacy_epsilon or 0.0, experiment.privacy_delta, experiment.privacy_signals
     )
     level = experiment.privacy_level
-    if level == "silo" and len(rows) < MANY_SILOS:
+    if level == "client" and len(rows) < MANY_CLIENTS:
         sys.stderr.write(
-            f"Warning: --privacy-level silo hides whole silos among {len(rows)}; below "
-            f"{MANY_SILOS} the noise drowns what they have in common.\n"
+            f"Warning: --privacy-level client hides whole clients among {len(rows)}; below "
+            f"{MANY_CLIENTS} the noise drowns what they have in common.\n"
         )
-    silos = {
+    workloads = {
         client: Workload(1.0, planned.trainings, planned.answers)
-        if level == "silo"
+        if level == "client"
         else Workload(
             sampling_rate(size, experiment.batch),
             planned.epochs * steps_of_an_epoch(size, experiment.batch),
@@ -199,7 +199,7 @@ def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
         planned,
         _noise_is_shared_by(experiment, len(rows)),
         rows,
-        {client: calibrate(budget, silo) for client, silo in silos.items()},
+        {client: calibrate(budget, load) for client, load in workloads.items()},
     )
 
 
@@ -221,7 +221,7 @@ def questions(experiment: Experiment) -> Asked:
     What cannot be protected is refused: single values, codes, sums that a row may move by any
     amount, and what a method draws from rows without saying how far one row can move it.
     """
-    engine, notion = make_engine(experiment, 1), training_notion(experiment, 2, PLAYED)
+    engine, notion = make_engine(experiment, 1), training_notion(experiment, 2, _PLAYED)
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
     count = Asked()
     for task, upload in _played(algorithm, engine.model.init(0)[None], experiment.rounds or 1):
@@ -232,7 +232,7 @@ def questions(experiment: Experiment) -> Asked:
 
 def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[ClientTask, Arrays]]:
     """Run a method on random rows, and yield each task with the upload of one client."""
-    clients = [random_client(number, 2, 1) for number in range(PLAYED)]
+    clients = [random_client(number, 2, 1) for number in range(_PLAYED)]
     memories = {client.id: algorithm.memory(params) for client in clients}
     heard: list[tuple[ClientTask, Arrays]] = []
 
@@ -253,7 +253,7 @@ def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[Cl
 
 
 def _refuse_unprotected(experiment: Experiment, task: ClientTask, upload: Arrays) -> None:
-    whole = experiment.privacy_level == "silo" and task.epochs > 0
+    whole = experiment.privacy_level == "client" and task.epochs > 0
     named = [name for name in upload if not (whole and name in ("weighted", "weight"))]
     try:
         known_sensitivity(task, {name: upload[name] for name in named})

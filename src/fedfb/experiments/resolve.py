@@ -10,9 +10,9 @@ from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.effect import is_read, without_effect
 from fedfb.experiments.effect import outer_rule as outer_rule
-from fedfb.experiments.settings import numbers
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import long_name
+from fedfb.settings import numbers
 
 Setting = Mapping[str, float]
 """What one run of a grid is set to: its learning rate and its method's own knobs."""

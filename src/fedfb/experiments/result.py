@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the JSON. It grows with every change that an older reader would not understand."""
 
 WHAT_TO_DO = "Run it again with this version, or open it with the version that wrote it"
@@ -170,7 +170,7 @@ class Training(Value, frozen=True, kw_only=True):
     missed: bool
 
 
-class SiloPrivacy(Value, frozen=True, kw_only=True):
+class ClientPrivacy(Value, frozen=True, kw_only=True):
     """What one client spends.
 
     ``sampling`` is the chance of a row to be in a training step, ``steps`` and ``answers`` count,
@@ -188,7 +188,7 @@ class SiloPrivacy(Value, frozen=True, kw_only=True):
 
 
 class Privacy(Value, frozen=True, kw_only=True):
-    """How well rows (level ``record``) or clients (level ``silo``) are hidden.
+    """How well rows (level ``record``) or whole clients (level ``client``) are hidden.
 
     ``epsilon`` is the budget, ``most`` what the client spends that spends most, ``signals`` the
     share for counts and signals, ``shared_by`` how many clients add the noise of a sum together.
@@ -201,7 +201,7 @@ class Privacy(Value, frozen=True, kw_only=True):
     clip: float
     signals: float
     shared_by: int
-    silos: tuple[SiloPrivacy, ...]
+    clients: tuple[ClientPrivacy, ...]
     covered: tuple[str, ...]
     not_covered: tuple[str, ...]
     trust: tuple[str, ...]
@@ -356,7 +356,7 @@ class Result(Value, frozen=True, kw_only=True):
         experiment_hash: a short name of all settings.
         shared_test_rows: share of test rows that two seeds have in common.
         shortfalls: promises that the result does not keep.
-        study: the name of the study, where it is one, with the names of its clients (``silos``).
+        study: the name of the study, where it is one, with the names of its clients.
     """
 
     schema: int
@@ -378,7 +378,7 @@ class Result(Value, frozen=True, kw_only=True):
     shared_test_rows: float
     shortfalls: tuple[Shortfall, ...]
     study: str | None = None
-    silos: tuple[str, ...] | None = None
+    client_names: tuple[str, ...] | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -576,6 +576,28 @@ def to_builtins(value: Any) -> Any:
     return json.loads(json.dumps(msgspec.to_builtins(value)))
 
 
+def say_client(values: Any) -> Any:
+    """Return JSON values of schema 1 in the words of schema 2, which calls a silo a client.
+
+    >>> say_client({"schema": 1, "silo_names": ["a"], "silos": [{"silo": "a"}]})
+    {'schema': 2, 'client_names': ['a'], 'clients': [{'client': 'a'}]}
+    """
+    if isinstance(values, list):
+        return [say_client(value) for value in values]
+    if not isinstance(values, dict):
+        return values
+    # A result of a study lists the names of its clients; all other lists hold more of a client.
+    names = "client_names" if "study" in values else "clients"
+    words = {"silo": "client", "silo_names": "client_names", "silos": names}
+    upgraded = {words.get(name, name): say_client(value) for name, value in values.items()}
+    if upgraded.get("schema") == 1:
+        upgraded["schema"] = SCHEMA
+    for name in ("level", "privacy_level"):
+        if upgraded.get(name) == "silo":
+            upgraded[name] = "client"
+    return upgraded
+
+
 class _Head(Value, frozen=True):
     schema: int = 0
 
@@ -593,13 +615,15 @@ def from_json(content: str | bytes, kind: type[Document], where: "str | Path") -
 
     >>> from_json('{"schema": 99}', Result, "result.json")
     Traceback (most recent call last):
-    fedfb.errors.DataError: result.json has schema 99, and this version of fedfb reads schema 1. \
+    fedfb.errors.DataError: result.json has schema 99, and this version of fedfb reads schema 2. \
 Run it again with this version, or open it with the version that wrote it.
     """
     try:
         schema = msgspec.json.decode(content, type=_Head).schema
         if schema == SCHEMA:
             return msgspec.json.decode(content, type=kind)
+        if schema == 1:
+            return msgspec.convert(say_client(msgspec.json.decode(content)), kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise DataError(
             f"{where} is not a {kind.__name__.lower()} as this version of fedfb writes it "

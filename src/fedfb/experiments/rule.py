@@ -18,7 +18,7 @@ from fedfb.shapes import Array, Float, Int
 NOBODY = -1
 """The client of rows that belong to none."""
 
-PROBES = 64
+_PROBES = 64
 """Random rows on which a rule is compared with the method's own decisions."""
 
 
@@ -128,10 +128,10 @@ def _refuse_other_decisions(
 ) -> None:
     """Refuse a rule that does not decide random rows as its method does."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(PROBES, rule.network.inputs))
+    x = rng.normal(size=(_PROBES, rule.network.inputs))
     groups = 1 if rule.chance is None else len(rule.chance)
-    group, nothing = np.arange(PROBES) % groups, np.zeros(PROBES, np.int64)
-    score, decision = fitted.predict(Examples(x, nothing, group, np.full(PROBES, client)))
+    group, nothing = np.arange(_PROBES) % groups, np.zeros(_PROBES, np.int64)
+    score, decision = fitted.predict(Examples(x, nothing, group, np.full(_PROBES, client)))
     prediction = rule.decide(x, group)
     same = np.array_equal(prediction.decision[0], decision[run])
     if not same or not np.allclose(prediction.score[0], score[run], rtol=0, atol=1e-9):

@@ -49,7 +49,7 @@ EXPERIMENT, RESULT, MODELS, ENCODER = (
 )
 VERSIONS, ROUNDS, CHECKPOINTS = "versions.json", "rounds.csv", "checkpoints"
 LEDGER = "ledger.jsonl"
-WRITTEN = f"{MODELS} and {ENCODER} as fedfb run --out wrote them: restore them, or train again"
+_WRITTEN = f"{MODELS} and {ENCODER} as fedfb run --out wrote them: restore them, or train again"
 """How a sentence about a model that cannot be read ends."""
 
 DEPENDENCIES = ("numpy", "scipy", "scikit-learn")
@@ -252,9 +252,9 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
             "Make one with fedfb run ... --out FOLDER."
         )
     experiment = resolve(read_experiment(folder))
-    shape = read_json(folder / ENCODER, WRITTEN)
-    arrays = read_arrays(folder / MODELS, WRITTEN)
-    with interpreting(f"the model in {folder}", WRITTEN):
+    shape = read_json(folder / ENCODER, _WRITTEN)
+    arrays = read_arrays(folder / MODELS, _WRITTEN)
+    with interpreting(f"the model in {folder}", _WRITTEN):
         models = _models(arrays)
         encoder, clients = Encoder.from_dict(shape["encoder"]), tuple(shape["clients"])
         first, *_ = models
@@ -282,7 +282,7 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
             f"that have one: {', '.join(str(place) for place in places if place < count)}."
         )
     fitted = Fitted(wanted, settings, algorithm, trained[wanted])
-    with interpreting(f"the model in {folder}", WRITTEN):
+    with interpreting(f"the model in {folder}", _WRITTEN):
         # Columns and parameters that do not belong together show when a row is scored.
         _, *_ = encoder.feature_names
         # One row of zeros: label 0, group 0, and -1 for a row of no client.

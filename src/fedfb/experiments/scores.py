@@ -12,7 +12,7 @@ from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.shapes import Array, Bool, Float
 
-BINS = 200
+POPULATION_BINS = 200
 """Bins of the score, from 0 to 1."""
 
 FEWEST_ROWS = 30
@@ -29,7 +29,7 @@ def without_fairness(experiment: Experiment) -> Experiment:
 
 def scores_task(engine: Engine) -> ClientTask:
     """Ask every client for the histogram of its scores, by label and group, and its id."""
-    counting = histogram_task(engine, BINS)
+    counting = histogram_task(engine, POPULATION_BINS)
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         upload, memory = counting.run(broadcast, data, memory, key)

@@ -15,7 +15,7 @@ RARER = 0.1
 SURE = 1.96
 """Standard errors beyond which a difference is more than chance."""
 
-CONSTANT = "constant"
+_CONSTANT = "constant"
 
 
 Extent = tuple[float, Shortfall]
@@ -24,7 +24,7 @@ Extent = tuple[float, Shortfall]
 
 def find_shortfalls(result: Result) -> Iterator[Shortfall]:
     """Yield what a result has to say first: one shortfall of a kind, of the worst setting."""
-    for kind in KINDS:
+    for kind in _KINDS:
         extents = []
         for place, summary in enumerate(result.summaries):
             runs = [run for run in result.runs_of(place) if run.diverged is None]
@@ -182,7 +182,7 @@ def _loss(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Exten
         f"{_figure(constant)} if every row gets the training share of positive labels. Train for "
         "more rounds, change the learning rate, or raise the target."
     )
-    values = {"loss": loss, CONSTANT: constant}
+    values = {"loss": loss, _CONSTANT: constant}
     return loss - constant, Shortfall(kind="loss", sentence=sentence, values=values)
 
 
@@ -199,7 +199,7 @@ def _copies(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Ext
     return share, Shortfall(kind="copies", sentence=sentence, values={"share": share})
 
 
-KINDS: tuple[Callable[[Result, Summary, Sequence[SeedResult]], Extent | None], ...] = (
+_KINDS: tuple[Callable[[Result, Summary, Sequence[SeedResult]], Extent | None], ...] = (
     _target,
     _cost,
     _privacy,

@@ -2,14 +2,21 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import Field, asdict, fields
 from pathlib import Path
 from typing import Any
 
 from fedfb import files
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments import settings as s
 from fedfb.experiments.spec import Experiment
+from fedfb.settings import (
+    convert_value,
+    describe_range,
+    flag_of,
+    kind_of,
+    read_text,
+    setting_of,
+)
 
 
 def from_values(values: Mapping[str, Any]) -> Experiment:
@@ -17,32 +24,32 @@ def from_values(values: Mapping[str, Any]) -> Experiment:
 
     Lists and single values both do.
     """
-    declared = {f.name: s.setting_of(f) for f in fields(Experiment)}
+    declared = {f.name: f for f in fields(Experiment)}
     for name in values:
         if name not in declared:
             raise ConfigError(unknown_name("setting", name, declared))
-    read = {name: _coerced(name, value, declared[name]) for name, value in values.items()}
-    for name, value in read.items():
-        s.check_value(name, value, declared[name])
-    return Experiment(**read)
+    return Experiment(**{name: _read(declared[name], value) for name, value in values.items()})
 
 
-def _coerced(name: str, value: Any, declared: s.Setting) -> Any:
+OLD_VALUES = {("privacy_level", "silo"): "client"}
+"""Values that have another word now. Files and commands of before stay valid for one release."""
+
+
+def _read(declared: Field[Any], value: Any) -> Any:
     """Bring a value of TOML, or of a flag, to the type its setting has."""
-    if isinstance(value, list) and declared.parse in s.SEVERAL:
-        return tuple(_as_float(item) if declared.parse is s.numbers else item for item in value)
-    if isinstance(value, bool) and declared.parse is s.yes_or_no:
-        return value
-    if isinstance(value, list | dict | bool):
-        raise ConfigError(f"{s.flag_of(name)} takes {s.describe_range(declared)}, got {value!r}.")
-    try:
-        return declared.parse(str(value))
-    except ConfigError as error:
-        raise ConfigError(f"{s.flag_of(name)}: {error}") from None
-
-
-def _as_float(item: Any) -> Any:
-    return float(item) if isinstance(item, int) and not isinstance(item, bool) else item
+    name, kind = declared.name, kind_of(declared)
+    if isinstance(value, str):
+        value = OLD_VALUES.get((name, value), value)
+    if isinstance(value, list) and kind.form:
+        value = tuple(value)
+    elif isinstance(value, list | dict) or (isinstance(value, bool) and kind.base is not bool):
+        raise ConfigError(f"{flag_of(name)} takes {describe_range(kind)}, got {value!r}.")
+    elif not isinstance(value, bool):
+        try:
+            value = read_text(str(value), kind)
+        except ConfigError as error:
+            raise ConfigError(f"{flag_of(name)}: {error}") from None
+    return convert_value(name, value, kind, setting_of(declared).or_own)
 
 
 def read_toml(path: Path, sealed: bool = False) -> dict[str, Any]:

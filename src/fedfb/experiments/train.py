@@ -346,8 +346,8 @@ def build(
     """
     if experiment.privacy_epsilon is not None and noise is None:
         raise ConfigError(
-            "--privacy-epsilon is offered where all silos are in this process (fedfb run, compare, "
-            "frontier), not here yet. Leave it out."
+            "--privacy-epsilon is offered where all clients are in this process (fedfb run, "
+            "compare, frontier), not here yet. Leave it out."
         )
     method = find_method(experiment.algorithm)
     values = {knob: np.array([run[knob] for run in settings]) for knob in settings[0]}

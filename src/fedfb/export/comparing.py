@@ -15,7 +15,7 @@ from fedfb.errors import ConfigError, DataError
 from fedfb.export.handover import HandOver
 from fedfb.shapes import Array, Bool, Int
 
-TOLERANCE = 1e-6
+_TOLERANCE = 1e-6
 """Largest difference of scores from ours: our engine adds up in float32."""
 
 ROWS, DRAWS = 200, 2000
@@ -115,9 +115,9 @@ def refuse_difference(hand: HandOver, table: Table, prediction: Prediction, form
     """
     expected = hand.decide(table)
     far = float(np.max(np.abs(expected.score - prediction.score), initial=0.0))
-    differ = np.abs(expected.decision - prediction.decision)[0] > TOLERANCE
+    differ = np.abs(expected.decision - prediction.decision)[0] > _TOLERANCE
     wrong = int((differ & ~on_an_edge(hand, table)).sum())
-    if not far <= TOLERANCE or wrong:
+    if not far <= _TOLERANCE or wrong:
         raise ConfigError(
             f"the {form} does not decide as the model does: scores are off by up to {far:g}, and "
             f"{wrong} of {len(table)} decisions differ. Nothing was written; please report this."
@@ -130,5 +130,5 @@ def on_an_edge(hand: HandOver, table: Table) -> Bool[Array, " n"]:
     place = bins * sigmoid(hand.rule.logits(hand.encode(table).x))
     place = np.vstack([place, bins * hand.decide(table).score])
     edge = np.round(place)
-    near = np.abs(place - edge) <= TOLERANCE * bins
+    near = np.abs(place - edge) <= _TOLERANCE * bins
     return np.any(near & (edge > 0) & (edge < bins), axis=0)

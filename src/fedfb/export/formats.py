@@ -27,7 +27,7 @@ from fedfb.models import Network
 FORMAT = "fedfb coefficients 1"
 
 HALF = [{"score": 0.5, "share": 1.0}]
-EVERYBODY = {"name": "all", "values": [], "coefficient": 0.0, "thresholds": HALF}
+_EVERYBODY = {"name": "all", "values": [], "coefficient": 0.0, "thresholds": HALF}
 
 
 def coefficients(hand: HandOver) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
         "features": features,
         "sensitive": list(encoder.groups.columns) if hand.needs_group else [],
         "rules": [rule_to_dict(rule) for rule in rules],
-        "groups": _describe_groups(hand, values) if hand.needs_group else [EVERYBODY],
+        "groups": _describe_groups(hand, values) if hand.needs_group else [_EVERYBODY],
     }
 
 

@@ -14,9 +14,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from fedfb.core import Prediction
+from fedfb.data.cells import MISSING
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, NumberColumn
 from fedfb.data.derive import Bins, Keep, Merge
-from fedfb.data.read import MISSING
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.experiments.rule import Rule
@@ -265,7 +265,7 @@ def run_onnx(content: bytes, table: Table) -> Prediction:
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     score, decision = session.run(
-        None, {i.name: table.column(i.name) for i in session.get_inputs()}
+        None, {i.name: np.asarray(table.column(i.name)) for i in session.get_inputs()}
     )
     return Prediction(score[None], decision[None])
 

@@ -65,7 +65,7 @@ class Network:
         return layers
 
 
-MODELS = ("logistic", "mlp")
+_MODELS = ("logistic", "mlp")
 
 Model = Network | TorchModel
 """What an engine trains: it has ``inputs``, a number of parameters ``size``, and ``init``."""
@@ -75,7 +75,7 @@ def make_model(name: str, inputs: int, hidden: tuple[int, ...] = (4,)) -> Model:
     """Return the model with this name.
 
     Args:
-        name: one of MODELS, or ``module:function`` for a torch model.
+        name: one of _MODELS, or ``module:function`` for a torch model.
         inputs: number of features.
         hidden: sizes of the hidden layers; only for ``mlp``.
 
@@ -86,8 +86,8 @@ def make_model(name: str, inputs: int, hidden: tuple[int, ...] = (4,)) -> Model:
     """
     if is_own(name):
         return TorchModel(name, inputs)
-    if name not in MODELS:
-        raise ConfigError(unknown_name("model", name, MODELS))
+    if name not in _MODELS:
+        raise ConfigError(unknown_name("model", name, _MODELS))
     if name == "mlp" and (not hidden or min(hidden) < 1):
         raise ConfigError(
             f"an mlp needs hidden layers of at least one unit, got {hidden!r}. "

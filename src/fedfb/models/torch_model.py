@@ -18,10 +18,10 @@ from fedfb.extras import refuse_without
 from fedfb.models.own import EXPECTED, find_factory
 from fedfb.shapes import Array, Float
 
-CONSTANT = 0
+_CONSTANT = 0
 """The seed of values that are not trained: they are the same wherever the module is built."""
 
-PROBES = 8
+_PROBES = 8
 """Number of rows of zeros and ones on which a module is tested."""
 
 _ONE_AT_A_TIME = RLock()  # torch has one generator and one number of threads for a whole process
@@ -42,7 +42,7 @@ class TorchModel:
     def size(self) -> int:
         """The number of parameters that are trained."""
         with alone():
-            return sum(value.numel() for _, value in trained_parameters(self.build(CONSTANT)))
+            return sum(value.numel() for _, value in trained_parameters(self.build(_CONSTANT)))
 
     def init(self, seed: int) -> Float[Array, " p"]:
         """Return the module's own initial parameters, drawn by torch from a seed."""
@@ -74,9 +74,9 @@ class TorchModel:
     def checked(self, dtype: Any) -> Any:
         """Return the module in a precision, after tests of its output."""
         torch = find_torch()
-        with alone((CONSTANT, 0)):
-            module = self.build(CONSTANT).to(getattr(torch, np.dtype(dtype).name))
-            rows = generator((CONSTANT, 0)).integers(0, 2, (PROBES, self.inputs)).astype(dtype)
+        with alone((_CONSTANT, 0)):
+            module = self.build(_CONSTANT).to(getattr(torch, np.dtype(dtype).name))
+            rows = generator((_CONSTANT, 0)).integers(0, 2, (_PROBES, self.inputs)).astype(dtype)
             with (
                 torch.no_grad(),
                 _name_errors(self, f"cannot be used on rows of {self.inputs} features"),
@@ -87,7 +87,7 @@ class TorchModel:
 
     def module(self, params: Float[Array, " p"]) -> Any:
         """Return the module with these parameters, ready to predict with torch alone."""
-        torch, module, start = find_torch(), self.build(CONSTANT), 0
+        torch, module, start = find_torch(), self.build(_CONSTANT), 0
         with torch.no_grad():
             for _, value in trained_parameters(module):
                 part = torch.from_numpy(params[start : start + value.numel()].copy())

@@ -25,7 +25,7 @@ from fedfb.notions.values import MINIMUM_ROWS, enough
 from fedfb.shapes import Array, Bool, Float
 
 
-class Estimate(NamedTuple):
+class DisparityEstimate(NamedTuple):
     """A disparity with its 95 % interval; all three are None where it is not estimable.
 
     ``gaps`` are signed; a gap that is left out is None. ``not_estimable`` holds the numbers of the
@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
     not_estimable: tuple[int, ...]
 
 
-def not_estimable(gaps: int, left_out: tuple[int, ...] = ()) -> Estimate:
+def not_estimable(gaps: int, left_out: tuple[int, ...] = ()) -> DisparityEstimate:
     """Return the estimate of a disparity that cannot be estimated.
 
     Args:
@@ -47,14 +47,14 @@ def not_estimable(gaps: int, left_out: tuple[int, ...] = ()) -> Estimate:
         left_out: numbers of the groups with too few rows.
 
     >>> not_estimable(2, left_out=(1,))
-    Estimate(value=None, low=None, high=None, gaps=(None, None), not_estimable=(1,))
+    DisparityEstimate(value=None, low=None, high=None, gaps=(None, None), not_estimable=(1,))
     """
-    return Estimate(None, None, None, (None,) * gaps, left_out)
+    return DisparityEstimate(None, None, None, (None,) * gaps, left_out)
 
 
 def make_estimates(
     bands: Bands, gaps: Sequence[tuple[float | None, ...]], left_out: tuple[int, ...]
-) -> list[Estimate]:
+) -> list[DisparityEstimate]:
     """Return for every run the estimate of the largest absolute gap of rates.
 
     Args:
@@ -65,7 +65,7 @@ def make_estimates(
     largest = np.abs(bands.gap).max(axis=1).tolist()
     ends = zip(largest, *intervals(bands), gaps, strict=True)
     return [
-        Estimate(value, low, min(high, 1.0), run_gaps, left_out)
+        DisparityEstimate(value, low, min(high, 1.0), run_gaps, left_out)
         for value, low, high, run_gaps in ends
     ]
 
@@ -75,7 +75,7 @@ def rate_disparity(
     rows: Float[Array, "b a"],
     minimum: int,
     drawn_mix: bool = True,
-) -> Estimate:
+) -> DisparityEstimate:
     r"""Compare each group's rate with the pooled rate of the estimable groups, block by block.
 
     .. math:: \max_{b,a} \left| \frac{k_{ba}}{n_{ba}}
@@ -103,7 +103,7 @@ def rate_estimate(
     rows: Float[Array, "b a"],
     minimum: int,
     drawn_mix: bool = True,
-) -> tuple[Estimate, Bands | None]:
+) -> tuple[DisparityEstimate, Bands | None]:
     """Return :func:`rate_disparity`, and the bands of its estimable gaps or None.
 
     The arguments are those of :func:`rate_disparity`.
@@ -117,7 +117,7 @@ def rate_estimates(
     rows: Float[Array, "r b a"],
     minimum: int,
     drawn_mix: bool = True,
-) -> tuple[list[Estimate], Bands | None]:
+) -> tuple[list[DisparityEstimate], Bands | None]:
     """Return :func:`rate_estimate` for every run.
 
     The arguments are those of :func:`rate_disparity`, with a leading run axis. The rows are the
@@ -125,7 +125,7 @@ def rate_estimates(
     """
     runs, blocks, groups = rows.shape
     if groups == 1:
-        return [Estimate(0.0, 0.0, 0.0, (0.0,) * blocks, ())] * runs, None
+        return [DisparityEstimate(0.0, 0.0, 0.0, (0.0,) * blocks, ())] * runs, None
     estimable = enough(rows[0], minimum)
     complete = estimable.all(axis=0)
     left_out = tuple(np.flatnonzero(~complete).tolist())
@@ -217,7 +217,7 @@ def spd_bands(positives: Float[Array, "r 2"], rows: Float[Array, "r 2"]) -> Band
 
 def demographic_parity(
     confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS
-) -> list[Estimate]:
+) -> list[DisparityEstimate]:
     r"""Return the largest distance of a group's rate of positive decisions from the overall one.
 
     .. math:: \max_a |P_a - P|, \qquad P_a = P(\hat y = 1 \mid a)
@@ -230,7 +230,7 @@ def demographic_parity(
     return rate_estimates(*notion_blocks("demographic_parity", confusion), minimum)[0]
 
 
-def spd(confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS) -> list[Estimate]:
+def spd(confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS) -> list[DisparityEstimate]:
     r"""Return the statistical parity difference of two groups; of more or fewer, no estimate.
 
     .. math:: |P_0 - P_1|
@@ -256,7 +256,7 @@ def spd(confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS) -> list
 
 def equal_opportunity(
     confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS
-) -> list[Estimate]:
+) -> list[DisparityEstimate]:
     r"""Return the largest distance between a group's true positive rate and the overall one.
 
     .. math:: \max_a |P(\hat y = 1 \mid y = 1, a) - P(\hat y = 1 \mid y = 1)|
@@ -271,7 +271,7 @@ def equal_opportunity(
 
 def equalized_odds(
     confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS
-) -> list[Estimate]:
+) -> list[DisparityEstimate]:
     r"""Return the largest distance between a group's rate and the overall one, over both labels.
 
     .. math:: \max_{y,a} |P(\hat y = 1 \mid y, a) - P(\hat y = 1 \mid y)|
@@ -288,7 +288,9 @@ def equalized_odds(
     return rate_estimates(*notion_blocks("equalized_odds", confusion), minimum)[0]
 
 
-def client_parity(loss: Float[Array, "r 3 i"], minimum: int = MINIMUM_ROWS) -> list[Estimate]:
+def client_parity(
+    loss: Float[Array, "r 3 i"], minimum: int = MINIMUM_ROWS
+) -> list[DisparityEstimate]:
     r"""Return the range of the clients' mean losses.
 
     .. math:: \max_i L_i - \min_i L_i, \qquad L_i = S_i / n_i
@@ -320,7 +322,7 @@ def client_parity(loss: Float[Array, "r 3 i"], minimum: int = MINIMUM_ROWS) -> l
     cells = zip(means, steady_variance(rows, total, squares), strict=True)
     ends = [range_interval(*cell) for cell in cells]
     return [
-        Estimate(value, *interval, run_gaps, left_out)
+        DisparityEstimate(value, *interval, run_gaps, left_out)
         for value, interval, run_gaps in zip(ranges, ends, gaps, strict=True)
     ]
 
@@ -344,7 +346,7 @@ def disparities(
     client_losses: Float[Array, "r 3 i"] | None,
     minimum: int = MINIMUM_ROWS,
     by_label: Float[Array, "r 2 2 a"] | None = None,
-) -> list[dict[str, Estimate]]:
+) -> list[dict[str, DisparityEstimate]]:
     """Return for every run each disparity by its name. All runs decide on the same rows.
 
     Args:

@@ -21,8 +21,8 @@ from fedfb.core import Key, generator
 from fedfb.shapes import Array, Float, Int
 
 LEVEL = 0.95
-DRAWS = 20_000
-KEY: Key = (0,)
+_DRAWS = 20_000
+_KEY: Key = (0,)
 """The key of the Monte Carlo draws. They are the same in every call, so an interval is a function
 of its table."""
 
@@ -212,7 +212,7 @@ def critical_value(
     contrasts: Float[Array, "g k"],
     variance: Float[Array, " k"],
     level: float = LEVEL,
-    draws: int = DRAWS,
+    draws: int = _DRAWS,
 ) -> float:
     r"""Return the number of standard errors that covers all gaps at once.
 
@@ -242,7 +242,7 @@ def critical_values(
     contrasts: Float[Array, "r g k"],
     variance: Float[Array, "r k"],
     level: float = LEVEL,
-    draws: int = DRAWS,
+    draws: int = _DRAWS,
 ) -> Float[Array, " r"]:
     """Return :func:`critical_value` for every run. The arguments are those of one run, stacked."""
     se = standard_errors(contrasts, variance)[..., None]
@@ -281,7 +281,7 @@ def independent_directions(standardised: Float[Array, "r g k"]) -> Int[Array, " 
 @cache
 def _normals(draws: int, columns: int) -> Float[Array, "n k"]:
     """Return the draws of the Monte Carlo. They are always the same, so they are drawn once."""
-    return generator(KEY).standard_normal((draws, columns))
+    return generator(_KEY).standard_normal((draws, columns))
 
 
 @cache
@@ -321,7 +321,7 @@ def parity_bands(
     means: Float[Array, "*r k"],
     variance: Float[Array, "*r k"],
     level: float = LEVEL,
-    draws: int = DRAWS,
+    draws: int = _DRAWS,
 ) -> Bands:
     """Return simultaneous bands for the contrasts of independent means.
 

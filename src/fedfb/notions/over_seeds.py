@@ -70,7 +70,7 @@ def student_quantile(critical: Float[Array, "*e"], freedom: float | int) -> Floa
     return quantile
 
 
-def half_widths(
+def _half_widths(
     values: Float[Array, "s *k"],
     half_by_rows: Float[Array, "*k"],
     critical: Float[Array, "*c"],
@@ -120,7 +120,7 @@ def mean_rate(rates: Float[Array, "s *e"], rows: Float[Array, "s *e"], shared: f
     mean, n = rates.mean(axis=0), len(rows) / np.sum(1 / rows, axis=0)
     z = np.array(normal_quantile(LEVEL))
     alone = z * np.sqrt(rate_variance(mean * n, n))
-    effective = n * (alone / half_widths(rates, alone, z, shared)) ** 2
+    effective = n * (alone / _half_widths(rates, alone, z, shared)) ** 2
     return rate_ends(mean * effective, effective)
 
 
@@ -147,7 +147,7 @@ def difference_of_rates(
         for method_rates in (rates, other_rates)
     )
     z, differences = np.array(normal_quantile(LEVEL)), rates - other_rates
-    half = half_widths(differences, z * np.sqrt(variance), z, shared, paired=True)
+    half = _half_widths(differences, z * np.sqrt(variance), z, shared, paired=True)
     mean = differences.mean(axis=0)
     return mean - half, mean + half
 
@@ -178,7 +178,7 @@ def mean_disparity(
         return MeanDisparity(mean, np.zeros_like(mean), high, np.zeros((*mean.shape, 0)))
     critical = np.mean(bands.critical, axis=0)[..., None]
     alone = critical * np.sqrt(np.mean(bands.se**2, axis=0))
-    half, gaps = half_widths(bands.gap, alone, critical, shared), bands.gap.mean(axis=0)
+    half, gaps = _half_widths(bands.gap, alone, critical, shared), bands.gap.mean(axis=0)
     low = np.maximum(np.abs(gaps) - half, 0.0).max(axis=-1)
     high = np.maximum(high, (np.abs(gaps) + half).max(axis=-1))
     return MeanDisparity(mean, low, np.minimum(high, 1.0), gaps)
@@ -230,7 +230,7 @@ def _upper_end(
 ) -> Float[Array, "*e"]:
     alone = np.asarray(np.mean(highs - values, axis=0))
     z = np.array(normal_quantile(LEVEL))
-    end = np.asarray(values.mean(axis=0) + half_widths(values, alone, z, shared))
+    end = np.asarray(values.mean(axis=0) + _half_widths(values, alone, z, shared))
     return end
 
 
@@ -254,7 +254,7 @@ def difference_of_disparities(
     """
     mean = differences.mean(axis=0)
     z, nothing = np.array(normal_quantile(LEVEL)), np.zeros_like(mean)
-    seeds = half_widths(differences, nothing, z, 0.0)
+    seeds = _half_widths(differences, nothing, z, 0.0)
     opposite = np.zeros(mean.shape, dtype=bool)
     if first.gaps.shape == second.gaps.shape:
         opposite = np.sum(first.gaps * second.gaps, axis=-1) < 0

@@ -20,13 +20,13 @@ from fedfb.theory.pictures import curve_points
 Values = Mapping[str, Any]
 
 
-CONSTANT = 0.004
+_CONSTANT = 0.004
 """A printed accuracy so near to the constant classifier's is it, at disparity 0: splits differ."""
 
 USEFUL, ALIKE = 0.01, 0.005
 """How far below the best accuracy a setting may be, and disparities that count as equal."""
 
-HEAD = """# The paper's tables and figures, ours beside the printed ones
+PAGE_HEAD = """# The paper's tables and figures, ours beside the printed ones
 
 Written by `fedfb reproduce`. Rows of FedFB:
 
@@ -60,7 +60,7 @@ of them show is trained once.
 
 def as_markdown(targets: Sequence[Values]) -> str:
     """Return all targets as one page."""
-    return HEAD + "\n".join(line for target in targets for line in _section_of(target))
+    return PAGE_HEAD + "\n".join(line for target in targets for line in _section_of(target))
 
 
 def renew(page: str, target: Values) -> str:
@@ -88,7 +88,7 @@ def renew(page: str, target: Values) -> str:
     [place] = places
     last = place == len(sections) - 1
     sections[place] = "\n".join(_section_of(target)) + ("" if last else "\n")
-    return HEAD + "".join(sections[1:])
+    return PAGE_HEAD + "".join(sections[1:])
 
 
 def _section_of(target: Values) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _section_of(target: Values) -> Iterator[str]:
         f"`fedfb reproduce {target['target']}`{label}: {seeds} seed{'s' if seeds > 1 else ''}, "
         f"{target['cpu_seconds']:.0f} s of CPU time.{quick}\n"
     )
-    yield from KINDS[target["kind"]](target)
+    yield from _KINDS[target["kind"]](target)
 
 
 def _table(target: Values) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _constants(target: Values) -> Iterator[str]:
         if published is None or constant is None or cell["row"] != "FedFB, ours":
             continue
         if (
-            abs(published["accuracy"]["mean"] - constant) < CONSTANT
+            abs(published["accuracy"]["mean"] - constant) < _CONSTANT
             and published["disparity"]["mean"] == 0
         ):
             yield (
@@ -281,12 +281,12 @@ def _comparison(target: Values) -> Iterator[str]:
     yield f"\n![{target['title']}](reproduction/{target['target']}.svg)\n"
 
 
-KINDS = {"table": _table, "curves": _curves, "comparison": _comparison}
+_KINDS = {"table": _table, "curves": _curves, "comparison": _comparison}
 
 
 HEIGHT, WIDTH = 3.4, 4.2
 
-APPROACHES = ("lft_ensemble", "lft_fedavg", "cfl")
+_APPROACHES = ("lft_ensemble", "lft_fedavg", "cfl")
 """The approaches whose best curve may be known; drawn in the colours of the first three rows."""
 
 
@@ -309,7 +309,7 @@ def draw_target(target: Values, folder: Path) -> None:
     for panel, column in zip(panels, columns, strict=False):
         for cell in (cell for cell in target["cells"] if cell["column"] == column):
             _draw_cell(panel, cell, rows.index(cell["row"]))
-        for place, name in enumerate(APPROACHES):
+        for place, name in enumerate(_APPROACHES):
             if name in target["at_best"].get(column, {}):
                 x, y = zip(*curve_points(target["at_best"][column][name]), strict=True)
                 panel.plot(x, y, "-", color=f"C{place}", alpha=0.5, linewidth=2, zorder=1)

@@ -19,7 +19,7 @@ from fedfb.report.numbers import number
 from fedfb.report.sections import make_page
 from fedfb.report.svg import Picture, scatter_picture
 
-Target = Mapping[str, Any]
+_Target = Mapping[str, Any]
 
 
 OURS, ON_THEIR_ROWS = "FedFB, ours", "FedFB, ours, the authors' rows"
@@ -32,7 +32,7 @@ def page_of_folder(folder: Path) -> Page:
     return make_page(read_folder(folder))
 
 
-def read_targets(folder: Path) -> tuple[Target, ...]:
+def read_targets(folder: Path) -> tuple[_Target, ...]:
     """Read the results of a reproduction; of a target that was run several times, the last."""
     files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
     with interpreting(folder, WRITTEN):
@@ -47,7 +47,7 @@ def read_targets(folder: Path) -> tuple[Target, ...]:
     return tuple(targets[name] for name in names() if name in targets)
 
 
-def reproduction_page(targets: Sequence[Target]) -> Page:
+def reproduction_page(targets: Sequence[_Target]) -> Page:
     """Return the page of some targets, in their order."""
     explained = [entry for target in targets for entry in target["explained"]]
     digest = sha256(dumps(list(targets), sort_keys=True).encode()).hexdigest()[:16]
@@ -68,7 +68,7 @@ def reproduction_page(targets: Sequence[Target]) -> Page:
     )
 
 
-def reproduction_headline(targets: Sequence[Target]) -> str:
+def reproduction_headline(targets: Sequence[_Target]) -> str:
     """Return the sentence that says how often FedFB is better than printed."""
     ours, theirs = (_better(targets, row) for row in (OURS, ON_THEIR_ROWS))
     if not ours:
@@ -80,7 +80,7 @@ def reproduction_headline(targets: Sequence[Target]) -> str:
     )
 
 
-def _better(targets: Sequence[Target], row: str) -> list[bool]:
+def _better(targets: Sequence[_Target], row: str) -> list[bool]:
     """Return for each printed cell of a row whether our figures are better."""
     return [
         better(cell["points"][0], cell["published"])
@@ -90,7 +90,7 @@ def _better(targets: Sequence[Target], row: str) -> list[bool]:
     ]
 
 
-def _section(target: Target) -> Section:
+def _section(target: _Target) -> Section:
     seeds = len(target["seeds"])
     label = f" The paper's table {target['label']}." if target["label"] else ""
     quick = " A quick look: nothing was tuned." if target["quick"] else ""
@@ -107,7 +107,7 @@ def _section(target: Target) -> Section:
     )
 
 
-def _comparison_table(target: Target) -> Table:
+def _comparison_table(target: _Target) -> Table:
     """Return our figures beside the printed ones, one row for each method."""
     columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
     rows = []
@@ -126,7 +126,7 @@ def _comparison_table(target: Target) -> Table:
     )
 
 
-def _pair(cell: Target | None) -> tuple[str, str]:
+def _pair(cell: _Target | None) -> tuple[str, str]:
     if cell is None:
         return "", ""
     paper = cell["published"]
@@ -138,7 +138,7 @@ def _pair(cell: Target | None) -> tuple[str, str]:
     return _accuracy_and_disparity(point) + star, paper_text
 
 
-def _not_run(target: Target) -> list[str]:
+def _not_run(target: _Target) -> list[str]:
     """Return which cells have no figure, and why."""
     return [
         f"{cell['row']}, {cell['column']}: {cell['failed']}."
@@ -147,11 +147,11 @@ def _not_run(target: Target) -> list[str]:
     ]
 
 
-def _accuracy_and_disparity(figures: Target) -> str:
+def _accuracy_and_disparity(figures: _Target) -> str:
     return f"{spread_of(figures['accuracy'])} / {spread_of(figures['disparity'])}"
 
 
-def _pictures(target: Target) -> list[Picture]:
+def _pictures(target: _Target) -> list[Picture]:
     """Draw a picture for each column: a series for each method."""
     pictures = []
     for place, column in enumerate(dict.fromkeys(cell["column"] for cell in target["cells"])):
@@ -176,7 +176,7 @@ def _pictures(target: Target) -> list[Picture]:
     return pictures
 
 
-def _points(cell: Target) -> list[Point]:
+def _points(cell: _Target) -> list[Point]:
     return [
         Point(
             point["disparity"]["mean"],
@@ -190,7 +190,7 @@ def _points(cell: Target) -> list[Point]:
     ]
 
 
-def _folds(target: Target) -> list[Fold]:
+def _folds(target: _Target) -> list[Fold]:
     folds = []
     if target["explained"]:
         rows = tuple(
@@ -222,7 +222,7 @@ def _folds(target: Target) -> list[Fold]:
     return folds
 
 
-def _server_needs(cell: Target) -> str:
+def _server_needs(cell: _Target) -> str:
     reveals = cell.get("reveals")
     if not reveals:
         return "-"

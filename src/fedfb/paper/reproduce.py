@@ -31,12 +31,12 @@ from fedfb.experiments.run_folder import CELLS
 from fedfb.experiments.spec import Experiment
 from fedfb.files import CHANGED, make_folder, read_json, say, write_json
 from fedfb.notions import long_name
-from fedfb.paper.targets import QUICK_SEEDS, SEEDS, Line, Target, printed
+from fedfb.paper.targets import QUICK_SEEDS, SEEDS, Target, TargetLine, printed
 
-Record = dict[str, Any]  # nested JSON: its values have no common type
+_Record = dict[str, Any]  # nested JSON: its values have no common type
 
 
-def report_over_grid(result: Result) -> Record:
+def report_over_grid(result: Result) -> _Record:
     """Report as the released code did: the first seed at every setting, others at the fairest.
 
     The spread is then one over settings, and the setting was chosen by test figures.
@@ -47,7 +47,7 @@ def report_over_grid(result: Result) -> Record:
     return {"settings": fairest, **to_builtins(summarise(counted))}
 
 
-def report_least_disparity(result: Result) -> Record:
+def report_least_disparity(result: Result) -> _Record:
     """Report the setting that is fairest on the first seed's test rows, at any accuracy."""
     _, fairest = _first_seed(result)
     runs = [run for run in result.runs if run.settings == fairest]
@@ -60,7 +60,7 @@ def _first_seed(result: Result) -> tuple[list[SeedResult], Mapping[str, float]]:
     return first, min(known, key=lambda run: run.disparity[result.notion] or 0.0).settings
 
 
-SELECTIONS: dict[str, Callable[[Result], Record]] = {
+SELECTIONS: dict[str, Callable[[Result], _Record]] = {
     "over the grid": report_over_grid,
     "least disparity": report_least_disparity,
 }
@@ -79,7 +79,7 @@ def reproduce(
     quick: bool = False,
     on_cell: OnCell = lambda row, column: None,
     jobs: int | None = None,
-) -> Record:
+) -> _Record:
     """Run every cell that the folder does not hold, and return the whole target.
 
     A finished cell is written under its experiment's hash at once: a reproduction that was stopped
@@ -140,18 +140,18 @@ def check_data(targets: Sequence[Target], folder: Path, quick: bool) -> None:
     refuse_missing(name for name in FILES_OF if name in needed)
 
 
-def _lines(target: Target, quick: bool) -> tuple[list[Line], list[Line]]:
+def _lines(target: Target, quick: bool) -> tuple[list[TargetLine], list[TargetLine]]:
     rows = [row for row in target.rows if not (quick and row.explains)]
     return rows, [column for column in target.columns if column.quick or not quick]
 
 
-def _places(target: Target, quick: bool) -> Iterator[tuple[Line, Line]]:
+def _places(target: Target, quick: bool) -> Iterator[tuple[TargetLine, TargetLine]]:
     """Yield row and column of every cell, column by column: a column's cells share the data."""
     rows, columns = _lines(target, quick)
     return ((row, column) for column in columns for row in rows if row.has(column.name))
 
 
-def explain_differences(target: Target, cells: Sequence[Record]) -> list[Record]:
+def explain_differences(target: Target, cells: Sequence[_Record]) -> list[_Record]:
     """Explain every cell that differs from the printed one by more than its noise.
 
     Args:
@@ -178,7 +178,7 @@ def explain_differences(target: Target, cells: Sequence[Record]) -> list[Record]
     return result
 
 
-def best_curves(column: Line) -> Record:
+def best_curves(column: TargetLine) -> _Record:
     """Return the best curve of each approach on the population of a column."""
     from fedfb.theory import setting
     from fedfb.theory.achievable import achievable, picture_levels
@@ -188,8 +188,8 @@ def best_curves(column: Line) -> Record:
 
 
 def _get_cell(
-    target: Target, row: Line, column: Line, folder: Path, quick: bool, jobs: int | None
-) -> Record:
+    target: Target, row: TargetLine, column: TargetLine, folder: Path, quick: bool, jobs: int | None
+) -> _Record:
     """Return a cell, from the folder or by running it."""
     work = _work(target, row, column, quick, jobs)
     if work is None:
@@ -202,10 +202,12 @@ class _Work(NamedTuple):
 
     name: str
     data: str
-    make: Callable[[], Record]
+    make: Callable[[], _Record]
 
 
-def _work(target: Target, row: Line, column: Line, quick: bool, jobs: int | None) -> _Work | None:
+def _work(
+    target: Target, row: TargetLine, column: TargetLine, quick: bool, jobs: int | None
+) -> _Work | None:
     """Return what makes a cell; None if its settings are not known."""
     if row.released is None:
         experiment = target.experiment(row, column, quick)
@@ -225,7 +227,7 @@ def _work(target: Target, row: Line, column: Line, quick: bool, jobs: int | None
     return _Work(name, arguments["data"], partial(_released, arguments))
 
 
-def _released(arguments: Mapping[str, Any]) -> Record:
+def _released(arguments: Mapping[str, Any]) -> _Record:
     """Run a cell as the authors' code does."""
     from fedfb.paper import released
 
@@ -249,12 +251,12 @@ def _path(name: str, folder: Path) -> Path:
     return folder / f"{sha256(name.encode()).hexdigest()[:16]}.json"
 
 
-def _load_or_make(name: str, folder: Path, make: Callable[[], Record]) -> Record:
+def _load_or_make(name: str, folder: Path, make: Callable[[], _Record]) -> _Record:
     """Return what the folder holds under a name; if there is nothing, make and keep it."""
     path = _path(name, folder)
     if path.exists():
         try:
-            cell: Record = read_json(path, "a cell as fedfb reproduce writes it")
+            cell: _Record = read_json(path, "a cell as fedfb reproduce writes it")
             if _is_cell(cell):
                 return cell
             say(f"{path} is not a cell as fedfb reproduce writes it. It is computed again.")
@@ -285,7 +287,7 @@ def _is_cell(content: Any) -> bool:
 
 def _cell(
     experiment: Experiment, selection: str | None, released: str | None, jobs: int | None
-) -> Record:
+) -> _Record:
     """Run one cell; if it cannot be run, return the reason."""
     start = time.process_time()
     try:
@@ -313,25 +315,25 @@ def _rows(experiment: Experiment, released: str | None) -> dict[int, Federation]
     return {seed: _load(experiment.request, experiment.split_of(seed)) for seed in experiment.seeds}
 
 
-def _points(result: Result) -> Iterator[Record]:
+def _points(result: Result) -> Iterator[_Record]:
     for summary in result.summaries:
         fields = to_builtins(summary)
         yield {key: fields[key] for key in ("settings", "accuracy", "disparity")}
 
 
-def _of_measure(cell: Record, measure: str) -> Record:
+def _of_measure(cell: _Record, measure: str) -> _Record:
     """Return a cell with one of its disparities: another figure may show another one."""
     points = [{**point, "disparity": point["disparity"][measure]} for point in cell["points"]]
     return {**cell, "points": points}
 
 
-def _picked(picked: Sequence[Picked]) -> Record:
+def _picked(picked: Sequence[Picked]) -> _Record:
     """Return what the seeds picked, one list for each knob."""
     knobs = picked[0].chosen if picked else {}
     return {knob: [choice.chosen[knob] for choice in picked] for knob in knobs}
 
 
-def _reveals(experiment: Experiment, rows: Federation) -> Record:
+def _reveals(experiment: Experiment, rows: Federation) -> _Record:
     """Return what the method exchanges in a round for one setting, and what the server needs."""
     size = (len(rows.group_names), len(rows.clients), len(rows.feature_names))
     explained, method = explain_alone(experiment, *size), find_method(experiment.algorithm)

@@ -28,7 +28,7 @@ FOLDER = "tables"
 SEEDS, QUICK_SEEDS = (0, 1, 2, 3, 4), (0,)
 
 
-class Line(NamedTuple):
+class TargetLine(NamedTuple):
     """A row or a column of a table.
 
     Attributes:
@@ -86,15 +86,15 @@ class Target(NamedTuple):
     title: str
     kind: str
     label: str | None
-    rows: tuple[Line, ...]
-    columns: tuple[Line, ...]
+    rows: tuple[TargetLine, ...]
+    columns: tuple[TargetLine, ...]
     settings: Mapping[str, Any]
     measure: str | None = None
     at_best: bool = False
     exchanged: bool = False
     claim: str | None = None
 
-    def experiment(self, row: Line, column: Line, quick: bool) -> Experiment:
+    def experiment(self, row: TargetLine, column: TargetLine, quick: bool) -> Experiment:
         """Return the experiment of a cell.
 
         Args:
@@ -140,8 +140,8 @@ def read_target(name: str) -> Target:
     )
 
 
-def _line(values: Mapping[str, Any]) -> Line:
-    return Line(
+def _line(values: Mapping[str, Any]) -> TargetLine:
+    return TargetLine(
         name=values["name"],
         settings=values.get("settings", {}),
         published=values.get("published", values["name"]),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FINEST, WIDEST = 1e-6, 1e-3
 """Limits of the grid on which privacy losses are composed; it is 3e-4 of epsilon in between."""
 
-NEAR = 1e-3
+_NEAR = 1e-3
 """Multipliers are at most this much above the smallest that keeps the budget."""
 
 ORDERS = (*range(2, 65), 96, 128, 256, 512, 1024)
@@ -118,9 +118,9 @@ def _least(
         # The privacy loss distribution of very little noise does not fit into memory: the Renyi
         # bound narrows the search first.
         somewhere = LowerEndpointAndGuess(LEAST, 1.0)
-        rough = least(lambda: RdpAccountant(ORDERS), event, epsilon, delta, somewhere, tol=NEAR)
+        rough = least(lambda: RdpAccountant(ORDERS), event, epsilon, delta, somewhere, tol=_NEAR)
         around = ExplicitBracketInterval(rough / 2, rough * 1.05)
-        return float(least(lambda: _accountant(grid), event, epsilon, delta, around, tol=NEAR))
+        return float(least(lambda: _accountant(grid), event, epsilon, delta, around, tol=_NEAR))
     except (NoBracketIntervalFoundError, ValueError):
         raise ConfigError(
             f"no sensible noise keeps epsilon {epsilon:g} at delta {delta:g} over {workload.steps} "

@@ -135,10 +135,10 @@ def _draw_method(
 
 
 LIMIT_NAME = "limit: pooled rows, a threshold per group"
-FOCUS = METHOD_NAMES["fedfb"]
+_FOCUS = METHOD_NAMES["fedfb"]
 """The method whose curve stands out among the others."""
 
-ROOM = 0.04
+_ROOM = 0.04
 """The room left around the points, as a share of their range."""
 
 LEFT_ROOM = 0.02
@@ -326,7 +326,7 @@ def draw(
         if curve.limit:
             axes.plot(xs, ys, color=colour, linewidth=1.4, linestyle=(0, (4, 2)), zorder=2)
         elif len(xs) > 1:
-            width, alpha = (2.0, 0.8) if curve.name == FOCUS else (1.0, 0.45)
+            width, alpha = (2.0, 0.8) if curve.name == _FOCUS else (1.0, 0.45)
             axes.plot(xs, ys, color=colour, linewidth=width, alpha=alpha, zorder=2)
         if curve.seeds:
             axes.scatter(
@@ -380,8 +380,8 @@ def _frame(
     ys += [] if constant is None else [constant]
     height = max(max(ys) - min(ys), 0.02)
     widest = max([*xs, 0.01])
-    axes.set_xlim(-LEFT_ROOM * widest, widest * (1 + ROOM))
-    axes.set_ylim(min(ys) - ROOM * height, max(ys) + ROOM * height)
+    axes.set_xlim(-LEFT_ROOM * widest, widest * (1 + _ROOM))
+    axes.set_ylim(min(ys) - _ROOM * height, max(ys) + _ROOM * height)
     if constant is not None:
         axes.axhline(constant, color=palette.muted, linewidth=1, linestyle=":", zorder=0)
         axes.annotate(

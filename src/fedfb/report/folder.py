@@ -21,7 +21,7 @@ from fedfb.files import interpreting, read_bytes, read_json
 from fedfb.runtime.ledger import Account, read_ledger
 
 
-class Run(NamedTuple):
+class ReportedRun(NamedTuple):
     """A finished run: its result, and what else its folder holds."""
 
     result: Result
@@ -33,7 +33,7 @@ class Run(NamedTuple):
 class Found(NamedTuple):
     """What a page can be made of: runs, or a frontier."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[ReportedRun, ...]
     differences: tuple[Difference, ...] = ()
     frontier: Frontier | None = None
 
@@ -89,9 +89,9 @@ def _refuse_unlike(folder: Path, what: str, values: Sequence[str]) -> None:
         )
 
 
-def _run(folder: Path) -> Run:
+def _run(folder: Path) -> ReportedRun:
     shape, ledger = folder / ENCODER, folder / LEDGER
-    return Run(
+    return ReportedRun(
         result=read_result(folder, WRITTEN),
         versions=_json(folder / VERSIONS) if (folder / VERSIONS).exists() else {},
         inputs=_inputs(shape) if shape.exists() else None,

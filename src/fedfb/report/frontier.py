@@ -34,12 +34,12 @@ from fedfb.report.text import (
     with_interval,
 )
 
-LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2)
+FRONTIER_LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The disparities at which approaches are compared side by side."""
 
 NOTHING_BETTER = "The Pareto set is empty: nothing is more accurate than a constant classifier."
 
-COLUMNS = (
+_COLUMNS = (
     *("algorithm", "setting", "accuracy", "accuracy_low", "accuracy_high"),
     *("disparity", "disparity_low", "disparity_high", "pareto", "pooled", "limit"),
 )
@@ -111,10 +111,12 @@ def print_beside(frontier: Frontier, console: Any, *more: str) -> None:
 
 
 def _levels_table(frontier: Frontier) -> Any:
-    columns = [f"<= {number(level, 2)}" for level in LEVELS]
+    columns = [f"<= {number(level, 2)}" for level in FRONTIER_LEVELS]
     table = make_table("Accuracy at a disparity of at most ...", "", *columns, "any")
     for algorithm in algorithms_of(frontier):
-        best = [best_within(frontier, algorithm, level) for level in (*LEVELS, float("inf"))]
+        best = [
+            best_within(frontier, algorithm, level) for level in (*FRONTIER_LEVELS, float("inf"))
+        ]
         cells = [number(point.accuracy.mean) if point else "-" for point in best]
         table.add_row(_marked(frontier, algorithm), *cells)
     return table
@@ -144,7 +146,7 @@ def left_out_in_words(left_out: Sequence[LeftOut]) -> str:
 def csv_rows(frontier: Frontier) -> Iterator[Sequence[Any]]:
     """Yield a header and one row per point."""
     private = bool(frontier.epsilons)
-    yield (*COLUMNS, *(["epsilon"] if private else []))
+    yield (*_COLUMNS, *(["epsilon"] if private else []))
     for point in frontier.points:
         numbers = []
         for estimate in (point.accuracy, point.disparity):

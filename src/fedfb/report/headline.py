@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from fedfb.experiments.result import Figures, Frontier, Point, Result
 from fedfb.experiments.shortfalls import first_sentences
 from fedfb.report.figures import algorithms_of, setting_in_words, shown_name
-from fedfb.report.frontier import LEVELS, best_within, pareto_points
+from fedfb.report.frontier import FRONTIER_LEVELS, best_within, pareto_points
 from fedfb.report.html import Figure
 from fedfb.report.numbers import mean, number, spread
 from fedfb.report.text import NAMES, ends_in_words
 
-BASELINE = "fedavg"
-FOCUS = "fedfb"
+_BASELINE = "fedavg"
+_FOCUS = "fedfb"
 TOLERATED = 0.05
 """The disparity within which a frontier's headline compares, and above it if nothing is."""
 
-MEANS = {
+NOTION_MEANINGS = {
     "demographic_parity": "the largest distance of a group's rate of positive decisions from the "
     "rate of all",
     "equal_opportunity": "among rows whose label is positive, the largest distance of a group's "
@@ -87,16 +87,16 @@ def _range(result: Result, name: str) -> str:
 def comparison_headline(results: Sequence[Result]) -> str:
     """Say where the method in focus stands beside the one without fairness."""
     single = {result.algorithm: result for result in results if result.summary is not None}
-    others = [name for name in single if name != BASELINE]
+    others = [name for name in single if name != _BASELINE]
     if not others:
         return run_headline(results[0])
-    focus = single[FOCUS if FOCUS in single else others[0]]
-    plain = single[BASELINE].summary if BASELINE in single else None
+    focus = single[_FOCUS if _FOCUS in single else others[0]]
+    plain = single[_BASELINE].summary if _BASELINE in single else None
     if plain is None or focus.summary is None:
         return run_headline(focus)
     return (
         f"{shown_name(focus.algorithm)} is {_place(focus.summary, focus.notion)}; "
-        f"{shown_name(BASELINE)}, trained without fairness, {number(plain.accuracy.mean)} at "
+        f"{shown_name(_BASELINE)}, trained without fairness, {number(plain.accuracy.mean)} at "
         f"{number(plain.disparity[focus.notion].mean)}"
         f"{_beside(plain.accuracy.mean, focus.summary.accuracy.mean)}."
     )
@@ -111,7 +111,7 @@ def frontier_headline(frontier: Frontier) -> str:
     """Say which approach is the most accurate where it is fair, and what that costs."""
     approaches = [name for name in algorithms_of(frontier) if not _is_limit(frontier, name)]
     count = f"{len(approaches)} approach{'es' if len(approaches) > 1 else ''}"
-    for level in (level for level in LEVELS if level >= TOLERATED):
+    for level in (level for level in FRONTIER_LEVELS if level >= TOLERATED):
         able = [p for name in approaches if (p := best_within(frontier, name, level)) is not None]
         if able:
             best = max(able, key=lambda point: point.accuracy.mean or 0.0)
@@ -121,15 +121,15 @@ def frontier_headline(frontier: Frontier) -> str:
                 f"{number(best.disparity.mean)}"
             )
             return first + _beside_the_baseline(frontier, best) + "."
-    return f"Of {count}, none reaches a disparity of at most {number(LEVELS[-1], 2)}."
+    return f"Of {count}, none reaches a disparity of at most {number(FRONTIER_LEVELS[-1], 2)}."
 
 
 def _beside_the_baseline(frontier: Frontier, best: Point) -> str:
-    plain = next((p for p in frontier.points if p.algorithm == BASELINE), None)
+    plain = next((p for p in frontier.points if p.algorithm == _BASELINE), None)
     if plain is None or plain is best or plain.disparity.mean is None:
         return ""
     return (
-        f"; {shown_name(BASELINE)}, trained without fairness, is "
+        f"; {shown_name(_BASELINE)}, trained without fairness, is "
         f"{number(plain.accuracy.mean)} at {number(plain.disparity.mean)}"
         f"{_beside(plain.accuracy.mean, best.accuracy.mean)}"
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fedfb.algorithms import Method
-from fedfb.experiments.explain import Exchange, Explained
+from fedfb.experiments.explain import Explained, ExplainedExchange
 from fedfb.report.privacy import of_accounts, print_privacy
 from fedfb.report.text import make_console, make_table
 from fedfb.runtime.ledger import (
@@ -41,13 +41,13 @@ SET_UP = {"data": "columns"}
 IN_FRONT = {"tune": "tuning ", "achievable": "FedAvg "}
 """What is said of phases other than the run itself."""
 
-PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."
+_PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."
 
-MOST_CLIENTS = 20
+_MOST_CLIENTS = 20
 """Of more clients only so many are printed; JSON has all."""
 
 
-class Kind(NamedTuple):
+class _Kind(NamedTuple):
     """What makes messages the same in a summary: they differ in round, client and size only."""
 
     phase: str
@@ -74,19 +74,19 @@ class Sum(NamedTuple):
         return Sum(self.messages + number, self.bytes + entry.bytes * clients)
 
 
-def by_kind(accounts: Sequence[Account], way: Way) -> dict[Kind, Sum]:
+def by_kind(accounts: Sequence[Account], way: Way) -> dict[_Kind, Sum]:
     """Sum up the messages of one direction over rounds, seeds and clients.
 
     Args:
         accounts: ledgers of the phases and seeds of a run.
         way: ``up`` to the server, ``down`` to the clients.
     """
-    sums: dict[Kind, Sum] = {}
+    sums: dict[_Kind, Sum] = {}
     for account, entry in _entries(accounts):
         if entry.way == way:
             shapes = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
             when = "rounds" if entry.round else SET_UP.get(account.phase, "set-up")
-            kind = Kind(account.phase, when, entry.task, entry.seen, shapes)
+            kind = _Kind(account.phase, when, entry.task, entry.seen, shapes)
             sums[kind] = sums.get(kind, Sum()).more(entry, len(entry.clients))
     return sums
 
@@ -122,14 +122,14 @@ def print_ledger(accounts: Sequence[Account], published: bool) -> None:
     console.print()
     clients = by_client(accounts)
     console.print(_clients_table(clients))
-    if len(clients) > MOST_CLIENTS:
-        console.print(f"... and {len(clients) - MOST_CLIENTS:,} more: --json has them all")
+    if len(clients) > _MOST_CLIENTS:
+        console.print(f"... and {len(clients) - _MOST_CLIENTS:,} more: --json has them all")
     console.print("\n" + sentence(accounts))
     privacy = of_accounts(accounts)
     if privacy is not None:
         print_privacy(privacy)
     if published:
-        console.print(PUBLISHED)
+        console.print(_PUBLISHED)
 
 
 def _kinds_table(title: str, accounts: Sequence[Account], way: Way) -> Any:
@@ -177,7 +177,7 @@ def _shape(shape: Sequence[int]) -> str:
 def _clients_table(clients: dict[str, dict[Visibility, Sum]]) -> Any:
     columns = ("sent", "bytes", "of these masked", "received bytes")
     table = make_table("By client", "client", *columns)
-    for name, sums in list(clients.items())[:MOST_CLIENTS]:
+    for name, sums in list(clients.items())[:_MOST_CLIENTS]:
         sent = [total for kind, total in sums.items() if kind != "public"]
         masked, received = sums.get("masked", Sum()), sums.get("public", Sum())
         whole = Sum(sum(total.messages for total in sent), sum(total.bytes for total in sent))
@@ -251,7 +251,7 @@ SHORT = {
     "client_parity": "cp",
 }
 
-COLUMNS = ("when", "question", "each client sends", "numbers", "bytes", "server needs")
+LEDGER_COLUMNS = ("when", "question", "each client sends", "numbers", "bytes", "server needs")
 
 WITHOUT_MASKS = "Without --secure the server receives each client's upload, with it only sums."
 
@@ -260,7 +260,9 @@ def print_explained(name: str, explained: Explained) -> None:
     """Print the exchanges of one method: tasks, what is sent, what the method needs of it."""
     console = make_console()
     table = make_table(
-        f"{name}: a model of {explained.parameters} parameters", *COLUMNS, wrap="each client sends"
+        f"{name}: a model of {explained.parameters} parameters",
+        *LEDGER_COLUMNS,
+        wrap="each client sends",
     )
     for exchange in explained.exchanges:
         table.add_row(*exchange_cells(exchange))
@@ -268,7 +270,7 @@ def print_explained(name: str, explained: Explained) -> None:
     console.print("\n" + exchanges_sentence(explained))
 
 
-def exchange_cells(exchange: Exchange) -> tuple[str, ...]:
+def exchange_cells(exchange: ExplainedExchange) -> tuple[str, ...]:
     """Return an exchange as the cells of a row: when, task, uploads, sizes, what is needed."""
     least, most = exchange.times
     often = "" if most == 1 else f" x{most}" if least == most else f" x{least}-{most}"

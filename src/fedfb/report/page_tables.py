@@ -20,9 +20,9 @@ from fedfb.experiments.result import (
 from fedfb.experiments.seeds import rate_interval
 from fedfb.experiments.spec import Experiment
 from fedfb.report.figures import algorithms_of, knob_in_words, setting_in_words, shown_name
-from fedfb.report.frontier import LEVELS, best_within, pareto_points, point_figures
+from fedfb.report.frontier import FRONTIER_LEVELS, best_within, pareto_points, point_figures
 from fedfb.report.html import Table
-from fedfb.report.ledger import COLUMNS, exchange_cells, kind_rows, needs
+from fedfb.report.ledger import LEDGER_COLUMNS, exchange_cells, kind_rows, needs
 from fedfb.report.numbers import figures, mean, number
 from fedfb.report.text import (
     NAMES,
@@ -35,7 +35,7 @@ from fedfb.report.text import (
 )
 from fedfb.runtime.ledger import Account
 
-MOST_CLIENTS = 200
+_MOST_CLIENTS = 200
 """Of more clients a page shows quantiles."""
 
 
@@ -132,7 +132,7 @@ def client_table(result: Result, runs: Sequence[SeedResult], setting: str = "") 
     own_disparity = notion in runs[0].local_disparity
     last = ("disparity of its own rows",) if own_disparity else ()
     columns = ("test rows", "accuracy", "loss", *last)
-    if (many := len(runs[0].clients)) > MOST_CLIENTS:
+    if (many := len(runs[0].clients)) > _MOST_CLIENTS:
         some = summary_rows(runs, notion if own_disparity else None)
         caption = _captioned(f"{many:,} clients", setting)
         return Table(caption, (f"of {many:,}", *columns), tuple(some), SUMMARY)
@@ -168,12 +168,14 @@ def level_table(frontier: Frontier) -> Table:
     """Return what each approach reaches within several bounds on the disparity."""
     rows = []
     for algorithm in algorithms_of(frontier):
-        best = [best_within(frontier, algorithm, level) for level in (*LEVELS, float("inf"))]
+        best = [
+            best_within(frontier, algorithm, level) for level in (*FRONTIER_LEVELS, float("inf"))
+        ]
         first = next(point for point in frontier.points if point.algorithm == algorithm)
         mark = " (limit)" if first.limit else " (pooled)" if first.pooled else ""
         cells = [number(point.accuracy.mean) if point else "-" for point in best]
         rows.append((shown_name(algorithm) + mark, *cells))
-    columns = ("", *(f"≤ {number(level, 2)}" for level in LEVELS), "any")
+    columns = ("", *(f"≤ {number(level, 2)}" for level in FRONTIER_LEVELS), "any")
     note = "A dash: no setting that was tried is so fair. Pooled: all rows in one place."
     return Table("Accuracy at a disparity of at most ...", columns, tuple(rows), note)
 
@@ -211,7 +213,7 @@ def pareto_group_table(frontier: Frontier) -> Table:
 def exchange_table(name: str, explained: Explained) -> Table:
     """Return what one method exchanges, one row for each task."""
     rows = tuple(exchange_cells(exchange) for exchange in explained.exchanges)
-    return Table(f"{name}: a model of {explained.parameters} parameters", COLUMNS, rows)
+    return Table(f"{name}: a model of {explained.parameters} parameters", LEDGER_COLUMNS, rows)
 
 
 def method_table(explained: Mapping[str, Explained]) -> Table:

@@ -8,10 +8,10 @@ from fedfb.experiments.result import Privacy
 from fedfb.report.text import make_console, make_table
 from fedfb.runtime.ledger import Account
 
-MOST_SILOS = 20
+_MOST_CLIENTS = 20
 """At most so many clients are printed, those that spend most; JSON has all."""
 
-COLUMNS = ("epsilon", "rows", "steps", "chance", "step noise", "answers", "answer noise")
+PRIVACY_COLUMNS = ("epsilon", "rows", "steps", "chance", "step noise", "answers", "answer noise")
 """Columns of a client. ``chance`` is that of a row to be in a step, noises are multipliers."""
 
 
@@ -24,28 +24,28 @@ def epsilon_in_words(epsilon: float | None) -> str:
     return "inf" if epsilon is None else f"{epsilon:g}"
 
 
-def summary(privacy: Privacy) -> str:
+def privacy_sentence(privacy: Privacy) -> str:
     """Say in one sentence what is hidden, and how well."""
-    hidden = "every row" if privacy.level == "record" else "every silo"
-    many = len(privacy.silos)
+    hidden = "every row" if privacy.level == "record" else "every client"
+    many = len(privacy.clients)
     return (
         f"{hidden} is hidden with epsilon {privacy.most:.3f}, delta {privacy.delta:g} at most, "
-        f"in each of {many} silo{'s' if many > 1 else ''}"
+        f"in each of {many} client{'s' if many > 1 else ''}"
     )
 
 
-def silo_rows(privacy: Privacy) -> Iterator[tuple[str, ...]]:
+def client_rows(privacy: Privacy) -> Iterator[tuple[str, ...]]:
     """Yield what every client spends, and on what; those that spend most come first."""
-    for silo in sorted(privacy.silos, key=lambda silo: -silo.epsilon)[:MOST_SILOS]:
+    for spent in sorted(privacy.clients, key=lambda spent: -spent.epsilon)[:_MOST_CLIENTS]:
         yield (
-            silo.client,
-            f"{silo.epsilon:.3f}",
-            f"{silo.rows:,}",
-            f"{silo.steps:,}",
-            f"{silo.sampling:.4f}",
-            f"{silo.training_noise:.3f}",
-            f"{silo.answers}",
-            f"{silo.answering_noise:.1f}",
+            spent.client,
+            f"{spent.epsilon:.3f}",
+            f"{spent.rows:,}",
+            f"{spent.steps:,}",
+            f"{spent.sampling:.4f}",
+            f"{spent.training_noise:.3f}",
+            f"{spent.answers}",
+            f"{spent.answering_noise:.1f}",
         )
 
 
@@ -61,13 +61,13 @@ def sentences(privacy: Privacy) -> list[str]:
 def print_privacy(privacy: Privacy) -> None:
     """Print every client's epsilon, what it covers and what it does not cover."""
     console = make_console()
-    console.print(f"\nprivacy: {summary(privacy)}")
-    table = make_table("", "", *COLUMNS)
-    for row in silo_rows(privacy):
+    console.print(f"\nprivacy: {privacy_sentence(privacy)}")
+    table = make_table("", "", *PRIVACY_COLUMNS)
+    for row in client_rows(privacy):
         table.add_row(*row)
     console.print(table)
-    if len(privacy.silos) > MOST_SILOS:
-        console.print(f"... and {len(privacy.silos) - MOST_SILOS:,} more: --json has them all")
+    if len(privacy.clients) > _MOST_CLIENTS:
+        console.print(f"... and {len(privacy.clients) - _MOST_CLIENTS:,} more: --json has them all")
     for sentence in sentences(privacy):
         console.print(sentence, style="dim")
 

@@ -22,7 +22,7 @@ from fedfb.report.figures import (
     setting_in_words,
     shown_name,
 )
-from fedfb.report.folder import Found, Run
+from fedfb.report.folder import Found, ReportedRun
 from fedfb.report.frontier import EACH, NOTHING_BETTER, left_out_in_words, of_epsilon, pareto_points
 from fedfb.report.html import Fold, Page, Section, Table
 from fedfb.report.ledger import exchanges_sentence as exchange_sentence
@@ -57,7 +57,7 @@ def make_page(content: Found) -> Page:
     return _comparison_page(content) if len(content.runs) > 1 else _run_page(content.runs[0])
 
 
-def _run_page(run: Run) -> Page:
+def _run_page(run: ReportedRun) -> Page:
     result = run.result
     single = result.summary is not None
     findings = (*coarse_codes(result), *(closer_findings(result) if single else ()))
@@ -129,7 +129,7 @@ def _comparison_page(content: Found) -> Page:
     )
 
 
-def _method_section(run: Run) -> Section:
+def _method_section(run: ReportedRun) -> Section:
     """Return groups, clients and training of one method among several."""
     result, name = run.result, run.result.algorithm
     people, training = list(_people(result)), list(_training(result, f"training-{name}"))
@@ -248,8 +248,8 @@ def _frontier_picture(frontier: Frontier, name: str = "scatter") -> Picture:
     series = series_of_frontier(frontier)
     caption = (
         f"Each point is the mean of one setting over seeds. {coverage_of(frontier)} Disparity: "
-        f"{headline.MEANS[frontier.notion]}. Up and left is better. The dashed line is the limit: "
-        "all rows in one place and a threshold for each group."
+        f"{headline.NOTION_MEANINGS[frontier.notion]}. Up and left is better. The dashed line is "
+        "the limit: all rows in one place and a threshold for each group."
     )
     return _scatter_of(series, frontier.constant, frontier.notion, caption, name)
 
@@ -259,7 +259,7 @@ def _scatter(results: Sequence[Result]) -> Picture:
     notion = results[0].notion
     caption = (
         f"Large: means; small: single seeds. {coverage_of(results[0])} Disparity: "
-        f"{headline.MEANS[notion]}. Up and left is better."
+        f"{headline.NOTION_MEANINGS[notion]}. Up and left is better."
     )
     return _scatter_of(series_of_results(results), constant, notion, caption)
 
@@ -342,24 +342,24 @@ def _privacy(results: Sequence[Result]) -> Sequence[Section]:
     if not private:
         return []
     each = [
-        f"{shown_name(result.algorithm)}: {privacy.summary(spending)}."
+        f"{shown_name(result.algorithm)}: {privacy.privacy_sentence(spending)}."
         for result, spending in private
     ]
     client_tables = tuple(
-        Table(shown_name(result.algorithm), ("silo", *privacy.COLUMNS), tuple(rows))
+        Table(shown_name(result.algorithm), ("client", *privacy.PRIVACY_COLUMNS), tuple(rows))
         for result, spending in private
-        if (rows := privacy.silo_rows(spending))
+        if (rows := privacy.client_rows(spending))
     )
     of_all = privacy.sentences(private[0][1])
     return [Section("privacy", "Privacy", (*each, *of_all), tables=client_tables)]
 
 
-def _exchanges(run: Run) -> Section:
+def _exchanges(run: ReportedRun) -> Section:
     fold = _exchange_fold(run)
     return Section("exchanges", "What was exchanged", (fold.text,), tables=fold.tables)
 
 
-def _exchange_fold(run: Run) -> Fold:
+def _exchange_fold(run: ReportedRun) -> Fold:
     name, explained = shown_name(run.result.algorithm), explained_run(run)
     sentences, fold_tables = [], []
     if explained is None:
@@ -373,7 +373,7 @@ def _exchange_fold(run: Run) -> Fold:
     return Fold(name, tuple(fold_tables), text=" ".join(sentences))
 
 
-def explained_run(run: Run) -> Explained | None:
+def explained_run(run: ReportedRun) -> Explained | None:
     """Play the method on as many groups and clients; None if the method is not available."""
     result = run.result
     clients = max(len(result.runs[0].clients), 2)

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from fedfb.report.figures import Palette, Series, draw, style
 
-DIGITS = 1
+_DIGITS = 1
 """Digits after the point in coordinates: a tenth of a pixel."""
 
 MOST_ROUNDS = 50
@@ -286,7 +286,7 @@ def _without_identifiers(keep: Callable[[str], bool]) -> Callable[[str], str]:
 
 def _shortened(text: str) -> str:
     """Cut the digits of coordinates that nobody sees; what is to be read stays as it is."""
-    cut = re.compile(rf"(\d\.\d{{{DIGITS}}})\d+")
+    cut = re.compile(rf"(\d\.\d{{{_DIGITS}}})\d+")
     return re.sub(r"<[^>]*>", lambda tag: cut.sub(r"\1", tag[0]), text)
 
 

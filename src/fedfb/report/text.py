@@ -83,7 +83,7 @@ NAMES = {
 MOST_PAIRED = 3
 """Of more methods than these and one, only differences from the first are printed."""
 
-MOST_CLIENTS = 20
+_MOST_CLIENTS = 20
 """Of more clients the terminal shows quantiles."""
 
 
@@ -246,7 +246,7 @@ def _group_table(runs: Sequence[SeedResult]) -> Table:
 def _client_table(runs: Sequence[SeedResult], notion: str) -> Table:
     disparity_column = ("own disparity",) if notion in runs[0].local_disparity else ()
     several = len(runs[0].clients)
-    many = several > MOST_CLIENTS
+    many = several > _MOST_CLIENTS
     title = f"{several:,} clients, each column sorted alone" if many else "Clients"
     table = make_table(title, "", "test rows", "accuracy", "loss", *disparity_column)
     if many:
@@ -313,8 +313,8 @@ def print_comparison(comparison: Comparison, paper: Mapping[str, Printed | None]
     constant = number(mean([run.majority_accuracy for run in results[0].runs]))
     console.print(f"\nA constant classifier is {constant} accurate with disparity 0.", style="dim")
     if results[0].privacy:
+        from fedfb.report.privacy import privacy_sentence as in_one_sentence
         from fedfb.report.privacy import sentences
-        from fedfb.report.privacy import summary as in_one_sentence
 
         for result in results:
             if result.privacy:

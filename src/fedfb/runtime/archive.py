@@ -82,11 +82,13 @@ if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
 
 OWNER, INSTRUCTIONS = "experiment", "instructions"
 
-EXPECTED = "a checkpoint as fedfb writes it. Remove it: what it holds is then computed again"
+EXPECTED_ARCHIVE = (
+    "a checkpoint as fedfb writes it. Remove it: what it holds is then computed again"
+)
 """The end of the message about a checkpoint that cannot be read."""
 
 
-def save(path: "Path", arrays: Arrays, owner: str, instructions: str = "") -> None:
+def save_archive(path: "Path", arrays: Arrays, owner: str, instructions: str = "") -> None:
     """Write a checkpoint. A kill at any moment leaves the old file or the new file.
 
     Args:
@@ -99,7 +101,7 @@ def save(path: "Path", arrays: Arrays, owner: str, instructions: str = "") -> No
     write_whole(path, pack_arrays({**arrays, **labels}))
 
 
-def load(path: "Path", owner: str, instructions: str = "") -> Arrays | None:
+def load_archive(path: "Path", owner: str, instructions: str = "") -> Arrays | None:
     """Return the arrays of a checkpoint, or None if there is no file.
 
     If another engine did the arithmetic so far, a line on standard error says that bits may differ.
@@ -111,7 +113,7 @@ def load(path: "Path", owner: str, instructions: str = "") -> Arrays | None:
     """
     if not path.exists():
         return None
-    arrays = read_arrays(path, EXPECTED)
+    arrays = read_arrays(path, EXPECTED_ARCHIVE)
     experiment = str(arrays.pop(OWNER, ""))
     if experiment != owner:
         raise ConfigError(

@@ -52,7 +52,7 @@ PHASES = ("data", "tune", "run", "achievable")
 They are the preparation of columns, tuning, the run, and in a study the achievable fairness.
 """
 
-EXPECTED = "lines of JSON as fedfb run --out writes them"
+EXPECTED_LEDGER = "lines of JSON as fedfb run --out writes them"
 """The end of the message about a ledger that cannot be read."""
 
 NOTHING_DONE = -1
@@ -190,7 +190,7 @@ def read_ledger(path: "Path") -> list[Account]:
         in_order = sorted(clients, key=lambda of: (PHASES.index(of[0]), of[1]))
     except CHANGED as error:
         raise DataError(
-            f"the ledger {path} cannot be read ({error!r}). Expected {EXPECTED}."
+            f"the ledger {path} cannot be read ({error!r}). Expected {EXPECTED_LEDGER}."
         ) from error
     return [Account(*of, clients[of], tuple(entries[of]), privacy[of]) for of in in_order]
 
@@ -217,7 +217,7 @@ def _entry(record: Mapping[str, Any], clients: int) -> Entry:
 
 def _records(path: "Path") -> Iterator[dict[str, Any]]:
     """Yield the records. A line that a kill cut short is the last, or a new first line follows."""
-    lines = [line for line in read_text(path, EXPECTED).split("\n") if line]
+    lines = [line for line in read_text(path, EXPECTED_LEDGER).split("\n") if line]
     for line, following in zip(lines, [*lines[1:], None], strict=True):
         try:
             yield json.loads(line)

@@ -170,10 +170,12 @@ def run_rounds(
 
 
 def _restore(algorithm: Algorithm, saving: Saving | None) -> Trained | None:
-    arrays = checkpoint.load(saving.path, saving.owner, saving.instructions) if saving else None
+    arrays = (
+        checkpoint.load_archive(saving.path, saving.owner, saving.instructions) if saving else None
+    )
     if saving is None or arrays is None:
         return None
-    with interpreting(saving.path, checkpoint.EXPECTED):
+    with interpreting(saving.path, checkpoint.EXPECTED_ARCHIVE):
         return from_arrays(algorithm, arrays)
 
 
@@ -198,7 +200,7 @@ def _make_saver(saving: Saving | None) -> Callable[[Trained, bool], None]:
             return
         if not (final or saving.always or (start - last) * SAVING_SHARE >= cost):
             return
-        checkpoint.save(saving.path, as_arrays(trained), saving.owner, saving.instructions)
+        checkpoint.save_archive(saving.path, as_arrays(trained), saving.owner, saving.instructions)
         last = monotonic()
         cost = last - start
 

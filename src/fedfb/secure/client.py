@@ -28,8 +28,8 @@ from fedfb.secure.keys import (
     agree,
     agree_all,
     check_tag,
-    derive,
     derive_identity_key,
+    derive_key,
     derive_public_key,
     make_tag,
     sha256,
@@ -55,7 +55,7 @@ from fedfb.secure.messages import (
     write_signed_text,
 )
 from fedfb.secure.roster import SERVER, ClientEntry, Roster, Session, make_session, require_enough
-from fedfb.secure.shares import split
+from fedfb.secure.shares import split_secret
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def share(
     seed, roster = random(KEY_BYTES), session.roster
     points = {client: roster.points[client] for client in (*peers, me)}
     seeds, keys = (
-        split(secret, roster.plan.threshold, list(points.values()), random)
+        split_secret(secret, roster.plan.threshold, list(points.values()), random)
         for secret in (seed, state.mask_key)
     )
     pairs = {client: SharePair(seeds[place], keys[place]) for client, place in points.items()}
@@ -240,7 +240,7 @@ def confirm(state: ClientState, message: bytes) -> tuple[ClientState, bytes]:
     text = _transcript(next_state)
     tags = {
         client: make_tag(
-            derive(state.channels[client], session.digest, b"confirm", me, client), text
+            derive_key(state.channels[client], session.digest, b"confirm", me, client), text
         )
         for client in state.neighbours & survived
     }
@@ -260,7 +260,7 @@ def reveal(state: ClientState, message: bytes) -> tuple[ClientState, bytes]:
         raise FormatError("the confirmation list has clients that are not surviving neighbours.")
     text = _transcript(state)
     for client, neighbour_tag in tags.items():
-        key = derive(state.channels[client], session.digest, b"confirm", client, me)
+        key = derive_key(state.channels[client], session.digest, b"confirm", client, me)
         check_tag(key, text, neighbour_tag, f"client {client}'s view of the survivors")
     confirmed = len(tags) + 1
     if confirmed < session.roster.plan.threshold:

@@ -32,7 +32,7 @@ class SecureSum(NamedTuple):
     messages: tuple[SentMessage, ...]
 
 
-NOBODY: Mapping[int, Kind] = {}
+_NOBODY: Mapping[int, Kind] = {}
 
 
 def sum_in_process(
@@ -40,7 +40,7 @@ def sum_in_process(
     link_key: bytes,
     memberships: Mapping[int, Membership],
     vectors: Mapping[int, Ring],
-    silent: Mapping[int, Kind] = NOBODY,
+    silent: Mapping[int, Kind] = _NOBODY,
     random: Random = urandom,
 ) -> SecureSum:
     """Run one secure sum over all clients.

@@ -76,7 +76,7 @@ def _exchange(private: X25519PrivateKey, public: bytes, whose: str) -> bytes:
         raise FormatError(f"the public key of {whose} is not a usable X25519 key.") from None
 
 
-def derive(secret: bytes, session: bytes, purpose: bytes, sender: int, recipient: int) -> bytes:
+def derive_key(secret: bytes, session: bytes, purpose: bytes, sender: int, recipient: int) -> bytes:
     r"""Derive the key for one purpose, direction and session from a shared secret.
 
     .. math:: k = \mathrm{HKDF}(\mathrm{salt}=h, \mathrm{ikm}=\text{secret},

@@ -29,7 +29,7 @@ from fedfb.secure.keys import (
     check_signature,
     check_tag,
     decrypt,
-    derive,
+    derive_key,
     encrypt,
     make_tag,
 )
@@ -144,13 +144,13 @@ def require_subset(clients: frozenset[int], of: Iterable[int], me: int, what: st
 
 def seal_shares(shares: SharePair, secret: bytes, session: Session, me: int, to: int) -> bytes:
     """Encrypt the shares for their holder ``to``; the server passes them on."""
-    key = derive(secret, session.digest, b"shares", me, to)
+    key = derive_key(secret, session.digest, b"shares", me, to)
     return encrypt(key, shares.seed + shares.mask_key, _seal_context(session, me, to))
 
 
 def unseal_shares(text: bytes, secret: bytes, session: Session, sender: int, me: int) -> SharePair:
     """Decrypt the shares that the neighbour ``sender`` made for this client."""
-    key = derive(secret, session.digest, b"shares", sender, me)
+    key = derive_key(secret, session.digest, b"shares", sender, me)
     what = f"the shares of client {sender} for client {me}"
     plain = decrypt(key, text, _seal_context(session, sender, me), what)
     shares = SharePair(plain[:SHARE_BYTES], plain[SHARE_BYTES:])
@@ -165,7 +165,7 @@ def _seal_context(session: Session, sender: int, recipient: int) -> bytes:
 
 def derive_self_mask_key(session: Session, client: int, seed: bytes) -> bytes:
     """Return the key of the mask that a client has alone."""
-    return derive(seed, session.digest, b"self mask", client, client)
+    return derive_key(seed, session.digest, b"self mask", client, client)
 
 
 def derive_pair_mask_keys(
@@ -182,7 +182,7 @@ def derive_pair_mask_keys(
         publics: the public mask keys of its peers, by id.
     """
     return {
-        peer: derive(secret, session.digest, b"pair mask", min(me, peer), max(me, peer))
+        peer: derive_key(secret, session.digest, b"pair mask", min(me, peer), max(me, peer))
         for peer, secret in agree_all(private, publics).items()
     }
 
@@ -247,7 +247,7 @@ def write_frame(header: Header, body: bytes, link: bytes) -> bytes:
         link: the secret that the server and this client share.
     """
     outside = LAYOUT.pack(MAGIC, VERSION, *header) + pack_number(len(body))
-    key = derive(link, header.session, b"link", header.sender, header.recipient)
+    key = derive_key(link, header.session, b"link", header.sender, header.recipient)
     content = outside + body
     return content + make_tag(key, content)
 
@@ -284,7 +284,7 @@ def open_frame(message: bytes, expected: Header, link: bytes) -> bytes:
         raise ProtocolError(
             f"got {header}, expected {expected}{_hidden_difference(header, expected)}."
         )
-    key = derive(link, header.session, b"link", header.sender, header.recipient)
+    key = derive_key(link, header.session, b"link", header.sender, header.recipient)
     check_tag(key, message[:-TAG_BYTES], message[-TAG_BYTES:], str(header))
     return message[LAYOUT.size + 4 : -TAG_BYTES]
 

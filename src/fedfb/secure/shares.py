@@ -20,7 +20,7 @@ SECRET_BYTES = 32
 SHARE_BYTES = 33
 
 
-def split(
+def split_secret(
     secret: bytes, threshold: int, points: Sequence[int], random: Random = urandom
 ) -> dict[int, bytes]:
     """Share a secret among points.
@@ -31,7 +31,7 @@ def split(
         points: where the polynomial is evaluated; positive and different.
         random: source of random bytes.
 
-    >>> shares = split(bytes(range(32)), threshold=2, points=[1, 2, 5])
+    >>> shares = split_secret(bytes(range(32)), threshold=2, points=[1, 2, 5])
     >>> combine({1: shares[1], 5: shares[5]}, threshold=2) == bytes(range(32))
     True
     """

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import Arrays, Task
-from fedfb.data.fit_columns import silo_answer
+from fedfb.data.fit_columns import make_column_upload
 from fedfb.data.groups import Groups
 from fedfb.data.loading import split_client
 from fedfb.data.table import Table
@@ -46,11 +46,11 @@ from fedfb.secure import (
 )
 from fedfb.study.journal import RESUME_HINT
 from fedfb.study.keys import Bundle
-from fedfb.study.messages import pack_arrays, pack_values, unpack_arrays, unpack_values
+from fedfb.study.messages import pack_message, pack_values, unpack_message, unpack_values
 from fedfb.study.results import write_result
 from fedfb.study.trial import ACHIEVABLE, DATA, RUN, PreparedData, prepare_data, read_table
 
-Place = tuple[int, int]
+_Place = tuple[int, int]
 """The number of a round and of an exchange in it."""
 
 MEMORY = "memory"
@@ -66,7 +66,7 @@ def load_memory(folder: Path, after: str, initial: Arrays) -> Arrays:
     """
     if not after:
         return initial
-    arrays = archive.load(_locate_memory(folder, _read_place(after)), MEMORY)
+    arrays = archive.load_archive(_locate_memory(folder, _read_place(after)), MEMORY)
     if arrays is None:
         raise DataError(
             f"{folder} does not hold the memory of this client after round and exchange "
@@ -75,7 +75,7 @@ def load_memory(folder: Path, after: str, initial: Arrays) -> Arrays:
     return arrays
 
 
-def save_memory(folder: Path, place: Place, memory: Arrays, saved: str) -> None:
+def save_memory(folder: Path, place: _Place, memory: Arrays, saved: str) -> None:
     """Write the memory after an exchange, and remove those that are no longer needed.
 
     An empty memory is written too, because a method may start to use its memory later.
@@ -89,7 +89,7 @@ def save_memory(folder: Path, place: Place, memory: Arrays, saved: str) -> None:
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    archive.save(
+    archive.save_archive(
         _locate_memory(folder, place), {k: np.asarray(v) for k, v in memory.items()}, MEMORY
     )
     if saved:
@@ -99,11 +99,11 @@ def save_memory(folder: Path, place: Place, memory: Arrays, saved: str) -> None:
                     path.unlink()
 
 
-def _locate_memory(folder: Path, place: Place) -> Path:
+def _locate_memory(folder: Path, place: _Place) -> Path:
     return folder / f"memory-{place[0]}-{place[1]}.npz"
 
 
-def _read_place(text: str) -> Place:
+def _read_place(text: str) -> _Place:
     round, exchange = text.split("-")
     return int(round), int(exchange)
 
@@ -113,7 +113,7 @@ Content = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Client:
+class _Client:
     """The state of a client's process. ``period`` is the key period that ``keys`` belong to.
 
     ``membership``, ``state`` and ``vector`` belong to the secure sum in progress.
@@ -131,7 +131,7 @@ class Client:
     vector: Ring | None = field(repr=False, default=None)
 
 
-def open_client(bundle: Bundle, path: str | Path, folder: Path) -> Client:
+def open_client(bundle: Bundle, path: str | Path, folder: Path) -> _Client:
     """Read the rows of a client, refuse rows that do not fit the study, and split them 7:3.
 
     Args:
@@ -146,10 +146,10 @@ def open_client(bundle: Bundle, path: str | Path, folder: Path) -> Client:
     schema = study.schema
     group = Groups(schema.crossed, schema.group_names).group_of(table)
     train, test = split_client(group, bundle.id, study.split)
-    return Client(bundle, folder, table.take(train), table.take(test))
+    return _Client(bundle, folder, table.take(train), table.take(test))
 
 
-def handle(client: Client, kind: str, content: Content) -> tuple[Client, dict[str, Any]]:
+def handle(client: _Client, kind: str, content: Content) -> tuple[_Client, dict[str, Any]]:
     """Answer one message; return the new state of the client, and the reply.
 
     An error that the user of this client or the server must correct stops the study, with its
@@ -172,7 +172,7 @@ def handle(client: Client, kind: str, content: Content) -> tuple[Client, dict[st
         return client, {"stop": f"{client.bundle.client}: {error}"}
 
 
-def _hello(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+def _hello(client: _Client, content: Content) -> tuple[_Client, dict[str, Any]]:
     """Draw keys for a key period, and prepare the rows for the phase."""
     study = client.bundle.study
     if content["study"] != study.digest:
@@ -194,7 +194,7 @@ def _hello(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
     return client, {"link": entry.link, "identity": entry.identity}
 
 
-def _begin(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+def _begin(client: _Client, content: Content) -> tuple[_Client, dict[str, Any]]:
     """Run a task, and send keys for the secure sum of its uploads."""
     if client.keys is None or content["run"] != client.period:
         return client, {"silent": "it was restarted and has no keys for this period"}
@@ -218,7 +218,7 @@ def _begin(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
     return replace(client, membership=membership, state=state, vector=vector), {"frame": message}
 
 
-def _turn(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+def _turn(client: _Client, content: Content) -> tuple[_Client, dict[str, Any]]:
     """Take the next turn of the secure sum in progress."""
     state, message = client.state, content["frame"]
     if state is None or client.vector is None:
@@ -226,12 +226,12 @@ def _turn(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
     if state.awaits is Kind.SHARE_LIST:
         next_state, reply = mask(state, message, client.vector)
     else:
-        step: Callable[..., tuple[ClientState, bytes]] = STEPS[state.awaits]
+        step: Callable[..., tuple[ClientState, bytes]] = _STEPS[state.awaits]
         next_state, reply = step(state, message)
     return replace(client, state=next_state), {"frame": reply}
 
 
-STEPS = {
+_STEPS = {
     Kind.KEY_LIST: share,
     Kind.SURVIVORS: confirm,
     Kind.CONFIRMATION_LIST: reveal,
@@ -239,7 +239,7 @@ STEPS = {
 }
 
 
-def _single(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+def _single(client: _Client, content: Content) -> tuple[_Client, dict[str, Any]]:
     """Run a task whose uploads the server receives one by one, if the study allows it."""
     study, phase = client.bundle.study, content["phase"]
     tasks = client.prepared.trial.tasks if client.prepared else {}
@@ -252,13 +252,15 @@ def _single(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
         )
     _, upload = _run_task(client, content)
     upload = withheld(upload) if phase == ACHIEVABLE else upload
-    return client, {"upload": pack_arrays(upload)}
+    return client, {"upload": pack_message(upload)}
 
 
-def _run_task(client: Client, content: Content) -> tuple[Task, Arrays]:
-    broadcast, phase = unpack_arrays(content["broadcast"]), content["phase"]
+def _run_task(client: _Client, content: Content) -> tuple[Task, Arrays]:
+    broadcast, phase = unpack_message(content["broadcast"]), content["phase"]
     if phase == DATA:
-        upload = silo_answer(content["task"], broadcast, client.train, client.bundle.study.schema)
+        upload = make_column_upload(
+            content["task"], broadcast, client.train, client.bundle.study.schema
+        )
         return column_question(content["task"], upload), upload
     if client.prepared is None or client.prepared.phase != phase:
         raise ConfigError(f"the server sent a task of the phase {phase!r} before its description.")
@@ -274,13 +276,13 @@ def _run_task(client: Client, content: Content) -> tuple[Task, Arrays]:
     return task, upload
 
 
-def _finish(client: Client, content: Content) -> tuple[Client, dict[str, Any]]:
+def _finish(client: _Client, content: Content) -> tuple[_Client, dict[str, Any]]:
     """Write the model and the report."""
     write_result(client.folder, unpack_values(content["texts"]), content["model"])
-    return client, {"done": pack_values({"silo": client.bundle.client})}
+    return client, {"done": pack_values({"client": client.bundle.client})}
 
 
-HANDLERS: Mapping[str, Callable[[Client, Content], tuple[Client, dict[str, Any]]]] = {
+HANDLERS: Mapping[str, Callable[[_Client, Content], tuple[_Client, dict[str, Any]]]] = {
     "hello": _hello,
     "begin": _begin,
     "turn": _turn,

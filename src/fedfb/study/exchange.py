@@ -43,12 +43,12 @@ from fedfb.secure import (
 )
 from fedfb.study.journal import ExchangeTotal, Journal
 from fedfb.study.keys import ServerSecrets
-from fedfb.study.messages import join_names, pack_arrays, unpack_arrays
+from fedfb.study.messages import join_names, pack_message, unpack_message
 from fedfb.study.study import make_study_plan
 from fedfb.study.transport import Transport
 from fedfb.study.trial import ACHIEVABLE, TUNE
 
-TURNS = (Kind.KEYS, Kind.SHARES, Kind.MASKED, Kind.CONFIRMATION, Kind.REVEAL)
+_TURNS = (Kind.KEYS, Kind.SHARES, Kind.MASKED, Kind.CONFIRMATION, Kind.REVEAL)
 
 
 class CarriedSum(NamedTuple):
@@ -82,7 +82,7 @@ def sum_over_transport(
     """
     server, outgoing = open_sum(session, link_key)
     messages, remaining = list[SentMessage](), set(begin)
-    for kind in TURNS:
+    for kind in _TURNS:
         messages += [SentMessage(Kind(kind - 1), SERVER, id, len(m)) for id, m in outgoing.items()]
         if kind is Kind.KEYS:
             first = {id: {**begin[id], "invitation": frame} for id, frame in outgoing.items()}
@@ -95,7 +95,7 @@ def sum_over_transport(
                 server = receive(server, reply["frame"])
             except SecureError as error:
                 name = transport.study.clients[id]
-                transport.log.write("refused", f"{where}: {error}", silo=name)
+                transport.log.write("refused", f"{where}: {error}", client=name)
                 continue
             messages.append(SentMessage(kind, id, SERVER, len(reply["frame"])))
         remaining &= set(server.arrived)
@@ -266,7 +266,7 @@ class Phase:
         for id, reply in replies.items():
             self.keys.clients[id] = ClientEntry(id, reply["link"], reply["identity"])
             name = self.transport.study.clients[id]
-            self.transport.log.write("joined", f"{name} is online", silo=name)
+            self.transport.log.write("joined", f"{name} is online", client=name)
 
     def _make_contents(self, exchange: Exchange, saved: Memories) -> dict[int, dict[str, Any]]:
         common = {
@@ -274,7 +274,7 @@ class Phase:
             "round": exchange.round,
             "question": exchange.number,
             "task": exchange.task.name,
-            "broadcast": pack_arrays(exchange.broadcast),
+            "broadcast": pack_message(exchange.broadcast),
             "run": self.keys.period,
         }
         return {
@@ -319,7 +319,7 @@ class Phase:
         if len(replies) < self.transport.study.fewest:
             raise ThresholdError(f"{len(replies)} clients answered.")
         ids = sorted(replies)
-        uploads = [unpack_arrays(replies[id]["upload"]) for id in ids]
+        uploads = [unpack_message(replies[id]["upload"]) for id in ids]
         down = {id: {"broadcast": len(content["broadcast"])} for id, content in contents.items()}
         up = {id: {"upload": len(replies[id]["upload"])} for id in ids}
         self.ledger.write(

@@ -39,10 +39,10 @@ class Journal:
     def find(self, exchange: int) -> ExchangeTotal | None:
         """Return the total of an exchange; None if it is not in the journal."""
         path = self._path(exchange)
-        arrays = archive.load(path, self.owner)
+        arrays = archive.load_archive(path, self.owner)
         if arrays is None:
             return None
-        with interpreting(path, archive.EXPECTED):
+        with interpreting(path, archive.EXPECTED_ARCHIVE):
             clients = tuple(arrays.pop("counted").tolist())
         return ExchangeTotal({name.removeprefix("/"): a for name, a in arrays.items()}, clients)
 
@@ -50,7 +50,7 @@ class Journal:
         """Write a total to disk. The server does so before it uses the total."""
         arrays = {f"/{name}": value for name, value in total.arrays.items()}
         clients = {"counted": np.array(total.clients, np.int64)}
-        archive.save(self._path(exchange), {**arrays, **clients}, self.owner)
+        archive.save_archive(self._path(exchange), {**arrays, **clients}, self.owner)
 
     def forget_earlier(self) -> None:
         """Remove the totals of earlier rounds of the phase, which a checkpoint contains."""

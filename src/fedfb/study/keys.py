@@ -180,7 +180,7 @@ def _write_pem(key: ec.EllipticCurvePrivateKey) -> str:
 
 
 STUDY, SECRETS, BUNDLES = "study.toml", "secrets", "bundles"
-SERVER_FILE = "coordinator.json"
+SERVER_FILE = "server.json"
 BUNDLE = "a bundle as fedfb study init writes it"
 
 
@@ -258,7 +258,7 @@ def create(study: Study, folder: Path, public_keys: Mapping[str, PublicKeys]) ->
     secrets = {
         "certificates": certificates._asdict(),
         "link": link.hex(),
-        "silos": {name: keys._asdict() for name, keys in publics.items()},
+        "clients": {name: keys._asdict() for name, keys in publics.items()},
     }
     with claim_empty(folder, undo=True, mode=0o700):
         for part in (folder / SECRETS, folder / BUNDLES):
@@ -267,7 +267,7 @@ def create(study: Study, folder: Path, public_keys: Mapping[str, PublicKeys]) ->
         write_secret(folder / SECRETS / SERVER_FILE, secrets)
         for name in study.clients:
             keys = private_keys[name]._asdict() if name in private_keys else None
-            bundle = {**common, "silo": name, "keys": keys}
+            bundle = {**common, "client": name, "keys": keys}
             write_secret(folder / BUNDLES / f"{name}.bundle", bundle)
         write_whole(folder / STUDY, study_to_toml(study))
 
@@ -287,7 +287,7 @@ def read_server_secrets(path: Path) -> tuple[Study, ServerSecrets]:
     expected = "the server's secrets, which fedfb study init wrote beside it"
     values = read_json(secrets_path, expected)
     with interpreting(secrets_path, expected):
-        clients = {name: PublicKeys(**keys).check() for name, keys in values["silos"].items()}
+        clients = {name: PublicKeys(**keys).check() for name, keys in values["clients"].items()}
         certificates = Certificates(**values["certificates"]).check()
         link = bytes.fromhex(values["link"])
         derive_public_key(link)
@@ -309,7 +309,7 @@ def read_bundle(path: Path, key_file: Path | None = None) -> Bundle:
     expected_keys = "keys as fedfb study key writes them"
     values = read_json(path, BUNDLE)
     with interpreting(path, BUNDLE):
-        key_values, name = values.get("keys"), values["silo"]
+        key_values, name = values.get("keys"), values["client"]
     if key_file is not None:
         key_values = read_json(key_file, expected_keys)
     if key_values is None:
@@ -325,7 +325,7 @@ def read_bundle(path: Path, key_file: Path | None = None) -> Bundle:
             values["authority"],
             bytes.fromhex(values["server"]),
             values["identities"],
-            values["silo"],
+            values["client"],
             keys,
         )
         fits = identity == bundle.identities[bundle.client]
@@ -343,4 +343,4 @@ def read_public_keys(path: Path) -> tuple[str, PublicKeys]:
     expected = "public keys as fedfb study key writes them"
     values = read_json(path, expected)
     with interpreting(path, expected):
-        return str(values["silo"]), PublicKeys(values["node"], values["identity"]).check()
+        return str(values["client"]), PublicKeys(values["node"], values["identity"]).check()

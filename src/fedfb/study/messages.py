@@ -12,17 +12,17 @@ RECORD = "fedfb"
 """The name of the one record that a message of Flower carries."""
 
 
-def pack_arrays(arrays: Arrays) -> bytes:
+def pack_message(arrays: Arrays) -> bytes:
     """Write named arrays.
 
     >>> import numpy as np
-    >>> unpack_arrays(pack_arrays({"lam": np.array([0.5])}))
+    >>> unpack_message(pack_message({"lam": np.array([0.5])}))
     {'lam': array([0.5])}
     """
     return files.pack_arrays(arrays) if arrays else b""
 
 
-def unpack_arrays(data: bytes) -> Arrays:
+def unpack_message(data: bytes) -> Arrays:
     """Read named arrays."""
     if not data:
         return {}

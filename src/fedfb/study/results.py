@@ -37,7 +37,7 @@ from fedfb.notions import long_name
 from fedfb.report.numbers import number
 from fedfb.runtime import Trained
 from fedfb.shapes import Array, Float, Int
-from fedfb.study.messages import pack_arrays
+from fedfb.study.messages import pack_message
 from fedfb.study.study import Study
 from fedfb.study.trial import Trial
 
@@ -112,7 +112,7 @@ def make_study_result(study: Study, run: FinishedRun) -> Result:
         result,
         data=study.name,
         study=study.name,
-        silos=tuple(study.clients),
+        client_names=tuple(study.clients),
         engine=EngineChoice(name="of each client", reason="clients train on their own machines"),
     )
 
@@ -172,7 +172,7 @@ def result_files(study: Study, run: FinishedRun, result: Result) -> dict[str, st
 
 def model_bytes(study: Study, state: Mapping[str, Array]) -> bytes:
     """Return the final state as the model file of a run folder holds it."""
-    return pack_arrays({f"seed-{study.seed}/{k}": np.asarray(v) for k, v in state.items()})
+    return pack_message({f"seed-{study.seed}/{k}": np.asarray(v) for k, v in state.items()})
 
 
 def write_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
@@ -244,7 +244,7 @@ def format_status(
     done = f"{rounds[-1]['round']} of {rounds[-1]['rounds']} rounds" if rounds else "no round yet"
     yield f"{study}: {done}{', ' + ended[-1]['event'] if ended else ''}"
     for client in clients:
-        texts = [e["text"] for e in events[start:] if e.get("silo") == client]
+        texts = [e["text"] for e in events[start:] if e.get("client") == client]
         yield f"  {client:12} {texts[-1] if texts else 'not online yet'}"
     yield "last events:"
     for event in events[-5:]:

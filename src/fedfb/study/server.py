@@ -19,7 +19,7 @@ from fedfb.audit.rows import digest
 from fedfb.audit.tables import read_tables
 from fedfb.core import Arrays, Task
 from fedfb.data.encode import Encoder
-from fedfb.data.fit_columns import ROWS, columns_by, groups_by, no_rows, silo_answer
+from fedfb.data.fit_columns import ROWS, columns_by, groups_by, make_column_upload, no_rows
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.evaluate import evaluate_counts
 from fedfb.experiments.resolve import picks_rate
@@ -207,7 +207,7 @@ def _fit_encoder(context: ServerContext) -> tuple[Encoder, Int[Array, "2 a"]]:
     ledger = _begin_ledger(context, DATA, study.split)
 
     def like(task: Task, broadcast: Arrays) -> Arrays:
-        return silo_answer(task.name, broadcast, empty, schema)
+        return make_column_upload(task.name, broadcast, empty, schema)
 
     open_journal = _make_open_journal(context, DATA)
     phase = Phase(
@@ -216,7 +216,7 @@ def _fit_encoder(context: ServerContext) -> tuple[Encoder, Int[Array, "2 a"]]:
     ask = phase.make_ask(SETUP)
 
     def exchange(task: str, broadcast: Arrays) -> Arrays:
-        upload = silo_answer(task, broadcast, empty, schema)
+        upload = make_column_upload(task, broadcast, empty, schema)
         return ask(column_question(task, upload), broadcast)
 
     rows = exchange(ROWS, {})["rows"]

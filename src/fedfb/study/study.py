@@ -27,13 +27,10 @@ DATA_SETTINGS = (
 """Settings of an experiment that the schema and the clients of a study replace."""
 
 STUDY_KEYS: dict[str, type] = {
-    **{"name": str, "address": str, "silos": list, "least": int},
+    **{"name": str, "address": str, "clients": list, "least": int},
     **{"timeout_s": float, "wait_s": float, "single": bool, "achievable": bool},
 }
 """The keys of study.toml besides its schema and its experiment, and their types."""
-
-ATTRIBUTES = {"silos": "clients"}
-"""Keys whose attribute has another name: files of earlier versions stay readable."""
 
 ALWAYS_WRITTEN = "sensitive_at_prediction"
 """The setting that a study states even if it has its default: all agree to it before they join."""
@@ -44,10 +41,10 @@ TYPE_NAMES = {
 }
 """The words for a type of TOML in errors."""
 
-EXPECTED = "a study.toml as fedfb study init writes it"
+_EXPECTED = "a study.toml as fedfb study init writes it"
 """The end of an error about a study that cannot be read."""
 
-SCHEMA = "the study's schema"
+_SCHEMA = "the study's schema"
 """The name of the schema in errors, wherever it was read."""
 
 
@@ -77,7 +74,7 @@ class Study:
     def digest(self) -> str:
         """A short hash of all that a result depends on; a client with another digest is refused."""
         content = {
-            "silos": self.clients,
+            "clients": self.clients,
             "single": self.single,
             "achievable": self.achievable,
             "schema": schema_parts(self.schema),
@@ -200,12 +197,12 @@ def make_study(
     # Only the schema describes the data; each further seed would be another study.
     default = Experiment()
     blank: dict[str, Any] = {field: getattr(default, field) for field in DATA_SETTINGS}
-    blank["data"] = "silos/*.csv"
+    blank["data"] = "clients/*.csv"
     resolved = replace(resolve(experiment), secure=True, seeds=experiment.seeds[:1], **blank)
     names = tuple(sorted(clients))
     if least is None:
         least = plan_for(len(names), 0).fewest
-    schema = replace(schema, source=SCHEMA)
+    schema = replace(schema, source=_SCHEMA)
     return Study(
         name, address, names, least, timeout_s, wait_s, single, achievable, schema, resolved
     )
@@ -242,7 +239,7 @@ def study_to_toml(study: Study) -> str:
     settings = {k: v for k, v in values if v != defaults[k] or k == ALWAYS_WRITTEN}
     top, *tables = schema_parts(study.schema, above="schema.")
     parts = [
-        _lines({key: getattr(study, ATTRIBUTES.get(key, key)) for key in STUDY_KEYS}),
+        _lines({key: getattr(study, key) for key in STUDY_KEYS}),
         "[experiment]  # the settings of fedfb run\n" + _lines(settings),
         f"[schema]  # as in the file of fedfb schema infer\n{top}".rstrip(),
         *tables,
@@ -261,12 +258,12 @@ def _lines(values: Mapping[str, Any]) -> str:
 
 def read_study(path: Path) -> Study:
     """Read the file of a study."""
-    return study_from_toml(read_text(path, EXPECTED), str(path))
+    return study_from_toml(read_text(path, _EXPECTED), str(path))
 
 
 def study_from_toml(text: str, where: str) -> Study:
     """Read a study from its text; ``where`` is its file, for errors."""
-    values = toml_values(text, where, EXPECTED)
+    values = toml_values(text, where, _EXPECTED)
     for part in ("experiment", "schema"):
         if not isinstance(values.setdefault(part, {}), dict):
             raise ConfigError(f"{where}: {part} must be a table [{part}], got {values[part]!r}.")
@@ -279,7 +276,7 @@ def study_from_toml(text: str, where: str) -> Study:
         )
     experiment = from_values(settings)
     try:
-        schema = schema_from_values(values.pop("schema"), SCHEMA)
+        schema = schema_from_values(values.pop("schema"), _SCHEMA)
     except ConfigError as error:
         raise ConfigError(f"{where}, schema: {error}") from None
     for name in values:
@@ -292,5 +289,5 @@ def study_from_toml(text: str, where: str) -> Study:
     for name, type_ in STUDY_KEYS.items():
         if type(values[name]) not in (type_, *((int,) if type_ is float else ())):
             raise ConfigError(f"{where}: {name} is {values[name]!r}, expected {TYPE_NAMES[type_]}.")
-    clients = tuple(map(str, values.pop("silos")))
+    clients = tuple(map(str, values.pop("clients")))
     return Study(clients=clients, schema=schema, experiment=experiment, **values)

@@ -12,8 +12,8 @@ import numpy as np
 
 from fedfb.algorithms import find_method
 from fedfb.algorithms.tasks import confusion_task
-from fedfb.audit.rows import SiloRows
-from fedfb.audit.tables import silo_answer as audit_tables
+from fedfb.audit.rows import AuditedRows
+from fedfb.audit.tables import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
@@ -144,7 +144,7 @@ def make_evaluation_task(algorithm: Algorithm, rows: Examples) -> ClientTask:
         if not np.isfinite(score).all():
             raise DivergenceError(f"training diverged: the model's scores are not finite. {LOWER}")
         decided = [
-            SiloRows(rows.y, rows.group, d.astype(np.float64), s.astype(np.float64))
+            AuditedRows(rows.y, rows.group, d.astype(np.float64), s.astype(np.float64))
             for s, d in zip(score, decision, strict=True)
         ]
         # Only all rows together show whether decisions are randomised: assume that they may be.

@@ -35,7 +35,7 @@ from fedfb.theory import (
     vote_limit,
 )
 
-LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
+ACHIEVABLE_LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The disparities at which curves are evaluated unless others are asked for."""
 
 PICTURE_POINTS = 15
@@ -55,7 +55,7 @@ NO_VOTE = (
 
 def achievable(
     population: Population,
-    levels: Sequence[float] = LEVELS,
+    levels: Sequence[float] = ACHIEVABLE_LEVELS,
     eps: Sequence[float] | None = None,
 ) -> dict[str, Any]:
     r"""Return the least disparity and the best accuracies of every approach, as JSON values.
@@ -197,7 +197,7 @@ def _short(value: float) -> str:
     return f"{value:.{3 if value >= 0.0005 else 4}f}".lstrip("0")
 
 
-Law = Gaussian | Frozen | Histogram | Mixture
+_Law = Gaussian | Frozen | Histogram | Mixture
 
 FORM = """
 eta = "logistic"
@@ -257,7 +257,7 @@ def _client(number: int, entry: Any) -> Client:
     )
 
 
-def _law(entry: Any, place: str) -> Law | None:
+def _law(entry: Any, place: str) -> _Law | None:
     if entry is None:
         return None
     if not isinstance(entry, dict) or "dist" not in entry:
@@ -273,7 +273,7 @@ def _law(entry: Any, place: str) -> Law | None:
             return _from_scipy(str(name), entry, place)
 
 
-def _parts(entries: Any, place: str) -> list[Law]:
+def _parts(entries: Any, place: str) -> list[_Law]:
     if not isinstance(entries, list) or not entries:
         raise ConfigError(f"{place}: parts must be a list of laws, got {entries!r}.")
     laws = [_law(entry, f"{place}, part {number}") for number, entry in enumerate(entries)]

@@ -16,12 +16,12 @@ from fedfb.theory.atoms import (
     solve_many_groups,
     sum_by_level,
 )
-from fedfb.theory.atoms import cfl as pooled_optimum
+from fedfb.theory.atoms import cfl_of_atoms as pooled_optimum
 from fedfb.theory.measures import Decisions, Outcome, outcome
 from fedfb.theory.population import AtomPopulation
 from fedfb.theory.solution import PARITY, CurvePoint, Solution
 
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
 
 
 class Path(NamedTuple):
@@ -68,7 +68,7 @@ def decisions_at(population: AtomPopulation, path: Path, amount: float) -> Float
     return apply_moves(values, path.moves, amount)[:, level_of_point]
 
 
-def local_optima(
+def local_optima_of_atoms(
     population: AtomPopulation, eps: Float[Array, " i"]
 ) -> list[tuple[float, float, Outcome, Decisions]]:
     """Return multiplier, local gap, outcome on all clients and rule of each client's optimum.
@@ -115,12 +115,12 @@ def ensemble(
         eps: one budget for each client.
         weights: the vote of each client; they sum to 1.
     """
-    members = local_optima(population, eps)
+    members = local_optima_of_atoms(population, eps)
     rule = Decisions(np.einsum("i,iak->ak", weights, np.stack([m[3].probability for m in members])))
     return Solution(rule, outcome(population, rule), np.array([m[0] for m in members]), eps)
 
 
-def ensemble_at(
+def _ensemble_at(
     population: AtomPopulation,
     ways: list[Path],
     amounts: Float[Array, " i"],
@@ -143,7 +143,7 @@ def ensemble_at(
     ]
     budgets = np.where(population.constrained, remaining, 1.0)
     return Solution(
-        rule, outcome(population, rule), lam, np.where(budgets < ROUNDING, 0.0, budgets)
+        rule, outcome(population, rule), lam, np.where(budgets < _ROUNDING, 0.0, budgets)
     )
 
 
@@ -164,7 +164,7 @@ def range_of(
     ends = np.array([w.end for w in ways])
     raises = np.array([w.gap < 0 for w in ways])
     corners = [np.where(raises, 0.0, ends), np.where(raises, ends, 0.0)]
-    low, high = (ensemble_at(population, ways, c, weights) for c in corners)
+    low, high = (_ensemble_at(population, ways, c, weights) for c in corners)
     spans = low.outcome.mean_difference, high.outcome.mean_difference
     if spans[0] > PARITY or spans[1] < -PARITY:
         best = low if spans[0] > 0 else high
@@ -181,12 +181,12 @@ def _find_parity(
     low, high = 0.0, 1.0
     for _ in range(60):
         part = 0.5 * (low + high)
-        at = ensemble_at(population, ways, (1 - part) * corners[0] + part * corners[1], weights)
+        at = _ensemble_at(population, ways, (1 - part) * corners[0] + part * corners[1], weights)
         low, high = (part, high) if at.outcome.mean_difference < 0 else (low, part)
-    return ensemble_at(population, ways, (1 - high) * corners[0] + high * corners[1], weights)
+    return _ensemble_at(population, ways, (1 - high) * corners[0] + high * corners[1], weights)
 
 
-def tau(population: AtomPopulation) -> float:
+def tau_of_atoms(population: AtomPopulation) -> float:
     """Return the disparity from which on the ensemble is as accurate as CFL."""
     unconstrained = pooled_optimum(population, 1.0).outcome.spd
     if not population.equal_mix:
@@ -201,7 +201,7 @@ def tau(population: AtomPopulation) -> float:
     way = min(ways, key=lambda w: w.end)
     shifted = _cumulate(pooled[way.moves.group, way.moves.level])
     reached = abs(gap) - float(np.interp(way.end, np.arange(len(shifted)), shifted))
-    return max(reached, 0.0) if reached > ROUNDING else 0.0
+    return max(reached, 0.0) if reached > _ROUNDING else 0.0
 
 
 def curve(
@@ -215,7 +215,7 @@ def curve(
         weights: the vote of each client; they sum to 1.
     """
     ways = make_paths(population)
-    start = ensemble_at(population, ways, np.zeros(len(ways)), weights)
+    start = _ensemble_at(population, ways, np.zeros(len(ways)), weights)
     sign = np.sign(start.outcome.mean_difference)
     useful = [j for j, w in enumerate(ways) if w.gap * sign > 0 and w.end > 0]
     costs = [_cost(population, ways[j], float(weights[j])) for j in useful]
@@ -223,7 +223,7 @@ def curve(
     points = []
     for level in levels:
         needed = start.outcome.spd - level
-        if needed <= ROUNDING:
+        if needed <= _ROUNDING:
             points.append(CurvePoint(level, start))
         elif needed > most + PARITY:
             points.append(CurvePoint(level, None))
@@ -234,7 +234,7 @@ def curve(
                 amounts[j] = np.interp(y, cost.amount, at)
             gap = max(shared.cost - shared.bound, 0.0)
             exact = gap < 1e-8 or len(costs) <= MOST_CLIENTS
-            solution = ensemble_at(population, ways, amounts, weights)
+            solution = _ensemble_at(population, ways, amounts, weights)
             points.append(CurvePoint(level, solution, gap, exact))
     return points
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from fedfb.shapes import Array, Float
-from fedfb.theory.atoms import cfl, erm, gap_rows, pooled_masses
+from fedfb.theory.atoms import cfl_of_atoms, erm_of_atoms, gap_rows, pooled_masses
 from fedfb.theory.cells import solve_program
 from fedfb.theory.measures import Decisions, outcome
 from fedfb.theory.population import AtomPopulation
@@ -21,8 +21,8 @@ from fedfb.theory.solution import PARITY, CurvePoint, Solution, TradeOff
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_PROGRAMS = 130
 HALVINGS = 8
-ROUNDING = 1e-12
-TIE = 1e-11
+_ROUNDING = 1e-12
+_TIE = 1e-11
 """Optima that differ by less accuracy are alike."""
 
 
@@ -65,7 +65,7 @@ def _fairest(
         ways = np.concatenate([pooled[0], -pooled[1]])[None, :]
     else:
         ways = gap_rows(population.group_shares, pooled)
-    if np.abs(ways @ f).max() <= ROUNDING:
+    if np.abs(ways @ f).max() <= _ROUNDING:
         return f
     # One more variable bounds every disparity; it is made as small as the optima allow.
     limits = np.concatenate([ways, -ways, rows, -rows, -gain[None, :]])
@@ -73,7 +73,7 @@ def _fairest(
     solved = linprog(
         np.append(np.zeros(len(f)), 1.0),
         A_ub=np.concatenate([limits, slack], axis=1),
-        b_ub=np.concatenate([np.zeros(2 * len(ways)), bounds, bounds, [TIE - gain @ f]]),
+        b_ub=np.concatenate([np.zeros(2 * len(ways)), bounds, bounds, [_TIE - gain @ f]]),
         bounds=(0.0, 1.0),
         method="highs",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
@@ -120,7 +120,7 @@ def trade_off(population: AtomPopulation, levels: list[float]) -> TradeOff:
         ] + candidates
     points = []
     for level in levels:
-        ceiling = cfl(population, level).outcome.accuracy
+        ceiling = cfl_of_atoms(population, level).outcome.accuracy
         best = best_at[level]
         gap = 0.0 if best is None else max(ceiling - best.outcome.accuracy, 0.0)
         points.append(CurvePoint(level, best, gap, exact=gap < 1e-9))
@@ -157,7 +157,7 @@ def _solve_grid(population: AtomPopulation) -> list[Solution]:
 
 def _local_disparities(population: AtomPopulation) -> Float[Array, " i"]:
     """Return the disparity of the unconstrained optimum at each client."""
-    plain = erm(population)
+    plain = erm_of_atoms(population)
     if population.groups == 2:
         return np.nan_to_num(np.abs(plain.outcome.client_gaps))
     assert isinstance(plain.rule, Decisions)

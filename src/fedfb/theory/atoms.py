@@ -119,14 +119,14 @@ def pooled_masses(population: AtomPopulation) -> Float[Array, "a k"]:
     return np.einsum("ia,iak->ak", population.client_weights, population.masses)
 
 
-def erm(population: AtomPopulation) -> Solution:
+def erm_of_atoms(population: AtomPopulation) -> Solution:
     decisions = Decisions(
         np.repeat((population.eta > 0.5)[None, :], population.groups, axis=0) * 1.0
     )
     return Solution(decisions, outcome(population, decisions), np.zeros(1))
 
 
-def cfl(population: AtomPopulation, eps: float) -> Solution:
+def cfl_of_atoms(population: AtomPopulation, eps: float) -> Solution:
     """Return the optimum of CFL(eps); ``eps`` bounds spd, or ``max |P_a - P|`` of many groups."""
     masses, shares = pooled_masses(population), population.group_shares
     if population.groups == 2:

@@ -22,19 +22,19 @@ import numpy as np
 from scipy.optimize import minimize
 
 from fedfb.shapes import Array, Bool, Float, Int
-from fedfb.theory.lft_fedavg import solve
+from fedfb.theory.lft_fedavg import solve_multipliers
 from fedfb.theory.overlap import Overlap, evaluate_gaps
 from fedfb.theory.settling import Linearised, parity_slope, predict_multipliers
 from fedfb.theory.solution import Solution
 
-STEPS = {1: 16, 2: 9, 3: 6, 4: 4}
+_STEPS = {1: 16, 2: 9, 3: 6, 4: 4}
 """Points on a line, by the number of clients that hold both groups."""
 
-MOST_CLIENTS = 4
-Line = list[Solution]
+MOST_BUDGETS = 4
+BudgetLine = list[Solution]
 
 
-def solve_along_lines(grid: Overlap) -> list[Line]:
+def solve_along_lines(grid: Overlap) -> list[BudgetLine]:
     """Return optima along lines of budgets, neighbours side by side.
 
     Few clients: the budget of one client goes from 0 to 1, those of the others are 0 or 1 in every
@@ -50,24 +50,27 @@ def solve_along_lines(grid: Overlap) -> list[Line]:
     free = np.flatnonzero(population.constrained)
     everything = np.ones(population.clients)
     if len(free) == 0:
-        return [[solve(grid, everything)]]
-    if len(free) > MOST_CLIENTS:
+        return [[solve_multipliers(grid, everything)]]
+    if len(free) > MOST_BUDGETS:
         gaps = np.abs(evaluate_gaps(grid, 0 * everything).gaps)
-        tight = solve(grid, 0 * gaps)
-        families = [solve(grid, np.full(len(gaps), gaps.max())), solve(grid, gaps)]
+        tight = solve_multipliers(grid, 0 * gaps)
+        families = [
+            solve_multipliers(grid, np.full(len(gaps), gaps.max())),
+            solve_multipliers(grid, gaps),
+        ]
         return [[tight, *_solve_line(grid, tight, end, 5), end] for end in families]
-    optimum_at = {eps.tobytes(): solve(grid, eps) for eps in _corners(grid, free)}
+    optimum_at = {eps.tobytes(): solve_multipliers(grid, eps) for eps in _corners(grid, free)}
     lines = []
     for moving in free:
         for start in [eps for eps in _corners(grid, free) if eps[moving] == 0]:
             end = start.copy()
             end[moving] = 1.0
             first, last = optimum_at[start.tobytes()], optimum_at[end.tobytes()]
-            lines.append([first, *_solve_line(grid, first, last, STEPS[len(free)]), last])
+            lines.append([first, *_solve_line(grid, first, last, _STEPS[len(free)]), last])
     return lines
 
 
-def find_crossings(lines: list[Line], level: float) -> list[tuple[Solution, Solution, float]]:
+def find_crossings(lines: list[BudgetLine], level: float) -> list[tuple[Solution, Solution, float]]:
     """Return neighbours between which the mean difference passes a level, and the value to reach.
 
     Pairs between which the accuracy may be best come first.
@@ -102,7 +105,7 @@ def _solve_line(grid: Overlap, first: Solution, last: Solution, steps: int) -> I
     for part in np.linspace(0.0, 1.0, steps + 1)[1:-1] ** 1.5:
         # A budget that is loose at both ends may differ by what it does not bind.
         eps = np.where(start == 1.0, 1.0, (1 - part) * start + part * end)
-        current = solve(grid, eps, predict_multipliers(grid, current, eps))
+        current = solve_multipliers(grid, eps, predict_multipliers(grid, current, eps))
         yield current
 
 
@@ -132,7 +135,9 @@ def solve_between(
         secant = parts[0] - sizes[0] * (parts[1] - parts[0]) / (sizes[1] - sizes[0])
         # Secants alone may keep one end for ever: every third step halves the interval.
         part = 0.5 * (parts[0] + parts[1]) if step % 3 == 2 else secant
-        current = solve(grid, (1 - part) * budgets[0] + part * budgets[1], current.multipliers)
+        current = solve_multipliers(
+            grid, (1 - part) * budgets[0] + part * budgets[1], current.multipliers
+        )
         excess = current.outcome.mean_difference - goal
         side = 0 if excess < 0 else 1
         parts[side], ends[side] = part, current
@@ -192,7 +197,7 @@ def climb_budgets(grid: Overlap, level: float, start: Solution, steps: int = 12)
     def remembered(key: bytes) -> Solution:
         eps = np.ones(grid.population.clients)
         eps[free] = np.clip(np.frombuffer(key), 0.0, 1.0)
-        recent.append(solve(grid, eps, predict_multipliers(grid, recent[-1], eps)))
+        recent.append(solve_multipliers(grid, eps, predict_multipliers(grid, recent[-1], eps)))
         return recent[-1]
 
     def at(eps: Array) -> Solution:

@@ -18,7 +18,7 @@ from fedfb.theory.measures import Steps
 from fedfb.theory.overlap import Overlap, tilt
 from fedfb.theory.population import ContinuousPopulation
 
-AT_ONCE = 24
+_AT_ONCE = 24
 VIOLATED = 1e-11
 MOST_SPLIT = 24
 """Cells of a group that are split in one round."""
@@ -55,7 +55,7 @@ def solve_program(
     # Of many clients few are bound at the optimum: take in only those that the last one violates.
     while True:
         excess = np.where(chosen, 0.0, np.abs(gaps @ f) - eps)
-        worst = np.argsort(-excess, kind="stable")[: max(AT_ONCE, int(chosen.sum()))]
+        worst = np.argsort(-excess, kind="stable")[: max(_AT_ONCE, int(chosen.sum()))]
         worst = worst[excess[worst] > VIOLATED]
         if len(worst) == 0:
             return f, lam

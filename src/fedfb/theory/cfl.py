@@ -32,7 +32,7 @@ def erm(population: Population) -> Solution:
     0.3406699
     """
     if isinstance(population, AtomPopulation):
-        return atoms.erm(population)
+        return atoms.erm_of_atoms(population)
     middle = float(population.eta.inverse(np.array(0.5)))
     rule = (threshold(middle),) * population.groups
     return Solution(rule, outcome(population, rule), np.zeros(1))
@@ -54,7 +54,7 @@ def cfl(population: Population, eps: float) -> Solution:
     """
     eps = check_level(eps)
     if isinstance(population, AtomPopulation):
-        return atoms.cfl(population, eps)
+        return atoms.cfl_of_atoms(population, eps)
     refuse_densities_of_many_groups(population)
     problem = pooled_problem(population)
     return _at(population, distances_for(problem, np.array([eps])))

@@ -32,7 +32,7 @@ from fedfb.theory.lft_ensemble import (
 )
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
 from fedfb.theory.solution import PARITY, CurvePoint, check_levels, refuse_more_than_two_groups
-from fedfb.theory.thresholds import Problem, local_distances, local_problem, pairs_at
+from fedfb.theory.thresholds import ThresholdProblem, local_distances, local_problem, pairs_at
 
 POINTS = 800
 """Points of a cost curve: as many evenly spaced thresholds, as many evenly spaced amounts."""
@@ -157,7 +157,7 @@ def _paths(
     points = distances.shape[1]
     problem = local_problem(population)
     shares = np.repeat(problem.shares[moving], points, axis=0)
-    pairs = pairs_at(Problem(problem.eta, shares, problem.laws), distances.ravel())
+    pairs = pairs_at(ThresholdProblem(problem.eta, shares, problem.laws), distances.ravel())
     return pairs.t0.reshape(-1, points), pairs.t1.reshape(-1, points)
 
 

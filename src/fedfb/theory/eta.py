@@ -13,8 +13,8 @@ from scipy.special import expit, logit, ndtr, ndtri
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float
 
-Function = Callable[[Array], Array]
-FAR = 1e9
+_Function = Callable[[Array], Array]
+_FAR = 1e9
 """Where a function without a stated domain is taken to have reached its ends."""
 
 
@@ -30,10 +30,10 @@ class Eta:
     """
 
     name: str
-    value: Function = field(repr=False)
-    upper: Function = field(repr=False)
-    inverse: Function = field(repr=False)
-    inverse_upper: Function = field(repr=False)
+    value: _Function = field(repr=False)
+    upper: _Function = field(repr=False)
+    inverse: _Function = field(repr=False)
+    inverse_upper: _Function = field(repr=False)
     knots: tuple[float, ...] = field(repr=False)
 
 
@@ -113,7 +113,7 @@ def identity() -> Eta:
 
 
 def increasing(
-    function: Function, low: float = -FAR, high: float = FAR, name: str = "own function"
+    function: _Function, low: float = -_FAR, high: float = _FAR, name: str = "own function"
 ) -> Eta:
     """Return an increasing function as an eta; bisection inverts it.
 
@@ -147,7 +147,7 @@ def increasing(
             left, right = np.where(above, left, middle), np.where(above, middle, right)
         return np.select([left == low, right == high], [-np.inf, np.inf], 0.5 * (left + right))
 
-    knots = np.linspace(low, high, 65) if high - low < FAR else np.linspace(-40.0, 40.0, 81)
+    knots = np.linspace(low, high, 65) if high - low < _FAR else np.linspace(-40.0, 40.0, 81)
     return Eta(
         name,
         value=value,

@@ -23,10 +23,10 @@ import numpy as np
 from fedfb.shapes import Array, Float
 from fedfb.theory import atom_fedavg
 from fedfb.theory.budgets import (
-    MOST_CLIENTS,
+    MOST_BUDGETS,
+    BudgetLine,
     Effort,
     Goal,
-    Line,
     climb,
     climb_budgets,
     find_crossings,
@@ -35,7 +35,7 @@ from fedfb.theory.budgets import (
     violation_of,
 )
 from fedfb.theory.cfl import cfl
-from fedfb.theory.lft_fedavg import solve
+from fedfb.theory.lft_fedavg import solve_multipliers
 from fedfb.theory.overlap import Overlap, make_overlap
 from fedfb.theory.population import AtomPopulation, Population
 from fedfb.theory.settling import (
@@ -87,7 +87,7 @@ class Ground(NamedTuple):
     fine: Sketch
     samples: Samples
     optima: list[Solution]
-    lines: list[Line]
+    lines: list[BudgetLine]
 
 
 def lft_fedavg_curve(
@@ -135,7 +135,7 @@ def lft_fedavg_trade_off(
     if isinstance(population, AtomPopulation):
         return atom_fedavg.trade_off(population, goals)
     ground = _make_ground(make_overlap(population))
-    exact = int(population.constrained.sum()) <= MOST_CLIENTS
+    exact = int(population.constrained.sum()) <= MOST_BUDGETS
     least, best_at = _search_levels(ground, sorted(set(goals)))
     points = []
     for level in goals:
@@ -150,7 +150,7 @@ def _search_levels(
     ground: Ground, levels: list[float]
 ) -> tuple[Solution, dict[float, Solution | None]]:
     """Search every level; the best of one level is allowed, and a start, at the next level."""
-    unconstrained = solve(ground.grid, np.ones(ground.grid.population.clients))
+    unconstrained = solve_multipliers(ground.grid, np.ones(ground.grid.population.clients))
     least = _most_accurate(ground, _least(ground))
     best: Solution | None = None
     best_at: dict[float, Solution | None] = {}
@@ -189,7 +189,7 @@ def _best(ground: Ground, level: float, previous: Solution | None) -> Solution |
     if best is None or best.outcome.accuracy >= ceiling:
         return best
     best = _better(best, snap_to_corner(ground.grid, best, level)) or best
-    is_small = 2 < ground.grid.population.constrained.sum() <= MOST_CLIENTS
+    is_small = 2 < ground.grid.population.constrained.sum() <= MOST_BUDGETS
     return flip_budgets(ground.grid, best, level) if is_small else best
 
 
@@ -204,7 +204,7 @@ def _add_optima_near_cfl(ground: Ground, level: float) -> Ground:
     gaps = np.nan_to_num(together.outcome.client_gaps)
     wrong = gaps * together.multipliers[0] > 0
     budgets = [np.where(wrong, budget, np.abs(gaps)) for budget in (0.0, 1.0)]
-    optima = [solve(grid, eps) for eps in budgets]
+    optima = [solve_multipliers(grid, eps) for eps in budgets]
     glances = sample_rules(ground.coarse, np.array([solution.multipliers for solution in optima]))
     samples = Samples(*(np.concatenate(pair) for pair in zip(ground.samples, glances, strict=True)))
     return ground._replace(samples=samples, optima=[*ground.optima, *optima])
@@ -348,7 +348,7 @@ def _make_ground(grid: Overlap) -> Ground:
     lines = solve_along_lines(grid)
     optima = [solution for line in lines for solution in line]
     rows = [solution.multipliers for solution in optima]
-    if 0 < len(free) <= MOST_CLIENTS:
+    if 0 < len(free) <= MOST_BUDGETS:
         axis = np.linspace(-1.25, 1.25, PER_AXIS[len(free)])
         axis = np.sign(axis) * np.abs(axis) ** 1.5  # denser near 0
         scale = population.joint[free].max(axis=1)

@@ -32,7 +32,7 @@ from fedfb.theory import (
 RESAMPLES = 40
 
 
-class Scored(NamedTuple):
+class _Scored(NamedTuple):
     """Number of rows of each client and group in each bin of the score, with the names."""
 
     counts: Float[Array, "i a k"]
@@ -40,7 +40,7 @@ class Scored(NamedTuple):
     groups: tuple[str, ...]
 
 
-def count_scores(experiment: Experiment) -> Scored:
+def count_scores(experiment: Experiment) -> _Scored:
     """Train FedAvg on the first seed, and count each client's scores by group."""
     experiment = without_fairness(experiment)
     seed = experiment.seeds[0]
@@ -56,7 +56,7 @@ def count_scores(experiment: Experiment) -> Scored:
 
 def score_counts(
     rows: Float[Array, "i r 2 a k"], clients: tuple[str, ...], groups: tuple[str, ...]
-) -> Scored:
+) -> _Scored:
     """Return the counts of the first run by client and group; refuse groups that are too small.
 
     Args:
@@ -66,7 +66,7 @@ def score_counts(
     """
     by_group = rows[:, 0].sum(axis=1)
     refuse_tiny(by_group)
-    return Scored(by_group, clients, groups)
+    return _Scored(by_group, clients, groups)
 
 
 def population_of(counts: Float[Array, "i a k"]) -> Population:
@@ -96,7 +96,7 @@ def population_of(counts: Float[Array, "i a k"]) -> Population:
     return population(members, identity())
 
 
-def intervals(counts: Float[Array, "i a k"], seed: int) -> dict[str, Any]:
+def score_intervals(counts: Float[Array, "i a k"], seed: int) -> dict[str, Any]:
     r"""Return 95% intervals, by drawing every client's rows again from its counts.
 
     .. math:: \min\big(q_{.025},\; \hat\theta - |b| - t s\big) \;\text{ to }\;
@@ -139,7 +139,7 @@ def _figures(resampled: Population) -> dict[str, float]:
     return {"erm_disparity": plain.spd, "lft_ensemble_min_disparity": least, **cost}
 
 
-def describe_scores(scored: Scored, seed: int) -> dict[str, Any]:
+def describe_scores(scored: _Scored, seed: int) -> dict[str, Any]:
     """Return the parts of the record beside the optima: intervals, exchange and names.
 
     Args:
@@ -147,14 +147,14 @@ def describe_scores(scored: Scored, seed: int) -> dict[str, Any]:
         seed: of the intervals.
     """
     return {
-        "intervals": intervals(scored.counts, seed),
+        "intervals": score_intervals(scored.counts, seed),
         "revealed": describe_exchange(scored),
         "clients": list(scored.clients),
         "groups": list(scored.groups),
     }
 
 
-def describe_exchange(scored: Scored) -> str:
+def describe_exchange(scored: _Scored) -> str:
     """Return the sentence that says what the server received from each client."""
     clients, groups, bins = scored.counts.shape
     return (

@@ -48,7 +48,7 @@ Budgets = float | Sequence[float] | Float[Array, " i"]
 NO_DISPARITY = 1e-12
 """A mean difference below this is rounding."""
 
-ROUNDING = 1e-14
+_ROUNDING = 1e-14
 
 
 class LocalOptimum(NamedTuple):
@@ -107,7 +107,7 @@ def local_optima(population: Population, eps: Budgets) -> list[LocalOptimum]:
     """
     budgets = check_budgets(population, eps)
     if isinstance(population, AtomPopulation):
-        on_atoms = atom_ensemble.local_optima(population, budgets)
+        on_atoms = atom_ensemble.local_optima_of_atoms(population, budgets)
         return [LocalOptimum(i, *parts) for i, parts in enumerate(on_atoms)]
     refuse_densities_of_many_groups(population)
     distances = local_distances(population, budgets)
@@ -174,7 +174,7 @@ def budgets_at(
         distances: of each member's threshold from the unconstrained one.
     """
     gaps = np.abs(gaps_at(local_problem(population), distances))
-    gaps = np.where(gaps < ROUNDING, 0.0, gaps)  # a budget of 1e-17 means 0
+    gaps = np.where(gaps < _ROUNDING, 0.0, gaps)  # a budget of 1e-17 means 0
     return np.where(population.constrained, gaps, 1.0)
 
 
@@ -259,7 +259,7 @@ def tau(population: Population) -> float:
     """
     refuse_more_than_two_groups(population, "tau")
     if isinstance(population, AtomPopulation):
-        return atom_ensemble.tau(population)
+        return atom_ensemble.tau_of_atoms(population)
     pooled = pooled_problem(population)
     unconstrained = gaps_at(pooled, np.zeros(1))[0]
     if not population.equal_mix:

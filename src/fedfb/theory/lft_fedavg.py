@@ -28,7 +28,7 @@ from fedfb.theory.population import AtomPopulation, Population
 from fedfb.theory.solution import Solution, check_budgets, refuse_densities_of_many_groups
 
 ROUNDS, FEW_ROUNDS = 8, 3
-TOLERANCE = 1e-12
+_TOLERANCE = 1e-12
 LONGEST_STEP = 2.0
 GOOD_ENOUGH = 1e-8
 """Where two ends of an interval nearly meet, rounding leaves more than the tolerance."""
@@ -50,10 +50,12 @@ def lft_fedavg(population: Population, eps: Budgets) -> Solution:
     if isinstance(population, AtomPopulation):
         return atom_fedavg.optimum(population, budgets)
     refuse_densities_of_many_groups(population)
-    return solve(make_overlap(population), budgets)
+    return solve_multipliers(make_overlap(population), budgets)
 
 
-def solve(grid: Overlap, eps: Float[Array, " i"], start: Array | None = None) -> Solution:
+def solve_multipliers(
+    grid: Overlap, eps: Float[Array, " i"], start: Array | None = None
+) -> Solution:
     """Return the optimum of LFT+FedAvg on an overlap.
 
     Args:
@@ -120,7 +122,7 @@ def polish(
     current = evaluate_gaps(grid, lam)
     for _ in range(steps):
         residual, active = _violations(eps, lam, current, free)
-        if np.max(np.abs(residual), initial=0.0) <= TOLERANCE or _is_unresolved(lam, current):
+        if np.max(np.abs(residual), initial=0.0) <= _TOLERANCE or _is_unresolved(lam, current):
             break
         step = _newton_step(current.jacobian, residual, active, (lam == 0) & (eps > 0))
         following = _search_line(grid, eps, lam, current, step)

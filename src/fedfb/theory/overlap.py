@@ -23,7 +23,7 @@ from fedfb.theory.laws import Gaussian
 from fedfb.theory.measures import Outcome, Steps, client_rates, negatives, summary
 from fedfb.theory.population import ContinuousPopulation
 
-Function = Callable[[Array], Array]
+_Function = Callable[[Array], Array]
 
 SIGN = (1.0, -1.0)
 MOST_NODES = 1600
@@ -159,7 +159,7 @@ def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
 
 
 def _with_hidden_extremes(
-    at: Function, x: Float[Array, " k"], values: Float[Array, " k"]
+    at: _Function, x: Float[Array, " k"], values: Float[Array, " k"]
 ) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
     """Add a point between two roots that lie between neighbouring nodes of equal sign.
 
@@ -262,11 +262,11 @@ def _slopes(
 
 
 GOLDEN = (np.sqrt(5.0) - 1) / 2
-ROUNDING = 4e-15
+_ROUNDING = 4e-15
 
 
 def find_roots(
-    function: Function,
+    function: _Function,
     low: Float[Array, " n"],
     high: Float[Array, " n"],
     at_low: Float[Array, " n"],
@@ -311,7 +311,7 @@ def find_roots(
 
 
 def _by_secants(
-    function: Function, low: Array, high: Array, at_low: Array, at_high: Array
+    function: _Function, low: Array, high: Array, at_low: Array, at_high: Array
 ) -> Array | None:
     """Return the roots if secants find all of them within their brackets, else None."""
     x, fx, inverse_slope = high, at_high, (high - low) / (at_high - at_low)
@@ -321,7 +321,7 @@ def _by_secants(
         if not ((new >= low) & (new <= high)).all():
             return None
         f_new = function(new)
-        if ((np.abs(f_new) < ROUNDING) | at_a_jump).all():
+        if ((np.abs(f_new) < _ROUNDING) | at_a_jump).all():
             return new
         change = f_new - fx
         changed = change != 0
@@ -341,7 +341,7 @@ def _interpolated(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array)
 
 
 def search_below_zero(
-    function: Function,
+    function: _Function,
     points: Float[Array, "3 n"],
     values: Float[Array, "3 n"],
     steps: int = 24,

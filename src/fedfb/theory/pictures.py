@@ -44,7 +44,7 @@ INTERVALS = {
     "cost_of_parity": "the accuracy that parity costs",
 }
 LINES = ("--", ":", "-.")
-MOST_NAMED = 6
+_MOST_NAMED = 6
 """Clients that the legend of a picture of g names."""
 
 BUDGETS = 21
@@ -233,7 +233,7 @@ def draw_gaps(population: Population, title: str, path: Path) -> None:
             continue  # a client that lacks a group has no gap
         line, marker = LINES[client % len(LINES)], MARKERS[client % len(MARKERS)]
         colour, end = f"C{client % 10}", fair[client]
-        named = f"g_{client}" if client < MOST_NAMED else None
+        named = f"g_{client}" if client < _MOST_NAMED else None
         axes.plot(curves.lam, gaps, line, color=colour, linewidth=1.2, label=named)
         inside = (curves.lam >= min(end, 0.0)) & (curves.lam <= max(end, 0.0))
         axes.plot(curves.lam[inside], gaps[inside], "-", color=colour, linewidth=4, alpha=0.35)
@@ -335,7 +335,7 @@ def _draw_people(axes: Any, population: AtomPopulation, masses: Float[Array, "a 
 
 
 def _draw_thresholds(axes: Any, population: AtomPopulation, rule: Rule, line: str) -> None:
-    for height, t in zip(HEIGHTS, thresholds(population, rule), strict=True):
+    for height, t in zip(HEIGHTS, _thresholds(population, rule), strict=True):
         axes.plot([t, t], [height - 0.45, height + 0.45], line, color="C0", linewidth=2.2)
         axes.annotate(
             "accepted", (t, height + 0.4), xytext=(3, -3), textcoords="offset points",
@@ -343,7 +343,7 @@ def _draw_thresholds(axes: Any, population: AtomPopulation, rule: Rule, line: st
         )  # fmt: skip
 
 
-def thresholds(population: AtomPopulation, rule: Rule) -> list[float]:
+def _thresholds(population: AtomPopulation, rule: Rule) -> list[float]:
     """Return for each group the point at which decisions become positive, between two people.
 
     Args:
@@ -369,7 +369,7 @@ def _draw_all(axes: Any, population: AtomPopulation) -> None:
             share = f"{round(votes[place] * population.clients)}/{population.clients}"
             at = (population.points[place], height - 0.42)
             axes.text(*at, share, ha="center", va="center", fontsize=7)
-    for height, t in zip(HEIGHTS, thresholds(population, together.rule), strict=True):
+    for height, t in zip(HEIGHTS, _thresholds(population, together.rule), strict=True):
         axes.plot([t, t], [height - 0.3, height + 0.45], "-", color="C2", linewidth=2.2)
     axes.set_title(
         f"all: votes for each person, {_describe_outcome(vote.outcome)}\n"

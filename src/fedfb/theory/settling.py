@@ -22,17 +22,17 @@ from scipy.special import expit
 
 from fedfb.shapes import Array, Float
 from fedfb.theory.cells import first_edges
-from fedfb.theory.lft_fedavg import solve
+from fedfb.theory.lft_fedavg import solve_multipliers
 from fedfb.theory.overlap import SIGN, Overlap, density_ratios, evaluate_gaps, outcome_of
 from fedfb.theory.solution import Solution
 
-CLOSE = 1e-10
+_CLOSE = 1e-10
 TRIED = 2
 SWEEPS = 3
 STRIDE = 0.002
 """How far a budget is moved at first to find the other side of a kink."""
 
-FAR = 0.02
+_FAR = 0.02
 """A search that ends farther from its level than this has not reached it."""
 
 
@@ -56,7 +56,7 @@ def settle_budgets(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solu
     gaps = evaluate_gaps(grid, lam).gaps
     eps = np.where(lam * gaps > 0, 0.0, np.abs(gaps))
     eps = np.where(grid.population.constrained, np.minimum(eps, 1.0), 1.0)
-    return _meet_level(grid, solve(grid, eps, lam), level)
+    return _meet_level(grid, solve_multipliers(grid, eps, lam), level)
 
 
 def snap_to_corner(grid: Overlap, solution: Solution, level: float) -> Solution | None:
@@ -76,7 +76,7 @@ def snap_to_corner(grid: Overlap, solution: Solution, level: float) -> Solution 
     if not (loose | tight).any():
         return None
     eps = np.where(loose, 1.0, np.where(tight, 0.0, eps))
-    return _meet_level(grid, solve(grid, eps, np.where(loose, 0.0, lam)), level)
+    return _meet_level(grid, solve_multipliers(grid, eps, np.where(loose, 0.0, lam)), level)
 
 
 def flip_budgets(grid: Overlap, solution: Solution, level: float) -> Solution:
@@ -92,7 +92,7 @@ def flip_budgets(grid: Overlap, solution: Solution, level: float) -> Solution:
         for budget in (0.0, 1.0):
             eps = best.local_budgets.copy()
             eps[client] = budget
-            candidate = _meet_level(grid, solve(grid, eps, best.multipliers), level)
+            candidate = _meet_level(grid, solve_multipliers(grid, eps, best.multipliers), level)
             if candidate is not None and candidate.outcome.accuracy > best.outcome.accuracy + 1e-7:
                 best = candidate
     return best
@@ -144,7 +144,7 @@ def _minimise_along_budget(grid: Overlap, start: Solution, client: int) -> Solut
             break
         eps = current.local_budgets.copy()
         eps[client] = goal
-        current = solve(grid, eps, predict_multipliers(grid, current, eps))
+        current = solve_multipliers(grid, eps, predict_multipliers(grid, current, eps))
         if abs(current.outcome.mean_difference) < best.outcome.spd:
             best = current
     return best
@@ -152,9 +152,9 @@ def _minimise_along_budget(grid: Overlap, start: Solution, client: int) -> Solut
 
 def _meet_level(grid: Overlap, solution: Solution, level: float) -> Solution | None:
     """Return a solution within the level: the given one, or one nearby with other budgets."""
-    if level - 1e-7 <= solution.outcome.spd <= level + CLOSE or level >= 1.0:
+    if level - 1e-7 <= solution.outcome.spd <= level + _CLOSE or level >= 1.0:
         return solution
-    if solution.outcome.spd > level + FAR:
+    if solution.outcome.spd > level + _FAR:
         return None
     inside = solution if solution.outcome.spd <= level else None
     candidate = _move_some_budget(grid, solution, level)
@@ -190,12 +190,12 @@ def _move_budget(
         eps[client] = np.clip(previous - excess / pull, 0.0, 1.0)
         if eps[client] == previous:
             return None
-        following = solve(grid, eps.copy(), predict_multipliers(grid, current, eps))
+        following = solve_multipliers(grid, eps.copy(), predict_multipliers(grid, current, eps))
         change = following.outcome.mean_difference - current.outcome.mean_difference
         current, pull = following, change / (float(eps[client]) - previous)
-        if current.outcome.spd <= level + CLOSE and current.outcome.spd >= level - 1e-7:
+        if current.outcome.spd <= level + _CLOSE and current.outcome.spd >= level - 1e-7:
             return current
-    return current if current.outcome.spd <= level + CLOSE else None
+    return current if current.outcome.spd <= level + _CLOSE else None
 
 
 def parity_slope(grid: Overlap, solution: Solution) -> Float[Array, " i"]:

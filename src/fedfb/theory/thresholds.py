@@ -21,7 +21,7 @@ from fedfb.theory.eta import Eta
 from fedfb.theory.population import ContinuousPopulation
 from fedfb.theory.tails import GroupLaws, rate_gap, rate_order
 
-FARTHEST = 2.0**70
+_FARTHEST = 2.0**70
 """No threshold is sought farther from the unconstrained one."""
 
 
@@ -33,7 +33,7 @@ class Pairs(NamedTuple):
     lam: Float[Array, " i"]
 
 
-class Problem(NamedTuple):
+class ThresholdProblem(NamedTuple):
     """Problems with two groups, one for each client: shares of the groups and laws."""
 
     eta: Eta
@@ -45,7 +45,7 @@ class Problem(NamedTuple):
         return self.shares[:, 0] <= self.shares[:, 1]
 
 
-def pairs_at(problem: Problem, distance: Float[Array, " i"]) -> Pairs:
+def pairs_at(problem: ThresholdProblem, distance: Float[Array, " i"]) -> Pairs:
     r"""Return the pairs whose lead threshold has a given distance from that of :math:`\eta=1/2`.
 
     The threshold t' of the other group follows from
@@ -78,7 +78,7 @@ def pairs_at(problem: Problem, distance: Float[Array, " i"]) -> Pairs:
     )
 
 
-def gaps_at(problem: Problem, distance: Float[Array, " i"]) -> Float[Array, " i"]:
+def gaps_at(problem: ThresholdProblem, distance: Float[Array, " i"]) -> Float[Array, " i"]:
     """Return :math:`g_i`, each client's mean difference under its pair.
 
     Args:
@@ -89,7 +89,7 @@ def gaps_at(problem: Problem, distance: Float[Array, " i"]) -> Float[Array, " i"
     return rate_gap(*problem.laws, pairs.t0[:, None], pairs.t1[:, None])[:, 0]
 
 
-def signs_at(problem: Problem, distance: Float[Array, " i"]) -> Float[Array, " i"]:
+def signs_at(problem: ThresholdProblem, distance: Float[Array, " i"]) -> Float[Array, " i"]:
     """Return the signs of the gaps, exact where the gaps underflow.
 
     Args:
@@ -100,7 +100,7 @@ def signs_at(problem: Problem, distance: Float[Array, " i"]) -> Float[Array, " i
     return rate_order(*problem.laws, pairs.t0[:, None], pairs.t1[:, None])[:, 0]
 
 
-def distances_for(problem: Problem, eps: Float[Array, " i"]) -> Float[Array, " i"]:
+def distances_for(problem: ThresholdProblem, eps: Float[Array, " i"]) -> Float[Array, " i"]:
     r"""Return the distances at which :math:`|g_i| = \min(\epsilon_i, |g_i(0)|)`.
 
     .. math:: \lambda_i = g_i^{-1}(\operatorname{sign}(g_i(0))\min\{\epsilon_i, |g_i(0)|\})
@@ -133,7 +133,7 @@ def distances_for(problem: Problem, eps: Float[Array, " i"]) -> Float[Array, " i
     done = reached(np.zeros(len(eps))) | (sign == 0)
     low, high = np.zeros(len(eps)), np.full(len(eps), 2.0**-10)
     short = ~(done | reached(high))
-    while np.any(short & (high < FARTHEST)):
+    while np.any(short & (high < _FARTHEST)):
         low, high = np.where(short, high, low), np.where(short, 4 * high, high)
         short = short & ~reached(high)
     # A float has 53 bits, and a bracket grows by a factor 4: 58 halvings reach its rounding.
@@ -144,16 +144,16 @@ def distances_for(problem: Problem, eps: Float[Array, " i"]) -> Float[Array, " i
     return np.where(done, 0.0, -sign * high)
 
 
-def pooled_problem(population: ContinuousPopulation) -> Problem:
+def pooled_problem(population: ContinuousPopulation) -> ThresholdProblem:
     """Return the problem of all clients together, as that of a single client."""
     laws = population.pooled
-    return Problem(population.eta, population.group_shares[None, :], (laws[0], laws[1]))
+    return ThresholdProblem(population.eta, population.group_shares[None, :], (laws[0], laws[1]))
 
 
-def local_problem(population: ContinuousPopulation) -> Problem:
+def local_problem(population: ContinuousPopulation) -> ThresholdProblem:
     """Return each client's own problem."""
     laws = population.laws
-    return Problem(population.eta, population.within, (laws[0], laws[1]))
+    return ThresholdProblem(population.eta, population.within, (laws[0], laws[1]))
 
 
 def local_distances(

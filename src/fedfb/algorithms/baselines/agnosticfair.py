@@ -9,9 +9,9 @@ import numpy as np
 from fedfb.algorithms.baselines.group_gaps import (
     MEAN_LOGIT,
     excess,
-    gaps,
     group_gradients,
     mean_loss_gradient,
+    measure_gaps,
     pull,
 )
 from fedfb.algorithms.baselines.server_step import descend, no_moments
@@ -25,7 +25,7 @@ from fedfb.notions import DemographicParity
 from fedfb.notions.base import ratio
 from fedfb.shapes import Array, Float
 
-Kernel = Callable[[Float[Array, "n d"]], Float[Array, "n m"]]
+_Kernel = Callable[[Float[Array, "n d"]], Float[Array, "n m"]]
 """The basis functions K(x, b_m) at every row."""
 
 RowKernel = Callable[[ClientData], "KernelSums"]
@@ -39,7 +39,7 @@ KERNEL_BOUNDS = {"kernel": 2.0**26, "losses": 2.0**30}
 """Smaller than the default bounds: kernel values may be as small as 1e-6 and need binary places."""
 
 
-def gaussian_kernel(features: int, points: int = BASIS_POINTS) -> Kernel:
+def gaussian_kernel(features: int, points: int = BASIS_POINTS) -> _Kernel:
     r"""Return :math:`K(x,b_m)=e^{-\lVert x-b_m\rVert^2/2\sigma^2}` around public random points.
 
     The points are standard normal and depend only on the number of features. Everybody can draw
@@ -81,7 +81,7 @@ def agnosticfair(
     solver: LocalSolver,
     tau: Float[Array, " r"],
     nu: Float[Array, " r"],
-    kernel: Kernel,
+    kernel: _Kernel,
 ) -> Algorithm:
     r"""Return descent on the worst reweighted loss with a penalty on reweighted covariances.
 
@@ -122,7 +122,7 @@ def agnosticfair(
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(ask_sums, {"params": s.params, "alpha": s.alpha})
-        gap, t = gaps(total), s.t + 1
+        gap, t = measure_gaps(total), s.t + 1
         covariance = gap.share * gap.value
         pressure = 2 * nu[:, None] * np.maximum(0.0, excess(covariance, tau).max(axis=1))
         gradient = mean_loss_gradient(total) + pull(pressure * gap.share, covariance, gap.gradient)
@@ -150,7 +150,7 @@ class KernelSums(NamedTuple):
     by_group: Float[Array, "m a"]
 
 
-def _cache_kernel(kernel: Kernel) -> RowKernel:
+def _cache_kernel(kernel: _Kernel) -> RowKernel:
     """Return a function that computes the kernel of each client's rows once, for all steps."""
     cache: dict[int, tuple[Array, KernelSums]] = {}
 

@@ -221,7 +221,7 @@ METHOD = Method(
 )
 
 
-TIE = 1e-12
+_TIE = 1e-12
 """Gaps up to this size count as 0."""
 
 
@@ -269,7 +269,7 @@ def move_ratios(
     """
     label = 1 if notion == "equal_opportunity" or abs(gaps[1]) > abs(gaps[0]) else 0
     after = lam.copy()
-    if abs(gaps[label]) > TIE:
+    if abs(gaps[label]) > _TIE:
         after[label] = np.clip(lam[label] + alpha * np.sign(gaps[label]), 0.0, 1.0)
     return after
 

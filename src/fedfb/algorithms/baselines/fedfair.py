@@ -8,11 +8,11 @@ import numpy as np
 from fedfb.algorithms.baselines.group_gaps import (
     LOSS_OF_POSITIVES,
     SOFT_MISS_RATE,
-    Statistic,
+    GapStatistic,
     excess,
-    gaps,
     gaps_task,
     mean_loss_gradient,
+    measure_gaps,
 )
 from fedfb.algorithms.baselines.server_step import descend, no_moments
 from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
@@ -44,7 +44,7 @@ def fedfair(
     notion: EqualOpportunity,
     eps: Float[Array, " r"],
     gamma: Float[Array, " r"],
-    statistic: Statistic = SOFT_MISS_RATE,
+    statistic: GapStatistic = SOFT_MISS_RATE,
 ) -> Algorithm:
     r"""Return descent and ascent on the Lagrangian of a bounded gap, one exchange a step.
 
@@ -84,7 +84,11 @@ def fedfair(
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(ask_sums, {"params": s.params})
-        gap, t, first = gaps(total, notion.minimum), s.t + 1, slice(s.reference, s.reference + 1)
+        gap, t, first = (
+            measure_gaps(total, notion.minimum),
+            s.t + 1,
+            slice(s.reference, s.reference + 1),
+        )
         compared = gap.present & gap.present[:, first]
         d = np.where(compared, gap.value - gap.value[:, first], 0.0)
         slope = gap.gradient - gap.gradient[:, first]

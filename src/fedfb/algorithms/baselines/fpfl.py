@@ -8,11 +8,11 @@ import numpy as np
 from fedfb.algorithms.baselines.group_gaps import (
     SOFT_MISS_RATE,
     SOFT_POSITIVE_RATE,
-    Statistic,
+    GapStatistic,
     excess,
-    gaps,
     gaps_task,
     mean_loss_gradient,
+    measure_gaps,
     pull,
 )
 from fedfb.algorithms.baselines.server_step import descend, no_moments
@@ -46,7 +46,7 @@ def fpfl(
     engine: Engine,
     solver: LocalSolver,
     groups: int,
-    statistic: Statistic,
+    statistic: GapStatistic,
     rule: Multipliers,
     minimum: int = 1,
 ) -> Algorithm:
@@ -82,7 +82,7 @@ def fpfl(
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(ask_sums, {"params": s.params})
-        gap, t = gaps(total, minimum), s.t + 1
+        gap, t = measure_gaps(total, minimum), s.t + 1
         g = excess(gap.value, rule.tau).max(axis=1)
         pressure = np.maximum(0.0, s.lam + damping * g)
         gradient = mean_loss_gradient(total) + pull(pressure, gap.value, gap.gradient)

@@ -17,7 +17,7 @@ from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float
 
 
-class Statistic(NamedTuple):
+class GapStatistic(NamedTuple):
     r"""The statistic of a row with label y: :math:`s_y\ell(z,y)+1[s_y=-1]`.
 
     ``signs`` are :math:`(s_0,s_1)`. Rows of a label with sign 0 are not compared. For
@@ -28,14 +28,14 @@ class Statistic(NamedTuple):
     signs: tuple[int, int]
 
 
-MEAN_LOGIT = Statistic("logit", (1, 1))
-MISTAKE_OF_POSITIVES = Statistic("mistake", (0, 1))
-SOFT_POSITIVE_RATE = Statistic("prob", (1, -1))
-SOFT_MISS_RATE = Statistic("prob", (0, 1))
-LOSS_OF_POSITIVES = Statistic("ce", (0, 1))
+MEAN_LOGIT = GapStatistic("logit", (1, 1))
+MISTAKE_OF_POSITIVES = GapStatistic("mistake", (0, 1))
+SOFT_POSITIVE_RATE = GapStatistic("prob", (1, -1))
+SOFT_MISS_RATE = GapStatistic("prob", (0, 1))
+LOSS_OF_POSITIVES = GapStatistic("ce", (0, 1))
 
 
-class Gaps(NamedTuple):
+class _Gaps(NamedTuple):
     r"""The gaps :math:`h_a-h`, their gradients and each group's share of the compared rows.
 
     A group is not ``present`` if the participants have too few rows of it. Its gap, gradient and
@@ -48,7 +48,7 @@ class Gaps(NamedTuple):
     present: Bool[Array, "r a"]
 
 
-def gaps_task(engine: Engine, statistic: Statistic) -> ClientTask:
+def gaps_task(engine: Engine, statistic: GapStatistic) -> ClientTask:
     """Ask for sums: the gradient of the loss and, by group, the statistic and its gradient."""
 
     def measure(broadcast: Arrays, data: ClientData) -> Arrays:
@@ -64,7 +64,7 @@ def gaps_task(engine: Engine, statistic: Statistic) -> ClientTask:
 
 
 def statistic_sums(
-    engine: Engine, params: Float[Array, "r p"], data: ClientData, statistic: Statistic
+    engine: Engine, params: Float[Array, "r p"], data: ClientData, statistic: GapStatistic
 ) -> Arrays:
     """Return the statistic, its gradient and the compared rows, summed by group.
 
@@ -89,7 +89,7 @@ def group_gradients(
     engine: Engine,
     params: Float[Array, "r p"],
     data: ClientData,
-    statistic: Statistic,
+    statistic: GapStatistic,
     row_weights: Float[Array, "r n"] | None = None,
 ) -> Float[Array, "r a p"]:
     """Return the gradient of the statistic, summed over the rows of each group.
@@ -112,7 +112,7 @@ def mean_loss_gradient(total: Arrays) -> Float[Array, "r p"]:
     return mean
 
 
-def gaps(total: Arrays, minimum: int = 1) -> Gaps:
+def measure_gaps(total: Arrays, minimum: int = 1) -> _Gaps:
     """Return the gaps of the participants' rows from the sum of their uploads.
 
     Args:
@@ -120,7 +120,7 @@ def gaps(total: Arrays, minimum: int = 1) -> Gaps:
         minimum: a group with fewer compared rows is not present.
 
     >>> total = {"sums": np.array([[3.0, 1.0]]), "compared": np.array([[4.0, 4.0]])}
-    >>> gaps({**total, "gradients": np.zeros((1, 2, 1))}).value
+    >>> measure_gaps({**total, "gradients": np.zeros((1, 2, 1))}).value
     array([[ 0.25, -0.25]])
     """
     present = enough(total["compared"], minimum)
@@ -131,7 +131,7 @@ def gaps(total: Arrays, minimum: int = 1) -> Gaps:
     slope = ratio(gradients, compared[..., None], 0.0) - ratio(
         gradients.sum(axis=1, keepdims=True), everyone[..., None], 0.0
     )
-    return Gaps(
+    return _Gaps(
         np.where(present, value, 0.0),
         np.where(present[..., None], slope, 0.0),
         ratio(compared, everyone, 0.0),

@@ -10,7 +10,7 @@ from fedfb.algorithms.fedfb.thresholds import read_cutting, with_thresholds
 from fedfb.algorithms.method import Method, Problem
 from fedfb.core import Algorithm
 
-BINS = 1024
+_BINS = 1024
 """Number of bins of the scores from 0 to 1; 1/2 is the lower edge of a bin."""
 
 
@@ -21,11 +21,11 @@ def hardt(problem: Problem) -> Algorithm:
     groups have one threshold. A random choice of two thresholds is used where one threshold cannot
     make rates equal.
 
-    Departs from the paper: thresholds are on a grid of :data:`BINS`, so scores that differ by less
-    than 1/BINS may have the same decision. Thresholds are chosen on the training rows.
+    Departs from the paper: thresholds are on a grid of 1,024 points, so scores that differ by less
+    than 1/1,024 may have the same decision. Thresholds are chosen on the training rows.
     """
     refuse_without_group("hardt", problem.options["sensitive_at_prediction"])
-    cutting = read_cutting(problem, mixed=True, minimum=0, bins=BINS)
+    cutting = read_cutting(problem, mixed=True, minimum=0, bins=_BINS)
     base = fedavg(problem.engine, problem.solver)
     return with_thresholds(
         base._replace(name="hardt"),

@@ -153,7 +153,7 @@ def mix(logits: Float[Array, "i r n"], weights: Float[Array, " i"], mixing: Mixi
     return Prediction(score, decide(2 * votes - weights.sum()))
 
 
-ALPHA = Knob(
+_ALPHA = Knob(
     0.05,
     (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0),
     "Step of each client's own fairness weights, after every local epoch",
@@ -171,7 +171,7 @@ LFT_ENSEMBLE = Method(
     summary="FairBatch on each client alone, then a mixture of the models",
     paper="Zeng, Chen, Lee 2021 (baseline)",
     make=_make_ensemble,
-    knobs={"alpha": ALPHA},
+    knobs={"alpha": _ALPHA},
     variants=tuple(VARIANTS),
     rounds=1,
     additive=False,  # every client trains its own model and weights
@@ -179,7 +179,7 @@ LFT_ENSEMBLE = Method(
 )
 
 
-def lft_fedavg(engine: Engine, solver: LocalSolver, rule: LocalFairBatch) -> Algorithm:
+def _lft_fedavg(engine: Engine, solver: LocalSolver, rule: LocalFairBatch) -> Algorithm:
     r"""Return LFT+FedAvg.
 
     The problem is :math:`\min_f P(\hat y\ne y)` s.t. the groups of every client are alike.
@@ -217,7 +217,7 @@ def lft_fedavg(engine: Engine, solver: LocalSolver, rule: LocalFairBatch) -> Alg
 
 
 def _make_fedavg(problem: Problem) -> Algorithm:
-    return lft_fedavg(problem.engine, problem.solver, read_rule(problem))
+    return _lft_fedavg(problem.engine, problem.solver, read_rule(problem))
 
 
 LFT_FEDAVG = Method(
@@ -225,7 +225,7 @@ LFT_FEDAVG = Method(
     summary="FedAvg of clients that each run FairBatch for themselves",
     paper="Zeng, Chen, Lee 2021 (baseline)",
     make=_make_fedavg,
-    knobs={"alpha": ALPHA},
+    knobs={"alpha": _ALPHA},
     additive=False,  # every client moves its own weights
     reads={**TRAINING, **dict.fromkeys(READS, ())},
 )

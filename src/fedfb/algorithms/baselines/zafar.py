@@ -12,11 +12,11 @@ import numpy as np
 from fedfb.algorithms.baselines.group_gaps import (
     MEAN_LOGIT,
     MISTAKE_OF_POSITIVES,
-    Statistic,
+    GapStatistic,
     excess,
-    gaps,
     gaps_task,
     mean_loss_gradient,
+    measure_gaps,
 )
 from fedfb.algorithms.baselines.server_step import descend, no_moments
 from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
@@ -46,7 +46,7 @@ def zafar(
     groups: int,
     tau: Float[Array, " r"],
     nu: Float[Array, " r"],
-    statistic: Statistic = MEAN_LOGIT,
+    statistic: GapStatistic = MEAN_LOGIT,
     period: int | None = PERIOD,
     minimum: int = 1,
 ) -> Algorithm:
@@ -87,7 +87,7 @@ def zafar(
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         total = ask(ask_sums, {"params": s.params})
-        gap, t = gaps(total, minimum), s.t + 1
+        gap, t = measure_gaps(total, minimum), s.t + 1
         covariance = gap.share * gap.value
         push = 2 * nu[:, None, None] * excess(covariance, tau)
         pressure = np.maximum(0.0, s.multipliers + push)

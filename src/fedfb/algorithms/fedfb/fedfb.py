@@ -269,7 +269,7 @@ def _usual_surrogate(notion: Notion, rule: str) -> Surrogate:
     return "zero_one" if rule == "solve" else "prob"
 
 
-ALPHA = Knob(
+_ALPHA = Knob(
     default=0.5,
     grid=(0.001, 0.05, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0),
     help="step of the fairness weights",
@@ -291,7 +291,7 @@ METHOD = Method(
     summary="FairBatch across clients: weights moved by summed signals",
     paper="Zeng, Chen, Lee 2021",
     make=from_settings,
-    knobs={"alpha": ALPHA, "target": TARGET},
+    knobs={"alpha": _ALPHA, "target": TARGET},
     notions=ALL_NOTIONS,
     outer_rules=("solve", "step", "paper"),
     reads={

@@ -201,7 +201,7 @@ def measured_gaps(
     return gaps(signal, notion.init(counts), measured), measured
 
 
-NEAR = 0.005
+_NEAR = 0.005
 """Of the rounds within this distance of the target the last is chosen: it is trained longest."""
 
 
@@ -222,7 +222,7 @@ def keep_nearer(
         period: rounds between two measurements.
     """
     # The first measurement does not count: a model that has learnt nothing has no gap.
-    nearer = (far <= np.maximum(s.distance, NEAR)) & (s.t > period)
+    nearer = (far <= np.maximum(s.distance, _NEAR)) & (s.t > period)
     return s._replace(
         best=np.where(nearer[:, None], params, s.best),
         best_round=np.where(nearer, s.t, s.best_round),

@@ -18,7 +18,7 @@ from fedfb.shapes import Array, Float
 
 Decay = Literal["const", "inv_sqrt", "inv"]
 
-TOLERANCE = 1e-9
+_TOLERANCE = 1e-9
 """The tolerance of the weights' sum. It is larger than the rounding of fixed point, so that a run
 has the same number of exchanges with and without secure sums."""
 
@@ -126,7 +126,7 @@ def fedfb_sums(
             excess = held["held"] - held["before"]
             # Rounding grows with the number of clients: the same clients above theta also mean the
             # root.
-            if np.all((np.abs(excess) <= TOLERANCE) | (held["above"] == above)):
+            if np.all((np.abs(excess) <= _TOLERANCE) | (held["above"] == above)):
                 break
             theta, above = theta + ratio(excess, held["above"], empty=0.0), held["above"]
         return State(params, s.rows, t), Info(signal=mean_loss[:, None])

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fedfb.data.cells import typed
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Keep, derive
 from fedfb.data.federation import Federation
-from fedfb.data.read import read_cells, typed
+from fedfb.data.read import read_cells
 from fedfb.data.table import Table, concat
 
 COLUMNS = (
@@ -91,5 +92,5 @@ def _read(training: Path, testing: Path) -> tuple[Table, int]:
     tables = typed([train, test], text=("income", "sex", "race"))
     table = replace(concat(tables), source="adult")
     # Labels of the test file end in a dot.
-    income = np.array([cell.rstrip(".") for cell in table.text("income")], object)
+    income = table.text("income").rename(lambda cell: cell.rstrip("."))
     return table.with_column("income", income), len(tables[0])

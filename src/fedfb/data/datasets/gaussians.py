@@ -11,7 +11,7 @@ import numpy as np
 from fedfb.core import generator
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.federation import Federation
-from fedfb.data.table import Table
+from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float, Int
 
@@ -94,8 +94,9 @@ def draw(
     spread = np.array(population.sd)[client]
     x = np.array(population.means)[client, group] + spread * rng.standard_normal(rows)
     y = (rng.random(rows) < _logistic(x)).astype(int)
-    names = np.array(["0", "1"], object)
-    return client, Table({"x": x, "group": names[group], "y": names[y]}, source)
+    names = ("0", "1")
+    columns = {"x": x, "group": Words(names, group), "y": Words(names, y)}
+    return client, Table(columns, source)
 
 
 def _logistic(x: Float[Array, " n"]) -> Float[Array, " n"]:

@@ -5,7 +5,7 @@ import numpy as np
 from fedfb.core import generator
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.federation import Federation
-from fedfb.data.table import Table
+from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float
 
@@ -66,7 +66,7 @@ def load_synthetic(
         features=("x1", "x2"),
         paper=PaperClients(
             names=tuple(f"client {number}" for number in range(clients)),
-            values=table.text("group").astype(int),
+            values=table.text("group").codes,
             shares=shares,
         ),
     )
@@ -93,8 +93,8 @@ def draw(rows: int, groups: int, seed: int) -> Table:
         {
             "x1": x[:, 0],
             "x2": x[:, 1],
-            "group": np.array(["0", "1", "2"], object)[group],
-            "y": np.array(["0", "1"], object)[y],
+            "group": Words(("0", "1", "2"), group),
+            "y": Words(("0", "1"), y),
         },
         "synthetic",
     )

@@ -13,7 +13,7 @@ from fedfb.experiments.conformance.playing import (
     SCORES,
     Case,
     ConformanceError,
-    Run,
+    PlayedRun,
     ask_backwards,
     build,
     close,
@@ -84,9 +84,11 @@ def check_a_run_can_be_saved_and_continued(method: Method, notion: str, variant:
     restored = from_arrays(build(case, clients), saved)
     state, memories, history = begun.trained
     on = go_on(
-        Run(begun.algorithm, Trained(state, dict(memories), history)), trained_on, [ROUNDS + 1]
+        PlayedRun(begun.algorithm, Trained(state, dict(memories), history)),
+        trained_on,
+        [ROUNDS + 1],
     )
-    later = go_on(Run(build(case, clients), restored), trained_on, [ROUNDS + 1])
+    later = go_on(PlayedRun(build(case, clients), restored), trained_on, [ROUNDS + 1])
     same(
         as_arrays(on.trained),
         as_arrays(later.trained),

@@ -21,11 +21,11 @@ from fedfb.runtime import Trained, make_ask, train
 from fedfb.runtime.local import Memories
 from fedfb.shapes import Array, Float
 
-FEATURES = 3
-Clients = tuple[ClientData, ...]
+PLAYED_FEATURES = 3
+_Clients = tuple[ClientData, ...]
 
 
-def make_clients(sizes: Sequence[int] = (30, 18, 24), groups: int = 2, seed: int = 0) -> Clients:
+def make_clients(sizes: Sequence[int] = (30, 18, 24), groups: int = 2, seed: int = 0) -> _Clients:
     """Draw clients. The first feature predicts the label; later groups are small and score lower.
 
     The first client has rows of every cell (label, group).
@@ -43,7 +43,9 @@ def make_clients(sizes: Sequence[int] = (30, 18, 24), groups: int = 2, seed: int
         if number == 0:
             cells = np.arange(2 * groups)
             group[: 2 * groups] = cells % groups
-        x = rng.normal(size=(rows, FEATURES)) - 1.5 * group[:, None] * (np.arange(FEATURES) == 0)
+        x = rng.normal(size=(rows, PLAYED_FEATURES)) - 1.5 * group[:, None] * (
+            np.arange(PLAYED_FEATURES) == 0
+        )
         y = (x[:, 0] + rng.logistic(size=rows) > 0).astype(np.int64)
         if number == 0:
             y[: 2 * groups] = cells // groups
@@ -51,7 +53,7 @@ def make_clients(sizes: Sequence[int] = (30, 18, 24), groups: int = 2, seed: int
     return tuple(clients)
 
 
-def odd_federations() -> Mapping[str, Clients]:
+def odd_federations() -> Mapping[str, _Clients]:
     """Return federations that lack something, by what they lack."""
     first, second, third = make_clients()
     no_cell = second._replace(y=np.where(second.group == 1, 0, second.y))
@@ -64,7 +66,7 @@ def odd_federations() -> Mapping[str, Clients]:
     }
 
 
-def split(clients: Clients, which: int) -> Clients:
+def split(clients: _Clients, which: int) -> _Clients:
     """Return the federation with a third of one client's rows moved to a new client.
 
     Args:
@@ -80,7 +82,7 @@ def split(clients: Clients, which: int) -> Clients:
     return (*clients[:which], rest, *clients[which + 1 :], new)
 
 
-def examples_of(clients: Clients) -> Examples:
+def examples_of(clients: _Clients) -> Examples:
     """Return the first ten rows of every client, to predict."""
     everyone, owners = (
         merge(clients),
@@ -90,7 +92,7 @@ def examples_of(clients: Clients) -> Examples:
     return Examples(everyone.x[first], everyone.y[first], everyone.group[first], owners[first])
 
 
-def merge(clients: Clients) -> ClientData:
+def merge(clients: _Clients) -> ClientData:
     """Return one client that holds all rows."""
     return ClientData(
         0,
@@ -124,7 +126,7 @@ class Case(NamedTuple):
     variant: str
 
 
-class Run(NamedTuple):
+class PlayedRun(NamedTuple):
     """A run and the algorithm that made it."""
 
     algorithm: Algorithm
@@ -142,7 +144,7 @@ class Answer(NamedTuple):
     upload: Arrays
 
 
-def seen_by(case: Case, clients: Clients) -> Clients:
+def seen_by(case: Case, clients: _Clients) -> _Clients:
     """Return the clients that the method trains on; a pooled variant has one.
 
     Where the method compares clients, the group of a pooled row is the client the row came from.
@@ -156,7 +158,7 @@ def seen_by(case: Case, clients: Clients) -> Clients:
     return (everyone._replace(group=origin, groups=len(clients)),)
 
 
-def notion_of(case: Case, clients: Clients) -> Notion:
+def notion_of(case: Case, clients: _Clients) -> Notion:
     """Return the notion that the method trains for on these clients."""
     if case.notion != "client_parity":
         return make_notion(case.notion, clients[0].groups, symmetric=clients[0].groups > 2)
@@ -173,7 +175,7 @@ def usual_setting(case: Case, **others: float) -> dict[str, float]:
 
 def build(
     case: Case,
-    clients: Clients,
+    clients: _Clients,
     settings: Sequence[Mapping[str, float]] = (),
     **changes: Any,
 ) -> Algorithm:
@@ -210,7 +212,7 @@ def build(
 
 def engine() -> Engine:
     """Return logistic regression in double precision, on the engine that is used by itself."""
-    return choose_engine("auto", Network(FEATURES, ()), np.float64)
+    return choose_engine("auto", Network(PLAYED_FEATURES, ()), np.float64)
 
 
 def start(runs: int) -> Float[Array, "r p"]:
@@ -220,11 +222,11 @@ def start(runs: int) -> Float[Array, "r p"]:
 
 def run(
     case: Case,
-    clients: Clients,
+    clients: _Clients,
     settings: Sequence[Mapping[str, float]] = (),
     algorithm: Algorithm | None = None,
     **changes: Any,
-) -> Run:
+) -> PlayedRun:
     """Train a method on clients with the loop of the runtime.
 
     Args:
@@ -246,10 +248,10 @@ def run(
             participation=changes.get("participation", 1.0),
             dropout=changes.get("dropout", 0.0),
         )
-    return Run(algorithm, trained)
+    return PlayedRun(algorithm, trained)
 
 
-def run_asking(case: Case, clients: Clients, asking: MakeAsk, **changes: Any) -> Run:
+def run_asking(case: Case, clients: _Clients, asking: MakeAsk, **changes: Any) -> PlayedRun:
     """Train a method with another exchange of tasks and uploads than the runtime's.
 
     Args:
@@ -263,11 +265,13 @@ def run_asking(case: Case, clients: Clients, asking: MakeAsk, **changes: Any) ->
     with np.errstate(all="ignore"):
         state = algorithm.setup(start(1), asking(trained_on, memories, SEED, 0))
     return go_on(
-        Run(algorithm, Trained(state, memories, [])), trained_on, range(1, ROUNDS + 1), asking
+        PlayedRun(algorithm, Trained(state, memories, [])), trained_on, range(1, ROUNDS + 1), asking
     )
 
 
-def go_on(begun: Run, clients: Clients, rounds: Sequence[int], asking: MakeAsk = make_ask) -> Run:
+def go_on(
+    begun: PlayedRun, clients: _Clients, rounds: Sequence[int], asking: MakeAsk = make_ask
+) -> PlayedRun:
     """Continue a run for the rounds with these numbers.
 
     Args:
@@ -280,7 +284,7 @@ def go_on(begun: Run, clients: Clients, rounds: Sequence[int], asking: MakeAsk =
     for number in rounds:
         with np.errstate(all="ignore"):
             state, _ = begun.algorithm.round(state, asking(clients, memories, SEED, number))
-    return Run(begun.algorithm, Trained(state, memories, history))
+    return PlayedRun(begun.algorithm, Trained(state, memories, history))
 
 
 def ask_backwards(
@@ -314,7 +318,7 @@ def ask_backwards(
     return ask
 
 
-def answers(case: Case, clients: Clients) -> list[Answer]:
+def answers(case: Case, clients: _Clients) -> list[Answer]:
     """Return every upload of a run, with all that it was made from."""
     uploads: list[Answer] = []
 
@@ -341,7 +345,7 @@ def copied(arrays: Arrays) -> Arrays:
     return {name: np.array(value) for name, value in arrays.items()}
 
 
-def results(done: Run, clients: Clients) -> Arrays:
+def results(done: PlayedRun, clients: _Clients) -> Arrays:
     """Return model, scores, signals and lambda of a run, each with a leading run axis."""
     state, memories, history = done.trained
     arrays: Arrays = {}

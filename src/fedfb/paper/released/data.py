@@ -15,7 +15,7 @@ rows.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -25,7 +25,8 @@ from fedfb.data.datasets.adult import COLUMNS
 from fedfb.data.datasets.bank import AGE_GROUPS
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.datasets.synthetic import COVARIANCES, MEANS
-from fedfb.data.read import Cells, read_cells
+from fedfb.data.read import read_cells
+from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float, Int
 
@@ -71,12 +72,12 @@ def hold_out_last_tenth(rows: Rows) -> tuple[Rows, Rows]:
     return rows.take(slice(cut)), rows.take(slice(cut, None))
 
 
-def pooled(parts: tuple[Rows, ...]) -> Rows:
+def pool_clients(parts: tuple[Rows, ...]) -> Rows:
     """Return the rows of all clients, one after another."""
     return Rows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def cell_counts(rows: Rows, groups: int) -> Float[Array, "2 a"]:
+def count_cells(rows: Rows, groups: int) -> Float[Array, "2 a"]:
     """Return the number of rows by label and group."""
     cell = rows.y * groups + rows.group
     return np.bincount(cell, minlength=2 * groups).reshape(2, groups).astype(np.float64)
@@ -101,7 +102,7 @@ def scale_min_max(values: Float[Array, " n"]) -> Float[Array, " n"]:
     return (values - values.min()) / (values.max() - values.min())
 
 
-def one_hot(cells: list[str], categories: list[str]) -> Float[Array, "n c"]:
+def one_hot(cells: Iterable[str], categories: list[str]) -> Float[Array, "n c"]:
     """Return one column for each category; a cell of no category is all zero.
 
     Args:
@@ -128,22 +129,22 @@ ADULT_CATEGORIES = (
 ADULT_SPLIT_SEED = 1
 
 
-def load_adult() -> ReleasedData:
+def _load_adult() -> ReleasedData:
     """Load the published files; a missing cell is a category of its own."""
-    train = read_cells(path_of("adult.data"), ",", header=COLUMNS)
-    test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1)
-    values = {name: sorted(set(train.columns[name])) for name in ADULT_CATEGORIES}
+    train = read_cells(path_of("adult.data"), ",", header=COLUMNS).as_text()
+    test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1).as_text()
+    values = {name: sorted(train.text(name).counts()) for name in ADULT_CATEGORIES}
     rows = _adult_rows_by_sex(train, values)
-    private = np.array([cell == "Private" for cell in train.columns["workclass"]])
+    private = train.text("workclass") == "Private"
     clients = tuple(rows.take(numbers) for numbers in _clients(private))
     return ReleasedData("adult", 2, clients, _adult_rows_by_sex(test, values))
 
 
-def _adult_rows_by_sex(cells: Cells, values: dict[str, list[str]]) -> Rows:
-    numbers = [scale_min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
-    categories = [one_hot(cells.columns[name], values[name]) for name in ADULT_CATEGORIES]
-    y = np.array([cell.startswith(">50K") for cell in cells.columns["income"]])
-    group = np.array([cell == "Male" for cell in cells.columns["sex"]])
+def _adult_rows_by_sex(cells: Table, values: dict[str, list[str]]) -> Rows:
+    numbers = [scale_min_max(cells.numbers(name)) for name in ADULT_NUMBERS]
+    categories = [one_hot(cells.text(name), values[name]) for name in ADULT_CATEGORIES]
+    y = np.array([cell.startswith(">50K") for cell in cells.text("income")])
+    group = cells.text("sex") == "Male"
     return with_group(np.column_stack([*numbers, *categories]), y, group)
 
 
@@ -166,25 +167,27 @@ BANK_CATEGORIES = (
     *("job", "marital", "education", "default"),
     *("housing", "loan", "contact", "poutcome"),
 )
-SHARES = {"yes": (0.2, 0.6, 0.2), "no": (0.5, 0.1, 0.4)}
+_SHARES = {"yes": (0.2, 0.6, 0.2), "no": (0.5, 0.1, 0.4)}
 """Each client's share of the rows with a loan, which stand first, and without."""
 BANK_SPLIT_SEED = 1
 
 
-def load_bank() -> ReleasedData:
+def _load_bank() -> ReleasedData:
     """Load the file; groups are fifths by age, numbered from the youngest."""
-    cells = read_cells(path_of("bank-full.csv"), ";").columns
-    numbers = [scale_min_max(np.array(cells[name], float)) for name in BANK_NUMBERS]
-    categories = [one_hot(cells[name], sorted(set(cells[name]))) for name in BANK_CATEGORIES]
-    y = np.array([cell == "yes" for cell in cells["y"]])
-    group = np.searchsorted(AGE_GROUPS.edges, np.array(cells["age"], float))
+    cells = read_cells(path_of("bank-full.csv"), ";").as_text()
+    numbers = [scale_min_max(cells.numbers(name)) for name in BANK_NUMBERS]
+    categories = [
+        one_hot(cells.text(name), sorted(cells.text(name).counts())) for name in BANK_CATEGORIES
+    ]
+    y = cells.text("y") == "yes"
+    group = np.searchsorted(AGE_GROUPS.edges, cells.numbers("age"))
     order = np.random.RandomState(BANK_SPLIT_SEED).permutation(len(y))
     rows = with_group(np.column_stack([*numbers, *categories]), y, group).take(order)
-    loan = np.array(cells["loan"], object)[order]
+    loan = cells.text("loan")[order]
     cut = int(0.7 * len(y))
     parts = [
         cut_by_shares(np.flatnonzero(loan[:cut] == answer), shares)
-        for answer, shares in SHARES.items()
+        for answer, shares in _SHARES.items()
     ]
     clients = tuple(rows.take(np.concatenate(dealt)) for dealt in zip(*parts, strict=True))
     return ReleasedData("bank", 5, clients, rows.take(slice(cut, None)))
@@ -196,7 +199,7 @@ OLDER = 0.1
 """The scaled age above which a row is the first client's."""
 
 
-def load_compas() -> ReleasedData:
+def _load_compas() -> ReleasedData:
     """Load the file; the first 70 % of its rows are for training."""
     rows, _ = read_compas_rows()
     cut = int(0.7 * len(rows.y))
@@ -206,7 +209,7 @@ def load_compas() -> ReleasedData:
     return ReleasedData("compas", 4, clients, test)
 
 
-def read_compas_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, list[str]]]:
+def read_compas_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, Words]]:
     """Return all rows of COMPAS, and some columns as they are in the file.
 
     Label 1 is no new charge; the group is 2 * female + African-American.
@@ -215,22 +218,22 @@ def read_compas_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, list[s
         path_of("compas-scores-two-years.csv"),
         ",",
         only=("sex", "race", *COMPAS_NUMBERS, *COMPAS_CATEGORIES, "two_year_recid"),
-    ).columns
-    numbers = [scale_min_max(np.array(cells[name], float)) for name in COMPAS_NUMBERS]
+    ).as_text()
+    numbers = [scale_min_max(cells.numbers(name)) for name in COMPAS_NUMBERS]
     # A missing cell is no category here: its row is all zero.
-    values = {name: sorted(set(cells[name]) - {""}) for name in COMPAS_CATEGORIES}
-    categories = [one_hot(cells[name], values[name]) for name in COMPAS_CATEGORIES]
-    female = np.array([cell == "Female" for cell in cells["sex"]], int)
-    african_american = np.array([cell == "African-American" for cell in cells["race"]], int)
-    y = np.array([cell == "0" for cell in cells["two_year_recid"]])
+    values = {name: sorted(cells.text(name).counts().keys() - {""}) for name in COMPAS_CATEGORIES}
+    categories = [one_hot(cells.text(name), values[name]) for name in COMPAS_CATEGORIES]
+    female = (cells.text("sex") == "Female").astype(int)
+    african_american = (cells.text("race") == "African-American").astype(int)
+    y = cells.text("two_year_recid") == "0"
     rows = with_group(np.column_stack([*numbers, *categories]), y, 2 * female + african_american)
-    return rows, {name: cells[name] for name in also}
+    return rows, {name: cells.text(name) for name in also}
 
 
 ALPHAS = {"0_1": 0.1, "0_2": 0.2, "0_5": 0.5, "10": 10.0, "5000": 5000.0}
 
 CLIENTS = 5
-FEWEST = 100
+_FEWEST = 100
 """No client has fewer rows."""
 
 ADULT_SIZES = {
@@ -244,10 +247,10 @@ ADULT_SIZES = {
 
 def load_adult_by_race(alpha: str) -> ReleasedData:
     """Load Adult as the code splits it for one parameter of the Dirichlet distribution."""
-    train = read_cells(path_of("adult.data"), ",", header=COLUMNS)
-    test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1)
+    train = read_cells(path_of("adult.data"), ",", header=COLUMNS).as_text()
+    test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1).as_text()
     categories = [*(name for name in ADULT_CATEGORIES if name != "race"), "sex"]
-    values = {name: sorted(set(train.columns[name])) for name in [*categories, "race"]}
+    values = {name: sorted(train.text(name).counts()) for name in [*categories, "race"]}
     rows = _adult_rows_by_race(train, values)
     rng = np.random.RandomState(0)
     compared = np.flatnonzero(rows.group < 2)
@@ -256,23 +259,25 @@ def load_adult_by_race(alpha: str) -> ReleasedData:
     return ReleasedData(f"adult-{alpha}", 2, clients, _adult_rows_by_race(test, values))
 
 
-def _adult_rows_by_race(cells: Cells, values: dict[str, list[str]]) -> Rows:
-    numbers = [scale_min_max(np.array(cells.columns[name], float)) for name in ADULT_NUMBERS]
+def _adult_rows_by_race(cells: Table, values: dict[str, list[str]]) -> Rows:
+    numbers = [scale_min_max(cells.numbers(name)) for name in ADULT_NUMBERS]
     categories = [
-        one_hot(cells.columns[name], categories_of)
+        one_hot(cells.text(name), categories_of)
         for name, categories_of in values.items()
         if name != "race"
     ]
-    y = np.array([cell.startswith(">50K") for cell in cells.columns["income"]])
-    race = np.array([values["race"].index(cell) for cell in cells.columns["race"]])
+    y = np.array([cell.startswith(">50K") for cell in cells.text("income")])
+    race = np.array([values["race"].index(cell) for cell in cells.text("race")])
     return with_group(np.column_stack([*numbers, *categories]), y, race)
 
 
 def load_compas_by_sex(alpha: str) -> ReleasedData:
     """Load COMPAS: every client draws its own shares of men and of women; clients overlap."""
     rows, race = read_compas_rows(("sex", "race"))
-    features = np.column_stack([rows.x[:, :-1], one_hot(race["race"], sorted(set(race["race"])))])
-    female = np.array([cell == "Female" for cell in race["sex"]], int)
+    features = np.column_stack(
+        [rows.x[:, :-1], one_hot(race["race"], sorted(race["race"].counts()))]
+    )
+    female = (race["sex"] == "Female").astype(int)
     everyone = with_group(features, rows.y, 1 - female)
     cut = int(0.7 * len(female))
     train, test = everyone.take(slice(cut)), everyone.take(slice(cut, None))
@@ -289,7 +294,7 @@ def _draw_rows(
     parts = []
     for number, part in zip((1, 0), share, strict=True):
         rows = np.flatnonzero(group == number)
-        parts.append(rng.choice(rows, max(int(part * len(rows)), FEWEST)))
+        parts.append(rng.choice(rows, max(int(part * len(rows)), _FEWEST)))
     return rng.permutation(np.concatenate(parts))
 
 
@@ -319,10 +324,10 @@ SPLITS = {
 """The paper states the shares of ``synthetic`` the other way round."""
 
 
-def load_synthetic(name: str) -> ReleasedData:
+def _load_synthetic(name: str) -> ReleasedData:
     """Draw the rows; the first are for training. A client has group 1, then 0, shuffled."""
     split = SPLITS[name]
-    drawn = draw(split.train + split.test)
+    drawn = draw_released(split.train + split.test)
     train = drawn.take(slice(split.train))
     shuffler = random.Random(SEED)
     parts = [
@@ -337,7 +342,7 @@ def load_synthetic(name: str) -> ReleasedData:
     return ReleasedData(name, 2, tuple(clients), drawn.take(slice(split.train, None)))
 
 
-def draw(rows: int) -> Rows:
+def draw_released(rows: int) -> Rows:
     r"""Draw all labels, then the point and the group of each row.
 
     .. math:: y \sim \mathrm{Bern}(0.6),\quad x \mid y \sim N(\mu_y, \Sigma_y),\quad
@@ -369,10 +374,10 @@ def _share_of_group_1(x: Float[Array, " 2"]) -> float:
 
 
 DATA: dict[str, Callable[[], ReleasedData]] = {
-    **{name: partial(load_synthetic, name) for name in SPLITS},
-    "adult": load_adult,
-    "compas": load_compas,
-    "bank": load_bank,
+    **{name: partial(_load_synthetic, name) for name in SPLITS},
+    "adult": _load_adult,
+    "compas": _load_compas,
+    "bank": _load_bank,
     **{f"adult-{name}": partial(load_adult_by_race, name) for name in ALPHAS},
     **{f"compas-{name}": partial(load_compas_by_sex, name) for name in ALPHAS},
 }

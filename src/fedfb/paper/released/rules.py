@@ -11,13 +11,13 @@ import numpy as np
 
 from fedfb.paper.released.data import Rows
 from fedfb.paper.released.flags import Flags
-from fedfb.paper.released.training import Reduction, cross_entropy
+from fedfb.paper.released.training import Reduction, released_cross_entropy
 from fedfb.shapes import Array, Float, Int
 
 Lambda = Float[Array, "s 2 a"]
 
 
-class Rule(NamedTuple):
+class ReleasedRule(NamedTuple):
     """The rule of one method.
 
     Attributes:
@@ -35,7 +35,9 @@ class Rule(NamedTuple):
     step: Callable[[Lambda, Lambda, float, int], Lambda]
 
 
-def choose_rule(method: str, flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
+def choose_rule(
+    method: str, flags: Flags, counts: Float[Array, "2 a"], clients: int
+) -> ReleasedRule:
     """Return the rule of a method.
 
     Args:
@@ -51,12 +53,14 @@ def choose_rule(method: str, flags: Flags, counts: Float[Array, "2 a"], clients:
     return make_many_group_rule(flags, counts, clients)
 
 
-def make_unweighted_rule(counts: Float[Array, "2 a"]) -> Rule:
+def make_unweighted_rule(counts: Float[Array, "2 a"]) -> ReleasedRule:
     """Return FedAvg's rule: every row has the same weight."""
-    return Rule(np.ones_like(counts), lambda lam: lam, "sum", "training", lambda lam, *_: lam)
+    return ReleasedRule(
+        np.ones_like(counts), lambda lam: lam, "sum", "training", lambda lam, *_: lam
+    )
 
 
-def make_two_group_rule(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
+def make_two_group_rule(flags: Flags, counts: Float[Array, "2 2"]) -> ReleasedRule:
     r"""Return October 2021's rule for two groups.
 
     .. math:: \lambda_{yz} = n_{yz}/n_z \text{ at first},\quad
@@ -89,7 +93,7 @@ def make_two_group_rule(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
         )
         return np.where(forth[:, None, None], np.stack([ahead, 1 - ahead], axis=1), returned)
 
-    return Rule(
+    return ReleasedRule(
         start=counts / sizes,
         weights=lambda lam: lam * counts.sum(axis=1, keepdims=True) / counts,
         reduction="weighted mean",
@@ -98,7 +102,7 @@ def make_two_group_rule(flags: Flags, counts: Float[Array, "2 2"]) -> Rule:
     )
 
 
-def make_many_group_rule(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> Rule:
+def make_many_group_rule(flags: Flags, counts: Float[Array, "2 a"], clients: int) -> ReleasedRule:
     r"""Return the rule of the last release, and October 2021's for more than two groups.
 
     .. math:: \lambda_{yz} = n_z/n \text{ at first},\quad w_{yz} = \lambda_{yz}/n_z,\quad
@@ -138,7 +142,7 @@ def make_many_group_rule(flags: Flags, counts: Float[Array, "2 a"], clients: int
         first_label = np.clip(lam[:, 0] + alpha / np.sqrt(number) * gain, 0, bound)
         return np.stack([first_label, bound - first_label], axis=1)
 
-    return Rule(
+    return ReleasedRule(
         start=np.stack([shares, shares]),
         weights=lambda lam: lam / sizes,
         reduction="sum",
@@ -231,7 +235,9 @@ def accuracies(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
     return ((margin > 0) == rows.y).mean(axis=1)
 
 
-def disparities(margin: Float[Array, "s n"], rows: Rows, groups: int) -> Float[Array, " s"]:
+def released_disparities(
+    margin: Float[Array, "s n"], rows: Rows, groups: int
+) -> Float[Array, " s"]:
     r"""Return the largest gap between a group's rate of positive decisions and the overall rate.
 
     .. math:: \max_z |P(\hat y = 1 \mid z) - P(\hat y = 1)|
@@ -258,7 +264,7 @@ def parity_differences(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, 
     return np.abs(rates[0] - rates[1])
 
 
-def loss_sums(
+def released_loss_sums(
     margin: Float[Array, "s n"],
     rows: Rows,
     groups: int,
@@ -276,6 +282,6 @@ def loss_sums(
         losses: Array = ((margin > 0) != rows.y).astype(np.float64)
     else:
         towards = np.ones_like(rows.y) if signal == "label-one" else rows.y
-        losses = cross_entropy(margin, towards)
+        losses = released_cross_entropy(margin, towards)
     cell = (rows.y * groups + rows.group)[:, None] == np.arange(2 * groups)
     return (losses @ cell.astype(np.float64)).reshape(len(margin), 2, groups)

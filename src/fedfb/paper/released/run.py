@@ -9,22 +9,22 @@ from fedfb.errors import ConfigError, DivergenceError, unknown_name
 from fedfb.paper.released.data import (
     ReleasedData,
     Rows,
-    cell_counts,
+    count_cells,
     hold_out_last_tenth,
     load,
-    pooled,
+    pool_clients,
 )
 from fedfb.paper.released.flags import Flags, make_flags
 from fedfb.paper.released.rules import (
-    Rule,
+    ReleasedRule,
     accuracies,
     average_by_size,
     average_by_weight,
     choose_rule,
-    disparities,
     first_clients,
-    loss_sums,
     parity_differences,
+    released_disparities,
+    released_loss_sums,
 )
 from fedfb.paper.released.torch_random import loader_orders
 from fedfb.paper.released.training import (
@@ -34,13 +34,13 @@ from fedfb.paper.released.training import (
     add_ones,
     draw_initial,
     margins,
-    train,
+    train_released,
 )
 from fedfb.shapes import Array, Float
 
-Record = dict[str, Any]  # nested JSON: its values have no common type
+_Record = dict[str, Any]  # nested JSON: its values have no common type
 
-AT_ONCE = 5
+_AT_ONCE = 5
 """Seeds trained together: more would not fit a processor's cache."""
 
 
@@ -49,7 +49,7 @@ class _Setting(NamedTuple):
 
     data: ReleasedData
     flags: Flags
-    rule: Rule
+    rule: ReleasedRule
     hidden: int
     rate: float
     alpha: float
@@ -80,7 +80,7 @@ def run(
     rounds: int = 10,
     epochs: int = 30,
     precision: Literal["float32", "float64"] = "float64",
-) -> list[Record]:
+) -> list[_Record]:
     """Train and test as the released code does.
 
     Departs from torch: numpy decides the order in which the terms of a sum are added. Where
@@ -105,7 +105,7 @@ def run(
         raise ConfigError(unknown_name("model", model, HIDDEN))
     released_data = load(data) if isinstance(data, str) else data
     rules = make_flags(method, released_data.groups, flags or {})
-    counts = cell_counts(pooled(released_data.clients), released_data.groups)
+    counts = count_cells(pool_clients(released_data.clients), released_data.groups)
     rule = choose_rule(method, rules, counts, len(released_data.clients))
     setting = _Setting(
         released_data,
@@ -118,24 +118,24 @@ def run(
         epochs,
         np.dtype(precision).name,
     )
-    parts = [tuple(seeds[at : at + AT_ONCE]) for at in range(0, len(seeds), AT_ONCE)]
+    parts = [tuple(seeds[at : at + _AT_ONCE]) for at in range(0, len(seeds), _AT_ONCE)]
     return [record for part in parts for record in _train(setting, part, method)]
 
 
-def _train(setting: _Setting, seeds: tuple[int, ...], method: str) -> list[Record]:
+def _train(setting: _Setting, seeds: tuple[int, ...], method: str) -> list[_Record]:
     data, rule, flags = setting.data, setting.rule, setting.flags
     clients = [_client(setting, rows, seeds) for rows in data.clients]
     params = draw_initial(seeds, data.test.x.shape[1], setting.hidden).astype(setting.dtype)
     lam = np.tile(rule.start, (len(seeds), 1, 1))
     first = first_clients(seeds, len(clients))
-    history: list[list[Record]] = []
+    history: list[list[_Record]] = []
     for number in range(1, setting.rounds + 1):
         rate = setting.rate / number if flags.rate == "decaying" else setting.rate
         cell_weights = rule.weights(lam)
         weights = [cell_weights[:, c.rows.y, c.rows.group] for c in clients]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             models = [
-                train(
+                train_released(
                     params,
                     client.local,
                     row_weights.astype(params.dtype),
@@ -175,12 +175,16 @@ def _refuse_divergence(
 
 
 def _client(setting: _Setting, rows: Rows, seeds: tuple[int, ...]) -> _Client:
-    train, validation = hold_out_last_tenth(rows)
+    train_released, validation = hold_out_last_tenth(rows)
     fillers = setting.flags.fillers == "drawn"
-    orders = [loader_orders(seed, len(train.y), setting.epochs, BATCH, fillers) for seed in seeds]
-    local = LocalRows(add_ones(train.x, setting.dtype), train.y, np.stack(orders))
-    loss_rows = validation if setting.rule.losses_on == "validation" else train
-    return _Client(len(rows.y), local, train, loss_rows, add_ones(loss_rows.x, setting.dtype))
+    orders = [
+        loader_orders(seed, len(train_released.y), setting.epochs, BATCH, fillers) for seed in seeds
+    ]
+    local = LocalRows(add_ones(train_released.x, setting.dtype), train_released.y, np.stack(orders))
+    loss_rows = validation if setting.rule.losses_on == "validation" else train_released
+    return _Client(
+        len(rows.y), local, train_released, loss_rows, add_ones(loss_rows.x, setting.dtype)
+    )
 
 
 def _losses(
@@ -188,7 +192,7 @@ def _losses(
 ) -> Float[Array, "s 2 a"]:
     """Return the losses that move lambda, summed by cell over all clients."""
     parts = [
-        loss_sums(
+        released_loss_sums(
             margins(params, client.loss_x, setting.hidden),
             client.loss_rows,
             setting.data.groups,
@@ -206,14 +210,14 @@ def _test(
     params: Float[Array, "s p"],
     lam: Float[Array, "s 2 a"],
     number: int,
-) -> list[Record]:
+) -> list[_Record]:
     test, groups = setting.data.test, setting.data.groups
     margin = margins(params, add_ones(test.x, setting.dtype), setting.hidden)
-    right, apart = accuracies(margin, test), disparities(margin, test, groups)
+    right, apart = accuracies(margin, test), released_disparities(margin, test, groups)
     spd = parity_differences(margin, test)
-    train = pooled(tuple(client.rows for client in clients))
+    train_released = pool_clients(tuple(client.rows for client in clients))
     x = np.concatenate([client.local.x for client in clients])
-    on_train = disparities(margins(params, x, setting.hidden), train, groups)
+    on_train = released_disparities(margins(params, x, setting.hidden), train_released, groups)
     return [
         {
             "round": number,
@@ -229,7 +233,7 @@ def _test(
     ]
 
 
-def _record(flags: Flags, seed: int, rounds: list[Record]) -> Record:
+def _record(flags: Flags, seed: int, rounds: list[_Record]) -> _Record:
     """Return the record of a seed: the round whose model is reported, and all rounds."""
     chosen = (
         min(rounds, key=lambda record: record["training_disparity"])

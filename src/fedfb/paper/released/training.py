@@ -84,7 +84,7 @@ def margins(params: Float[Array, "s p"], x: Float[Array, "n i"], hidden: int) ->
     return (active @ difference[:, :-1, None])[..., 0] + difference[:, -1:]
 
 
-def cross_entropy(margin: Float[Array, "s n"], y: Int[Array, " n"]) -> Float[Array, "s n"]:
+def released_cross_entropy(margin: Float[Array, "s n"], y: Int[Array, " n"]) -> Float[Array, "s n"]:
     """Return each row's cross-entropy towards the labels.
 
     Args:
@@ -119,7 +119,7 @@ class _Work(NamedTuple):
     square: Float[Array, "s p"]
 
 
-def train(
+def train_released(
     params: Float[Array, "s p"],
     rows: LocalRows,
     weights: Float[Array, "s n"],

@@ -80,7 +80,7 @@ def check_reply(
         StoppedByClientError: the client refuses to continue. This stops the study.
     """
     if "stop" in reply:
-        transport.log.write("stopped by silo", f"{where}: {reply['stop']}")
+        transport.log.write("stopped by client", f"{where}: {reply['stop']}")
         raise StoppedByClientError(f"{where}: {reply['stop']}")
     if "silent" in reply:
         note_silence(transport, id, str(reply["silent"]), where, failed=0.0)
@@ -100,4 +100,4 @@ def note_silence(transport: Transport, id: int, why: str, where: str, failed: fl
     """
     name = transport.study.clients[id]
     transport.failed[id] = failed
-    transport.log.write("silent", f"{where}: {name}: {why}", silo=name, why=why)
+    transport.log.write("silent", f"{where}: {name}: {why}", client=name, why=why)

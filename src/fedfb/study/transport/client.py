@@ -46,7 +46,7 @@ from fedfb.study.keys import Bundle
 from fedfb.study.messages import RECORD
 from fedfb.study.worker import Worker, WorkerDiedError
 
-HEARTBEAT_S = 10.0
+_HEARTBEAT_S = 10.0
 """Seconds between two heartbeats, Flower's minimum. A node that misses two is offline."""
 
 RETRY_S = 0.02
@@ -88,7 +88,7 @@ def activate_node(bundle: Bundle, client: FleetHttpClient, folder: Path, notify:
     end, notified = time.monotonic() + bundle.study.wait_s, False
     id_file = folder / "node-id"
     request = ActivateNodeRequest(
-        public_key=bundle.keys.public.node.encode(), heartbeat_interval=HEARTBEAT_S
+        public_key=bundle.keys.public.node.encode(), heartbeat_interval=_HEARTBEAT_S
     )
     while True:
         try:
@@ -156,8 +156,8 @@ def send_heartbeats(client: FleetHttpClient, node: Node) -> Iterator[None]:
     end = threading.Event()
 
     def beat() -> None:
-        request = SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT_S)
-        while not end.wait(HEARTBEAT_S * 0.5):
+        request = SendNodeHeartbeatRequest(node=node, heartbeat_interval=_HEARTBEAT_S)
+        while not end.wait(_HEARTBEAT_S * 0.5):
             # Ignore a lost heartbeat: the next one follows. The loop that fetches messages detects
             # a lost connection and opens another.
             with suppress(httpx.HTTPError, RuntimeError):
@@ -171,7 +171,7 @@ def send_heartbeats(client: FleetHttpClient, node: Node) -> Iterator[None]:
         end.set()
 
 
-def pull(client: FleetHttpClient, node: Node) -> Message | None:
+def _pull(client: FleetHttpClient, node: Node) -> Message | None:
     response = client.PullMessages(PullMessagesRequest(node=node))
     if not response.messages_list:
         return None
@@ -270,7 +270,7 @@ def _serve(
     pause, context = SHORTEST_POLL_S, Context(0, node.node_id, {}, RecordDict(), {})
     while True:
         try:
-            message = pull(client, node)
+            message = _pull(client, node)
             if message is None:  # none, or one that was withdrawn
                 time.sleep(pause)
                 pause = min(pause * 1.5, LONGEST_POLL_S)

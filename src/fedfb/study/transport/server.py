@@ -152,7 +152,7 @@ class InProcessGrid(Grid):
         return replies
 
 
-HEARTBEAT_S = 10.0
+_HEARTBEAT_S = 10.0
 """Seconds between two signals to Flower that its run is alive."""
 
 
@@ -256,7 +256,7 @@ def _start_run(state: LinkState) -> tuple[Run, int]:
 
 
 def _send_task_heartbeats(state: LinkState, task: int, end: threading.Event) -> None:
-    while not end.wait(HEARTBEAT_S):
+    while not end.wait(_HEARTBEAT_S):
         state.acknowledge_task_heartbeat(task)
 
 

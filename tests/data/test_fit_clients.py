@@ -22,7 +22,7 @@ LAWS = {
 }
 
 
-def silos_of(client: np.ndarray, column: ColumnSchema, add=add_in_clear) -> ClientRows:
+def clients_of(client: np.ndarray, column: ColumnSchema, add=add_in_clear) -> ClientRows:
     return ClientRows(client, OWNERS, add, Schema((column,), ()))
 
 
@@ -48,8 +48,8 @@ def test_a_quantile_is_the_pooled_one_to_the_width_of_a_bin(law, seed, rows, sha
     values = scale * LAWS[law](rng, rows)
     if gaps:
         values[1::3] = np.nan
-    silos = silos_of(rng.integers(0, 3, rows), numbers("robust"))
-    answers = make_ask(Table({"x": values}), silos)
+    clients = clients_of(rng.integers(0, 3, rows), numbers("robust"))
+    answers = make_ask(Table({"x": values}), clients)
     spread = spread_by(["x"], answers)
     found = quantiles_by("robust histograms", (share,), spread, answers)
     [[width]], [[value]] = found.width, found.values
@@ -61,7 +61,7 @@ def test_a_quantile_is_the_pooled_one_to_the_width_of_a_bin(law, seed, rows, sha
 
 
 def fit_one(values, client, scale: str, add=add_in_clear):
-    [column] = fit_columns(Table({"x": values}), silos_of(client, numbers(scale), add))
+    [column] = fit_columns(Table({"x": values}), clients_of(client, numbers(scale), add))
     return column
 
 
@@ -125,12 +125,12 @@ def test_declared_categories_that_nobody_has_make_no_column(cells):
     declared = ColumnSchema(
         "town", "feature", "category", ("a", "b", "c d", "never"), missing="category"
     )
-    silos = silos_of(np.array(owners), declared)
-    assert fit_columns(table, silos) == (fit_column(table, "town"),)
+    clients = clients_of(np.array(owners), declared)
+    assert fit_columns(table, clients) == (fit_column(table, "town"),)
 
 
 def test_a_category_that_one_owner_alone_has_is_a_column_of_all():
     table = Table({"town": np.array(["a", "a", "b", "only here"], object)})
     declared = ColumnSchema("town", "feature", "category", ("a", "b", "only here"))
-    [column] = fit_columns(table, silos_of(np.array([0, 1, 1, 2]), declared))
+    [column] = fit_columns(table, clients_of(np.array([0, 1, 1, 2]), declared))
     assert column.categories == ("a", "b", "only here")
