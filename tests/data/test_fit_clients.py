@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data.one_column import encode
 from fedfb.data.columns import fit_column
 from fedfb.data.fit_columns import QUARTILES, TAILS, ClientRows, fit_columns, make_ask
 from fedfb.data.schema import ColumnSchema, Schema
@@ -97,7 +98,7 @@ def test_a_clipped_column_has_the_mean_and_deviation_of_what_is_left(law, seed):
     left = np.clip(values, found.low, found.high)
     assert found.mean == pytest.approx(left.mean(), rel=1e-9, abs=1e-9 * found.sd)
     assert found.sd == pytest.approx(left.std() or 1.0, rel=1e-9)
-    encoded = found.encode(Table({"x": values}))[:, 0]
+    encoded = encode(found, Table({"x": values}))[:, 0]
     np.testing.assert_allclose(encoded, (left - found.mean) / found.sd, atol=1e-12)
 
 

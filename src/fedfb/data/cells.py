@@ -33,9 +33,14 @@ _INVISIBLE = " \t\xa0\ufeff\u200b\u200e\u200f\u2060"
 
 @dataclass(frozen=True, eq=False)
 class SourceColumn:
-    """A column of a source: text, numbers, truths, decimals, dates or times, in Arrow."""
+    """A column of a source: text, numbers, truths, decimals, dates or times, in Arrow.
+
+    Text may be encoded as a dictionary. ``read_text`` returns the cells as they are written, where
+    ``data`` are the numbers that a text file holds.
+    """
 
     data: Any
+    read_text: Callable[[], Any] | None = None
 
     @classmethod
     def of(cls, cells: Iterable[str | float]) -> "SourceColumn":
@@ -46,40 +51,67 @@ class SourceColumn:
 
     @cached_property
     def words(self) -> Words:
-        """The column as cleaned text. Its values are in the order in which they occur."""
-        encoded = self.data.dictionary_encode().unify_dictionaries()
-        raw = encoded.chunk(0).dictionary.to_pylist() if encoded.num_chunks else []
-        values = Words.of(clean([*(as_text(value) or "" for value in raw), ""]))
-        indices = [chunk.indices.fill_null(len(raw)).to_numpy() for chunk in encoded.chunks]
-        return Words(values.values, values.codes[np.concatenate(indices)])
+        """The column as cleaned text."""
+        values, codes = _encode(self.data if self.read_text is None else self.read_text())
+        cells = (as_text(value) or "" for value in values.to_pylist())
+        words = Words.of(clean([*cells, ""]))
+        return Words(words.values, words.codes[codes])
 
     @cached_property
     def numbers(self) -> Float[Array, " n"] | None:
         """The column as numbers, NaN where missing; None if some cell is no number."""
-        numbers = self._cast()
-        if numbers is not None:
-            return numbers
+        from pyarrow import types
+
+        if types.is_dictionary(self.data.type):
+            values, codes = _encode(self.data)
+            numbers = _cast(values)
+            if numbers is not None:
+                return np.append(numbers, np.nan)[codes]
+        else:
+            numbers = _cast(self.data, is_written=self.read_text is not None)
+            if numbers is not None:
+                return numbers
         parsed = [parse_number(cell) if cell else np.nan for cell in self.words.values]
         if any(number is None for number in parsed):
             return None
-        return self.words.look_up(parsed, np.float64)
+        return self.words.look_up(parsed, np.float64) + 0.0
 
-    def _cast(self) -> Float[Array, " n"] | None:
-        """Let Arrow read the numbers. It reads fewer spellings than Python: None if it fails."""
-        import pyarrow
-        from pyarrow import types
 
-        try:
-            numbers = self.data.cast(pyarrow.float64(), safe=False).to_numpy()
-        except pyarrow.ArrowException:
-            return None
-        if types.is_floating(self.data.type) or types.is_integer(self.data.type):
-            return numbers + 0.0  # as text, -0.0 is 0
-        if types.is_boolean(self.data.type) or types.is_temporal(self.data.type):
-            return None
-        # Arrow alone reads nan(1), and what is not finite needs the cell for its message.
-        finite = np.isfinite(numbers).sum() == len(numbers) - self.data.null_count
-        return numbers if finite else None
+def _encode(data: Any) -> tuple[Any, Int[Array, " n"]]:
+    """Return the different values of a column, and the number of each row's value, last: none."""
+    from pyarrow import types
+
+    encoded = data if types.is_dictionary(data.type) else data.dictionary_encode()
+    encoded = encoded.unify_dictionaries()
+    if not encoded.num_chunks:
+        return encoded.type.value_type, np.zeros(0, np.int32)
+    values = encoded.chunk(0).dictionary
+    parts = [chunk.indices.fill_null(len(values)).to_numpy() for chunk in encoded.chunks]
+    codes = np.concatenate(parts).astype(np.int32, copy=False)
+    occurs = np.bincount(codes, minlength=len(values) + 1)[:-1] > 0
+    if occurs.all():
+        return values, codes
+    # Categories of a frame that no row has would decide what the column is.
+    places = np.append(np.cumsum(occurs) - 1, occurs.sum()).astype(np.int32)
+    return values.take(np.flatnonzero(occurs)), places[codes]
+
+
+def _cast(data: Any, is_written: bool = False) -> Float[Array, " n"] | None:
+    """Let Arrow read the numbers. It reads fewer spellings than Python: None if it fails."""
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_boolean(data.type) or types.is_temporal(data.type):
+        return None
+    try:
+        numbers = data.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False) + 0.0
+    except pyarrow.ArrowException:
+        return None
+    if not is_written and (types.is_floating(data.type) or types.is_integer(data.type)):
+        return numbers  # -0.0 is 0, as in text
+    # Arrow alone reads nan(1), and what is not finite needs the cell for its message.
+    finite = np.isfinite(numbers).sum() == len(numbers) - data.null_count
+    return numbers if finite else None
 
 
 class Cells(NamedTuple):
@@ -278,7 +310,7 @@ def _single_values(types: Any) -> tuple[Callable[[Any], bool], ...]:
     return (
         *(types.is_string, types.is_large_string, types.is_integer, types.is_floating),
         *(types.is_boolean, types.is_decimal, types.is_date, types.is_time),
-        *(types.is_timestamp, types.is_null),
+        *(types.is_timestamp, types.is_null, types.is_dictionary),
     )
 
 
@@ -288,14 +320,27 @@ def _plain_types(data: Any) -> Any:
     from pyarrow import types
 
     if data is not None and types.is_dictionary(data.type):
-        # Arrow cannot decode categories of polars, whose text is of another type.
-        chunks = [(_plain_types(c.dictionary), c.indices) for c in data.chunks]
-        data = pyarrow.chunked_array([values.take(codes) for values, codes in chunks])
+        return _plain_dictionary(data)
     if data is not None and types.is_string_view(data.type):
         return data.cast(pyarrow.large_string())
     if data is not None and types.is_floating(data.type):
         return data.cast(pyarrow.float64())
     return data
+
+
+def _plain_dictionary(data: Any) -> Any:
+    """Keep categories that are text, and decode all others."""
+    import pyarrow
+    from pyarrow import types
+
+    # Arrow cannot decode or unify categories of polars, whose text is of another type.
+    chunks = [(_plain_types(c.dictionary), c.indices) for c in data.chunks]
+    kinds = {values.type for values, _ in chunks}
+    text = all(types.is_string(kind) or types.is_large_string(kind) for kind in kinds)
+    if len(kinds) != 1 or not text or any(values.null_count for values, _ in chunks):
+        return _plain_types(pyarrow.chunked_array([v.take(codes) for v, codes in chunks]))
+    make = pyarrow.DictionaryArray.from_arrays
+    return pyarrow.chunked_array([make(codes.cast(pyarrow.int32()), v) for v, codes in chunks])
 
 
 def _make_array(values: Any) -> Any:

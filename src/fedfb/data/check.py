@@ -82,18 +82,27 @@ def refuse_vast(table: Table, columns: Sequence[Column]) -> None:
         )
 
 
-def refuse_infinite(x: Float[Array, "n d"], names: tuple[str, ...], table: Table) -> None:
+def refuse_infinite(
+    x: Float[Array, "n d"],
+    names: tuple[str, ...],
+    table: Table,
+    rows: Int[Array, " n"] | None = None,
+) -> None:
     """Refuse features that are not finite. Numbers near the end of the float range become so.
 
     Args:
         x: encoded rows.
         names: names of the features.
         table: names the source of the rows in the message.
+        rows: number of each encoded row in the table; None: they are in its order.
 
     """
-    bad = np.argwhere(~np.isfinite(x))
-    if len(bad):
-        row, column = bad[0].tolist()
+    with np.errstate(all="ignore"):  # a sum is fast, and finite only where all numbers are
+        finite = [bool(np.isfinite(part.sum())) for part in np.array_split(x, len(x) // 8192 + 1)]
+    if not all(finite) and not np.isfinite(x).all():
+        bad = np.argwhere(~np.isfinite(x))
+        numbers = bad[:, 0] if rows is None else rows[bad[:, 0]]
+        row, column = int(numbers.min()), int(bad[numbers.argmin(), 1])
         raise DataError(
             f"{table.source}, row {row + 1}: feature {names[column]!r} is not finite once scaled. "
             "Its values are too large to average: express the column in another unit."

@@ -35,11 +35,11 @@ class NumberColumn:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of the columns that :meth:`encode` gives."""
+        """The names of the columns that :meth:`fill` writes."""
         return (self.name, f"{self.name} is missing") if self.indicator else (self.name,)
 
-    def encode(self, table: Table) -> Float[Array, "n k"]:
-        """Return the standardised column and, if there is an indicator, the 0/1 column of gaps."""
+    def fill(self, table: Table, x: Float[Array, "n k"]) -> None:
+        """Write the standardised column and, if there is an indicator, the 0/1 column of gaps."""
         values = table.numbers(self.name)
         missing = np.isnan(values)
         if self.low is not None and self.high is not None:
@@ -47,8 +47,9 @@ class NumberColumn:
         with np.errstate(
             over="ignore", invalid="ignore"
         ):  # an overflow is not finite, and refuse_infinite names the column later
-            scaled = np.where(missing, 0.0, (values - self.mean) / self.sd)
-        return np.stack([scaled, missing.astype(float)] if self.indicator else [scaled], axis=1)
+            x[:, 0] = np.where(missing, 0.0, (values - self.mean) / self.sd)
+        if self.indicator:
+            x[:, 1] = missing
 
 
 @dataclass(frozen=True)
@@ -60,19 +61,17 @@ class CategoryColumn:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of the columns that :meth:`encode` gives."""
+        """The names of the columns that :meth:`fill` writes."""
         return tuple(f"{self.name}={category}" for category in self.categories)
 
-    def encode(self, table: Table) -> Float[Array, "n k"]:
-        """Return one 0/1 column per category."""
+    def fill(self, table: Table, x: Float[Array, "n k"]) -> None:
+        """Write 1 into the column of each row's category. ``x`` holds zeros before."""
         index = {category: number for number, category in enumerate(self.categories)}
         cells = table.text(self.name)
         places = [index.get(cell or MISSING_CATEGORY, -1) for cell in cells.values]
         numbers = cells.look_up(places, np.int64)
-        onehot = np.zeros((len(cells), len(self.categories)))
         rows = np.flatnonzero(numbers >= 0)
-        onehot[rows, numbers[rows]] = 1.0
-        return onehot
+        x[rows, numbers[rows]] = 1.0
 
 
 Column = NumberColumn | CategoryColumn

@@ -152,9 +152,10 @@ def cell_misfits(
             return
     reasons = [_find_misfit(cell, column, categories) for cell in cells.words.values]
     reported = [reason is not None and reason[0] not in allowed for reason in reasons]
-    rows = np.flatnonzero(cells.words.look_up(reported, bool))
-    lines = file.lines_of(rows) if len(rows) else []
-    for line, code in zip(lines, cells.words.codes[rows].tolist(), strict=True):
+    rows = np.flatnonzero(cells.words.look_up(reported, bool)) if any(reported) else []
+    if not len(rows):
+        return
+    for line, code in zip(file.lines_of(rows), cells.words.codes[rows].tolist(), strict=True):
         if (reason := reasons[code]) is not None:
             yield Misfit(file.source, line, column.name, *reason)
 
@@ -179,7 +180,8 @@ def tables_of(files: Sequence[Cells], test: Cells | None, schema: Schema) -> tup
     """Return one table per file and, last, the table of the test rows.
 
     Cells of training files have to fit. In test rows an undeclared category is allowed: it is one
-    that training did not have, as in any later file.
+    that training did not have, as in any later file. The files give up their columns, so that no
+    column is in memory twice.
 
     Args:
         files: training files.
@@ -205,7 +207,9 @@ def _make_table(file: Cells, schema: Schema, is_test: bool) -> Table:
                 f"{misfit}. Correct the cell (leave it empty if it is missing), or change the "
                 "schema: fedfb schema check lists all such cells."
             )
-    return Table({column.name: _read_values(file, column) for column in schema.used}, file.source)
+    columns = {column.name: _read_values(file, column) for column in schema.used}
+    file.columns.clear()
+    return Table(columns, file.source)
 
 
 def _read_values(file: Cells, column: ColumnSchema) -> Any:

@@ -19,6 +19,9 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
 
+ROWS_AT_A_TIME = 8192
+"""Rows that are encoded together."""
+
 
 @dataclass(frozen=True)
 class Encoder:
@@ -48,19 +51,41 @@ class Encoder:
         """Derive the columns of groups and label, by the rules whose columns the table has."""
         return derive(table, [rule for rule in self.derived if rule.source in table.columns])
 
-    def encode(self, table: Table, group: Int[Array, " n"] | None = None) -> Float[Array, "n d"]:
+    def encode(
+        self,
+        table: Table,
+        group: Int[Array, " n"] | None = None,
+        rows: Int[Array, " m"] | None = None,
+        precision: str = "float64",
+    ) -> Float[Array, "m d"]:
         """Return ``x`` of the table's rows.
 
         Args:
             table: rows with derived columns.
-            group: group of each row, where the model reads it; None: computed from the table.
+            group: group of each row, where the model reads it; None: computed from the table. A row
+                of no known group has the number -1, and zeros in the columns of groups.
+            rows: the rows to encode, in this order; None: all.
+            precision: type of the numbers.
 
         """
-        parts = [column.encode(table) for column in self.columns]
-        if self.sensitive_at_prediction:
-            group = self.groups.group_of(table) if group is None else group
-            parts.append(np.eye(len(self.groups.names))[group])
-        return np.concatenate(parts, axis=1)
+        if self.sensitive_at_prediction and group is None:
+            group = self.groups.group_of(table)
+        names = [column.name for column in self.columns]
+        ends = np.cumsum([len(column.feature_names) for column in self.columns])
+        x = np.zeros((len(table if rows is None else rows), len(self.feature_names)), precision)
+        # A few rows at a time: what is computed from them stays in the processor's cache.
+        for begin in range(0, len(x), ROWS_AT_A_TIME):
+            part = slice(begin, begin + ROWS_AT_A_TIME)
+            places = part if rows is None else rows[part]
+            cells = table.take(places, names)
+            blocks = np.split(x[part], ends, axis=1)
+            with np.errstate(over="ignore"):  # refuse_infinite names the column later
+                for column, block in zip(self.columns, blocks, strict=False):
+                    column.fill(cells, block)
+            if self.sensitive_at_prediction and group is not None:
+                known = np.flatnonzero(group[places] >= 0)
+                blocks[-1][known, group[places][known]] = 1.0
+        return x
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoder as plain values that JSON can hold."""

@@ -35,7 +35,7 @@ class Learnt(NamedTuple):
 
 
 LearnFromClients = Callable[[Table, Int[Array, " t"], tuple[str, ...]], Learnt]
-"""Learns an encoder from clients: training rows, the client of each, the clients' names."""
+"""Learns an encoder from clients: rows, the client of each (-1: none), the clients' names."""
 
 ONE_GROUP = "only one group: group fairness is void, every fair method returns plain FedAvg"
 
@@ -78,6 +78,7 @@ def federate(
     group_order: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
     learn: LearnFromClients | None = None,
+    precision: str = "float64",
 ) -> Federation:
     """Encode a table and deal its rows to clients. The encoder learns from training rows only.
 
@@ -98,47 +99,58 @@ def federate(
         notes: sentences about the data.
         learn: learns the encoder from sums over clients; None: the table is public, and the
             encoder learns from the rows themselves.
+        precision: type of the numbers of the features.
 
     """
-    training = table.take(train)
     y = labels(table, label, positive)
     refuse_one_class(y[train], table, label, positive)
     refuse_empty_clients(client[train], client_names)
-    learnt = learn(training, client[train], client_names) if learn else Learnt((), None)
-    groups = learnt.groups or groups_in(training, sensitive, group_order)
+    learnt = learn(table, _without_test(client, train), client_names) if learn else None
+    groups = learnt.groups if learnt else None
+    groups = groups or groups_in(table.take(train, sensitive), sensitive, group_order)
     group = groups.group_of(table)
     encoder = fit_encoder(
-        training,
+        table if learnt else table.take(train),
         features=features,
         groups=groups,
         label=label,
         positive=positive,
         sensitive_at_prediction=sensitive_at_prediction,
         derived=derived,
-        columns=learnt.columns if learn else None,
+        columns=learnt.columns if learnt else None,
     )
     refuse_vast(table, encoder.columns)
-    x = encoder.encode(table, group)
-    refuse_infinite(x, encoder.feature_names, table)
+    rows = [train[client[train] == number] for number in range(len(client_names))]
+    # The matrix is written once, in the order in which clients and test rows are parts of it.
+    order = np.concatenate([*rows, test])
+    x = encoder.encode(table, group, order, precision)
+    refuse_infinite(x, encoder.feature_names, table, order)
+    parts = np.split(x, np.cumsum([len(places) for places in rows]))
     group_notes = (
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(groups.names) == 1 else ()),
     )
-    rows = [train[client[train] == number] for number in range(len(client_names))]
     clients = [
-        ClientData(number, x[places], y[places], group[places], len(groups.names))
+        ClientData(number, parts[number], y[places], group[places], len(groups.names))
         for number, places in enumerate(rows)
     ]
     return Federation(
         name=name,
         clients=tuple(clients),
-        test=Examples(x[test], y[test], group[test], client[test].astype(np.int64)),
+        test=Examples(parts[-1], y[test], group[test], client[test].astype(np.int64)),
         group_names=groups.names,
         client_names=client_names,
         feature_names=encoder.feature_names,
         encoder=encoder,
-        notes=(*notes, *group_notes, *encoding_notes(encoder.columns, table.take(test))),
+        notes=(*notes, *group_notes, *encoding_notes(encoder.columns, table, test)),
     )
+
+
+def _without_test(client: Int[Array, " n"], train: Int[Array, " t"]) -> Int[Array, " n"]:
+    """Return the client of each training row, -1 for other rows."""
+    clients = np.full(len(client), -1)
+    clients[train] = client[train]
+    return clients
 
 
 def settle_small_groups(

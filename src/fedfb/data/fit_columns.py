@@ -27,7 +27,7 @@ from fedfb.data.statistics import (
 )
 from fedfb.data.table import Table
 from fedfb.errors import DataError
-from fedfb.shapes import Array, Float, Int
+from fedfb.shapes import Array, Int
 
 QUARTILES = (0.25, 0.5, 0.75)
 TAILS = (0.01, 0.99)
@@ -36,7 +36,7 @@ NORMAL_QUARTILES = 1.349
 
 
 class ClientRows(NamedTuple):
-    """The client of each row of a table, by number, and what clients need to upload sums.
+    """The client of each row of a table, by number, -1 for none, and what uploads need.
 
     ``add`` adds the uploads. ``schema`` describes the columns; all clients know it beforehand.
     """
@@ -68,15 +68,13 @@ def by_sums(add: AddUp, schema: Schema) -> LearnFromClients:
 
 def make_ask(table: Table, clients: ClientRows) -> Ask:
     """Return a function that runs a task on clients in this process and adds their uploads."""
-    tables = {
-        client: table.take(np.flatnonzero(clients.client == number))
-        for number, client in enumerate(clients.names)
-    }
+    rows = [np.flatnonzero(clients.client == number) for number in range(len(clients.names))]
 
     def ask(task: str, broadcast: Arrays) -> Arrays:
+        names = [name for name in _columns_read(task, clients.schema) if name in table.columns]
         uploads = {
-            name: make_column_upload(task, broadcast, t, clients.schema)
-            for name, t in tables.items()
+            name: make_column_upload(task, broadcast, table.take(places, names), clients.schema)
+            for name, places in zip(clients.names, rows, strict=True)
         }
         return clients.add(task, broadcast, uploads)
 
@@ -90,7 +88,11 @@ def fit_columns(table: Table, clients: ClientRows) -> tuple[Column, ...]:
     """
     columns = columns_by(clients.schema, make_ask(table, clients))
     features = [column.name for column in clients.schema.of("feature")]
-    return tuple(columns[name] if name in columns else fit_column(table, name) for name in features)
+    training = np.flatnonzero(clients.client >= 0)
+    return tuple(
+        columns[name] if name in columns else fit_column(table.take(training, [name]), name)
+        for name in features
+    )
 
 
 def columns_by(schema: Schema, ask: Ask) -> dict[str, Column]:
@@ -241,11 +243,24 @@ def make_column_upload(task: str, broadcast: Arrays, table: Table, schema: Schem
         names = numeric(schema, HISTOGRAMS[task])
         return counts_below([table.numbers(name) for name in names], **broadcast)
     if task in TASKS:
-        return compute_upload(task, broadcast, _stack_numbers(table, numeric(schema)))
+        columns = [table.numbers(name) for name in numeric(schema)]
+        return compute_upload(task, broadcast, columns)
     rest = dict(broadcast)
     ends = (rest.pop("low"), rest.pop("high"))
-    clipped_values = np.clip(_stack_numbers(table, numeric(schema, "clip")), *ends)
-    return compute_upload(task.replace(CLIP, COLUMN), rest, clipped_values)
+    clipped = [
+        np.clip(table.numbers(name), *places)
+        for name, *places in zip(numeric(schema, "clip"), *ends, strict=True)
+    ]
+    return compute_upload(task.replace(CLIP, COLUMN), rest, clipped)
+
+
+def _columns_read(task: str, schema: Schema) -> list[str]:
+    """Return the columns that the upload to a task is computed from."""
+    if task == ROWS:
+        return [*schema.crossed, schema.label.name]
+    if task == CATEGORIES:
+        return [*dict.fromkeys(name for name, _ in listed_categories(schema))]
+    return numeric(schema)
 
 
 def no_rows(schema: Schema) -> Table:
@@ -283,10 +298,6 @@ def listed_categories(schema: Schema) -> list[tuple[str, str]]:
         if column.kind != "number" and column.categories
         for category in sorted({*column.categories, MISSING_CATEGORY})
     ]
-
-
-def _stack_numbers(table: Table, columns: Sequence[str]) -> Float[Array, "n k"]:
-    return np.stack([table.numbers(column) for column in columns], axis=1)
 
 
 def _count_rows(table: Table, schema: Schema) -> Int[Array, "2 a"]:

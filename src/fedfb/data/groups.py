@@ -100,8 +100,12 @@ def _cross(table: Table, columns: tuple[str, ...]) -> Words:
                 "their own) or remove these rows."
             )
     sizes = [len(part.values) for part in parts]
-    combined = np.ravel_multi_index([part.codes for part in parts], sizes)
-    different, codes = np.unique(combined, return_inverse=True)
+    combined, codes = np.ravel_multi_index([part.codes for part in parts], sizes), None
+    if np.prod(sizes, dtype=float) <= len(table):  # counting is faster than sorting
+        occurs = np.bincount(combined, minlength=int(np.prod(sizes))) > 0
+        different, codes = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[combined]
+    else:
+        different, codes = np.unique(combined, return_inverse=True)
     places = zip(*(part.tolist() for part in np.unravel_index(different, sizes)), strict=True)
     values = [tuple(p.values[i] for p, i in zip(parts, row, strict=True)) for row in places]
     names = Words(tuple(group_name(columns, cells) for cells in values), codes)

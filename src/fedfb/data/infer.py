@@ -241,14 +241,17 @@ def suspicion(name: str, files: Sequence[SourceColumn]) -> str | None:
     """
     if _are_numbers(files):
         parts = [column.numbers for column in files if column.numbers is not None]
-        present = [numbers[~np.isnan(numbers)] for numbers in parts]
-        enough = sum(map(len, present)) >= FEWEST
-        return _suspect_numbers(name, present, files) if enough else None
+        return _suspect_numbers(name, [_drop_missing(numbers) for numbers in parts], files)
     counts: Counter[str] = Counter()
     for column in files:
         counts.update(column.words.counts())
     counts.pop("", None)
     return _suspect_text(files, counts) if counts.total() >= FEWEST else None
+
+
+def _drop_missing(numbers: Float[Array, " n"]) -> Float[Array, " m"]:
+    missing = np.isnan(numbers)
+    return numbers[~missing] if missing.any() else numbers
 
 
 def _are_numbers(files: Sequence[SourceColumn]) -> bool:
@@ -262,18 +265,18 @@ def _are_numbers(files: Sequence[SourceColumn]) -> bool:
 def _suspect_numbers(
     name: str, present: Sequence[Array], files: Sequence[SourceColumn]
 ) -> str | None:
-    if all(((part >= 19000101) & (part <= 20991231)).all() for part in present):
+    if sum(map(len, present)) < FEWEST:
+        return None
+    if all(_lie_between(part, 19000101, 20991231) for part in present):
         values = [value for column in files for value in column.words.counts() if value]
         if all(map(_is_compact_date, values)):
             return f"looks like a date: {values[0]!r}"
-    for numbers in present:
-        whole = bool((np.isfinite(numbers) & (np.floor(numbers) == numbers)).all())
-        # The last fractions decide nothing, and need not be sorted.
-        if len(numbers) < FEWEST or (not whole and numbers is present[-1]):
+    for place, numbers in enumerate(present):
+        if len(numbers) < FEWEST or not _are_whole(numbers) or not _all_differ(numbers):
             continue
-        if not _all_differ(numbers):
-            continue
-        if not whole:
+        # Fractions that never repeat in an earlier file show that the column is measured.
+        earlier = [part for part in present[:place] if len(part) >= FEWEST]
+        if any(not _are_whole(part) and _all_differ(part) for part in earlier):
             return None
         if _ID_NAME.search(name) or _ID_NAME.search(name.lower()):
             return f"looks like an identifier: its name, and {len(numbers)} different whole numbers"
@@ -286,10 +289,23 @@ def _suspect_numbers(
     return None
 
 
+# Most columns are decided by their first rows, and a look at all rows takes time.
+_FIRST = 1000
+
+
+def _lie_between(numbers: Float[Array, " n"], low: float, high: float) -> bool:
+    return all(bool(((part >= low) & (part <= high)).all()) for part in (numbers[:_FIRST], numbers))
+
+
+def _are_whole(numbers: Float[Array, " n"]) -> bool:
+    return all(
+        bool((np.isfinite(part) & (np.floor(part) == part)).all())
+        for part in (numbers[:_FIRST], numbers)
+    )
+
+
 def _all_differ(numbers: Float[Array, " n"]) -> bool:
-    # Most columns repeat soon, and a sort of all rows takes time.
-    parts = (numbers[:1000], numbers)
-    return all(len(np.unique(part)) == len(part) for part in parts)
+    return all(len(np.unique(part)) == len(part) for part in (numbers[:_FIRST], numbers))
 
 
 def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> str | None:

@@ -29,7 +29,12 @@ from fedfb.shapes import Array, Int
 PUBLISHED = ("adult", "bank", "compas")
 
 
-def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Federation:
+def load(
+    request: DataRequest,
+    split_seed: int,
+    add: AddUp = add_in_clear,
+    precision: str = "float64",
+) -> Federation:
     """Load the data of a request. Small groups are merged if the request names a group for them.
 
     Args:
@@ -37,19 +42,20 @@ def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Fe
         split_seed: seed of all random choices about the data.
         add: adds the clients' uploads about the columns of the user's files. Built-in data need
             no sums: they are encoded as one public table.
+        precision: type of the numbers of the features of the user's files.
 
     >>> federation = load(DataRequest("synthetic", rows=100, test_rows=50), split_seed=0)
     >>> len(federation.clients), sum(len(client.y) for client in federation.clients)
     (3, 100)
     """
     check_request(request)
-    federation = _load(request, split_seed, add)
+    federation = _load(request, split_seed, add, precision)
     if request.data not in BUILT_IN:
         return federation  # load_own has merged small groups already
     return settle_small_groups(federation, request.minimum_group, request.rest)
 
 
-def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
+def _load(request: DataRequest, split_seed: int, add: AddUp, precision: str) -> Federation:
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
     # A run needs one loader only, so each is imported where it is used.
     if request.data in PUBLISHED:
@@ -105,6 +111,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         minimum_group=request.minimum_group,
         rest=request.rest,
         add=add,
+        precision=precision,
     )
 
 
@@ -138,6 +145,7 @@ def load_own(
     minimum_group: int = 10,
     rest: str | None = None,
     add: AddUp = add_in_clear,
+    precision: str = "float64",
 ) -> Federation:
     """Load CSV and Parquet files. Every column that is not named is a feature.
 
@@ -159,6 +167,7 @@ def load_own(
         minimum_group: fewest training rows of a group that is compared.
         rest: name of the group that smaller groups become part of; None: they stay.
         add: adds the clients' uploads, from which numbers are scaled.
+        precision: type of the numbers of the features.
 
     """
     paths = paths_of(pattern, test)
@@ -173,6 +182,7 @@ def load_own(
         test=None if test is None else read_rows(test),
         sensitive_at_prediction=sensitive_at_prediction,
         add=add,
+        precision=precision,
     )
     return settle_small_groups(federation, minimum_group, rest)
 
@@ -188,12 +198,13 @@ def federate_cells(
     split: bool = True,
     sensitive_at_prediction: bool = False,
     add: AddUp = add_in_clear,
+    precision: str = "float64",
 ) -> Federation:
     """Make a federation of files by client name, in this order.
 
     Args:
         name: name of the federation.
-        files: training files.
+        files: training files, which give up their columns.
         schema: declarations about the columns.
         partition: see :func:`load_own`.
         split_seed: see :func:`load_own`.
@@ -201,19 +212,23 @@ def federate_cells(
         split: whether to split. If False, and without ``test``, all rows are training rows.
         sensitive_at_prediction: see :func:`load_own`.
         add: see :func:`load_own`.
+        precision: see :func:`load_own`.
 
     """
     _refuse_two_partitions(schema.client, partition)
     tables = tables_of([*files.values()], _add_client_column(test, schema.client), schema)
+    sizes = [len(part) for part in tables]
     raw = concat(tables)
-    rows = np.arange(sum(len(part) for part in tables[: len(files)]))
+    del tables
+    rows = np.arange(sum(sizes[: len(files)]))
     label, positive = schema.label.name, schema.label.positive
     table = derive(raw, schema.derived)
-    _refuse_absent_positive(table.take(rows), label, positive)
+    training = table.take(slice(len(rows)))
+    _refuse_absent_positive(training, label, positive)
     order = schema.group_names
-    groups = groups_in(table.take(rows), schema.crossed, order)
+    groups = groups_in(training, schema.crossed, order)
     rule = Partition("column", schema.client) if schema.client else parse_partition(partition)
-    client, names = _deal_clients(raw, table, tables, tuple(files), groups, rule, split_seed)
+    client, names = _deal_clients(raw, table, sizes, tuple(files), groups, rule, split_seed)
     _refuse_small_clients(client[rows], names)
     train, test_rows = rows, np.arange(len(rows), len(table))
     if test is None and split:
@@ -237,6 +252,7 @@ def federate_cells(
         group_order=order,
         notes=(*type_notes(schema), *_note_labels(table, label, positive)),
         learn=by_sums(add, schema),
+        precision=precision,
     )
 
 
@@ -259,14 +275,13 @@ def _add_client_column(test: Cells | None, client_column: str | None) -> Cells |
 def _deal_clients(
     raw: Table,
     table: Table,
-    tables: tuple[Table, ...],
+    sizes: Sequence[int],
     files: tuple[str, ...],
     groups: Groups,
     rule: Partition,
     seed: int,
 ) -> Clients:
     """Return the client of every row: by the rule, or else by file. A test file has no client."""
-    sizes = [len(part) for part in tables]
     if rule.kind != "paper":
         # A client has the name in the raw cell, even where bins of the column form the groups.
         source = raw if rule.kind == "column" else table

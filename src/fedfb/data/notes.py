@@ -78,20 +78,25 @@ def small_note(subject: str, small: Sequence[str], minimum: int, remedy: str) ->
     )
 
 
-def encoding_notes(columns: tuple[Column, ...], test: Table) -> tuple[str, ...]:
+def encoding_notes(
+    columns: tuple[Column, ...], table: Table, test: Int[Array, " e"]
+) -> tuple[str, ...]:
     """Return sentences about missing values, tails, and categories that only test rows have.
 
     Args:
         columns: encoding of the features.
-        test: test rows.
+        table: all rows.
+        test: numbers of the test rows.
 
     """
     numbers = [c.name for c in columns if isinstance(c, NumberColumn) and c.indicator]
     categories = [c for c in columns if isinstance(c, CategoryColumn)]
     gaps = [c.name for c in categories if MISSING_CATEGORY in c.categories]
-    unknown = [c.name for c in categories if _has_unseen(c, test)]
+    unknown = [c.name for c in categories if _has_unseen(c, table.take(test, [c.name]))]
     gaps_in_test = [
-        c.name for c in columns if isinstance(c, NumberColumn) and _lacks_in_test_only(c, test)
+        c.name
+        for c in columns
+        if isinstance(c, NumberColumn) and _lacks_in_test_only(c, table.take(test, [c.name]))
     ]
     clips = [
         _name_with_error(c) for c in columns if isinstance(c, NumberColumn) and c.low is not None

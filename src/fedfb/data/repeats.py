@@ -65,13 +65,16 @@ def row_hashes(x: Array, y: Num[Array, " n"], group: Num[Array, " n"]) -> Num[Ar
         group: group of each row.
 
     """
-    features = np.ascontiguousarray(x.T, dtype=np.float64) + 0.0  # -0.0 equals 0.0
-    columns = [*features.view(np.uint64), y, group]
-    factors = np.random.default_rng(0).integers(2**63, size=len(columns), dtype=np.uint64)
+    factors = np.random.default_rng(0).integers(2**63, size=x.shape[1] + 2, dtype=np.uint64)
     hashes = np.zeros(len(y), np.uint64)
-    for column, factor in zip(columns, factors, strict=True):
-        mixed = (hashes ^ np.asarray(column).astype(np.uint64)) * (factor | np.uint64(1))
-        hashes = mixed ^ (mixed >> np.uint64(32))
+    for begin in range(0, len(y), 8192):  # few rows at a time, as the copy is twice as large as x
+        part = slice(begin, begin + 8192)
+        features = np.ascontiguousarray(x[part].T, dtype=np.float64) + 0.0  # -0.0 equals 0.0
+        for column, factor in zip(
+            [*features.view(np.uint64), y[part], group[part]], factors, strict=True
+        ):
+            mixed = (hashes[part] ^ np.asarray(column).astype(np.uint64)) * (factor | np.uint64(1))
+            hashes[part] = mixed ^ (mixed >> np.uint64(32))
     return hashes
 
 

@@ -51,17 +51,39 @@ Ask = Callable[[str, Arrays], Arrays]
 """Returns the sum of all clients' uploads: name of the task, and the broadcast."""
 
 
-def compute_upload(task: str, broadcast: Arrays, x: Float[Array, "n k"]) -> Arrays:
-    """Return the upload of one client about its columns.
+ROWS_AT_A_TIME = 8192
+"""Rows whose terms are computed together, so that they stay in the processor's cache."""
+
+
+def compute_upload(task: str, broadcast: Arrays, columns: Sequence[Float[Array, " n"]]) -> Arrays:
+    """Return the upload of one client about its columns: sums over its rows.
 
     Args:
         task: a name in ``TASKS``.
         broadcast: arguments of the task.
-        x: the client's numbers, nan where missing.
+        columns: the client's numbers of each column, nan where missing.
 
     """
+    rows = len(columns[0])
+    # numpy adds the rows of several columns one after the other, and a single column by halves.
+    step = ROWS_AT_A_TIME if len(columns) > 1 else max(rows, 1)
+    sums: Arrays = {}
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return TASKS[task](x, **broadcast)
+        for begin in range(0, max(rows, 1), step):
+            x = np.stack([column[begin : begin + step] for column in columns], axis=1)
+            for name, terms in TASKS[task](x, **broadcast).items():
+                terms[np.isnan(terms)] = 0
+                parts = [sums[name][None], terms] if name in sums else [terms]
+                sums[name] = np.concatenate(parts).sum(axis=0)
+    if task == "column sums":
+        sums["varies"] = np.array([_varies(column) for column in columns], np.int64)
+    return sums
+
+
+def _varies(column: Float[Array, " n"]) -> bool:
+    """Return whether a client's numbers of a column differ."""
+    least = np.fmin.reduce(column, initial=np.inf)
+    return bool(least < np.fmax.reduce(column, initial=-np.inf))
 
 
 def spread_by(columns: Sequence[str], ask: Ask) -> Spread:
@@ -97,36 +119,28 @@ def spread_by(columns: Sequence[str], ask: Ask) -> Spread:
         return Spread(broadcast["mean"] + scale * offset, sd, first["missing"])
 
 
-def _sum_cells(x: Float[Array, "n k"]) -> Arrays:
-    """Return numbers of cells, their sums, and whether this client's numbers differ."""
-    present = ~np.isnan(x)
-    least = np.where(present, x, np.inf).min(axis=0, initial=np.inf)
-    largest = np.where(present, x, -np.inf).max(axis=0, initial=-np.inf)
-    return {
-        "present": present.sum(axis=0),
-        "missing": (~present).sum(axis=0),
-        "sums": np.nansum(x, axis=0),
-        "varies": (least < largest).astype(np.int64),
-    }
+def _count_cells(x: Float[Array, "n k"]) -> Arrays:
+    missing = np.isnan(x)
+    return {"present": ~missing, "missing": missing, "sums": x}
 
 
-def _sum_distances(x: Float[Array, "n k"], mean: Float[Array, " k"]) -> Arrays:
-    return {"distances": np.nansum(np.abs(x - mean), axis=0)}
+def _measure_distances(x: Float[Array, "n k"], mean: Float[Array, " k"]) -> Arrays:
+    return {"distances": np.abs(x - mean)}
 
 
-def _sum_squares(
+def _measure_squares(
     x: Float[Array, "n k"], mean: Float[Array, " k"], scale: Float[Array, " k"]
 ) -> Arrays:
     z = (x - mean) / scale
-    return {"offsets": np.nansum(z, axis=0), "squares": np.nansum(z**2, axis=0)}
+    return {"offsets": z, "squares": z**2}
 
 
 TASKS: Mapping[str, Callable[..., Arrays]] = {
-    "column sums": _sum_cells,
-    "column distances": _sum_distances,
-    "column squares": _sum_squares,
+    "column sums": _count_cells,
+    "column distances": _measure_distances,
+    "column squares": _measure_squares,
 }
-"""The function of each task: from a client's numbers and the broadcast to its upload."""
+"""The function of each task: from a client's numbers and the broadcast to terms to be added."""
 
 
 def _refuse_lost(

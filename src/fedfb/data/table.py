@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,10 @@ class Words:
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows of each value that occurs."""
+        return dict(self._counts)
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
         counts = np.bincount(self.codes, minlength=len(self.values)).tolist()
         return {value: n for value, n in zip(self.values, counts, strict=True) if n}
 
@@ -96,9 +101,16 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
-    def take(self, rows: Int[Array, " n"]) -> "Table":
-        """Return some rows by number, in this order."""
-        return Table({name: values[rows] for name, values in self.columns.items()}, self.source)
+    def take(self, rows: Int[Array, " n"] | slice, names: Iterable[str] | None = None) -> "Table":
+        """Return some rows by number, in this order.
+
+        Args:
+            rows: the rows.
+            names: the columns to take; None: all.
+
+        """
+        columns = self.columns if names is None else dict.fromkeys(names)
+        return Table({name: self.column(name)[rows] for name in columns}, self.source)
 
     def with_column(self, name: str, values: Any) -> "Table":
         """Return the table with one column added or replaced."""
@@ -171,13 +183,14 @@ def concat(tables: Sequence[Table]) -> Table:
                     "and text in the other. Read both files together with read_csvs."
                 )
         is_text = isinstance(parts[0], Words)
-        columns[name] = _concat_words(parts) if is_text else np.concatenate(parts)
+        if len(parts) == 1:
+            columns[name] = parts[0]
+        else:
+            columns[name] = _concat_words(parts) if is_text else np.concatenate(parts)
     return Table(columns, ", ".join(table.source for table in tables[:3]))
 
 
 def _concat_words(parts: Sequence[Words]) -> Words:
-    if len(parts) == 1:
-        return parts[0]
     values = Words.of(value for part in parts for value in part.values)
     ends = np.cumsum([len(part.values) for part in parts])[:-1]
     numbers = np.split(values.codes, ends)

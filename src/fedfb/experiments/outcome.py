@@ -264,7 +264,8 @@ def load_federations(experiment: Experiment, ledger: "Path | None" = None) -> di
     """
 
     def loaded(split: int) -> Federation:
-        return load(experiment.request, split, make_add(experiment, ledger, split))
+        add = make_add(experiment, ledger, split)
+        return load(experiment.request, split, add, experiment.precision)
 
     # Seeds of one split get the same object. Others rely on it: they compare by identity.
     cached = lru_cache(maxsize=None)(loaded)
