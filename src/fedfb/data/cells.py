@@ -86,14 +86,19 @@ def _encode(data: Any) -> tuple[Any, Int[Array, " n"]]:
     if not encoded.num_chunks:
         return encoded.type.value_type, np.zeros(0, np.int32)
     values = encoded.chunk(0).dictionary
-    parts = [chunk.indices.fill_null(len(values)).to_numpy() for chunk in encoded.chunks]
-    codes = np.concatenate(parts).astype(np.int32, copy=False)
+    codes = _join([chunk.indices for chunk in encoded.chunks], len(values)).astype(np.int32)
     occurs = np.bincount(codes, minlength=len(values) + 1)[:-1] > 0
     if occurs.all():
         return values, codes
     # Categories of a frame that no row has would decide what the column is.
     places = np.append(np.cumsum(occurs) - 1, occurs.sum()).astype(np.int32)
     return values.take(np.flatnonzero(occurs)), places[codes]
+
+
+def _join(chunks: Sequence[Any], missing: float) -> Array:
+    """Return chunks of numbers as one array. Arrow's own way of doing this imports pandas."""
+    parts = [chunk.fill_null(missing) if chunk.null_count else chunk for chunk in chunks]
+    return np.concatenate([np.from_dlpack(part) for part in parts] or [np.zeros(0)])
 
 
 def _cast(data: Any, is_written: bool = False) -> Float[Array, " n"] | None:
@@ -104,9 +109,10 @@ def _cast(data: Any, is_written: bool = False) -> Float[Array, " n"] | None:
     if types.is_boolean(data.type) or types.is_temporal(data.type):
         return None
     try:
-        numbers = data.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False) + 0.0
+        cast = data.cast(pyarrow.float64(), safe=False)
     except pyarrow.ArrowException:
         return None
+    numbers = _join(getattr(cast, "chunks", [cast]), np.nan) + 0.0
     if not is_written and (types.is_floating(data.type) or types.is_integer(data.type)):
         return numbers  # -0.0 is 0, as in text
     # Arrow alone reads nan(1), and what is not finite needs the cell for its message.

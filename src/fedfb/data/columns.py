@@ -47,7 +47,9 @@ class NumberColumn:
         with np.errstate(
             over="ignore", invalid="ignore"
         ):  # an overflow is not finite, and refuse_infinite names the column later
-            x[:, 0] = np.where(missing, 0.0, (values - self.mean) / self.sd)
+            scaled = (values - self.mean) / self.sd
+            scaled[missing] = 0.0
+            x[:, 0] = scaled
         if self.indicator:
             x[:, 1] = missing
 

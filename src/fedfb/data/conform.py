@@ -189,12 +189,16 @@ def tables_of(files: Sequence[Cells], test: Cells | None, schema: Schema) -> tup
         schema: declarations about the columns. Ignored columns are not in the tables.
 
     """
+    import pyarrow
+
     ignored = {column.name for column in schema.of("ignored")}
     used = [column.name for column in schema.used]
     parts = [*files, *([] if test is None else [test])]
     heads = [(file.source, [c for c in file.columns if c not in ignored]) for file in parts]
     check_same_columns([(schema.source, used), *heads])
-    return tuple(_make_table(file, schema, is_test=file is test) for file in parts)
+    tables = tuple(_make_table(file, schema, is_test=file is test) for file in parts)
+    pyarrow.default_memory_pool().release_unused()  # what reading took is free now
+    return tables
 
 
 def _make_table(file: Cells, schema: Schema, is_test: bool) -> Table:
