@@ -132,14 +132,15 @@ def test_the_test_set_is_decided_as_in_the_run(trained, data, algorithm):
     np.testing.assert_allclose(found.score[0], run.score[0, :rows], rtol=0, atol=1e-6)
 
 
-def test_a_group_that_training_did_not_have_is_refused(trained, tmp_path):
+def test_a_group_that_training_did_not_have_is_decided_at_the_plain_threshold(trained, tmp_path):
     write_rows(tmp_path / "rows.csv")
     _, folder = trained(data=str(tmp_path / "rows.csv"), **SETTINGS)
     hand = take_over(folder)
     rows = made_up_rows(hand)
     strange = rows.with_column("sex", np.full(len(rows), "x", object))
-    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument):
-        run_onnx(onnx_model(hand).SerializeToString(), strange)
+    found = run_onnx(onnx_model(hand).SerializeToString(), strange)
+    np.testing.assert_array_equal(found.decision, found.score >= 0.5)
+    assert_same(hand, strange)
 
 
 def test_the_file_says_what_it_is(trained):

@@ -152,8 +152,10 @@ def cell_misfits(
             return
     reasons = [_find_misfit(cell, column, categories) for cell in cells.words.values]
     reported = [reason is not None and reason[0] not in allowed for reason in reasons]
-    rows = np.flatnonzero(cells.words.look_up(reported, bool)) if any(reported) else []
-    if not len(rows):
+    if not any(reported):
+        return
+    rows = np.flatnonzero(cells.words.look_up(reported, bool))
+    if not len(rows):  # a value that no row has is not reported
         return
     for line, code in zip(file.lines_of(rows), cells.words.codes[rows].tolist(), strict=True):
         if (reason := reasons[code]) is not None:

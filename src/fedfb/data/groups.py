@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,11 +33,10 @@ class Groups:
 
     def group_of(self, table: Table) -> Int[Array, " n"]:
         """Return each row's group number. A group that is not among ``names`` is an error."""
-        index = {name: number for number, name in enumerate(self.names)}
-        index |= {name: index[rest] for name, rest in zip(self.merged, self.into, strict=True)}
-        crossed = _cross(table, self.columns)
-        unknown = {name: n for name, n in crossed.counts().items() if name not in index}
+        _refuse_missing(table, self.columns)
+        group, unknown = self.look_up(table)
         if unknown:
+            crossed = _cross(table, self.columns)
             most = [name for name, n in unknown.items() if n == max(unknown.values())]
             name = min(most, key=lambda name: int((crossed == name).argmax()))
             raise DataError(
@@ -46,7 +46,23 @@ class Groups:
                 "merge the group into another by declaration, e.g. --merge "
                 "'race: Asian+Other=rest'."
             )
-        return crossed.look_up([index.get(name, -1) for name in crossed.values], np.int64)
+        return group
+
+    def look_up(self, table: Table) -> "GroupNumbers":
+        """Return each row's group number, -1 where training did not have the row's group."""
+        index = {name: number for number, name in enumerate(self.names)}
+        index |= {name: index[rest] for name, rest in zip(self.merged, self.into, strict=True)}
+        crossed = _cross(table, self.columns)
+        numbers = [index.get(name, -1) for name in crossed.values]
+        unknown = {name: n for name, n in crossed.counts().items() if name not in index}
+        return GroupNumbers(crossed.look_up(numbers, np.int64), unknown)
+
+
+class GroupNumbers(NamedTuple):
+    """The group number of each row, and the rows of each group that training did not have."""
+
+    group: Int[Array, " n"]
+    unknown: dict[str, int]
 
 
 def merge_small(groups: Groups, rows: Int[Array, " a"], minimum: int, rest: str) -> Groups:
@@ -83,22 +99,26 @@ def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = (
         order: names that come first, in this order. All others follow, sorted.
 
     """
+    _refuse_missing(table, columns)
     present = set(_cross(table, columns).counts())
     declared = [name for name in order if name in present]
     return Groups(columns, (*declared, *sorted(present.difference(declared))))
 
 
-def _cross(table: Table, columns: tuple[str, ...]) -> Words:
-    """Return the name of each row's group."""
-    parts = [table.text(name) for name in columns]
-    for name, cells in zip(columns, parts, strict=True):
-        missing = int((cells == "").sum())
+def _refuse_missing(table: Table, columns: tuple[str, ...]) -> None:
+    for name in columns:
+        missing = table.text(name).counts().get("", 0)
         if missing:
             raise DataError(
                 f"{table.source}: the sensitive column {name!r} is missing in {missing} of "
                 f"{len(table)} rows. Fill it in (a value such as 'unknown' makes them a group of "
                 "their own) or remove these rows."
             )
+
+
+def _cross(table: Table, columns: tuple[str, ...]) -> Words:
+    """Return the name of each row's group."""
+    parts = [table.text(name) for name in columns]
     sizes = [len(part.values) for part in parts]
     combined, codes = np.ravel_multi_index([part.codes for part in parts], sizes), None
     if np.prod(sizes, dtype=float) <= len(table):  # counting is faster than sorting

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfb.algorithms.baselines.lft import VARIANTS, Mixing, mix
-from fedfb.algorithms.fedfb.threshold_rules import find_bins
+from fedfb.algorithms.fedfb.threshold_rules import look_up
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.engine import choose_engine
 from fedfb.errors import ConfigError
@@ -46,14 +46,12 @@ class Rule:
         return engine.logits(self.members, x)
 
     def decide(self, x: Float[Array, "n d"], group: Int[Array, " n"]) -> Prediction:
-        """Score and decide rows; the group matters only where thresholds differ by it."""
+        """Score and decide rows; the group (-1: unknown) matters only where thresholds differ."""
         with np.errstate(all="ignore"):
             prediction = mix(self.logits(x)[:, None], self.weights, self.mixing)
         if self.chance is None:
             return prediction
-        return Prediction(
-            prediction.score, self.chance[group, find_bins(prediction.score, self.bins)]
-        )
+        return Prediction(prediction.score, look_up(self.chance[None], group, prediction.score))
 
     @property
     def bins(self) -> int:

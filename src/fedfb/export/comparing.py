@@ -6,46 +6,39 @@ import numpy as np
 
 from fedfb.core import Prediction
 from fedfb.data.columns import NumberColumn
-from fedfb.data.derive import Bins, derive
-from fedfb.data.encode import Encoder, reading
+from fedfb.data.derive import Bins
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.table import Table
 from fedfb.engine import sigmoid
-from fedfb.errors import ConfigError, DataError
+from fedfb.errors import ConfigError
 from fedfb.export.handover import HandOver
-from fedfb.shapes import Array, Bool, Int
+from fedfb.shapes import Array, Bool
 
 _TOLERANCE = 1e-6
 """Largest difference of scores from ours: our engine adds up in float32."""
 
-ROWS, DRAWS = 200, 2000
+ROWS = 200
 UNSEEN = "a value nobody has seen"
 
 
 def made_up_rows(hand: HandOver) -> Table:
-    """Draw raw rows: numbers around their mean, every category, unknown ones, and missing cells.
-
-    Where decisions depend on groups, rows of unknown groups are left out, as our model refuses
-    them.
-    """
+    """Draw raw rows: numbers around their mean, all categories and groups, unknown and missing."""
     rng = np.random.default_rng(0)
     columns = hand.reading.columns
     cells = {name: _draw_cells(hand, name, number, rng) for name, number in columns.items()}
-    table = Table(cells, "rows made up to compare")
-    rows = _find_rows_in_groups(hand.encoder, table) if hand.needs_group else np.arange(DRAWS)
-    return table.take(rows[:ROWS])
+    return Table(cells, "rows made up to compare")
 
 
 def _draw_cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) -> Array:
     if not number:
-        return rng.choice(np.array([*_list_words(hand, name), "", UNSEEN], object), DRAWS)
+        return rng.choice(np.array([*_list_words(hand, name), "", UNSEEN], object), ROWS)
     for column in hand.encoder.columns:
         if isinstance(column, NumberColumn) and column.name == name:
-            values = rng.normal(column.mean, 2 * column.sd, DRAWS)
-            return np.where(rng.random(DRAWS) < 0.1, np.nan, values)
+            values = rng.normal(column.mean, 2 * column.sd, ROWS)
+            return np.where(rng.random(ROWS) < 0.1, np.nan, values)
     edges = next(r.edges for r in hand.reading.rules if isinstance(r, Bins) and r.source == name)
     wide = edges[-1] - edges[0] + 1.0
-    return np.round(rng.uniform(edges[0] - wide, edges[-1] + wide, DRAWS))
+    return np.round(rng.uniform(edges[0] - wide, edges[-1] + wide, ROWS))
 
 
 def _list_words(hand: HandOver, name: str) -> list[str]:
@@ -78,27 +71,6 @@ def cells_of_groups(groups: Groups) -> list[tuple[str, ...]]:
     pattern = "(.*)".join(map(re.escape, between_values(groups.columns)))
     matches = [re.fullmatch(pattern, name, re.DOTALL) for name in groups.names]
     return [match.groups() for match in matches if match]
-
-
-def _find_rows_in_groups(encoder: Encoder, table: Table) -> Int[Array, " m"]:
-    """Return the rows whose group the model knows. Equal cells are looked up once."""
-    raw = reading(encoder, features=False)
-    cells = list(zip(*(table.text(name) for name in raw.columns), strict=True))
-    belongs: dict[tuple[str, ...], bool] = {}
-    for row, key in enumerate(cells):
-        if key not in belongs:
-            belongs[key] = _has_group(
-                encoder.groups, derive(table.take(np.array([row])), raw.rules)
-            )
-    return np.flatnonzero([belongs[key] for key in cells])
-
-
-def _has_group(groups: Groups, row: Table) -> bool:
-    try:
-        groups.group_of(row)
-    except DataError:
-        return False
-    return True
 
 
 def refuse_difference(hand: HandOver, table: Table, prediction: Prediction, form: str) -> None:

@@ -46,11 +46,14 @@ class HandOver(NamedTuple):
         return reading(self.encoder, group=self.needs_group)
 
     def encode(self, table: Table) -> RawRows:
-        """Return raw rows as numbers. Where no decision needs the group, the group is 0."""
+        """Return raw rows as numbers.
+
+        Where no decision needs the group, the group is 0. A group that training did not have is -1.
+        """
         table = derive(table, self.reading.rules)
         group = np.zeros(len(table), np.int64)
         if self.needs_group:
-            group = self.encoder.groups.group_of(table)
+            group = self.encoder.groups.look_up(table).group
         return RawRows(self.encoder.encode(table, group), group)
 
     def decide(self, table: Table) -> Prediction:

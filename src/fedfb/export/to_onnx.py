@@ -1,8 +1,9 @@
 r"""A model as ONNX, from raw columns to decisions: standardising, one-hot, network, thresholds.
 
 All numbers are float64. Features are rounded first to the precision of our engine, so that scores
-agree. A group that training did not have is looked up beyond the end of a table, which runtimes
-refuse. Names of nodes begin with 'fedfb/', so that they differ from the names of columns.
+agree. A group that training did not have is the last of each table: no column of a group is set,
+and the threshold is 1/2. Names of nodes begin with 'fedfb/', so that they differ from the names of
+columns.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from fedfb.algorithms.fedfb.threshold_rules import decide_at_half
 from fedfb.core import Prediction
 from fedfb.data.cells import MISSING
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, NumberColumn
@@ -123,7 +125,8 @@ def onnx_model(hand: HandOver) -> Any:
     ]
     group = _add_group(graph, hand, cells) if hand.needs_group else None
     if hand.encoder.sensitive_at_prediction and group is not None:
-        eye = graph.constant(np.eye(len(hand.encoder.groups.names)))
+        groups = len(hand.encoder.groups.names)
+        eye = graph.constant(np.eye(groups + 1, groups))
         parts.append(graph.node("Gather", eye, group))
     x = graph.node("Concat", *parts, axis=1)
     if hand.rule.precision == "float32":
@@ -210,6 +213,7 @@ def _add_group(graph: Graph, hand: HandOver, cells: dict[str, str]) -> str:
         name_of_group = graph.node("StringConcat", name_of_group, graph.constant(words))
         name_of_group = graph.node("StringConcat", name_of_group, cells[name])
     places = {name: place for place, name in enumerate(groups.names)}
+    places |= {name: places[into] for name, into in zip(groups.merged, groups.into, strict=True)}
     return graph.number_of(name_of_group, places, default=len(groups.names))
 
 
@@ -250,7 +254,8 @@ def _add_thresholds(graph: Graph, rule: Rule, score: str, group: str) -> str:
         "Min", graph.cast(scaled, TensorProto.INT64), graph.constant(np.int64(bins - 1))
     )
     first = graph.node("Mul", group, graph.constant(np.int64(bins)))
-    table = graph.constant(np.asarray(rule.chance, np.float64).ravel())
+    rows = np.vstack([np.asarray(rule.chance, np.float64), decide_at_half(bins)])
+    table = graph.constant(rows.ravel())
     return graph.node("Gather", table, graph.node("Add", first, place))
 
 

@@ -140,7 +140,7 @@ def _make_notes(study: Study, run: FinishedRun) -> tuple[str, ...]:
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(names) == 1 else ()),
         *small_group_notes(names, train_rows, test_rows, minimum),
-        *encoding_notes(encoder.columns, no_rows(study.schema)),
+        *encoding_notes(encoder.columns, no_rows(study.schema), np.arange(0)),
         SUMS_ONLY,
     )
 

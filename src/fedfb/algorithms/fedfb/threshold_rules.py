@@ -213,6 +213,25 @@ def find_bins(score: Float[Array, "r n"], bins: int) -> Int[Array, "r n"]:
     return np.minimum((score * bins).astype(np.int64), bins - 1)
 
 
+def look_up(
+    chance: Float[Array, "r a k"], group: Int[Array, " n"], score: Float[Array, "r n"]
+) -> Float[Array, "r n"]:
+    """Return P(decide 1) of each row.
+
+    Args:
+        chance: P(decide 1) by run, group and bin.
+        group: group of each row; -1, a group that training did not have, is decided at 1/2.
+        score: score by run and row.
+
+    >>> look_up(np.zeros((1, 1, 2)), np.array([0, -1, -1]), np.array([[0.9, 0.9, 0.1]]))
+    array([[0., 1., 0.]])
+    """
+    runs, _, bins = chance.shape
+    plain = np.broadcast_to(decide_at_half(bins), (runs, 1, bins))
+    chance = np.concatenate([chance, plain], axis=1)  # the last group, which -1 stands for
+    return chance[np.arange(runs)[:, None], group, find_bins(score, bins)]
+
+
 def comparable(
     counts: Num[Array, "2 a"], compared: Compared, minimum: int = 1
 ) -> Bool[Array, " a"]:

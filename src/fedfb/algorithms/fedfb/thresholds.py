@@ -18,8 +18,8 @@ from fedfb.algorithms.fedfb.threshold_rules import (
     compared_groups,
     cut,
     decide_at_half,
-    find_bins,
     histogram_task,
+    look_up,
     read_histogram,
     refuse_without_group,
 )
@@ -117,8 +117,7 @@ def with_thresholds(
 
     def predict(s: Any, _: object, examples: Examples) -> Prediction:
         score = sigmoid(engine.logits(model(within(s)), examples.x))
-        run = np.arange(len(score))[:, None]
-        return Prediction(score, s.chance[run, examples.group, find_bins(score, cutting.bins)])
+        return Prediction(score, look_up(s.chance, examples.group, score))
 
     def describe(s: Any) -> list[dict[str, Any]]:
         cut_apart = are_large_enough(s.counts, compared, cutting.minimum, notion.minimum)
