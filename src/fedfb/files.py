@@ -9,7 +9,7 @@ of its files in ``fedfb.sha256`` (:func:`seal`), and a file that has changed is 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fedfb.errors import DataError, WriteError
 
@@ -69,14 +69,27 @@ def write_whole(path: "Path", content: str | bytes, mode: int = 0o666) -> None:
         content: the whole content; text is written as UTF-8.
         mode: permissions of the file; 0o600 lets only its owner read it.
     """
+    with replacing(path, mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: "Path", mode: int = 0o666) -> "Iterator[BinaryIO]":
+    """Open a temporary file; at the end flush it to the disk and rename it to its path.
+
+    After an error the temporary file is gone, and an old file is as it was.
+
+    Args:
+        path: path of the file; an existing file is replaced.
+        mode: permissions of the file.
+    """
     aside = path.with_name(path.name + ".partial")
-    data = content.encode() if isinstance(content, str) else content
     with writing(path):
         try:
             aside.unlink(missing_ok=True)
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(path)

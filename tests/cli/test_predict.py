@@ -1,16 +1,26 @@
 """``fedfb predict``: the decisions of a run, on rows from a file."""
 
 import csv
+import gzip
 import io
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from threading import Thread
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.feather
 import pytest
+from pyarrow import parquet
 
 from cli.asking import OWN, client_file, refused
-from fedfb.data import load
+from fedfb.data import Table, load, stream
 from fedfb.experiments.run_folder import load_model
 from fedfb.experiments.spec import Experiment
+from fedfb.export.handover import take_over
 
 
 def decisions(said):
@@ -73,7 +83,7 @@ def test_an_unseen_category_and_a_superfluous_column_work(fedfb, write):
     ("content", "fragments"),
     [
         ("sex\nF\n", ["new.csv: unknown column 'age'"]),
-        ("age,sex\nold,F\n", ["new.csv, row 1, column 'age': 'old' is not a finite number"]),
+        ("age,sex\nold,F\n", ["new.csv, line 2, column 'age': 'old' is not a number"]),
         ("age,sex\n", ["new.csv has a header but no rows"]),
     ],
 )
@@ -110,6 +120,146 @@ def test_a_model_that_is_not_given_the_group_decides_whoever_comes(fedfb, traine
     assert said.out == fedfb("predict", "kept", "without.csv").out
     flags = (*OWN, "--test", "test.csv", "--local-epochs", 1, "--sensitive-at-prediction", "yes")
     fedfb("run", "--data", "rows.csv", *flags, "--out", "given")
-    unseen = "new.csv: group 'X' (1 rows) does not occur in training rows"
-    refused(fedfb("predict", "given", "new.csv"), unseen)
+    said = fedfb("predict", "given", "new.csv")
+    assert len(decisions(said)[0]) == 2
+    assert "1 row has a group that training did not have (X): decided without group" in said.err
     refused(fedfb("predict", "given", "without.csv"), "without.csv: unknown column 'sex'")
+
+
+THRESHOLDS = (
+    "--algorithm",
+    "fedfb-thresholds",
+    "--notion",
+    "dp",
+    "--sensitive-at-prediction",
+    "yes",
+)
+
+
+@pytest.mark.slow
+def test_unknown_groups_are_decided_at_one_half_without_group_columns(fedfb, write, tmp_path):
+    write(client_file(200))
+    said = fedfb(
+        "run", "--data", "rows.csv", *OWN, *THRESHOLDS, "--local-epochs", 3, "--out", "cut"
+    )
+    assert said.code == 0, said.err
+    write("age,sex\n0,X\n6,\n9,X\n3,F\n", "new.csv")
+    said = fedfb("predict", "cut", "new.csv")
+    decision, score = decisions(said)
+    assert "3 rows have a group that training did not have (X, missing)" in said.err
+    np.testing.assert_array_equal(decision[:3], np.array(score[:3]) >= 0.5)
+    model = load_model("cut")
+    table = Table({"age": np.array([0.0, 6.0, 9.0]), "sex": np.array(["X", "", "X"], object)})
+    x = model.encoder.encode(table, np.array([-1, -1, -1]))
+    assert not x[:, -2:].any()
+    hand = take_over(Path("cut"))
+    np.testing.assert_array_equal(hand.decide(table).decision[0], decision[:3])
+
+
+def test_columns_are_copied_as_they_are_written(fedfb, trained, write):
+    write('id,age,note,sex\n007,1, NA ,F\n1e3,5,"a, ""b""",M\n')
+    said = fedfb("predict", "kept", "rows.csv", "--keep", "id,note,age")
+    rows = list(csv.reader(io.StringIO(said.out)))
+    assert [row[:3] for row in rows] == [
+        ["id", "note", "age"],
+        ["007", "NA ", "1"],
+        ["1e3", 'a, "b"', "5"],
+    ]
+    bare = fedfb("predict", "kept", "rows.csv")
+    assert [row[3:] for row in rows] == list(csv.reader(io.StringIO(bare.out)))
+    refused(fedfb("predict", "kept", "rows.csv", "--keep", "idd"), "unknown column 'idd'")
+    write("score,age\n1,2\n", "scored.csv")
+    refused(fedfb("predict", "kept", "scored.csv", "--keep", "score"), "has a column 'score'")
+
+
+def test_the_same_rows_are_decided_alike_from_every_form(fedfb, trained, write, tmp_path):
+    rows = "".join(f"{i},{i % 9},{'FM'[i % 2]}\n" for i in range(300))
+    path = write("id,age,sex\n" + rows, "new.csv")
+    frame = pyarrow.csv.read_csv(path)
+    parquet.write_table(frame, tmp_path / "new.parquet", row_group_size=70)
+    pyarrow.feather.write_feather(frame, str(tmp_path / "new.arrow"))
+    (tmp_path / "new.csv.gz").write_bytes(gzip.compress((tmp_path / "new.csv").read_bytes()))
+    with pyarrow.CompressedOutputStream(tmp_path / "new.csv.zst", "zstd") as file:
+        file.write((tmp_path / "new.csv").read_bytes())
+    expected = fedfb("predict", "kept", "new.csv", "--keep", "id").out
+    assert len(expected.splitlines()) == 301
+    for suffix in ("csv.gz", "csv.zst", "parquet", "arrow"):
+        assert fedfb("predict", "kept", f"new.{suffix}", "--keep", "id").out == expected
+    os.mkfifo("pipe")
+    for suffix in ("csv", "csv.gz"):
+        content = Path(f"new.{suffix}").read_bytes()
+        writer = Thread(target=Path("pipe").write_bytes, args=(content,))
+        writer.start()
+        assert fedfb("predict", "kept", "pipe", "--keep", "id").out == expected
+        writer.join()
+    said = fedfb("predict", "kept", "new.parquet", "--keep", "id", "--out", "d.parquet")
+    assert said.code == 0, said.err
+    written = parquet.read_table("d.parquet")
+    assert written.column_names == ["id", "score", "decision"]
+    assert str(written.schema.field("id").type) == "int64"
+    fedfb("predict", "kept", "new.csv", "--keep", "id", "--out", "d.csv")
+    assert Path("d.csv").read_text() == expected
+    np.testing.assert_allclose(written["score"], pyarrow.csv.read_csv("d.csv")["score"], atol=1e-6)
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Parts of 64 bytes, so that every row lies in another one."""
+    monkeypatch.setattr(stream, "_BYTES", 64)
+    monkeypatch.setattr(stream, "_ROWS", 3)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_parts_give_the_decisions_and_lines_of_the_whole(fedfb, trained, write, small_parts, end):
+    rows = [f'{i % 9},"{"FM"[i % 2]}","a{end}""b"" {i}"' for i in range(60)]
+    Path("new.csv").write_bytes(end.join(["age,sex,note", *rows, "", *rows, ""]).encode())
+    said = fedfb("predict", "kept", "new.csv", "--keep", "note")
+    copied = [row[0] for row in csv.reader(io.StringIO(said.out, newline=""))]
+    assert copied == ["note", *2 * [f'a{end}"b" {i}' for i in range(60)]]
+    bad = end.join(["age,sex,note", *rows, "old,F,c"])
+    Path("bad.csv").write_bytes(bad.encode())
+    Path("kept.csv").write_text("as before")
+    flags = ("--out", "kept.csv", "--force")
+    said = fedfb("predict", "kept", "bad.csv", *flags)
+    assert said.code == 2
+    assert "bad.csv, line 122, column 'age': 'old' is not a number" in said.err
+    assert Path("kept.csv").read_text() == "as before"
+    assert not list(Path().glob("*.partial"))
+    for wrong, line in (("1,F\n", 122), ('1,F,"no end\n', 122), ("1,F,\0\n", 122)):
+        Path("bad.csv").write_bytes((bad[: -len("old,F,c")] + wrong).encode())
+        said = fedfb("predict", "kept", "bad.csv", "--out", "new.out")
+        assert said.code == 2
+        assert f"bad.csv, line {line}" in said.err
+        assert not Path("new.out").exists()
+
+
+PEAK = """
+import resource, sys
+from fedfb.cli.app import main
+sys.argv = ["fedfb", "predict", "kept", "-", "--out", sys.argv[1]]
+try:
+    main()
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_a_million_rows_from_a_pipe_need_little_memory(trained, tmp_path):
+    peaks = {}
+    for rows in (100, 1_000_000):
+        lines = (f"{i % 9},{'FM'[i % 2]},{'x' * 60}\n" for i in range(rows))
+        process = subprocess.Popen(
+            [sys.executable, "-c", PEAK, f"{rows}.csv"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        process.stdin.write("age,sex,more\n")
+        process.stdin.writelines(lines)
+        process.stdin.close()
+        peaks[rows] = int(process.stdout.read().splitlines()[-1])
+        process.stdout.close()
+        assert process.wait() == 0
+        assert len(Path(f"{rows}.csv").read_text().splitlines()) == rows + 1
+    assert peaks[1_000_000] - peaks[100] < 100

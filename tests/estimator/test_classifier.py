@@ -236,7 +236,11 @@ def test_what_cannot_be_done_is_told(loans):
     with pytest.raises(DataError, match="'income' is not finite"):
         plain.predict(X.assign(income=np.inf))
     with pytest.raises(DataError, match="group 'x'"):
-        by_group.predict(X, sensitive_features=["x", *groups[1:]])
+        by_group.report(X, y, sensitive_features=["x", *groups[1:]])
+    # A row of a group that training did not have can be decided, and not be judged.
+    known = by_group.predict(X, sensitive_features=groups)
+    strange = by_group.predict(X, sensitive_features=["x", *groups[1:]])
+    np.testing.assert_array_equal(strange[1:], known[1:])
     with pytest.raises(DataError, match="sensitive_features has 2 columns"):
         by_group.predict(X, sensitive_features=loans[["sex", "branch"]])
 

@@ -1,7 +1,5 @@
 """Commands that use a trained model: ``fedfb predict``, ``export`` and ``report``."""
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,7 +14,11 @@ from fedfb.extras import is_installed, refuse_without
 def predict(
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
     rows: Annotated[
-        Path, typer.Argument(help="A CSV or Parquet file with the columns of the training rows.")
+        Path,
+        typer.Argument(
+            help="A CSV (.gz, .zst) or Parquet file with the columns of the training rows; '-' "
+            "reads CSV from standard input."
+        ),
     ],
     seed: Annotated[
         int | None,
@@ -32,37 +34,41 @@ def predict(
         str | None,
         typer.Option(help="The client of these rows, if every client has its own model."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The file to write (default: print).")] = None,
+    keep: Annotated[
+        str, typer.Option(help="Columns to copy to the output, such as id,branch.")
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file to write: .parquet, or CSV (default: print CSV)."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Print score and decision of every row of a file, as CSV.
 
-    FOLDER is the --out folder of a finished run, ROWS a CSV or Parquet file with the same raw
-    columns as the training rows. The score is P(favourable). The decision is 1 if the score is at
-    least one half. If decisions are randomised, it is the probability of 1.
+    FOLDER is the --out folder of a finished run, ROWS a file with the same raw columns as the
+    training rows. The score is P(favourable). The decision is 1 if the score is at least one half.
+    If decisions are randomised, it is the probability of 1. A category that training did not have
+    counts as none. A model that reads the group decides a row of a group that training did not have
+    without group, and at the threshold one half. Both are counted in a note.
 
-    Example: fedfb predict runs/adult rows.csv --out decisions.csv
+    Rows are read, decided and written in parts, so that a file of any size fits into memory.
+
+    Example: fedfb predict runs/adult rows.csv --keep id --out decisions.csv
     """
-    from fedfb.data import encode_file
+    from fedfb.experiments.deciding import decide_parts, describe_unknown, write_decisions
     from fedfb.experiments.run_folder import load_model
-    from fedfb.files import write_whole
 
     if force and out is None:
         raise ConfigError("--force has no effect without --out. Leave it out, or give --out.")
     if out is not None:
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)
-    prediction = model.predict(encode_file(model.encoder, rows, groups=False), client)
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["score", "decision"])
-    for score, decision in zip(prediction.score[0], prediction.decision[0], strict=True):
-        writer.writerow([f"{score:.6f}", f"{decision:g}"])
-    if out is None:
-        typer.echo(lines.getvalue(), nl=False)
-        return
-    write_whole(out, lines.getvalue())
-    talk(f"Score and decision of {len(prediction.score[0])} rows are in {out}.")
+    copied = tuple(dict.fromkeys(name.strip() for name in keep.split(",") if name.strip()))
+    total = write_decisions(decide_parts(model, rows, copied, client), out)
+    for note in describe_unknown(total.unknown):
+        talk(f"note: {note}")
+    if out is not None:
+        talk(f"Score and decision of {total.rows} rows are in {out}.")
 
 
 if TYPE_CHECKING:

@@ -7,16 +7,19 @@ reads, and encodes later files as in training.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.data.cells import Cells
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import Bins, Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.groups import Groups
 from fedfb.data.read import read_rows
+from fedfb.data.schema import ColumnSchema
 from fedfb.data.table import Table
-from fedfb.errors import ConfigError, DataError
+from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.shapes import Array, Float, Int
 
 ROWS_AT_A_TIME = 8192
@@ -117,11 +120,19 @@ class Encoder:
             ) from None
 
 
+Unknown = Mapping[str, Mapping[str, int]]
+"""Rows of each group (under the name '') and category of a column that training did not have."""
+
+
 class RawRows(NamedTuple):
-    """Encoded rows of a file; ``group`` is None where it is absent or not requested."""
+    """Encoded rows of a file; ``group`` is None where it is absent or not requested.
+
+    A group of ``unknown`` has the number -1, and a category has zeros.
+    """
 
     x: Float[Array, "n d"]
     group: Int[Array, " n"] | None
+    unknown: Unknown = MappingProxyType({})
 
 
 def fit_encoder(
@@ -196,36 +207,79 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
     return Reading(kinds, tuple(rules))
 
 
-def encode_file(
-    encoder: Encoder, path: str | Path, separator: str | None = None, groups: bool = True
-) -> RawRows:
+def encode_file(encoder: Encoder, path: str | Path, separator: str | None = None) -> RawRows:
     """Encode a file of raw rows as in training. It needs no label. Other columns are ignored.
+
+    A row of a group that training did not have is an error.
 
     Args:
         encoder: the encoder.
         path: a CSV or Parquet file.
         separator: separator of a CSV file; None: detected.
-        groups: whether to read groups that the model does not read. If not, a row of an unknown
-            group is no error.
 
     """
     cells = read_rows(path, separator)
-    # Training decided which columns are numbers, not these few rows.
-    kinds = {column.name: isinstance(column, NumberColumn) for column in encoder.columns}
-    columns = {
-        name: column.numbers if kinds.get(name) and _is_finite(column.numbers) else column.words
-        for name, column in cells.columns.items()
-    }
-    table = Table(columns, cells.source)
-    sources = {rule.target: rule.source for rule in encoder.derived}
-    sensitive = {sources.get(name, name) for name in encoder.groups.columns}
-    reads_group = groups and sensitive <= set(columns)
-    if not encoder.sensitive_at_prediction and not reads_group:
+    reads_group = encoder.sensitive_at_prediction or _group_sources(encoder) <= set(cells.columns)
+    table = _type_columns(encoder, cells)
+    if not reads_group:
         return RawRows(encoder.encode(table), None)
     table = encoder.prepare(table)
     group = encoder.groups.group_of(table)
     return RawRows(encoder.encode(table, group), group)
 
 
-def _is_finite(numbers: Float[Array, " n"] | None) -> bool:
-    return numbers is not None and not np.isinf(numbers).any()
+def encode_cells(encoder: Encoder, cells: Cells) -> RawRows:
+    """Encode raw rows that are to be decided. What training did not have is no error.
+
+    The group is not read where the model does not read it.
+    """
+    table = encoder.prepare(_type_columns(encoder, cells))
+    group, unknown = None, {}
+    if encoder.sensitive_at_prediction:
+        group, groups = encoder.groups.look_up(table)
+        unknown = {"": groups}
+    for column in encoder.columns:
+        if isinstance(column, CategoryColumn):
+            counts = table.text(column.name).counts().items()
+            categories = (*column.categories, "")
+            unknown[column.name] = {cell: n for cell, n in counts if cell not in categories}
+    return RawRows(encoder.encode(table, group), group, unknown)
+
+
+def raw_columns(encoder: Encoder) -> dict[str, bool]:
+    """Return the raw columns that a decision reads, and whether each holds numbers."""
+    columns = {column.name: isinstance(column, NumberColumn) for column in encoder.columns}
+    if encoder.sensitive_at_prediction:
+        columns = {**dict.fromkeys(_group_sources(encoder), False), **columns}
+    return columns
+
+
+def _group_sources(encoder: Encoder) -> set[str]:
+    """Return the raw columns that the groups are made of."""
+    sources = {rule.target: rule.source for rule in encoder.derived}
+    return {sources.get(name, name) for name in encoder.groups.columns}
+
+
+def _type_columns(encoder: Encoder, cells: Cells) -> Table:
+    """Return cells as numbers and text. Training decided which are numbers, not these few rows."""
+    columns: dict[str, Any] = {}
+    needed = {**dict.fromkeys(_group_sources(encoder), False), **raw_columns(encoder)}
+    for name, is_number in needed.items():
+        if name not in cells.columns and name in raw_columns(encoder):
+            raise DataError(f"{cells.source}: {unknown_name('column', name, cells.columns)}")
+        if name in cells.columns:
+            column = cells.columns[name]
+            columns[name] = _read_numbers(cells, name) if is_number else column.words
+    return Table(columns, cells.source)
+
+
+def _read_numbers(cells: Cells, name: str) -> Any:
+    from fedfb.data.conform import cell_misfits
+
+    declared = ColumnSchema(name, "feature", "number", missing="mean")
+    for misfit in cell_misfits(cells, declared):
+        raise DataError(
+            f"{misfit}, and the column held numbers in training. Correct the cell or leave it "
+            "empty."
+        )
+    return cells.columns[name].numbers

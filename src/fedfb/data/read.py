@@ -10,6 +10,7 @@ import glob
 import io
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -34,8 +35,8 @@ from fedfb.shapes import Array, Int
 
 _SEPARATORS = (",", ";", "\t", "|")
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-_PARQUET, _ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
-_COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
 def read_csv(path: str | Path, separator: str | None = None) -> Table:
@@ -60,8 +61,8 @@ def read_csvs(
 def read_rows(path: str | Path, separator: str | None = None) -> Cells:
     """Read a file: Parquet and Arrow by the suffix, everything else as CSV."""
     suffix = Path(path).suffix.lower()
-    if suffix in (*_PARQUET, *_ARROW):
-        return _read_arrow(path, "Parquet" if suffix in _PARQUET else "Arrow")
+    if suffix in (*PARQUET, *ARROW):
+        return _read_arrow(path, "Parquet" if suffix in PARQUET else "Arrow")
     return read_cells(path, separator)
 
 
@@ -97,48 +98,103 @@ def read_cells(
 
     """
     source, content = str(path), _load(Path(path))
-    try:
-        head = _read_head(source, content, separator, header, skip)
-        places = _choose_columns(source, head.names, only)
-        columns = _read_by_arrow(content, head, places)
-        if columns is None:
-            columns = _read_by_python(source, content, head, places)
-    except csv.Error as error:
-        raise DataError(f"{source}, {error}. Correct the quotes there.") from None
+    with refusing_quotes(source):
+        head = read_head(source, content, separator, header, skip)
+        places = choose_columns(source, head.names, only)
+        columns = read_columns(source, content, head, places)
     if not len(columns[0].data):
         raise DataError(f"{source} has a header but no rows. Expected one row per example.")
     named = {head.names[i]: column for i, column in zip(places, columns, strict=True)}
     return Cells(source, named, len(columns[0].data), partial(_find_lines, Path(path), head))
 
 
-def _load(path: Path) -> bytes:
+@contextmanager
+def refusing_quotes(source: str) -> Iterator[None]:
+    """Turn an error of Python's csv into one that names the file."""
     try:
+        yield
+    except csv.Error as error:
+        raise DataError(f"{source}, {error}. Correct the quotes there.") from None
+
+
+def read_columns(
+    source: str,
+    content: bytes,
+    head: Head,
+    places: Sequence[int],
+    kinds: Mapping[int, str] | None = None,
+) -> list[SourceColumn]:
+    """Read columns of the rows below a header.
+
+    Args:
+        source: name of the file.
+        content: some or all of its bytes.
+        head: where the rows begin.
+        places: numbers of the columns.
+        kinds: "number", "words", "text" or "raw" (as written, never missing) by column; None: a
+            sample of the rows suggests it.
+
+    """
+    columns = _read_by_arrow(content, head, places, kinds)
+    return _read_by_python(source, content, head, places) if columns is None else columns
+
+
+def _load(path: Path) -> bytes:
+    with reading_file(path):
         content = path.read_bytes()
+    content = _decompress(path, content).removeprefix(MARK)
+    check_text(str(path), content)
+    return content
+
+
+MARK = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8, which some programs write first."""
+
+
+def count_lines(content: bytes) -> int:
+    """Return the number of line ends, of all three kinds."""
+    return content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
+
+
+@contextmanager
+def reading_file(path: Path) -> Iterator[None]:
+    """Turn a failure to read a file into an error that names it."""
+    try:
+        yield
     except FileNotFoundError:
         raise DataError(
             f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
         ) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}. Expected a CSV file.") from None
-    content = _decompress(path, content).removeprefix(b"\xef\xbb\xbf")
+
+
+def check_text(source: str, content: bytes, lines: int = 0) -> None:
+    """Refuse bytes that are not UTF-8, or hold a NUL.
+
+    Args:
+        source: name of the file.
+        content: some or all of its bytes.
+        lines: number of lines before them.
+
+    """
     if not _is_utf8(content):
         try:
             content.decode()
         except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise DataError(f"{path}, line {line}: not UTF-8. Save the file as UTF-8.") from None
+            line = lines + count_lines(content[: error.start]) + 1
+            raise DataError(f"{source}, line {line}: not UTF-8. Save the file as UTF-8.") from None
     if (place := content.find(b"\0")) >= 0:
-        line = content.count(b"\n", 0, place) + 1
-        raise DataError(f"{path}, line {line}: a NUL byte, so not text. Save the file as UTF-8.")
-    return content
+        line = lines + count_lines(content[:place]) + 1
+        raise DataError(f"{source}, line {line}: a NUL byte, so not text. Save the file as UTF-8.")
 
 
 def _decompress(path: Path, content: bytes) -> bytes:
-    if path.suffix.lower() not in _COMPRESSED:
+    if path.suffix.lower() not in COMPRESSED:
         return content
     import pyarrow
 
-    kind = _COMPRESSED[path.suffix.lower()]
+    kind = COMPRESSED[path.suffix.lower()]
     try:
         with pyarrow.CompressedInputStream(pyarrow.BufferReader(content), kind) as stream:
             return stream.read()
@@ -162,9 +218,14 @@ def _is_utf8(content: bytes) -> bool:
     return True
 
 
-def _read_head(
-    source: str, content: bytes, separator: str | None, header: Sequence[str] | None, skip: int
+def read_head(
+    source: str,
+    content: bytes,
+    separator: str | None = None,
+    header: Sequence[str] | None = None,
+    skip: int = 0,
 ) -> Head:
+    """Return the header of a file; see :func:`read_cells` for the arguments."""
     begin = 0
     for _ in range(skip):
         begin = _end_of_line(content, begin)
@@ -213,7 +274,8 @@ def _sniff(line: str) -> str:
     return max(_SEPARATORS, key=lambda s: len(next(csv.reader([line], delimiter=s), [])))
 
 
-def _choose_columns(source: str, names: Sequence[str], only: Sequence[str] | None) -> list[int]:
+def choose_columns(source: str, names: Sequence[str], only: Sequence[str] | None) -> list[int]:
+    """Return the numbers of the columns to read: the first of each name, or all."""
     if only is not None:
         for name in only:
             if name not in names:
@@ -223,14 +285,16 @@ def _choose_columns(source: str, names: Sequence[str], only: Sequence[str] | Non
     return list(range(len(names)))
 
 
-def _read_by_arrow(content: bytes, head: Head, places: Sequence[int]) -> list[SourceColumn] | None:
+def _read_by_arrow(
+    content: bytes, head: Head, places: Sequence[int], kinds: Mapping[int, str] | None
+) -> list[SourceColumn] | None:
     """Return columns; None if Arrow refuses the file or may read it otherwise.
 
-    A sample of the rows suggests which columns hold numbers. Columns that do not are read as text.
+    Columns that do not hold the numbers that were expected are read as text.
     """
     if len(head.separator.encode()) > 1 or _has_doubtful_quotes(content, head):
         return None
-    kinds = _suggest_kinds(content, head, places)
+    kinds = _suggest_kinds(content, head, places) if kinds is None else dict(kinds)
     columns = None
     for attempt in range(_ATTEMPTS):
         try:
@@ -304,7 +368,9 @@ def _parse(content: bytes, head: Head, kinds: Mapping[int, str]) -> dict[int, An
         "number": pyarrow.float64(),
         "words": pyarrow.dictionary(pyarrow.int32(), text),
         "text": text,
+        "raw": text,
     }
+    is_raw = "raw" in kinds.values()
     body = pyarrow.py_buffer(content)[head.rows :]
     table = arrow_csv.read_csv(
         pyarrow.BufferReader(body),
@@ -319,8 +385,8 @@ def _parse(content: bytes, head: Head, kinds: Mapping[int, str]) -> dict[int, An
             check_utf8=False,
             column_types={str(place): by_kind[kind] for place, kind in kinds.items()},
             include_columns=[str(place) for place in kinds],
-            null_values=list(MISSING),
-            strings_can_be_null=True,
+            null_values=[] if is_raw else list(MISSING),
+            strings_can_be_null=not is_raw,
         ),
     )
     return dict(zip(kinds, table.columns, strict=True))
@@ -385,29 +451,54 @@ def _list_rows(content: bytes, head: Head) -> Iterator[tuple[int, list[str]]]:
 
 def _find_lines(path: Path, head: Head, rows: Int[Array, " m"]) -> list[int]:
     """Return the line that each row ends on. The file is read again: few messages need lines."""
-    ends = [line for line, _ in islice(_list_rows(_load(path), head), int(rows.max()) + 1)]
+    return find_lines(_load(path), head, rows)
+
+
+def find_lines(content: bytes, head: Head, rows: Int[Array, " m"]) -> list[int]:
+    """Return the line that each row ends on."""
+    ends = [line for line, _ in islice(_list_rows(content, head), int(rows.max()) + 1)]
     return [ends[row] for row in rows.tolist()]
 
 
 def _read_arrow(path: str | Path, form: str) -> Cells:
     """Read a Parquet file or a file of Arrow's own form."""
+    from pyarrow import feather
+
+    with reading_arrow(path, form):
+        if form == "Parquet":
+            return check_cells(str(path), open_parquet(path).read(use_threads=False))
+        return check_cells(str(path), feather.read_table(path))
+
+
+def open_parquet(path: str | Path) -> Any:
+    """Open a Parquet file. Its text is read as the dictionaries that the file holds."""
+    from pyarrow import parquet
+
+    # As one file: the folders above it may look like a partitioned data set.
+    schema = parquet.read_schema(path)
+    check_names(str(path), clean_names(schema.names))
+    return parquet.ParquetFile(path, read_dictionary=schema.names)
+
+
+def check_cells(source: str, table: Any) -> Cells:
+    """Return the columns of an Arrow table, and find damage in it."""
+    from pyarrow import types
+
+    table.validate(full=True)
+    cells = cells_of(source, table.column_names, table.columns)
+    for column in cells.columns.values():
+        if types.is_temporal(column.data.type):
+            column.words  # noqa: B018 - a date that does not exist is an error of the file
+    return cells
+
+
+@contextmanager
+def reading_arrow(path: str | Path, form: str) -> Iterator[None]:
+    """Turn damage that Arrow detects into an error that names the file."""
     import pyarrow
-    from pyarrow import feather, parquet, types
 
     try:
-        if form == "Parquet":
-            # As one file: the folders above it may look like a partitioned data set.
-            schema = parquet.read_schema(path)
-            check_names(str(path), clean_names(schema.names))
-            table = parquet.ParquetFile(path, read_dictionary=schema.names).read()
-        else:
-            table = feather.read_table(path)
-        table.validate(full=True)
-        cells = cells_of(str(path), table.column_names, table.columns)
-        for column in cells.columns.values():
-            if types.is_temporal(column.data.type):
-                column.words  # noqa: B018 - a date that does not exist is an error of the file
-        return cells
+        yield
     except FileNotFoundError:
         raise DataError(
             f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
