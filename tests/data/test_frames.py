@@ -228,7 +228,7 @@ def test_the_same_values_give_the_same_bits_from_every_source(load, seed, tmp_pa
         (pandas.Series([pandas.Timedelta("1D"), None]), ["1 days 00:00:00", ""]),
         (pandas.Series([Decimal("1.50"), Decimal("2")]), ["1.50", "2"]),
         (pandas.Series([True, 1, "x", 2.0, None]), ["True", "1", "x", "2", ""]),
-        (pandas.Series([1.5, 2.0, 0.1], dtype="float32"), ["1.5", "2", "0.10000000149011612"]),
+        (pandas.Series([1.5, 2.0, 0.1], dtype="float32"), ["1.5", "2", "0.1"]),
         (polars.Series([date(2024, 1, 31), None]), ["2024-01-31", ""]),
         (polars.Series([Decimal("1.50"), None]), ["1.50", ""]),
         (polars.Series(["b", "a", "b"], dtype=polars.Enum(["a", "b"])), ["b", "a", "b"]),

@@ -79,12 +79,15 @@ class SourceColumn:
 
 def _encode(data: Any) -> tuple[Any, Int[Array, " n"]]:
     """Return the different values of a column, and the number of each row's value, last: none."""
+    import pyarrow
     from pyarrow import types
 
+    if types.is_null(data.type):
+        data = data.cast(pyarrow.string())
     encoded = data if types.is_dictionary(data.type) else data.dictionary_encode()
     encoded = encoded.unify_dictionaries()
     if not encoded.num_chunks:
-        return encoded.type.value_type, np.zeros(0, np.int32)
+        return pyarrow.array([], encoded.type.value_type), np.zeros(0, np.int32)
     values = encoded.chunk(0).dictionary
     codes = _join([chunk.indices for chunk in encoded.chunks], len(values)).astype(np.int32)
     occurs = np.bincount(codes, minlength=len(values) + 1)[:-1] > 0
@@ -219,6 +222,8 @@ def as_text(value: Any) -> str | None:
     """
     if isinstance(value, Enum):
         value = value.value
+    if isinstance(value, np.float32 | np.float16):
+        value = float(str(value))  # .1, and not the number of 64 bits that is nearest to it
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -329,6 +334,9 @@ def _plain_types(data: Any) -> Any:
         return _plain_dictionary(data)
     if data is not None and types.is_string_view(data.type):
         return data.cast(pyarrow.large_string())
+    if data is not None and types.is_float32(data.type):
+        # As text 0.1 in 32 bits is 0.1, and not the number of 64 bits nearest to it.
+        return data.cast(pyarrow.string()).cast(pyarrow.float64())
     if data is not None and types.is_floating(data.type):
         return data.cast(pyarrow.float64())
     return data
