@@ -1,6 +1,6 @@
 """Measure everything and write docs/performance.md, anew after every part.
 
-Usage: python benchmarks/bench.py [--quick] [--only growth,cold_start] [--out FILE]
+Usage: python benchmarks/bench.py [--quick] [--large] [--only growth,cold_start] [--out FILE]
 
 All of it takes about 20 minutes on two idle cores; --quick, one turn each, a few minutes.
 """
@@ -18,6 +18,7 @@ from page import Section, whole
 
 PARTS = (
     "cold_start",
+    "reading",
     "against_numpy",
     "against_torch",
     "against_machine",
@@ -27,11 +28,12 @@ PARTS = (
 QUICK = "**A quick look: one turn each, small sizes.**"
 
 
-def measured(part: str, work: Path, quick: bool) -> Section:
+def measured(part: str, work: Path, quick: bool, large: bool) -> Section:
     """Return a part's section, or why it could not be measured."""
     module = import_module(part)
     try:
-        return module.section(work, quick)
+        options = {"large": True} if large and part == "reading" else {}
+        return module.section(work, quick, **options)
     except MissingError as reason:
         return Section(module.TITLE, f"Not measured: {reason}.")
 
@@ -39,6 +41,7 @@ def measured(part: str, work: Path, quick: bool) -> Section:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one turn each, small sizes")
+    parser.add_argument("--large", action="store_true", help="read 10,000,000 rows too (2 GB)")
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "performance.md")
     chosen = parser.parse_args()
@@ -49,7 +52,7 @@ def main() -> None:
         for part in chosen.only.split(","):
             start = time.monotonic()
             print(f"{part} ...", file=sys.stderr)
-            sections.append(measured(part, Path(work), chosen.quick))
+            sections.append(measured(part, Path(work), chosen.quick, chosen.large))
             chosen.out.write_text(whole(sections, QUICK if chosen.quick else ""), encoding="utf-8")
             for drawing in Path(work).glob("*.svg"):
                 shutil.copy(drawing, figures)

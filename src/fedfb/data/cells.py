@@ -111,6 +111,8 @@ def _cast(data: Any, is_written: bool = False) -> Float[Array, " n"] | None:
 
     if types.is_boolean(data.type) or types.is_temporal(data.type):
         return None
+    if types.is_decimal(data.type):
+        data = data.cast(pyarrow.string())  # Arrow rounds decimals twice
     try:
         cast = data.cast(pyarrow.float64(), safe=False)
     except pyarrow.ArrowException:
