@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.data import read_csv, read_csvs
+from fedfb.data import parse, read_csv, read_csvs
+from fedfb.data.cells import clean
 from fedfb.data.read import read_cells
+from fedfb.data.table import parse_number
 from fedfb.errors import DataError
 
 
@@ -122,3 +124,48 @@ def test_what_pandas_writes_is_read_back(tmp_path_factory, rows):
     assert table.columns["n"].tolist() == frame["n"].tolist()
     # One letter may be written in several ways: all are read as one.
     assert table.columns["t"].tolist() == [normalize("NFC", text) for text in frame["t"]]
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(repr)
+SPELLINGS = [
+    "+3",
+    " 7",
+    "7 ",
+    "1_000",
+    "0x1",
+    "1.",
+    ".5",
+    "-0.0",
+    "١٢",
+    "1e3",
+    "NAN",
+    "01",
+    "1e999",
+]
+WORDS = ["", "?", "NA", " NA ", "cook", "näher", "na\u0308her", "True", "nan(1)", "\xa05", "inf"]
+CELLS = st.one_of(NUMBERS, st.integers().map(str), st.sampled_from(SPELLINGS + WORDS))
+
+
+@given(
+    first=st.lists(NUMBERS, min_size=1, max_size=6),
+    rest=st.lists(CELLS, max_size=6),
+    times=st.sampled_from([1, 9]),
+    quotes=st.booleans(),
+)
+def test_a_column_is_what_python_reads_in_its_cells(tmp_path_factory, first, rest, times, quotes):
+    """Whatever its first rows suggest: they decide how the column is read, and not what it is."""
+    cells = [*first, *rest] * times
+    lines = [f'"{cell}",x' if quotes else f"{cell},x" for cell in cells]
+    path = tmp_path_factory.mktemp("cells") / "rows.csv"
+    path.write_text("\n".join(["a,b", *lines]) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parse, "_SAMPLE", 40)
+        column = read_cells(path).columns["a"]
+        expected = clean(cells)
+        numbers = [parse_number(cell) if cell else np.nan for cell in expected]
+        assert column.words.tolist() == expected
+        if None in numbers:
+            assert column.numbers is None
+        else:
+            bits = (np.array(numbers) + 0.0).tobytes()
+            assert column.numbers.tobytes() == bits

@@ -1,33 +1,25 @@
-"""Read CSV, Parquet and Arrow files as columns, and find files by a pattern. Errors name the line.
-
-Arrow reads CSV. It is more lenient with quotes than this library, and its errors name no lines. A
-file that Arrow refuses or may read otherwise is therefore read by Python's csv, which is slower: it
-names the line, or gives the cells as they were meant.
-"""
+"""Read CSV, Parquet and Arrow files as columns, and find files by a pattern."""
 
 import csv
 import glob
-import io
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fedfb.data.cells import (
-    MISSING,
     Cells,
-    SourceColumn,
     cells_of,
     check_names,
     clean,
     clean_names,
     typed,
 )
+from fedfb.data.parse import Head, find_lines, number_rows, read_columns, refusing_quotes
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.files import CHANGED
@@ -66,19 +58,6 @@ def read_rows(path: str | Path, separator: str | None = None) -> Cells:
     return read_cells(path, separator)
 
 
-class Head(NamedTuple):
-    """What precedes the rows of a CSV file: column names, separator, and where the rows begin.
-
-    ``skipped`` is the number of lines before ``begin``, where Python's csv starts to count.
-    """
-
-    names: list[str]
-    separator: str
-    begin: int
-    rows: int
-    skipped: int
-
-
 def read_cells(
     path: str | Path,
     separator: str | None = None,
@@ -106,37 +85,6 @@ def read_cells(
         raise DataError(f"{source} has a header but no rows. Expected one row per example.")
     named = {head.names[i]: column for i, column in zip(places, columns, strict=True)}
     return Cells(source, named, len(columns[0].data), partial(_find_lines, Path(path), head))
-
-
-@contextmanager
-def refusing_quotes(source: str) -> Iterator[None]:
-    """Turn an error of Python's csv into one that names the file."""
-    try:
-        yield
-    except csv.Error as error:
-        raise DataError(f"{source}, {error}. Correct the quotes there.") from None
-
-
-def read_columns(
-    source: str,
-    content: bytes,
-    head: Head,
-    places: Sequence[int],
-    kinds: Mapping[int, str] | None = None,
-) -> list[SourceColumn]:
-    """Read columns of the rows below a header.
-
-    Args:
-        source: name of the file.
-        content: some or all of its bytes.
-        head: where the rows begin.
-        places: numbers of the columns.
-        kinds: "number", "words", "text" or "raw" (as written, never missing) by column; None: a
-            sample of the rows suggests it.
-
-    """
-    columns = _read_by_arrow(content, head, places, kinds)
-    return _read_by_python(source, content, head, places) if columns is None else columns
 
 
 def _load(path: Path) -> bytes:
@@ -237,7 +185,7 @@ def read_head(
     if header:
         return Head(list(header), separator, begin, begin, skip)
     lines = _Lines(content, begin)
-    names = clean(next(_number_rows(lines, separator, skip))[1], missing=())
+    names = clean(next(number_rows(lines, separator, skip))[1], missing=())
     return Head(names, separator, begin, lines.place, skip)
 
 
@@ -258,18 +206,6 @@ class _Lines:
             yield self.content[begin : self.place].decode()
 
 
-def _number_rows(
-    lines: "_Lines | io.StringIO", separator: str, skipped: int
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, each with the line that it ends on."""
-    # Strict: a quote that is never closed would swallow the rest of the file.
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
-    try:
-        yield from ((skipped + reader.line_num, row) for row in reader if row)
-    except csv.Error as error:
-        raise csv.Error(f"line {skipped + reader.line_num}: {error}") from None
-
-
 def _sniff(line: str) -> str:
     return max(_SEPARATORS, key=lambda s: len(next(csv.reader([line], delimiter=s), [])))
 
@@ -285,179 +221,9 @@ def choose_columns(source: str, names: Sequence[str], only: Sequence[str] | None
     return list(range(len(names)))
 
 
-def _read_by_arrow(
-    content: bytes, head: Head, places: Sequence[int], kinds: Mapping[int, str] | None
-) -> list[SourceColumn] | None:
-    """Return columns; None if Arrow refuses the file or may read it otherwise.
-
-    Columns that do not hold the numbers that were expected are read as text.
-    """
-    if len(head.separator.encode()) > 1 or _has_doubtful_quotes(content, head):
-        return None
-    kinds = _suggest_kinds(content, head, places) if kinds is None else dict(kinds)
-    columns = None
-    for attempt in range(_ATTEMPTS):
-        try:
-            columns = _parse(content, head, kinds)
-            break
-        except ValueError as error:
-            failed = _FAILED.match(str(error))
-            if failed is None:
-                return None
-            kinds[int(failed[1])] = "text"
-            if attempt == _ATTEMPTS - 2:
-                kinds = dict.fromkeys(places, "text")
-    if columns is None:
-        return None
-    longest = [_find_longest(c) for c in columns.values()]
-    if max(longest) > csv.field_size_limit():
-        return None
-    numbers = [place for place, kind in kinds.items() if kind == "number"]
-    # Few columns of numbers are needed as text. All are read again when the first is.
-    read_text = cache(lambda: _parse(content, head, dict.fromkeys(numbers, "text")))
-    return [
-        SourceColumn(columns[place], partial(_pick, read_text, place))
-        if kinds[place] == "number"
-        else SourceColumn(columns[place])
-        for place in places
-    ]
-
-
-def _pick(read_text: Callable[[], Mapping[int, Any]], place: int) -> Any:
-    return read_text()[place]
-
-
-_FAILED = re.compile(r"In CSV column #(\d+): ")
-"""What Arrow says of a cell that is not of its column's type."""
-
-_ATTEMPTS = 4
-"""How often a file is parsed, until the types of its columns fit. The last time all is text."""
-
-_SAMPLE = 1 << 18
-"""Bytes from which the types of columns are guessed."""
-
-
-def _suggest_kinds(content: bytes, head: Head, places: Sequence[int]) -> dict[int, str]:
-    """Suggest how Arrow reads each column: as numbers, words that repeat, or text."""
-    end = content.rfind(b"\n", head.rows, head.rows + _SAMPLE) + 1
-    sample = content[head.rows : end] if end > head.rows else b""
-    kinds = dict.fromkeys(places, "text")
-    try:
-        columns = _parse(sample, head._replace(rows=0), kinds) if sample else {}
-    except ValueError:  # the sample ends inside a quoted cell, or Arrow refuses the file
-        columns = {}
-    for place, text in columns.items():
-        different, present = len(text.unique()), len(text) - text.null_count
-        column = SourceColumn(text)
-        if 4 * different <= present:
-            kinds[place] = "words"
-        elif column.numbers is not None:
-            kinds[place] = "number"
-        elif 2 * different <= present:
-            kinds[place] = "words"
-    return kinds
-
-
-def _parse(content: bytes, head: Head, kinds: Mapping[int, str]) -> dict[int, Any]:
-    """Let Arrow read columns, each as the kind says."""
-    import pyarrow
-    from pyarrow import csv as arrow_csv
-
-    text = pyarrow.string()
-    by_kind = {
-        "number": pyarrow.float64(),
-        "words": pyarrow.dictionary(pyarrow.int32(), text),
-        "text": text,
-        "raw": text,
-    }
-    is_raw = "raw" in kinds.values()
-    body = pyarrow.py_buffer(content)[head.rows :]
-    table = arrow_csv.read_csv(
-        pyarrow.BufferReader(body),
-        # On one thread: several use half as much again in all, to save a tenth of a second.
-        arrow_csv.ReadOptions(
-            column_names=[str(place) for place in range(len(head.names))], use_threads=False
-        ),
-        arrow_csv.ParseOptions(
-            delimiter=head.separator, newlines_in_values=content.find(b'"', head.rows) >= 0
-        ),
-        arrow_csv.ConvertOptions(
-            check_utf8=False,
-            column_types={str(place): by_kind[kind] for place, kind in kinds.items()},
-            include_columns=[str(place) for place in kinds],
-            null_values=[] if is_raw else list(MISSING),
-            strings_can_be_null=not is_raw,
-        ),
-    )
-    return dict(zip(kinds, table.columns, strict=True))
-
-
-def _find_longest(column: Any) -> int:
-    """Return the length of the longest cell of text; 0 for numbers."""
-    from pyarrow import compute, types
-
-    if types.is_floating(column.type):
-        return 0
-    words = types.is_dictionary(column.type)
-    parts = [chunk.dictionary if words else chunk for chunk in column.chunks]
-    return max((compute.max(compute.binary_length(p)).as_py() or 0 for p in parts), default=0)
-
-
-def _has_doubtful_quotes(content: bytes, head: Head) -> bool:
-    """Return whether quotes follow spaces, end inside a cell, or never end.
-
-    Arrow takes spaces before a quote as part of the cell, and joins text behind a closing quote.
-    Some of what this finds inside quoted cells is harmless, and is only read more slowly.
-    """
-    if content.find(b'"', head.rows) < 0:
-        return False
-    separator = re.escape(head.separator.encode())
-    spaced = rb'(?:^|[\r\n%s]) +"' % separator
-    closed_early = rb'(?:^|[\r\n%s])"(?:[^"]++|"")*+(?:"[^"\r\n%s]|\Z)' % (separator, separator)
-    return any(
-        re.compile(pattern).search(content, max(head.rows - 1, 0))
-        for pattern in (spaced, closed_early)
-    )
-
-
-def _read_by_python(
-    source: str, content: bytes, head: Head, places: Sequence[int]
-) -> list[SourceColumn]:
-    """Read as Python's csv reads, row by row. An error names the line."""
-    import pyarrow
-
-    columns: list[list[str]] = [[] for _ in places]
-    for line, row in _list_rows(content, head):
-        if len(row) != len(head.names):
-            raise DataError(
-                f"{source}, line {line}: {len(row)} cells, expected {len(head.names)} as in the "
-                "header. Correct the line (a separator inside a cell needs quotes) or name the "
-                "separator."
-            )
-        for column, place in zip(columns, places, strict=True):
-            column.append(row[place])
-    return [
-        SourceColumn(pyarrow.chunked_array([pyarrow.array(cells, pyarrow.string())]))
-        for cells in columns
-    ]
-
-
-def _list_rows(content: bytes, head: Head) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines and cells of the rows below the header."""
-    text = io.StringIO(content[head.begin :].decode(), newline="")
-    rows = _number_rows(text, head.separator, head.skipped)
-    return islice(rows, int(head.rows > head.begin), None)
-
-
 def _find_lines(path: Path, head: Head, rows: Int[Array, " m"]) -> list[int]:
     """Return the line that each row ends on. The file is read again: few messages need lines."""
     return find_lines(_load(path), head, rows)
-
-
-def find_lines(content: bytes, head: Head, rows: Int[Array, " m"]) -> list[int]:
-    """Return the line that each row ends on."""
-    ends = [line for line, _ in islice(_list_rows(content, head), int(rows.max()) + 1)]
-    return [ends[row] for row in rows.tolist()]
 
 
 def _read_arrow(path: str | Path, form: str) -> Cells:

@@ -12,24 +12,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfb.data.cells import Cells, check_names, clean_names
+from fedfb.data.parse import Head, find_lines, read_columns, refusing_quotes
 from fedfb.data.read import (
     ARROW,
     COMPRESSED,
     MARK,
     PARQUET,
-    Head,
     check_cells,
     check_text,
     choose_columns,
     count_lines,
-    find_lines,
     open_parquet,
-    read_columns,
     read_head,
     read_rows,
     reading_arrow,
     reading_file,
-    refusing_quotes,
 )
 from fedfb.errors import ConfigError, DataError, unknown_name
 
