@@ -162,7 +162,7 @@ def test_columns_are_copied_as_they_are_written(fedfb, trained, write):
     rows = list(csv.reader(io.StringIO(said.out)))
     assert [row[:3] for row in rows] == [
         ["id", "note", "age"],
-        ["007", "NA ", "1"],
+        ["007", " NA ", "1"],
         ["1e3", 'a, "b"', "5"],
     ]
     bare = fedfb("predict", "kept", "rows.csv")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfb.data.cells import Cells, check_names, clean_names
-from fedfb.data.parse import Head, find_lines, read_columns, refusing_quotes
+from fedfb.data.parse import Head, are_quotes_plain, find_lines, read_columns, refusing_quotes
 from fedfb.data.read import (
     ARROW,
     COMPRESSED,
@@ -37,6 +37,9 @@ _BYTES, _ROWS = 1 << 22, 1 << 15
 
 _LONGEST = 1 << 26
 """No row of text is longer."""
+
+_TRIES = 3
+"""Line ends that are tried as the end of a row, before all cells are looked at."""
 
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PAR1": "Parquet", b"ARRO": "Arrow"}
 
@@ -174,9 +177,13 @@ def find_end(content: bytes, separator: str) -> int:
     """
     if len(content) > _LONGEST:
         return len(content)  # what is wrong with it is found by whoever reads it
-    if b'"' not in content:
+    end = len(content)
+    for _ in range(_TRIES):
         # A last \r may be the first half of a line end.
-        return max(content.rfind(b"\n"), content.rfind(b"\r", 0, max(len(content) - 1, 0))) + 1
+        end = max(content.rfind(b"\n", 0, end), content.rfind(b"\r", 0, max(end - 1, 0))) + 1
+        if end == 0 or are_quotes_plain(content[:end], 0, separator):
+            return end
+        end = max(content.rfind(b'"', 0, end), 0)  # the line end may be inside a quoted cell
     mark = re.escape(separator.encode())
     cell = rb' *+(?:"(?:[^"]++|"")*+"|(?!"))[^%s\r\n]*+' % mark
     row = rb"%s(?:%s%s)*+(?:\r\n|\n|\r(?!\n|\Z))" % (cell, mark, cell)
