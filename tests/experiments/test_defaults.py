@@ -40,6 +40,7 @@ LOADERS_DIFFER = {
     "sensitive": "a loader names the paper's attributes itself; () asks for these",
     "label": "a loader has no None: an empty name asks for the schema's",
     "positive": "as label",
+    "precision": "rows in float64 serve experiments of both precisions",
 }
 LOADERS = (
     *(adult.load_adult, bank.load_bank, compas.load_compas, synthetic.load_synthetic),
