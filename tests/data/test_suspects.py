@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfb.data.cells import SourceColumn
-from fedfb.data.infer import suspicion
+from fedfb.data.suspicion import suspicion
 
 RNG = np.random.default_rng(0)
 
