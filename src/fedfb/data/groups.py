@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fedfb.data.table import Table, Words
+from fedfb.data.table import Table, Words, parse_number
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Int
 
@@ -85,7 +86,35 @@ def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = (
     """
     present = set(_cross(table, columns).counts())
     declared = [name for name in order if name in present]
-    return Groups(columns, (*declared, *sorted(present.difference(declared))))
+    others = sorted(present.difference(declared), key=lambda name: _place_name(columns, name))
+    return Groups(columns, (*declared, *others))
+
+
+_RANGE = re.compile(
+    r"(?P<low>up to|under|below|less than|<=?|≤)?(?P<high>over|above|more than|greater than|>=?|≥)?"
+    r"\s*(?P<number>[-+]?\d+(\.\d+)?)(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def place_value(value: str) -> tuple[Any, ...]:
+    """Return what values of a sensitive column are sorted by: numbers and ranges, then text.
+
+    >>> sorted(["over 100", "up to 25", "over 25 to 100", "x", "10", "2"], key=place_value)
+    ['2', '10', 'up to 25', 'over 25 to 100', 'over 100', 'x']
+    """
+    match = _RANGE.fullmatch(value)
+    if match is None:
+        return (1, value)
+    number = parse_number(value)
+    start = float(match["number"]) if number is None else number
+    return (0, start, bool(match["high"]) - bool(match["low"]), match["rest"], value)
+
+
+def _place_name(columns: tuple[str, ...], name: str) -> tuple[Any, ...]:
+    """Return what names of groups are sorted by: value by value, then names without values."""
+    values = values_of(columns, name)
+    return (1, name) if values is None else (0, *map(place_value, values))
 
 
 def _cross(table: Table, columns: tuple[str, ...]) -> Words:

@@ -5,7 +5,7 @@ from itertools import pairwise, product
 from typing import Literal
 
 from fedfb.data.derive import Bins, Derived, Merge
-from fedfb.data.groups import group_name
+from fedfb.data.groups import group_name, place_value
 from fedfb.data.table import number_as_text
 from fedfb.errors import ConfigError
 
@@ -48,9 +48,9 @@ class ColumnSchema:
 
     @property
     def group_values(self) -> tuple[str, ...]:
-        """The values after the rules: ranges from low to high, new names of merged values."""
+        """The values after the rules: numbers and ranges from low to high, new names of merged."""
         new_names = {value: new for new, values in self.merge for value in values}
-        raw = bin_names(self.bins) if self.bins else self.categories
+        raw = bin_names(self.bins) or sorted(self.categories, key=place_value)
         return tuple(dict.fromkeys(new_names.get(value, value) for value in raw))
 
 
