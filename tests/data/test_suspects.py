@@ -12,7 +12,8 @@ RNG = np.random.default_rng(0)
 
 
 def suspect(name, files):
-    return suspicion(name, [SourceColumn.of(cells) for cells in files])
+    doubt = suspicion(name, [SourceColumn.of(cells) for cells in files])
+    return None if doubt is None else doubt.what
 
 
 def whole(numbers) -> list[str]:

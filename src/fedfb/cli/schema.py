@@ -1,6 +1,5 @@
 """``fedfb schema``: describe the columns of your own files, and check files against a schema."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +15,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-MAX_CELLS = 5
-"""How many wrong cells of a column are printed; all are counted."""
 
 
 @app.command(cls=Sections)
@@ -54,6 +50,7 @@ def infer(
     """
     from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
+    from fedfb.data.problems import collect, refuse
     from fedfb.data.read import paths_of, read_rows
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
@@ -66,7 +63,7 @@ def infer(
             )
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists. Give a new file, or remove it first.")
-    files = [read_rows(path) for path in paths_of(data)]
+    files, problems = collect(paths_of(data), read_rows)
     wanted = Wanted(
         label,
         positive,
@@ -76,10 +73,13 @@ def infer(
         declarations(bins),
         declarations(merge),
     )
+    if problems:
+        refuse(problems, files)
     schema, doubts = infer_schema(files, wanted)
-    for doubt in doubts:
-        left_out = schema.named[doubt.column].role == "ignored"
-        talk(f"column {doubt.column!r} {doubt.what}" + (": left out." if left_out else "."))
+    left_out = {column.name for column in schema.of("ignored")}
+    refuse((doubt for doubt in doubts if doubt.column not in left_out), files)
+    for sentence, name in dict.fromkeys((doubt.what, doubt.column) for doubt in doubts):
+        talk(f"{sentence}: LEFT OUT." if name in left_out else f"{sentence}.")
     text = write_schema(schema)
     if out is None:
         typer.echo(text, nl=False)
@@ -100,23 +100,18 @@ def check(
 
     Example: fedfb schema check schema.toml 'clients/*.csv'
     """
-    from fedfb.data.conform import misfits
+    from fedfb.data.conform import check_file
+    from fedfb.data.problems import collect, number_lines
     from fedfb.data.read import paths_of, read_rows
     from fedfb.data.schema_file import read_schema
 
     declared = read_schema(schema)
-    fits = True
-    for path in paths_of(data):
-        counts: Counter[str] = Counter()
-        for misfit in misfits(read_rows(path), declared):
-            counts[misfit.column] += 1
-            if counts[misfit.column] <= MAX_CELLS:
-                typer.echo(str(misfit))
-        for column, count in counts.items():
-            if count > MAX_CELLS:
-                typer.echo(f"{path}, column {column!r}: {count} cells in all")
-        if not counts:
-            typer.echo(f"{path}: fits")
-        fits = fits and not counts
-    if not fits:
+    paths = paths_of(data)
+    files, unreadable = collect(paths, read_rows)
+    misfits = [problem for file in files for problem in check_file(file, declared)]
+    problems = number_lines([*unreadable, *misfits], files)
+    for path in paths:
+        sentences = [problem.sentence() for problem in problems if problem.source == str(path)]
+        typer.echo("\n".join(sentences) or f"{path}: fits")
+    if problems:
         raise typer.Exit(1)

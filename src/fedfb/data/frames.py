@@ -77,13 +77,14 @@ def federation_from_frames(
         tuple(bins),
         tuple(merge),
     )
+    held = None if test is None else columns_of("the test rows", test)
     federation = federate_cells(
         name,
         cells,
-        agreed_schema([*cells.values()], wanted, schema),
+        agreed_schema([*cells.values()], wanted, schema, test=held),
         partition=partition,
         split_seed=split_seed,
-        test=None if test is None else columns_of("the test rows", test),
+        test=held,
         split=split,
         sensitive_at_prediction=sensitive_at_prediction,
         add=add,

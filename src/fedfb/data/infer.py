@@ -5,73 +5,74 @@ applies only where chance cannot explain the values: an income in whole dollars 
 stays a feature.
 """
 
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from fedfb.data.cells import Cells, SourceColumn
+from fedfb.data.cell_checks import (
+    check_cells,
+    check_labels,
+    check_spellings,
+    locate,
+    match_columns,
+    missing_cells,
+    rename,
+)
+from fedfb.data.cells import Cells
 from fedfb.data.columns import MAX_CATEGORIES
 from fedfb.data.declare import Merges, Wanted, parse_bins, parse_merge
+from fedfb.data.problems import LEAVE_OUT, Problem
 from fedfb.data.schema import ColumnSchema, Kind, Schema, check_declarations
-from fedfb.data.suspicion import are_numbers, suspicion
-from fedfb.data.table import all_numbers, check_same_columns, parse_number
+from fedfb.data.suspicion import Suspicion, are_numbers, suspicion
+from fedfb.data.table import all_numbers
 from fedfb.errors import ConfigError, DataError, unknown_name
 
 MAX_GROUP_VALUES = 20
 """The most values of a sensitive column without bins, merging or declaration."""
 
 
-class Doubt(NamedTuple):
-    """A column that should not be used undeclared: the reason, and what to do."""
-
-    column: str
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"column {self.column!r} {self.what}. {self.remedy}"
-
-
 class Inferred(NamedTuple):
-    """A schema, in which doubtful features are ignored, and the doubts."""
+    """A schema, in which doubtful features are ignored, and the problems of the files."""
 
     schema: Schema
-    doubts: tuple[Doubt, ...]
+    problems: tuple[Problem, ...]
 
 
 def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
     """Infer the schema of files from their cells.
 
     Args:
-        files: files with the same columns.
+        files: the files; columns that are not in all of them are problems, and are ignored.
         wanted: declared roles of columns. A column without a role is a feature.
 
     """
     refuse_clashes(wanted)
-    for file in files:
-        for name in wanted.named:
-            _refuse_absent(file.source, name, file.columns)
-    for name in wanted.ignore:
-        _refuse_absent(files[0].source, name, set().union(*(file.columns for file in files)))
+    for name in (*wanted.named, *wanted.ignore):
+        _refuse_absent(files, name)
     bins, merge = parse_bins(wanted.bins), parse_merge(wanted.merge)
     _refuse_misplaced(bins, wanted.sensitive, "binned and is not sensitive")
     _refuse_misplaced(
         merge, (*wanted.sensitive, wanted.label), "merged and is neither sensitive nor the label"
     )
     parts = [without(file, wanted.ignore) for file in files]
-    check_same_columns([(file.source, list(file.columns)) for file in parts])
-    columns_and_doubts = [
-        _infer_column(parts, name, wanted, bins, merge) for name in parts[0].columns
-    ]
+    names, problems = match_columns(parts, wanted.named)
+    parts = [rename(file, names.get(file.source, {})) for file in parts]
+    columns = []
+    for name in dict.fromkeys(name for part in parts for name in part.columns):
+        holders = [part for part in parts if name in part.columns]
+        column, more = _infer_column(holders, name, wanted, bins, merge)
+        if len(holders) < len(parts) and column.role == "feature":
+            why = f"in {len(holders)} of {len(parts)} files only"
+            column, more = ColumnSchema(name, "ignored", "category", why=why), []
+        columns.append(column)
+        problems += more
     ignored = [
         ColumnSchema(name, "ignored", "category", why="as declared") for name in wanted.ignore
     ]
-    columns = (*(column for column, _ in columns_and_doubts), *ignored)
-    schema = Schema(columns, wanted.sensitive, wanted.client_column, files[0].source)
-    doubts = tuple(doubt for _, doubt in columns_and_doubts if doubt is not None)
-    if not any(doubt.column in wanted.named for doubt in doubts):
+    schema = Schema((*columns, *ignored), wanted.sensitive, wanted.client_column, files[0].source)
+    if not any(problem.column in wanted.named for problem in problems):
         check_declarations(schema)
-    return Inferred(schema, doubts)
+    return Inferred(schema, tuple(problems))
 
 
 def refuse_clashes(wanted: Wanted) -> None:
@@ -99,104 +100,101 @@ def _infer_column(
     wanted: Wanted,
     bins: Mapping[str, tuple[float, ...]],
     merge: Mapping[str, Merges],
-) -> tuple[ColumnSchema, Doubt | None]:
-    columns = [file.columns[name] for file in files]
+) -> tuple[ColumnSchema, list[Problem]]:
     if name == wanted.client_column and name not in wanted.sensitive:
-        return ColumnSchema(name, "client", "category"), None
+        return ColumnSchema(name, "client", "category"), missing_cells(files, name, "client")
     if name not in wanted.named:
-        return _infer_feature(name, columns)
-    values = _list_values(columns)
+        return _infer_feature(name, files)
+    values = _list_values(files, name)
+    rules = merge.get(name, ())
     if name == wanted.label:
-        column = ColumnSchema(
-            name,
-            "label",
-            _choose_kind(values),
-            tuple(values),
-            merge=merge.get(name, ()),
-            positive=wanted.positive,
+        kind = _choose_kind(values)
+        label = ColumnSchema(
+            name, "label", kind, tuple(values), merge=rules, positive=wanted.positive
         )
-        return column, _find_alike(name, column.group_values)
-    return _infer_sensitive(name, values, bins.get(name, ()), merge.get(name, ()))
+        problems = [*missing_cells(files, name, "label"), *check_labels(files, label)]
+        return label, [*check_spellings(files, label, stops=True), *problems]
+    column, problems = _infer_sensitive(files, name, values, bins.get(name, ()), rules)
+    return column, [*missing_cells(files, name, "sensitive"), *problems]
 
 
-def _list_values(columns: Sequence[SourceColumn]) -> list[str]:
-    return sorted({value for column in columns for value in column.words.counts()} - {""})
+def _list_values(files: Sequence[Cells], name: str) -> list[str]:
+    return sorted({v for file in files for v in file.columns[name].words.counts()} - {""})
 
 
 def _choose_kind(values: Sequence[str]) -> Kind:
     return "yes-no" if len(values) == 2 else "category"
 
 
-def _infer_feature(name: str, columns: Sequence[SourceColumn]) -> tuple[ColumnSchema, Doubt | None]:
-    why = suspicion(name, columns)
+def _infer_feature(name: str, files: Sequence[Cells]) -> tuple[ColumnSchema, list[Problem]]:
+    columns = [file.columns[name] for file in files]
+    doubt = suspicion(name, columns)
     numeric = are_numbers(columns)
-    values = [] if numeric else _list_values(columns)
-    if why is None and not numeric and len(values) > MAX_CATEGORIES:
-        why = (
+    values = [] if numeric else _list_values(files, name)
+    if doubt is None and not numeric and len(values) > MAX_CATEGORIES:
+        what = (
             f"has {len(values)} different values, and at most {MAX_CATEGORIES} can be categories: "
             "an identifier or free text, it seems"
         )
-    if why is not None:
+        doubt = Suspicion("many values", what)
+    if doubt is not None:
         remedy = f"Leave it out (--ignore {name}), or declare what it is in a schema."
-        return ColumnSchema(name, "ignored", "category", why=why), Doubt(name, why, remedy)
+        sentence, option = f"column {name!r} {doubt.what}", f"{LEAVE_OUT}{name}"
+        problems = [
+            Problem(file.source, doubt.kind, sentence, remedy, option, name, *cells)
+            for file in files
+            if (cells := locate(file.columns[name], doubt.is_doubtful)).cells
+        ]
+        return ColumnSchema(name, "ignored", "category", why=doubt.what), problems
     if numeric:
-        return ColumnSchema(name, "feature", "number", missing="mean"), None
-    column = ColumnSchema(name, "feature", _choose_kind(values), tuple(values), missing="category")
-    return column, None
+        column = ColumnSchema(name, "feature", "number", missing="mean")
+        return column, check_cells(files, column)
+    kind = _choose_kind(values)
+    return ColumnSchema(name, "feature", kind, tuple(values), missing="category"), []
 
 
 def _infer_sensitive(
-    name: str, values: Sequence[str], bins: tuple[float, ...], merge: Merges
-) -> tuple[ColumnSchema, Doubt | None]:
+    files: Sequence[Cells],
+    name: str,
+    values: Sequence[str],
+    bins: tuple[float, ...],
+    merge: Merges,
+) -> tuple[ColumnSchema, list[Problem]]:
     if bins:
-        words = [value for value in values if parse_number(value) is None]
-        if words:
-            raise DataError(
-                f"column {name!r} is to be binned and holds {words[0]!r}, which is no number. "
-                "Correct the cell, or merge the values instead (--merge)."
+        column = ColumnSchema(name, "sensitive", "number", bins=bins, merge=merge)
+        return column, [
+            replace(
+                problem,
+                what=f"column {name!r} is to be binned and holds {problem.example!r}, which is no "
+                "finite number",
+                remedy="Correct the cell, or merge the values instead (--merge).",
             )
-        return ColumnSchema(name, "sensitive", "number", bins=bins, merge=merge), None
+            for problem in check_cells(files, column, allowed={"missing cell"})
+        ]
     column = ColumnSchema(name, "sensitive", _choose_kind(values), tuple(values), merge=merge)
     groups = column.group_values
-    if len(groups) > MAX_GROUP_VALUES:
-        reason = (
-            f"is sensitive and has {len(groups)} different values, too many for groups (at most "
-            f"{MAX_GROUP_VALUES})"
-        )
-        remedy = (
-            f"Declare ranges, e.g. --bins '{name}: 25,40,65'."
-            if all_numbers(values)
-            else f"Merge values, e.g. --merge '{name}: {'+'.join(groups[:2])}=other'."
-        )
-        return column, Doubt(name, reason, remedy)
-    return column, _find_alike(name, groups)
+    if len(groups) <= MAX_GROUP_VALUES:
+        return column, check_spellings(files, column, stops=True)
+    reason = (
+        f"column {name!r} is sensitive and has {len(groups)} different values, too many for groups "
+        f"(at most {MAX_GROUP_VALUES})"
+    )
+    option = (
+        f"--bins '{name}: 25,40,65'"
+        if all_numbers(values)
+        else f"--merge '{name}: {'+'.join(groups[:2])}=other'"
+    )
+    remedy = f"{'Declare ranges' if all_numbers(values) else 'Merge values'}, e.g. {option}."
+    return column, [
+        Problem(file.source, "many groups", reason, remedy, option, name, *cells)
+        for file in files
+        if (cells := locate(file.columns[name])).cells
+    ]
 
 
-def _find_alike(name: str, values: Sequence[str]) -> Doubt | None:
-    """Doubt values that differ in case, spaces or a decimal point only: they make two groups."""
-    spellings: dict[str, str] = {}
-    for value in values:
-        number = parse_number(value)
-        bare = (
-            "".join(unicodedata.normalize("NFKC", value).casefold().split())
-            if number is None
-            else repr(number)
-        )
-        if bare in spellings:
-            reason = (
-                f"has the values {spellings[bare]!r} and {value!r}, which are probably the same"
-            )
-            remedy = (
-                "Write them alike, or declare them: --merge of a sensitive column, or a schema."
-            )
-            return Doubt(name, reason, remedy)
-        spellings[bare] = value
-    return None
-
-
-def _refuse_absent(source: str, name: str, columns: Collection[str]) -> None:
-    if name not in columns:
-        raise DataError(f"{source}: {unknown_name('column', name, columns)}")
+def _refuse_absent(files: Sequence[Cells], name: str) -> None:
+    if not any(name in file.columns for file in files):
+        raise DataError(f"{files[0].source}: {unknown_name('column', name, set(files[0].columns))}")
 
 
 def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], use: str) -> None:

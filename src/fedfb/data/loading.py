@@ -10,14 +10,21 @@ from importlib import import_module
 import numpy as np
 
 from fedfb.core import generator
-from fedfb.data.cells import Cells, SourceColumn
-from fedfb.data.conform import agreed_schema, tables_of, type_notes
+from fedfb.data.cells import Cells
+from fedfb.data.conform import (
+    add_client_column,
+    agreed_schema,
+    drop_notes,
+    tables_of,
+    type_notes,
+)
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
+from fedfb.data.problems import collect
 from fedfb.data.read import names_of, paths_of, read_rows
 from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
 from fedfb.data.schema import Schema
@@ -162,15 +169,21 @@ def load_own(
 
     """
     paths = paths_of(pattern, test)
-    files = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
+    held = [] if test is None else [test]
+    cells, problems = collect([*paths, *held], read_rows)
+    test_rows = cells.pop() if test is not None and not problems else None
     wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
+    clients = () if partition != "paper" else names_of(paths)
+    agreed = agreed_schema(
+        cells, wanted, schema, test=test_rows, problems=problems, clients=clients
+    )
     federation = federate_cells(
         pattern,
-        files,
-        agreed_schema([*files.values()], wanted, schema),
+        dict(zip(names_of(paths), cells, strict=True)),
+        agreed,
         partition=partition,
         split_seed=split_seed,
-        test=None if test is None else read_rows(test),
+        test=test_rows,
         sensitive_at_prediction=sensitive_at_prediction,
         add=add,
     )
@@ -204,12 +217,13 @@ def federate_cells(
 
     """
     _refuse_two_partitions(schema.client, partition)
-    tables = tables_of([*files.values()], _add_client_column(test, schema.client), schema)
+    parts = [*files.values()]
+    parts += [] if test is None else [add_client_column(test, schema.client)]
+    tables = tables_of(parts, schema)
     raw = concat(tables)
     rows = np.arange(sum(len(part) for part in tables[: len(files)]))
     label, positive = schema.label.name, schema.label.positive
     table = derive(raw, schema.derived)
-    _refuse_absent_positive(table.take(rows), label, positive)
     order = schema.group_names
     groups = groups_in(table.take(rows), schema.crossed, order)
     rule = Partition("column", schema.client) if schema.client else parse_partition(partition)
@@ -235,7 +249,11 @@ def federate_cells(
         sensitive_at_prediction=sensitive_at_prediction,
         derived=schema.derived,
         group_order=order,
-        notes=(*type_notes(schema), *_note_labels(table, label, positive)),
+        notes=(
+            *type_notes(schema),
+            *drop_notes(parts, schema),
+            *_note_labels(table, label, positive),
+        ),
         learn=by_sums(add, schema),
     )
 
@@ -246,14 +264,6 @@ def _refuse_two_partitions(client_column: str | None, partition: str) -> None:
             f"the client column {client_column!r} and the partition {partition!r} both decide the "
             "clients. Give one of them."
         )
-
-
-def _add_client_column(test: Cells | None, client_column: str | None) -> Cells | None:
-    """Add an empty client column where test rows have none: they belong to no client."""
-    if test is None or client_column is None or client_column in test.columns:
-        return test
-    nobody = {client_column: SourceColumn.of([""] * test.rows)}
-    return test._replace(columns={**test.columns, **nobody})
 
 
 def _deal_clients(
@@ -310,16 +320,6 @@ def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> N
                 f"client {name!r} has {count} rows, and at least 2 are needed. Add rows, or merge "
                 "it with another client."
             )
-
-
-def _refuse_absent_positive(table: Table, label: str, positive: str) -> None:
-    values = sorted(table.text(label).counts().keys() - {""})
-    if positive not in values:
-        first = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
-        raise DataError(
-            f"{table.source}: the positive value {positive!r} never occurs in the label column "
-            f"{label!r}, whose values are {first}. Choose one of these."
-        )
 
 
 def _note_labels(table: Table, label: str, positive: str) -> tuple[str, ...]:

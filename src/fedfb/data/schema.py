@@ -11,7 +11,7 @@ from fedfb.errors import ConfigError
 
 Role = Literal["label", "sensitive", "client", "feature", "ignored"]
 Kind = Literal["number", "category", "yes-no"]
-Missing = Literal["mean", "category", "refuse"]
+Missing = Literal["mean", "category", "refuse", "drop"]
 Scale = Literal["standard", "robust", "clip"]
 
 
@@ -20,10 +20,11 @@ class ColumnSchema:
     """One column: its role, its type and its treatment.
 
     ``kind`` is the ``type`` of the schema file. ``categories`` are the values that may occur.
-    ``missing`` is the treatment of an empty cell. ``scale`` and ``range`` belong to numeric
-    features; a declared range replaces what scaling would learn from rows. ``bins`` (the upper ends
-    of ranges) belong to sensitive columns. ``merge`` (a new name and the values that it replaces)
-    belongs to sensitive columns and the label. ``why`` is the reason why a column is ignored.
+    ``missing`` is the treatment of an empty cell; 'drop' leaves the row out. ``scale`` and
+    ``range`` belong to numeric features; a declared range replaces what is learnt from rows.
+    ``bins`` (the upper ends of ranges) belong to sensitive columns. ``merge`` (a new name and the
+    values that it replaces) belongs to sensitive columns and the label. ``why`` is the reason why
+    a column is ignored.
     """
 
     name: str
@@ -148,11 +149,12 @@ def _check_column(column: ColumnSchema) -> None:
     if column.range:
         _check_range(column)
     usual = {"number": "mean"}.get(column.kind, "category")
-    if column.missing != "refuse" and (column.role != "feature" or column.missing != usual):
+    allowed_missing = ("refuse", usual if column.role == "feature" else "drop")
+    if column.missing not in allowed_missing:
         raise ConfigError(
             f"column {column.name!r}: missing = {column.missing!r} does not fit the role "
             f"{column.role} and the type {column.kind}. Numbers take 'mean', categories "
-            "'category', and everything 'refuse'."
+            "'category', everything 'refuse'; label, sensitive and client take 'drop' too."
         )
     if column.kind == "number" and column.categories:
         raise ConfigError(f"column {column.name!r}: numbers have no categories. Leave them out.")

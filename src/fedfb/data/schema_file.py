@@ -19,7 +19,8 @@ HEAD = """\
 # type        number, category, or yes-no (a category of two values)
 # categories  the values that may occur; in rows that are decided later others become zeros
 # missing     mean (with a second column that marks missing cells, if training rows have some),
-#             category (of its own) or refuse
+#             category (of its own) or refuse; of label, sensitive and client: refuse or drop, which
+#             leaves the rows out and counts them
 # scale       of numbers: standard (mean and standard deviation), robust (median and quartiles) or
 #             clip (to the 1% and 99% quantiles, then standard)
 # range       of a number that is a feature: its two ends. It is scaled by them, and not by anything
@@ -75,8 +76,9 @@ def _write_column(column: ColumnSchema) -> list[str]:
         lines.append(f"positive = {_write_value(column.positive)}")
     if column.categories:
         lines.append(f"categories = {_write_value(column.categories)}")
-    if column.role == "feature":
+    if column.role == "feature" or column.missing == "drop":
         lines.append(f'missing = "{column.missing}"')
+    if column.role == "feature":
         lines += [f'scale = "{column.scale}"'] if column.kind == "number" else []
     if column.range:
         lines.append(f"range = [{', '.join(map(number_as_text, column.range))}]")

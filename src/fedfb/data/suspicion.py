@@ -6,8 +6,9 @@ repeats stays a feature.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,14 +33,25 @@ _DECORATION = re.compile(r"[\s'\u2019_,%€$£]")
 _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$")
 
 
-def suspicion(name: str, files: Sequence[SourceColumn]) -> str | None:
+class Suspicion(NamedTuple):
+    """Why a column should be no feature: the kind of problem, a predicate, and the cells it is of.
+
+    ``is_doubtful`` returns True of the cells that show it; None: all cells that are not missing.
+    """
+
+    kind: str
+    what: str
+    is_doubtful: Callable[[str], bool] | None = None
+
+
+def suspicion(name: str, files: Sequence[SourceColumn]) -> Suspicion | None:
     """Return why a column should be no feature, None if there is no reason.
 
     Args:
         name: name of the column.
         files: the column in each file.
 
-    >>> suspicion("customer", [SourceColumn.of([f"K{i}" for i in range(30)])])
+    >>> suspicion("customer", [SourceColumn.of([f"K{i}" for i in range(30)])]).what
     'looks like an identifier: its 30 values are all different'
     >>> suspicion("income", [SourceColumn.of([31000.0, 52000.0, 31000.0] * 10)]) is None
     True
@@ -66,11 +78,11 @@ def are_numbers(files: Sequence[SourceColumn]) -> bool:
 
 def _suspect_numbers(
     name: str, present: Sequence[Array], files: Sequence[SourceColumn]
-) -> str | None:
+) -> Suspicion | None:
     if all(((part >= 19000101) & (part <= 20991231)).all() for part in present):
         values = [value for column in files for value in column.words.counts() if value]
         if all(map(_is_compact_date, values)):
-            return f"looks like a date: {values[0]!r}"
+            return Suspicion("date", f"looks like a date: {values[0]!r}")
     for numbers in present:
         whole = bool((np.isfinite(numbers) & (np.floor(numbers) == numbers)).all())
         # The last fractions decide nothing, and need not be sorted.
@@ -81,12 +93,14 @@ def _suspect_numbers(
         if not whole:
             return None
         if _ID_NAME.search(name) or _ID_NAME.search(name.lower()):
-            return f"looks like an identifier: its name, and {len(numbers)} different whole numbers"
+            what = f"looks like an identifier: its name, and {len(numbers)} different whole numbers"
+            return Suspicion("identifier", what)
         low, high = float(numbers.min()), float(numbers.max())
         if len(numbers) * (len(numbers) - 1) / 2 > COINCIDENCES * (high - low + 1):
-            return (
+            return Suspicion(
+                "identifier",
                 f"looks like an identifier: {len(numbers)} whole numbers between {low:g} "
-                f"and {high:g} without a repetition"
+                f"and {high:g} without a repetition",
             )
     return None
 
@@ -97,31 +111,41 @@ def _all_differ(numbers: Float[Array, " n"]) -> bool:
     return all(len(np.unique(part)) == len(part) for part in parts)
 
 
-def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> str | None:
+def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> Suspicion | None:
     first, rows = next(iter(counts)), counts.total()
     if all(_is_date(cell) for cell in counts):
-        return f"looks like a date: {first!r}"
-    if all(map(_DECIMAL_COMMA.match, counts)):
-        example = next(cell for cell in counts if parse_number(cell) is None)
-        return f"looks like numbers with a comma ({example!r}), which are read with a point only"
-    if len(counts) > FEWEST and all(_is_decorated(cell) for cell in counts):
-        example = next(cell for cell in counts if parse_number(cell) is None)
-        return f"looks like numbers with signs in them ({example!r}), which are read bare only"
+        return Suspicion("date", f"looks like a date: {first!r}")
     words_only = [cell for cell in counts if parse_number(cell) is None]
+    if all(map(_DECIMAL_COMMA.match, counts)):
+        what = (
+            f"looks like numbers with a comma ({words_only[0]!r}), which are read with a point only"
+        )
+        return Suspicion("decimal comma", what, _is_no_number)
+    if len(counts) > FEWEST and all(_is_decorated(cell) for cell in counts):
+        what = (
+            f"looks like numbers with signs in them ({words_only[0]!r}), which are read bare only"
+        )
+        return Suspicion("decorated number", what, _is_no_number)
     numbers = rows - sum(counts[cell] for cell in words_only)
     if 2 * numbers > rows and len(counts) - len(words_only) > FEWEST:
-        return (
+        what = (
             f"holds {numbers} numbers and {rows - numbers} cells that are none, such as "
             f"{words_only[0]!r}"
         )
+        return Suspicion("mixture", what, _is_no_number)
     words = sum(len(cell.split()) * count for cell, count in counts.items())
     if 2 * len(counts) > rows and words >= 5 * rows:
-        return f"looks like free text: {_shorten(first)!r}"
+        return Suspicion("free text", f"looks like free text: {_shorten(first)!r}")
     by_file = [Counter(column.words.counts()) for column in files]
     large = [part for part in by_file if part.total() - part.pop("", 0) >= FEWEST]
     if large and all(part.total() == len(part) for part in large):
-        return f"looks like an identifier: its {len(large[0])} values are all different"
+        what = f"looks like an identifier: its {len(large[0])} values are all different"
+        return Suspicion("identifier", what)
     return None
+
+
+def _is_no_number(cell: str) -> bool:
+    return parse_number(cell) is None
 
 
 def _is_decorated(cell: str) -> bool:

@@ -19,10 +19,10 @@ from fedfb.data.cells import (
 )
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
-from fedfb.data.infer import suspicion
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.partition import by_column
 from fedfb.data.schema import ColumnSchema, Kind, Schema
+from fedfb.data.suspicion import suspicion
 from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_add
@@ -191,7 +191,7 @@ def _refuse_suspects(table: Table) -> None:
         column = SourceColumn.of(cells if is_number else cells.tolist())
         reason = None if measured else suspicion(name, [column])
         if reason:
-            raise DataError(f"{SOURCE}: column {name!r} {reason}. Leave it out of X.")
+            raise DataError(f"{SOURCE}: column {name!r} {reason.what}. Leave it out of X.")
 
 
 def _read_numbers(column: Any) -> Array | None:

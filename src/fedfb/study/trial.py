@@ -17,11 +17,12 @@ from fedfb.audit.tables import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
-from fedfb.data.conform import tables_of
+from fedfb.data.conform import check_file, tables_of
 from fedfb.data.derive import derive
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import hold_out_of
 from fedfb.data.groups import Groups
+from fedfb.data.problems import refuse
 from fedfb.data.read import read_rows
 from fedfb.data.schema import Schema
 from fedfb.data.table import Table
@@ -173,7 +174,9 @@ class PreparedData:
 
 def read_table(schema: Schema, path: str | Path) -> Table:
     """Read a client's file; refuse rows that do not fit the schema, as fedfb run --schema does."""
-    [raw] = tables_of([read_rows(path)], None, schema)
+    file = read_rows(path)
+    refuse(check_file(file, schema), [file])
+    [raw] = tables_of([file], schema)
     table = derive(raw, schema.derived)
     labels(table, schema.label.name, schema.label.positive)
     Groups(schema.crossed, schema.group_names).group_of(table)
