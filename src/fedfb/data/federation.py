@@ -17,10 +17,10 @@ from fedfb.data.check import (
 from fedfb.data.columns import Column
 from fedfb.data.derive import Derived
 from fedfb.data.encode import Encoder, fit_encoder
-from fedfb.data.groups import Groups, groups_in, merge_small
+from fedfb.data.groups import Groups, compared_rows, groups_in, merge_small
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.data.table import Table
-from fedfb.errors import ConfigError
+from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Bool, Float, Int
 
 if TYPE_CHECKING:  # numpy.typing takes longer to import than the rest of this file
@@ -78,6 +78,7 @@ def federate(
     group_order: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
     learn: LearnFromClients | None = None,
+    rest: str | None = None,
 ) -> Federation:
     """Encode a table and deal its rows to clients. The encoder learns from training rows only.
 
@@ -98,6 +99,8 @@ def federate(
         notes: sentences about the data.
         learn: learns the encoder from sums over clients; None: the table is public, and the
             encoder learns from the rows themselves.
+        rest: name of the group that small groups will become part of. With it, groups that only
+            test rows have are no error.
 
     """
     training = table.take(train)
@@ -106,6 +109,8 @@ def federate(
     refuse_empty_clients(client[train], client_names)
     learnt = learn(training, client[train], client_names) if learn else Learnt((), None)
     groups = learnt.groups or groups_in(training, sensitive, group_order)
+    if rest is not None:
+        groups = replace(groups, names=(*groups.names, *sorted(groups.unseen(table))))
     group = groups.group_of(table)
     encoder = fit_encoder(
         training,
@@ -142,7 +147,7 @@ def federate(
 
 
 def settle_small_groups(
-    federation: Federation, minimum: int, rest: str | None = None
+    federation: Federation, minimum: int, rest: str | None = None, labels: tuple[int, ...] = ()
 ) -> Federation:
     """Merge the groups with few training rows, or say that they are not compared.
 
@@ -150,22 +155,34 @@ def settle_small_groups(
         federation: clients with the groups of their rows.
         minimum: fewest training rows of a group, over all clients.
         rest: name of the group that the small groups become part of; None: they stay.
+        labels: labels whose rows are counted apart, since the notion compares rates among them; a
+            group is small if it has few rows of one of them. Empty: all rows count.
     """
-    names, rows = federation.group_names, group_rows(federation)
+    names, rows = federation.group_names, compared_rows(training_cells(federation), labels)
     groups = federation.encoder.groups
     if rest is not None:
         groups = merge_small(groups, rows, minimum, rest)
     if groups.names != names:
         federation = _regroup(federation, groups, small=rows < minimum)
-        names, rows = federation.group_names, group_rows(federation)
+        names, rows = federation.group_names, compared_rows(training_cells(federation), labels)
+        _refuse_untrained(federation)
     tested = np.bincount(federation.test.group, minlength=len(names))
-    notes = small_group_notes(names, rows, tested, minimum)
+    notes = small_group_notes(names, rows, tested, minimum, labels)
     return replace(federation, notes=(*federation.notes, *notes))
 
 
-def group_rows(federation: Federation) -> Int[Array, " a"]:
-    """Return the training rows of each group, over all clients."""
-    return training_cells(federation).sum(axis=0)
+def _refuse_untrained(federation: Federation) -> None:
+    """Refuse a merged group of which only test rows exist."""
+    rows = training_cells(federation).sum(axis=0).tolist()
+    for name, count in zip(federation.group_names, rows, strict=True):
+        if not count:
+            groups = federation.encoder.groups
+            merged = [n for n, into in zip(groups.merged, groups.into, strict=True) if into == name]
+            raise DataError(
+                f"the groups {', '.join(merged)} occur in test rows only, and no group of the "
+                f"training rows is small enough to be merged with them into {name!r} (--rest). "
+                "Raise --minimum-group, remove these rows, or merge the groups by --merge."
+            )
 
 
 def training_cells(federation: Federation) -> Int[Array, "2 a"]:

@@ -34,6 +34,7 @@ def federation_from_frames(
     sensitive_at_prediction: bool = False,
     minimum_group: int = 10,
     rest: str | None = None,
+    labels: tuple[int, ...] = (),
     name: str = "frames",
     add: AddUp = add_in_clear,
 ) -> Federation:
@@ -58,6 +59,8 @@ def federation_from_frames(
         sensitive_at_prediction: whether the model reads the group.
         minimum_group: fewest training rows of a group that is compared.
         rest: name of the group that smaller groups become part of; None: they stay.
+        labels: labels among whose rows a notion compares rates: (1,) for equal opportunity, (0, 1)
+            for equalized odds. A group with few rows of one of them is small.
         name: name of the federation.
         add: adds the clients' uploads about their columns.
 
@@ -86,9 +89,10 @@ def federation_from_frames(
         test=None if test is None else columns_of("the test rows", test),
         split=split,
         sensitive_at_prediction=sensitive_at_prediction,
+        rest=rest,
         add=add,
     )
-    return settle_small_groups(federation, minimum_group, rest)
+    return settle_small_groups(federation, minimum_group, rest, labels)
 
 
 def _split_by_client(frames: Any, name: str) -> dict[str, Frame]:

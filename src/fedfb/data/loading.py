@@ -29,7 +29,12 @@ from fedfb.shapes import Array, Int
 PUBLISHED = ("adult", "bank", "compas")
 
 
-def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Federation:
+def load(
+    request: DataRequest,
+    split_seed: int,
+    add: AddUp = add_in_clear,
+    labels: tuple[int, ...] = (),
+) -> Federation:
     """Load the data of a request. Small groups are merged if the request names a group for them.
 
     Args:
@@ -37,19 +42,23 @@ def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Fe
         split_seed: seed of all random choices about the data.
         add: adds the clients' uploads about the columns of the user's files. Built-in data need
             no sums: they are encoded as one public table.
+        labels: labels whose rows decide apart if a group is small, see
+            :func:`fedfb.data.federation.settle_small_groups`.
 
     >>> federation = load(DataRequest("synthetic", rows=100, test_rows=50), split_seed=0)
     >>> len(federation.clients), sum(len(client.y) for client in federation.clients)
     (3, 100)
     """
     check_request(request)
-    federation = _load(request, split_seed, add)
+    federation = _load(request, split_seed, add, labels)
     if request.data not in BUILT_IN:
         return federation  # load_own has merged small groups already
-    return settle_small_groups(federation, request.minimum_group, request.rest)
+    return settle_small_groups(federation, request.minimum_group, request.rest, labels)
 
 
-def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
+def _load(
+    request: DataRequest, split_seed: int, add: AddUp, labels: tuple[int, ...]
+) -> Federation:
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
     # A run needs one loader only, so each is imported where it is used.
     if request.data in PUBLISHED:
@@ -104,6 +113,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         sensitive_at_prediction=sensitive_at_prediction,
         minimum_group=request.minimum_group,
         rest=request.rest,
+        labels=labels,
         add=add,
     )
 
@@ -137,6 +147,7 @@ def load_own(
     sensitive_at_prediction: bool = False,
     minimum_group: int = 10,
     rest: str | None = None,
+    labels: tuple[int, ...] = (),
     add: AddUp = add_in_clear,
 ) -> Federation:
     """Load CSV and Parquet files. Every column that is not named is a feature.
@@ -158,6 +169,7 @@ def load_own(
         sensitive_at_prediction: whether the model reads the group.
         minimum_group: fewest training rows of a group that is compared.
         rest: name of the group that smaller groups become part of; None: they stay.
+        labels: see :func:`load`.
         add: adds the clients' uploads, from which numbers are scaled.
 
     """
@@ -172,9 +184,10 @@ def load_own(
         split_seed=split_seed,
         test=None if test is None else read_rows(test),
         sensitive_at_prediction=sensitive_at_prediction,
+        rest=rest,
         add=add,
     )
-    return settle_small_groups(federation, minimum_group, rest)
+    return settle_small_groups(federation, minimum_group, rest, labels)
 
 
 def federate_cells(
@@ -187,6 +200,7 @@ def federate_cells(
     test: Cells | None = None,
     split: bool = True,
     sensitive_at_prediction: bool = False,
+    rest: str | None = None,
     add: AddUp = add_in_clear,
 ) -> Federation:
     """Make a federation of files by client name, in this order.
@@ -200,6 +214,7 @@ def federate_cells(
         test: test rows; None: split the training files.
         split: whether to split. If False, and without ``test``, all rows are training rows.
         sensitive_at_prediction: see :func:`load_own`.
+        rest: name of the group that small groups will become part of.
         add: see :func:`load_own`.
 
     """
@@ -237,6 +252,7 @@ def federate_cells(
         group_order=order,
         notes=(*type_notes(schema), *_note_labels(table, label, positive)),
         learn=by_sums(add, schema),
+        rest=rest,
     )
 
 
