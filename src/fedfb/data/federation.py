@@ -9,7 +9,6 @@ import numpy as np
 from fedfb.core import ClientData, Examples, generator
 from fedfb.data.check import (
     labels,
-    refuse_empty_clients,
     refuse_infinite,
     refuse_one_class,
     refuse_vast,
@@ -19,6 +18,7 @@ from fedfb.data.derive import Derived
 from fedfb.data.encode import Encoder, fit_encoder
 from fedfb.data.groups import Groups, compared_rows, groups_in, merge_small
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
+from fedfb.data.partition import rows_of_clients
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Bool, Float, Int
@@ -89,9 +89,9 @@ def federate(
         positive: its favourable value.
         sensitive: columns whose crossed values form the groups.
         features: columns that the model reads.
-        train: numbers of the training rows.
+        train: numbers of the training rows. Those of no client are left out.
         test: numbers of the test rows.
-        client: number of each row's client, -1 for none.
+        client: number of each row's client, -1 for none. Every client has a training row.
         client_names: names of the clients.
         sensitive_at_prediction: whether the model reads the group too.
         derived: rules that made columns of the table, kept for later rows.
@@ -103,10 +103,10 @@ def federate(
             test rows have are no error.
 
     """
+    train = train[client[train] >= 0]
     training = table.take(train)
     y = labels(table, label, positive)
     refuse_one_class(y[train], table, label, positive)
-    refuse_empty_clients(client[train], client_names)
     learnt = learn(training, client[train], client_names) if learn else Learnt((), None)
     groups = learnt.groups or groups_in(training, sensitive, group_order)
     if rest is not None:
@@ -129,7 +129,7 @@ def federate(
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(groups.names) == 1 else ()),
     )
-    rows = [train[client[train] == number] for number in range(len(client_names))]
+    rows = [train[places] for places in rows_of_clients(client[train], len(client_names))]
     clients = [
         ClientData(number, x[places], y[places], group[places], len(groups.names))
         for number, places in enumerate(rows)

@@ -29,6 +29,7 @@ def federation_from_frames(
     schema: str | Schema | None = None,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: Frame | None = None,
     split: bool = True,
     sensitive_at_prediction: bool = False,
@@ -54,6 +55,7 @@ def federation_from_frames(
         schema: declares the columns in place of the arguments above: a schema, or its path.
         partition: how rows are dealt to clients, as text; 'paper': every frame is a client.
         split_seed: seed of all random choices about the data.
+        client_rows: fewest rows of a client; clients with fewer sit out.
         test: test rows; None: every client's rows are split 7:3.
         split: whether to split. If False, and without ``test``, all rows are training rows.
         sensitive_at_prediction: whether the model reads the group.
@@ -86,6 +88,7 @@ def federation_from_frames(
         agreed_schema([*cells.values()], wanted, schema),
         partition=partition,
         split_seed=split_seed,
+        client_rows=client_rows,
         test=None if test is None else columns_of("the test rows", test),
         split=split,
         sensitive_at_prediction=sensitive_at_prediction,

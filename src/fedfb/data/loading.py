@@ -17,7 +17,15 @@ from fedfb.data.derive import derive
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
-from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
+from fedfb.data.partition import (
+    Clients,
+    Partition,
+    assign,
+    parse_partition,
+    rows_of_clients,
+    seat,
+    split_order,
+)
 from fedfb.data.read import names_of, paths_of, read_rows
 from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
 from fedfb.data.schema import Schema
@@ -56,9 +64,7 @@ def load(
     return settle_small_groups(federation, request.minimum_group, request.rest, labels)
 
 
-def _load(
-    request: DataRequest, split_seed: int, add: AddUp, labels: tuple[int, ...]
-) -> Federation:
+def _load(request: DataRequest, split_seed: int, add: AddUp, labels: tuple[int, ...]) -> Federation:
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
     # A run needs one loader only, so each is imported where it is used.
     if request.data in PUBLISHED:
@@ -67,7 +73,11 @@ def _load(
         if request.sensitive:
             load_rows = partial(load_rows, sensitive=_choose_attributes(request, module.ATTRIBUTES))
         federation: Federation = load_rows(
-            partition, split_seed, sensitive_at_prediction, request.resplit
+            partition,
+            split_seed,
+            sensitive_at_prediction,
+            request.resplit,
+            client_rows=request.client_rows,
         )
         return federation
     if request.data in POPULATIONS:
@@ -81,6 +91,7 @@ def _load(
             q=request.q,
             rows=request.rows,
             test_rows=request.test_rows,
+            client_rows=request.client_rows,
         )
     if request.data == "synthetic":
         from fedfb.data.datasets.synthetic import load_synthetic
@@ -94,6 +105,7 @@ def _load(
             heterogeneity=request.heterogeneity,
             rows=request.rows,
             test_rows=request.test_rows,
+            client_rows=request.client_rows,
         )
     from fedfb.data.loading import load_own
 
@@ -109,6 +121,7 @@ def _load(
         schema=request.schema,
         partition=partition,
         split_seed=split_seed,
+        client_rows=request.client_rows,
         test=request.test,
         sensitive_at_prediction=sensitive_at_prediction,
         minimum_group=request.minimum_group,
@@ -143,6 +156,7 @@ def load_own(
     schema: str | None = None,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: str | None = None,
     sensitive_at_prediction: bool = False,
     minimum_group: int = 10,
@@ -164,6 +178,7 @@ def load_own(
         schema: file that declares the columns, in place of the arguments above.
         partition: how rows are dealt to clients, as text; 'paper': every file is a client.
         split_seed: seed of all random choices about the data.
+        client_rows: fewest rows of a client; clients with fewer sit out.
         test: file of test rows; None: every client's rows are split 7:3, by the seed and the
             client's number only.
         sensitive_at_prediction: whether the model reads the group.
@@ -182,6 +197,7 @@ def load_own(
         agreed_schema([*files.values()], wanted, schema),
         partition=partition,
         split_seed=split_seed,
+        client_rows=client_rows,
         test=None if test is None else read_rows(test),
         sensitive_at_prediction=sensitive_at_prediction,
         rest=rest,
@@ -197,6 +213,7 @@ def federate_cells(
     *,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: Cells | None = None,
     split: bool = True,
     sensitive_at_prediction: bool = False,
@@ -211,6 +228,7 @@ def federate_cells(
         schema: declarations about the columns.
         partition: see :func:`load_own`.
         split_seed: see :func:`load_own`.
+        client_rows: see :func:`load_own`.
         test: test rows; None: split the training files.
         split: whether to split. If False, and without ``test``, all rows are training rows.
         sensitive_at_prediction: see :func:`load_own`.
@@ -228,8 +246,8 @@ def federate_cells(
     order = schema.group_names
     groups = groups_in(table.take(rows), schema.crossed, order)
     rule = Partition("column", schema.client) if schema.client else parse_partition(partition)
-    client, names = _deal_clients(raw, table, tables, tuple(files), groups, rule, split_seed)
-    _refuse_small_clients(client[rows], names)
+    dealt = _deal_clients(raw, table, tables, tuple(files), groups, rule, split_seed)
+    (client, names), client_notes = seat(dealt, rows, rows, client_rows)
     train, test_rows = rows, np.arange(len(rows), len(table))
     if test is None and split:
         train, test_rows = _split(client, groups.group_of(table), split_seed)
@@ -250,7 +268,7 @@ def federate_cells(
         sensitive_at_prediction=sensitive_at_prediction,
         derived=schema.derived,
         group_order=order,
-        notes=(*type_notes(schema), *_note_labels(table, label, positive)),
+        notes=(*type_notes(schema), *_note_labels(table, label, positive), *client_notes),
         learn=by_sums(add, schema),
         rest=rest,
     )
@@ -287,6 +305,12 @@ def _deal_clients(
         # A client has the name in the raw cell, even where bins of the column form the groups.
         source = raw if rule.kind == "column" else table
         return assign(rule, source, groups, np.arange(sum(sizes[: len(files)])), (seed, 13))
+    for name, size in zip(files, sizes, strict=False):
+        if size < 2:
+            raise DataError(
+                f"client {name!r} has {size} rows, and at least 2 are needed. Is its file whole? "
+                "Add rows, or leave the file out."
+            )
     return Clients(np.repeat([*range(len(files)), -1][: len(sizes)], sizes), files)
 
 
@@ -295,8 +319,7 @@ def _split(
 ) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
     """Split every client's rows 7:3, see :func:`split_client`."""
     train, test = [], []
-    for number in range(int(client.max()) + 1):
-        rows = np.flatnonzero(client == number)
+    for number, rows in enumerate(rows_of_clients(client, int(client.max()) + 1)):
         places, places_aside = split_client(group[rows], number, split_seed)
         train.append(rows[places])
         test.append(rows[places_aside])
@@ -316,16 +339,6 @@ def split_client(
     """
     order = generator((split_seed, 12, number)).permutation(len(group))
     return split_order(order, group)
-
-
-def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> None:
-    counts = np.bincount(client, minlength=len(names)).tolist()
-    for name, count in zip(names, counts, strict=True):
-        if count < 2:
-            raise DataError(
-                f"client {name!r} has {count} rows, and at least 2 are needed. Add rows, or merge "
-                "it with another client."
-            )
 
 
 def _refuse_absent_positive(table: Table, label: str, positive: str) -> None:
