@@ -37,7 +37,7 @@ from fedfb.experiments.run_folder import (
     read_experiment,
 )
 from fedfb.experiments.spec import Experiment
-from fedfb.notions import long_name
+from fedfb.notions import labels_of, long_name
 from fedfb.shapes import Array, Int
 
 TEST_ROWS = "the run's own test rows"
@@ -178,7 +178,8 @@ def _is_same(data: str, trained_on: str) -> bool:
 
 def load_test_rows(model: SavedModel, experiment: Experiment) -> _Rows:
     """Return the rows that the run set aside for its test, with their clients."""
-    federation = load(experiment.request, experiment.split_of(model.fitted.seed))
+    labels = labels_of(experiment.notion)
+    federation = load(experiment.request, experiment.split_of(model.fitted.seed), labels=labels)
     test = federation.test
     clients, names = test.client, federation.client_names
     # Some test rows may belong to no client.

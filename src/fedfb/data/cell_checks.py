@@ -331,21 +331,6 @@ def _judge(cell: str, column: ColumnSchema, categories: frozenset[str]) -> str |
     return "not finite" if abs(number) == float("inf") else None
 
 
-def check_sizes(files: Sequence[Cells], clients: Sequence[str]) -> list[Problem]:
-    """Return the files with too few rows for a client; ``clients`` are their names as clients."""
-    return [
-        Problem(
-            file.source,
-            "few rows",
-            f"client {name!r} has {file.rows} rows, and at least 2 are needed",
-            "Add rows, or merge it with another client.",
-            count=file.rows,
-        )
-        for file, name in zip(files, clients, strict=False)
-        if file.rows < 2
-    ]
-
-
 def rename(file: Cells, names: Mapping[str, str]) -> Cells:
     """Return a file with other names of columns."""
     if not names:

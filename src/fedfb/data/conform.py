@@ -12,7 +12,6 @@ from fedfb.data.cell_checks import (
     check_against,
     check_cells,
     check_labels,
-    check_sizes,
     missing_cells,
 )
 from fedfb.data.cells import Cells, SourceColumn
@@ -33,7 +32,6 @@ def agreed_schema(
     *,
     test: Cells | None = None,
     problems: Sequence[Problem] = (),
-    clients: Sequence[str] = (),
 ) -> Schema:
     """Return the declared schema, or else infer it. Problems of all files are reported together.
 
@@ -43,7 +41,6 @@ def agreed_schema(
         declared: the schema, or the path of its file; None: infer it.
         test: test rows, if they are in a file of their own.
         problems: problems of files that cannot be read.
-        clients: names of the files as clients; empty: rows are dealt to clients in another way.
 
     Raises:
         DataError: files cannot be used as they are.
@@ -55,8 +52,7 @@ def agreed_schema(
     test_files = [] if test is None else [add_client_column(test, schema.client)]
     allowed = {"undeclared value", "missing client"}
     of_test = [p for file in test_files for p in check_file(file, schema, allowed)]
-    small = [] if schema.client or problems else check_sizes(files, clients)
-    refuse([*problems, *small, *of_columns, *of_test], [*files, *test_files])
+    refuse([*problems, *of_columns, *of_test], [*files, *test_files])
     return schema
 
 

@@ -29,11 +29,13 @@ def federation_from_frames(
     schema: str | Schema | None = None,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: Frame | None = None,
     split: bool = True,
     sensitive_at_prediction: bool = False,
     minimum_group: int = 10,
     rest: str | None = None,
+    labels: tuple[int, ...] = (),
     name: str = "frames",
     add: AddUp = add_in_clear,
 ) -> Federation:
@@ -53,11 +55,14 @@ def federation_from_frames(
         schema: declares the columns in place of the arguments above: a schema, or its path.
         partition: how rows are dealt to clients, as text; 'paper': every frame is a client.
         split_seed: seed of all random choices about the data.
+        client_rows: fewest rows of a client; clients with fewer sit out.
         test: test rows; None: every client's rows are split 7:3.
         split: whether to split. If False, and without ``test``, all rows are training rows.
         sensitive_at_prediction: whether the model reads the group.
         minimum_group: fewest training rows of a group that is compared.
         rest: name of the group that smaller groups become part of; None: they stay.
+        labels: labels among whose rows a notion compares rates: (1,) for equal opportunity, (0, 1)
+            for equalized odds. A group with few rows of one of them is small.
         name: name of the federation.
         add: adds the clients' uploads about their columns.
 
@@ -84,12 +89,14 @@ def federation_from_frames(
         agreed_schema([*cells.values()], wanted, schema, test=held),
         partition=partition,
         split_seed=split_seed,
+        client_rows=client_rows,
         test=held,
         split=split,
         sensitive_at_prediction=sensitive_at_prediction,
+        rest=rest,
         add=add,
     )
-    return settle_small_groups(federation, minimum_group, rest)
+    return settle_small_groups(federation, minimum_group, rest, labels)
 
 
 def _split_by_client(frames: Any, name: str) -> dict[str, Frame]:

@@ -23,7 +23,15 @@ from fedfb.data.derive import derive
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
-from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
+from fedfb.data.partition import (
+    Clients,
+    Partition,
+    assign,
+    parse_partition,
+    rows_of_clients,
+    seat,
+    split_order,
+)
 from fedfb.data.problems import collect
 from fedfb.data.read import names_of, paths_of, read_rows
 from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
@@ -36,7 +44,12 @@ from fedfb.shapes import Array, Int
 PUBLISHED = ("adult", "bank", "compas")
 
 
-def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Federation:
+def load(
+    request: DataRequest,
+    split_seed: int,
+    add: AddUp = add_in_clear,
+    labels: tuple[int, ...] = (),
+) -> Federation:
     """Load the data of a request. Small groups are merged if the request names a group for them.
 
     Args:
@@ -44,19 +57,21 @@ def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Fe
         split_seed: seed of all random choices about the data.
         add: adds the clients' uploads about the columns of the user's files. Built-in data need
             no sums: they are encoded as one public table.
+        labels: labels whose rows decide apart if a group is small, see
+            :func:`fedfb.data.federation.settle_small_groups`.
 
     >>> federation = load(DataRequest("synthetic", rows=100, test_rows=50), split_seed=0)
     >>> len(federation.clients), sum(len(client.y) for client in federation.clients)
     (3, 100)
     """
     check_request(request)
-    federation = _load(request, split_seed, add)
+    federation = _load(request, split_seed, add, labels)
     if request.data not in BUILT_IN:
         return federation  # load_own has merged small groups already
-    return settle_small_groups(federation, request.minimum_group, request.rest)
+    return settle_small_groups(federation, request.minimum_group, request.rest, labels)
 
 
-def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
+def _load(request: DataRequest, split_seed: int, add: AddUp, labels: tuple[int, ...]) -> Federation:
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
     # A run needs one loader only, so each is imported where it is used.
     if request.data in PUBLISHED:
@@ -65,7 +80,11 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         if request.sensitive:
             load_rows = partial(load_rows, sensitive=_choose_attributes(request, module.ATTRIBUTES))
         federation: Federation = load_rows(
-            partition, split_seed, sensitive_at_prediction, request.resplit
+            partition,
+            split_seed,
+            sensitive_at_prediction,
+            request.resplit,
+            client_rows=request.client_rows,
         )
         return federation
     if request.data in POPULATIONS:
@@ -79,6 +98,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
             q=request.q,
             rows=request.rows,
             test_rows=request.test_rows,
+            client_rows=request.client_rows,
         )
     if request.data == "synthetic":
         from fedfb.data.datasets.synthetic import load_synthetic
@@ -92,6 +112,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
             heterogeneity=request.heterogeneity,
             rows=request.rows,
             test_rows=request.test_rows,
+            client_rows=request.client_rows,
         )
     from fedfb.data.loading import load_own
 
@@ -107,10 +128,12 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         schema=request.schema,
         partition=partition,
         split_seed=split_seed,
+        client_rows=request.client_rows,
         test=request.test,
         sensitive_at_prediction=sensitive_at_prediction,
         minimum_group=request.minimum_group,
         rest=request.rest,
+        labels=labels,
         add=add,
     )
 
@@ -140,10 +163,12 @@ def load_own(
     schema: str | None = None,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: str | None = None,
     sensitive_at_prediction: bool = False,
     minimum_group: int = 10,
     rest: str | None = None,
+    labels: tuple[int, ...] = (),
     add: AddUp = add_in_clear,
 ) -> Federation:
     """Load CSV and Parquet files. Every column that is not named is a feature.
@@ -160,11 +185,13 @@ def load_own(
         schema: file that declares the columns, in place of the arguments above.
         partition: how rows are dealt to clients, as text; 'paper': every file is a client.
         split_seed: seed of all random choices about the data.
+        client_rows: fewest rows of a client; clients with fewer sit out.
         test: file of test rows; None: every client's rows are split 7:3, by the seed and the
             client's number only.
         sensitive_at_prediction: whether the model reads the group.
         minimum_group: fewest training rows of a group that is compared.
         rest: name of the group that smaller groups become part of; None: they stay.
+        labels: see :func:`load`.
         add: adds the clients' uploads, from which numbers are scaled.
 
     """
@@ -173,21 +200,20 @@ def load_own(
     cells, problems = collect([*paths, *held], read_rows)
     test_rows = cells.pop() if test is not None and not problems else None
     wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
-    clients = () if partition != "paper" else names_of(paths)
-    agreed = agreed_schema(
-        cells, wanted, schema, test=test_rows, problems=problems, clients=clients
-    )
+    agreed = agreed_schema(cells, wanted, schema, test=test_rows, problems=problems)
     federation = federate_cells(
         pattern,
         dict(zip(names_of(paths), cells, strict=True)),
         agreed,
         partition=partition,
         split_seed=split_seed,
+        client_rows=client_rows,
         test=test_rows,
         sensitive_at_prediction=sensitive_at_prediction,
+        rest=rest,
         add=add,
     )
-    return settle_small_groups(federation, minimum_group, rest)
+    return settle_small_groups(federation, minimum_group, rest, labels)
 
 
 def federate_cells(
@@ -197,9 +223,11 @@ def federate_cells(
     *,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: Cells | None = None,
     split: bool = True,
     sensitive_at_prediction: bool = False,
+    rest: str | None = None,
     add: AddUp = add_in_clear,
 ) -> Federation:
     """Make a federation of files by client name, in this order.
@@ -210,9 +238,11 @@ def federate_cells(
         schema: declarations about the columns.
         partition: see :func:`load_own`.
         split_seed: see :func:`load_own`.
+        client_rows: see :func:`load_own`.
         test: test rows; None: split the training files.
         split: whether to split. If False, and without ``test``, all rows are training rows.
         sensitive_at_prediction: see :func:`load_own`.
+        rest: name of the group that small groups will become part of.
         add: see :func:`load_own`.
 
     """
@@ -227,8 +257,8 @@ def federate_cells(
     order = schema.group_names
     groups = groups_in(table.take(rows), schema.crossed, order)
     rule = Partition("column", schema.client) if schema.client else parse_partition(partition)
-    client, names = _deal_clients(raw, table, tables, tuple(files), groups, rule, split_seed)
-    _refuse_small_clients(client[rows], names)
+    dealt = _deal_clients(raw, table, tables, tuple(files), groups, rule, split_seed)
+    (client, names), client_notes = seat(dealt, rows, rows, client_rows)
     train, test_rows = rows, np.arange(len(rows), len(table))
     if test is None and split:
         train, test_rows = _split(client, groups.group_of(table), split_seed)
@@ -253,8 +283,10 @@ def federate_cells(
             *type_notes(schema),
             *drop_notes(parts, schema),
             *_note_labels(table, label, positive),
+            *client_notes,
         ),
         learn=by_sums(add, schema),
+        rest=rest,
     )
 
 
@@ -281,6 +313,12 @@ def _deal_clients(
         # A client has the name in the raw cell, even where bins of the column form the groups.
         source = raw if rule.kind == "column" else table
         return assign(rule, source, groups, np.arange(sum(sizes[: len(files)])), (seed, 13))
+    for name, size in zip(files, sizes, strict=False):
+        if size < 2:
+            raise DataError(
+                f"client {name!r} has {size} rows, and at least 2 are needed. Is its file whole? "
+                "Add rows, or leave the file out."
+            )
     return Clients(np.repeat([*range(len(files)), -1][: len(sizes)], sizes), files)
 
 
@@ -289,8 +327,7 @@ def _split(
 ) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
     """Split every client's rows 7:3, see :func:`split_client`."""
     train, test = [], []
-    for number in range(int(client.max()) + 1):
-        rows = np.flatnonzero(client == number)
+    for number, rows in enumerate(rows_of_clients(client, int(client.max()) + 1)):
         places, places_aside = split_client(group[rows], number, split_seed)
         train.append(rows[places])
         test.append(rows[places_aside])
@@ -310,16 +347,6 @@ def split_client(
     """
     order = generator((split_seed, 12, number)).permutation(len(group))
     return split_order(order, group)
-
-
-def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> None:
-    counts = np.bincount(client, minlength=len(names)).tolist()
-    for name, count in zip(names, counts, strict=True):
-        if count < 2:
-            raise DataError(
-                f"client {name!r} has {count} rows, and at least 2 are needed. Add rows, or merge "
-                "it with another client."
-            )
 
 
 def _note_labels(table: Table, label: str, positive: str) -> tuple[str, ...]:

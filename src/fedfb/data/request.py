@@ -78,6 +78,9 @@ class DataRequest:
         "paper, group, column:NAME, shares:.5,.5/.2,.8 (a list a group) or dirichlet:.5,5",
         DATA,
     )
+    client_rows: Annotated[int, Meta(ge=1)] = setting(
+        2, "Least rows of a client; clients with fewer sit out, and are counted", DATA
+    )
     clients: Annotated[int, Meta(ge=2, le=4)] | None = setting(
         None, "synthetic: 2, 3 or 4 clients", DATA
     )

@@ -27,6 +27,7 @@ from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_add
 from fedfb.experiments.spec import Experiment
+from fedfb.notions import labels_of
 from fedfb.shapes import Array
 
 _EVERYBODY = "all"
@@ -132,7 +133,8 @@ def make_federation(
         notes=(ON_TRAINING_ROWS,),
         learn=by_sums(make_add(experiment, None, experiment.seeds[0]), schema),
     )
-    return settle_small_groups(federation, experiment.minimum_group, experiment.rest)
+    labels = labels_of(experiment.notion)
+    return settle_small_groups(federation, experiment.minimum_group, experiment.rest, labels)
 
 
 def _read_kind(cells: Array | Words) -> Kind:

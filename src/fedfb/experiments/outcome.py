@@ -51,7 +51,7 @@ from fedfb.experiments.tune import (
     validation_loss,
 )
 from fedfb.models.own import is_own
-from fedfb.notions import long_name
+from fedfb.notions import labels_of, long_name
 from fedfb.runtime import Ledger, Progress, Saving
 
 if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
@@ -176,7 +176,7 @@ def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[
     minimum, names = experiment.minimum_group, federation.client_names
     sizes = [(names[client.id], len(client.y)) for client in federation.clients]
     few = [f"{name} ({rows})" for name, rows in sizes if rows < minimum]
-    return small_note("clients", few, minimum, "Merge them with other clients.")
+    return small_note("clients", few, minimum, "", "Merge them with other clients.")
 
 
 def _settings(experiment: Experiment, choice: Choice | None) -> list[Setting]:
@@ -264,7 +264,8 @@ def load_federations(experiment: Experiment, ledger: "Path | None" = None) -> di
     """
 
     def loaded(split: int) -> Federation:
-        return load(experiment.request, split, make_add(experiment, ledger, split))
+        add, labels = make_add(experiment, ledger, split), labels_of(experiment.notion)
+        return load(experiment.request, split, add, labels)
 
     # Seeds of one split get the same object. Others rely on it: they compare by identity.
     cached = lru_cache(maxsize=None)(loaded)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedfb.notions.demographic_parity import DemographicParity as DemographicParity
     from fedfb.notions.equalized_odds import EqualizedOdds as EqualizedOdds
     from fedfb.notions.equalized_odds import EqualOpportunity as EqualOpportunity
+    from fedfb.notions.registry import labels_of as labels_of
     from fedfb.notions.registry import long_name as long_name
     from fedfb.notions.registry import make_notion as make_notion
     from fedfb.notions.registry import symmetric as symmetric
@@ -27,6 +28,7 @@ _HOME = {
     "Notion": "base",
     "PooledClientParity": "client_parity",
     "Surrogate": "base",
+    "labels_of": "registry",
     "long_name": "registry",
     "make_notion": "registry",
     "symmetric": "registry",
