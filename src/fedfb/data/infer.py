@@ -17,6 +17,7 @@ import numpy as np
 from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.columns import MAX_CATEGORIES
 from fedfb.data.declare import Merges, Wanted, parse_bins, parse_merge
+from fedfb.data.marks import FEWEST, find_signs, name_sign
 from fedfb.data.schema import ColumnSchema, Kind, Schema, check_declarations
 from fedfb.data.table import all_numbers, check_same_columns, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
@@ -210,9 +211,6 @@ def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], use: st
             raise ConfigError(f"column {name!r} is to be {use}. Name one of {', '.join(allowed)}.")
 
 
-FEWEST = 20
-"""Fewest rows for a doubt about a column."""
-
 COINCIDENCES = 50
 """Numbers without a repetition are identifiers where chance would give this many."""
 
@@ -223,8 +221,6 @@ _ID_NAME = re.compile(
 _ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})([T ]\d{1,2}:\d{2}.*)?$")
 _DAY_FIRST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})([T ]\d{1,2}:\d{2}.*)?$")
 _COMPACT = re.compile(r"((?:19|20)\d{2})(\d{2})(\d{2})(\.0)?$")
-_DECORATION = re.compile(r"[\s'\u2019_,%€$£]")
-_DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$")
 
 
 def suspicion(name: str, files: Sequence[SourceColumn]) -> str | None:
@@ -296,12 +292,11 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> str | 
     first, rows = next(iter(counts)), counts.total()
     if all(_is_date(cell) for cell in counts):
         return f"looks like a date: {first!r}"
-    if all(map(_DECIMAL_COMMA.match, counts)):
-        example = next(cell for cell in counts if parse_number(cell) is None)
-        return f"looks like numbers with a comma ({example!r}), which are read with a point only"
-    if len(counts) > FEWEST and all(_is_decorated(cell) for cell in counts):
-        example = next(cell for cell in counts if parse_number(cell) is None)
-        return f"looks like numbers with signs in them ({example!r}), which are read bare only"
+    if len(counts) > FEWEST and (example := find_signs(counts)) is not None:
+        sign = name_sign(example)
+        return (
+            f"looks like numbers with signs in them ({example!r}: {sign}): only bare ones are read"
+        )
     words_only = [cell for cell in counts if parse_number(cell) is None]
     numbers = rows - sum(counts[cell] for cell in words_only)
     if 2 * numbers > rows and len(counts) - len(words_only) > FEWEST:
@@ -317,11 +312,6 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> str | 
     if large and all(part.total() == len(part) for part in large):
         return f"looks like an identifier: its {len(large[0])} values are all different"
     return None
-
-
-def _is_decorated(cell: str) -> bool:
-    """Return whether a cell is a number with thousands marks, a currency or a percent sign."""
-    return parse_number(_DECORATION.sub("", cell)) is not None
 
 
 def _shorten(text: str) -> str:

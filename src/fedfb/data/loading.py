@@ -14,13 +14,15 @@ from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.conform import agreed_schema, tables_of, type_notes
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
+from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
-from fedfb.data.read import names_of, paths_of, read_rows
-from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
+from fedfb.data.read import notes_of, read_files, read_rows
+from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request, dialect_of
 from fedfb.data.schema import Schema
+from fedfb.data.schema_file import read_schema
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.data.table import Table, concat
 from fedfb.errors import ConfigError, DataError
@@ -98,6 +100,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         bins=request.bins,
         merge=request.merge,
         schema=request.schema,
+        dialect=dialect_of(request),
         partition=partition,
         split_seed=split_seed,
         test=request.test,
@@ -131,6 +134,7 @@ def load_own(
     bins: tuple[str, ...] = (),
     merge: tuple[str, ...] = (),
     schema: str | None = None,
+    dialect: Dialect = DETECT,
     partition: str = "paper",
     split_seed: int = 0,
     test: str | None = None,
@@ -142,7 +146,7 @@ def load_own(
     """Load CSV and Parquet files. Every column that is not named is a feature.
 
     Args:
-        pattern: path of a file, or a pattern of several.
+        pattern: path of a file or folder, or a pattern; or several, as words.
         label: column to predict.
         positive: its favourable value.
         sensitive: columns whose crossed values form the groups.
@@ -151,6 +155,7 @@ def load_own(
         bins: ranges of sensitive numbers, as ``"age: 25,40"``.
         merge: values to merge, as ``"race: Asian+Other=rest"``.
         schema: file that declares the columns, in place of the arguments above.
+        dialect: how text files are written, where it is not detected.
         partition: how rows are dealt to clients, as text; 'paper': every file is a client.
         split_seed: seed of all random choices about the data.
         test: file of test rows; None: every client's rows are split 7:3, by the seed and the
@@ -161,16 +166,17 @@ def load_own(
         add: adds the clients' uploads, from which numbers are scaled.
 
     """
-    paths = paths_of(pattern, test)
-    files = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
+    declared = None if schema is None else read_schema(schema)
+    dialects = Dialects(dialect, () if declared is None else declared.files)
+    files = read_files(pattern, dialects, test)
     wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
     federation = federate_cells(
         pattern,
         files,
-        agreed_schema([*files.values()], wanted, schema),
+        agreed_schema([*files.values()], wanted, declared),
         partition=partition,
         split_seed=split_seed,
-        test=None if test is None else read_rows(test),
+        test=None if test is None else read_rows(test, dialects.of(test)),
         sensitive_at_prediction=sensitive_at_prediction,
         add=add,
     )
@@ -235,7 +241,11 @@ def federate_cells(
         sensitive_at_prediction=sensitive_at_prediction,
         derived=schema.derived,
         group_order=order,
-        notes=(*type_notes(schema), *_note_labels(table, label, positive)),
+        notes=(
+            *notes_of([*files.values(), *([] if test is None else [test])]),
+            *type_notes(schema),
+            *_note_labels(table, label, positive),
+        ),
         learn=by_sums(add, schema),
     )
 

@@ -244,7 +244,7 @@ class Experiment(DataRequest):
         return seed if self.data in DRAWN or self.resplit else 0
 
 
-ADDED = ("minimum_group", "rest")
+ADDED = ("minimum_group", "rest", "separator", "decimal", "thousands", "encoding")
 """Settings, beside those of privacy, that experiments written before did not have."""
 
 

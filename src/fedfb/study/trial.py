@@ -19,6 +19,7 @@ from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
 from fedfb.data.conform import tables_of
 from fedfb.data.derive import derive
+from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import hold_out_of
 from fedfb.data.groups import Groups
@@ -171,9 +172,10 @@ class PreparedData:
     trial: Trial
 
 
-def read_table(schema: Schema, path: str | Path) -> Table:
+def read_table(schema: Schema, path: str | Path, dialect: Dialect = DETECT) -> Table:
     """Read a client's file; refuse rows that do not fit the schema, as fedfb run --schema does."""
-    [raw] = tables_of([read_rows(path)], None, schema)
+    cells = read_rows(path, Dialects(dialect, schema.files).of(path))
+    [raw] = tables_of([cells], None, schema)
     table = derive(raw, schema.derived)
     labels(table, schema.label.name, schema.label.positive)
     Groups(schema.crossed, schema.group_names).group_of(table)
