@@ -50,8 +50,8 @@ def infer(
     """
     from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
-    from fedfb.data.problems import collect, refuse
-    from fedfb.data.read import paths_of, read_rows
+    from fedfb.data.problems import refuse
+    from fedfb.data.read import read_files
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
 
@@ -63,7 +63,8 @@ def infer(
             )
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists. Give a new file, or remove it first.")
-    files, problems = collect(paths_of(data), read_rows)
+    by_client, problems = read_files(data)
+    files = [*by_client.values()]
     wanted = Wanted(
         label,
         positive,
@@ -101,17 +102,18 @@ def check(
     Example: fedfb schema check schema.toml 'clients/*.csv'
     """
     from fedfb.data.conform import check_file
-    from fedfb.data.problems import collect, number_lines
-    from fedfb.data.read import paths_of, read_rows
+    from fedfb.data.dialect import Dialects
+    from fedfb.data.problems import number_lines
+    from fedfb.data.read import read_files
     from fedfb.data.schema_file import read_schema
 
     declared = read_schema(schema)
-    paths = paths_of(data)
-    files, unreadable = collect(paths, read_rows)
+    by_client, unreadable = read_files(data, Dialects(files=declared.files))
+    files = [*by_client.values()]
     misfits = [problem for file in files for problem in check_file(file, declared)]
     problems = number_lines([*unreadable, *misfits], files)
-    for path in paths:
-        sentences = [problem.sentence() for problem in problems if problem.source == str(path)]
-        typer.echo("\n".join(sentences) or f"{path}: fits")
+    for source in sorted({file.source for file in files} | {p.source for p in problems}):
+        sentences = [problem.sentence() for problem in problems if problem.source == source]
+        typer.echo("\n".join(sentences) or f"{source}: fits")
     if problems:
         raise typer.Exit(1)

@@ -122,7 +122,7 @@ def _read_schema(experiment: Experiment, like: str) -> "Schema":
     """Return the schema of the flag, or the schema of the files of --like."""
     from fedfb.data.conform import agreed_schema
     from fedfb.data.declare import Wanted
-    from fedfb.data.read import paths_of, read_rows
+    from fedfb.data.read import read_files
 
     described = experiment.label and experiment.positive and experiment.sensitive
     if bool(like) == bool(experiment.schema) or not (experiment.schema or described):
@@ -140,8 +140,8 @@ def _read_schema(experiment: Experiment, like: str) -> "Schema":
         bins=experiment.bins,
         merge=experiment.merge,
     )
-    files = [read_rows(path) for path in paths_of(like)] if like else []
-    return agreed_schema(files, wanted, experiment.schema)
+    files, problems = read_files(like) if like else ({}, [])
+    return agreed_schema([*files.values()], wanted, experiment.schema, problems=problems)
 
 
 study.command(cls=Sections)(init)

@@ -32,7 +32,7 @@ def locate(column: SourceColumn, is_meant: Callable[[str], bool] | None = None) 
     >>> locate(SourceColumn.of(["a", "", "b"]), lambda cell: cell != "a")
     Place(cells=2, row=1, line=0, example='')
     """
-    if is_meant is None and column.numbers is not None:
+    if is_meant is None and not column.doubt and column.numbers is not None:
         return place_of(column, ~np.isnan(column.numbers))
     words = column.words
     meant = [bool(cell) if is_meant is None else is_meant(cell) for cell in words.values]
@@ -205,6 +205,21 @@ def check_labels(files: Sequence[Cells], column: ColumnSchema) -> list[Problem]:
         Problem(file.source, kind, what, remedy, option, name, *locate(file.columns[name]))
         for file in files
     ]
+
+
+def undecided_numbers(files: Sequence[Cells], name: str) -> list[Problem]:
+    """Return the files in which the numbers of a column have two readings."""
+    problems = []
+    for file in files:
+        column = file.columns[name]
+        if column.doubt:
+            place = place_of(column, ~column.data.is_null().to_numpy())
+            what, _, remedy = column.doubt.partition(". ")
+            option = file_option(file.source, 'decimal = ","')
+            problems.append(
+                Problem(file.source, "undecided number", what, remedy, option, name, *place)
+            )
+    return problems
 
 
 def spelt_alike(values: Collection[str]) -> list[list[str]]:

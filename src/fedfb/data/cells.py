@@ -17,6 +17,7 @@ from uuid import UUID
 
 import numpy as np
 
+from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.table import Table, Words, check_same_columns, number_as_text, parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
@@ -33,9 +34,13 @@ _INVISIBLE = " \t\xa0\ufeff\u200b\u200e\u200f\u2060"
 
 @dataclass(frozen=True, eq=False)
 class SourceColumn:
-    """A column of a source: text, numbers, truths, decimals, dates or times, in Arrow."""
+    """A column of a source: text, numbers, truths, decimals, dates or times, in Arrow.
+
+    ``doubt`` is the reason why its numbers are undecided: reading them is an error.
+    """
 
     data: Any
+    doubt: str = ""
 
     @classmethod
     def of(cls, cells: Iterable[str | float]) -> "SourceColumn":
@@ -56,16 +61,18 @@ class SourceColumn:
     @cached_property
     def numbers(self) -> Float[Array, " n"] | None:
         """The column as numbers, NaN where missing; None if some cell is no number."""
-        numbers = self._cast()
-        if numbers is not None:
-            return numbers
+        if self.doubt:
+            raise DataError(self.doubt)
+        if self.cast is not None:
+            return self.cast
         parsed = [parse_number(cell) if cell else np.nan for cell in self.words.values]
         if any(number is None for number in parsed):
             return None
         return self.words.look_up(parsed, np.float64)
 
-    def _cast(self) -> Float[Array, " n"] | None:
-        """Let Arrow read the numbers. It reads fewer spellings than Python: None if it fails."""
+    @cached_property
+    def cast(self) -> Float[Array, " n"] | None:
+        """The numbers as Arrow reads them, which knows fewer spellings than Python; None: fails."""
         import pyarrow
         from pyarrow import types
 
@@ -85,13 +92,16 @@ class SourceColumn:
 class Cells(NamedTuple):
     """A source: its columns, its number of rows, and a function from rows to their lines.
 
-    Lines are computed only where a message needs them. Rows of a frame count from 1.
+    Lines are computed only where a message needs them. Rows of a frame count from 1. ``notes`` are
+    sentences about how the source was read, ``dialect`` is what was declared or detected.
     """
 
     source: str
     columns: dict[str, SourceColumn]
     rows: int
     lines_of: Callable[[Int[Array, " m"]], list[int]] = lambda rows: (rows + 1).tolist()
+    notes: tuple[str, ...] = ()
+    dialect: Dialect = DETECT
 
     def as_text(self) -> Table:
         """Return all columns as they are written."""

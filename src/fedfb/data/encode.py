@@ -13,6 +13,7 @@ import numpy as np
 
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import Bins, Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.groups import Groups
 from fedfb.data.read import read_rows
 from fedfb.data.table import Table
@@ -93,10 +94,14 @@ class Encoder:
 
 
 class RawRows(NamedTuple):
-    """Encoded rows of a file; ``group`` is None where it is absent or not requested."""
+    """Encoded rows of a file; ``group`` is None where it is absent or not requested.
+
+    ``notes`` are sentences about how the file was read.
+    """
 
     x: Float[Array, "n d"]
     group: Int[Array, " n"] | None
+    notes: tuple[str, ...] = ()
 
 
 def fit_encoder(
@@ -172,19 +177,19 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
 
 
 def encode_file(
-    encoder: Encoder, path: str | Path, separator: str | None = None, groups: bool = True
+    encoder: Encoder, path: str | Path, dialect: Dialect = DETECT, groups: bool = True
 ) -> RawRows:
     """Encode a file of raw rows as in training. It needs no label. Other columns are ignored.
 
     Args:
         encoder: the encoder.
         path: a CSV or Parquet file.
-        separator: separator of a CSV file; None: detected.
+        dialect: how a text file is written, where it is not detected.
         groups: whether to read groups that the model does not read. If not, a row of an unknown
             group is no error.
 
     """
-    cells = read_rows(path, separator)
+    cells = read_rows(path, dialect)
     # Training decided which columns are numbers, not these few rows.
     kinds = {column.name: isinstance(column, NumberColumn) for column in encoder.columns}
     columns = {
@@ -196,10 +201,10 @@ def encode_file(
     sensitive = {sources.get(name, name) for name in encoder.groups.columns}
     reads_group = groups and sensitive <= set(columns)
     if not encoder.sensitive_at_prediction and not reads_group:
-        return RawRows(encoder.encode(table), None)
+        return RawRows(encoder.encode(table), None, cells.notes)
     table = encoder.prepare(table)
     group = encoder.groups.group_of(table)
-    return RawRows(encoder.encode(table, group), group)
+    return RawRows(encoder.encode(table, group), group, cells.notes)
 
 
 def _is_finite(numbers: Float[Array, " n"] | None) -> bool:

@@ -17,6 +17,7 @@ from fedfb.data.cell_checks import (
     match_columns,
     missing_cells,
     rename,
+    undecided_numbers,
 )
 from fedfb.data.cells import Cells
 from fedfb.data.columns import MAX_CATEGORIES
@@ -128,6 +129,10 @@ def _choose_kind(values: Sequence[str]) -> Kind:
 
 def _infer_feature(name: str, files: Sequence[Cells]) -> tuple[ColumnSchema, list[Problem]]:
     columns = [file.columns[name] for file in files]
+    undecided = undecided_numbers(files, name)
+    if undecided:
+        why = "numbers with marks of two meanings"
+        return ColumnSchema(name, "ignored", "category", why=why), undecided
     doubt = suspicion(name, columns)
     numeric = are_numbers(columns)
     values = [] if numeric else _list_values(files, name)

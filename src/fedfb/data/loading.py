@@ -20,6 +20,7 @@ from fedfb.data.conform import (
 )
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
+from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
@@ -32,10 +33,11 @@ from fedfb.data.partition import (
     seat,
     split_order,
 )
-from fedfb.data.problems import collect
-from fedfb.data.read import names_of, paths_of, read_rows
-from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
+from fedfb.data.problems import Problem
+from fedfb.data.read import notes_of, read_files, try_read
+from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request, dialect_of
 from fedfb.data.schema import Schema
+from fedfb.data.schema_file import read_schema
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.data.table import Table, concat
 from fedfb.errors import ConfigError, DataError
@@ -126,6 +128,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp, labels: tuple[int, 
         bins=request.bins,
         merge=request.merge,
         schema=request.schema,
+        dialect=dialect_of(request),
         partition=partition,
         split_seed=split_seed,
         client_rows=request.client_rows,
@@ -161,6 +164,7 @@ def load_own(
     bins: tuple[str, ...] = (),
     merge: tuple[str, ...] = (),
     schema: str | None = None,
+    dialect: Dialect = DETECT,
     partition: str = "paper",
     split_seed: int = 0,
     client_rows: int = 2,
@@ -174,7 +178,7 @@ def load_own(
     """Load CSV and Parquet files. Every column that is not named is a feature.
 
     Args:
-        pattern: path of a file, or a pattern of several.
+        pattern: path of a file or folder, or a pattern; or several, as words.
         label: column to predict.
         positive: its favourable value.
         sensitive: columns whose crossed values form the groups.
@@ -183,6 +187,7 @@ def load_own(
         bins: ranges of sensitive numbers, as ``"age: 25,40"``.
         merge: values to merge, as ``"race: Asian+Other=rest"``.
         schema: file that declares the columns, in place of the arguments above.
+        dialect: how text files are written, where it is not detected.
         partition: how rows are dealt to clients, as text; 'paper': every file is a client.
         split_seed: seed of all random choices about the data.
         client_rows: fewest rows of a client; clients with fewer sit out.
@@ -195,15 +200,17 @@ def load_own(
         add: adds the clients' uploads, from which numbers are scaled.
 
     """
-    paths = paths_of(pattern, test)
-    held = [] if test is None else [test]
-    cells, problems = collect([*paths, *held], read_rows)
-    test_rows = cells.pop() if test is not None and not problems else None
+    declared = None if schema is None else read_schema(schema)
+    dialects = Dialects(dialect, () if declared is None else declared.files)
+    files, problems = read_files(pattern, dialects, test)
+    test_rows = None if test is None else try_read(test, dialects)
+    if isinstance(test_rows, Problem):
+        problems, test_rows = [*problems, test_rows], None
     wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
-    agreed = agreed_schema(cells, wanted, schema, test=test_rows, problems=problems)
+    agreed = agreed_schema([*files.values()], wanted, declared, test=test_rows, problems=problems)
     federation = federate_cells(
         pattern,
-        dict(zip(names_of(paths), cells, strict=True)),
+        files,
         agreed,
         partition=partition,
         split_seed=split_seed,
@@ -280,6 +287,7 @@ def federate_cells(
         derived=schema.derived,
         group_order=order,
         notes=(
+            *notes_of(parts),
             *type_notes(schema),
             *drop_notes(parts, schema),
             *_note_labels(table, label, positive),

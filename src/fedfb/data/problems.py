@@ -5,7 +5,7 @@ Checks return problems. A command that cannot go on raises one error with all th
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ KINDS = {
     "not a number": Kind("no number", "cell"),
     "not finite": Kind("not finite", "cell"),
     "undeclared value": Kind("value not in the schema", "cell"),
-    "decimal comma": Kind("numbers with a comma"),
+    "undecided number": Kind("numbers of two readings", "file"),
     "decorated number": Kind("numbers with signs"),
     "mixture": Kind("numbers and text mixed"),
     "date": Kind("dates"),
@@ -106,7 +106,7 @@ class Problem:
             with_source: begin with the file, also where the sentence is not about the file.
         """
         place = KINDS[self.kind].place
-        if self.kind == "unreadable":
+        if self.kind in ("unreadable", "undecided number"):
             return self.what
         if place == "file":
             return f"{self.source} {self.what}"
@@ -129,20 +129,6 @@ def number_lines(problems: Iterable[Problem], files: Sequence[Cells]) -> list[Pr
         ends = by_source[source].lines_of(ordered)
         lines |= {(source, row): end for row, end in zip(ordered.tolist(), ends, strict=True)}
     return [replace(p, line=lines.get((p.source, p.row), 0)) for p in problems]
-
-
-def collect(
-    paths: Iterable[object], read: Callable[..., Cells]
-) -> tuple[list[Cells], list[Problem]]:
-    """Read files, and return those that can be read, and why the others cannot."""
-    files, problems = [], []
-    for path in paths:
-        try:
-            files.append(read(path))
-        except DataError as error:
-            what, _, remedy = str(error).partition(". ")
-            problems.append(Problem(str(path), "unreadable", what.rstrip("."), remedy))
-    return files, problems
 
 
 def refuse(problems: Iterable[Problem], files: Sequence[Cells]) -> None:

@@ -1,4 +1,4 @@
-"""Read CSV, Parquet and Arrow files as columns, and find files by a pattern. Errors name the line.
+"""Read CSV, Parquet and Arrow files as columns. Errors name the line.
 
 Arrow reads CSV. It is more lenient with quotes than this library, and its errors name no lines. A
 file that Arrow refuses or may read otherwise is therefore read by Python's csv, which is slower: it
@@ -6,10 +6,9 @@ names the line, or gives the cells as they were meant.
 """
 
 import csv
-import glob
 import io
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,15 +26,36 @@ from fedfb.data.cells import (
     clean_names,
     typed,
 )
+from fedfb.data.dialect import (
+    DETECT,
+    DETECT_ALL,
+    Decoded,
+    Dialect,
+    Dialects,
+    decode,
+    detect_separator,
+)
+from fedfb.data.marks import settle_numbers
+from fedfb.data.problems import Problem
+from fedfb.data.sources import (
+    ARROW,
+    PARQUET,
+    decompress,
+    find_files,
+    form_of,
+    is_stream,
+    load_bytes,
+    name_source,
+    names_of,
+)
 from fedfb.data.table import Table
-from fedfb.errors import ConfigError, DataError, unknown_name
+from fedfb.errors import DataError, unknown_name
 from fedfb.files import CHANGED
 from fedfb.shapes import Array, Int
 
-_SEPARATORS = (",", ";", "\t", "|")
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-_PARQUET, _ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
-_COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+_SNIFFED = 50
+"""The first lines of a file, from which its separator is detected."""
 
 
 def read_csv(path: str | Path, separator: str | None = None) -> Table:
@@ -54,15 +74,79 @@ def read_csvs(
         text: columns that stay text, even if they hold numbers.
 
     """
-    return typed([read_cells(path, separator) for path in paths], text)
+    return typed([read_cells(path, Dialect(separator)) for path in paths], text)
 
 
-def read_rows(path: str | Path, separator: str | None = None) -> Cells:
-    """Read a file: Parquet and Arrow by the suffix, everything else as CSV."""
-    suffix = Path(path).suffix.lower()
-    if suffix in (*_PARQUET, *_ARROW):
-        return _read_arrow(path, "Parquet" if suffix in _PARQUET else "Arrow")
-    return read_cells(path, separator)
+def read_files(
+    data: str, dialects: Dialects = DETECT_ALL, test: str | None = None
+) -> tuple[dict[str, Cells], list[Problem]]:
+    """Read the files of paths, patterns and folders, by client name, and list unreadable ones.
+
+    Args:
+        data: one or several paths, patterns or folders; '-' is standard input.
+        dialects: what is declared about the files.
+        test: a file that must not be among them.
+
+    """
+    paths, notes = find_files(data, test)
+    files: dict[str, Cells] = {}
+    problems = []
+    for name, path in zip(names_of(paths), paths, strict=True):
+        result = try_read(path, dialects)
+        if isinstance(result, Problem):
+            problems.append(result)
+        else:
+            files[name] = result._replace(notes=(*notes, *result.notes))
+            notes = ()
+    return files, problems
+
+
+def try_read(path: str | Path, dialects: Dialects = DETECT_ALL) -> Cells | Problem:
+    """Read a file, or return why it cannot be read."""
+    try:
+        return read_rows(path, dialects.of(path))
+    except DataError as error:
+        what, _, remedy = str(error).partition(". ")
+        return Problem(str(path), "unreadable", what.rstrip("."), remedy)
+
+
+def notes_of(files: Collection[Cells]) -> tuple[str, ...]:
+    """Return the notes of all files."""
+    return tuple(note for file in files for note in file.notes)
+
+
+def read_rows(path: str | Path, dialect: Dialect = DETECT) -> Cells:
+    """Read a file: Parquet and Arrow by the first bytes, everything else as CSV."""
+    cells = _read_form(Path(path), dialect)
+    names = dict(dialect.columns or ())
+    if not names:
+        return cells
+    columns = [names.get(name, name) for name in cells.columns]
+    check_names(cells.source, columns)
+    return cells._replace(columns=dict(zip(columns, cells.columns.values(), strict=True)))
+
+
+def _read_form(path: Path, dialect: Dialect) -> Cells:
+    form, suffix = form_of(path), path.suffix.lower()
+    named = "Parquet" if suffix in PARQUET else "Arrow" if suffix in ARROW else None
+    if form in ("Parquet", "Arrow"):
+        cells = settle_numbers(_read_arrow(path, form), dialect)
+        note = f"{path}: a {form} file by its content, and read as one"
+        is_named = form == named or is_stream(path)
+        return cells if is_named else cells._replace(notes=(note, *cells.notes))
+    if named is None or form is not None:
+        return read_cells(path, dialect)
+    if not _is_text(path):
+        return _read_arrow(path, named)
+    cells = read_cells(path, dialect)
+    note = f"{path}: text by its content, not {named}, and read as CSV"
+    return cells._replace(notes=(note, *cells.notes))
+
+
+def _is_text(path: Path) -> bool:
+    """Return whether a file that is named as a binary one holds lines of text."""
+    content = load_bytes(path)[:4096]
+    return b"\0" not in content and b"\n" in content and bool(content.strip())
 
 
 class Head(NamedTuple):
@@ -80,25 +164,25 @@ class Head(NamedTuple):
 
 def read_cells(
     path: str | Path,
-    separator: str | None = None,
+    dialect: Dialect = DETECT,
     *,
     header: Sequence[str] | None = None,
     skip: int = 0,
     only: Sequence[str] | None = None,
 ) -> Cells:
-    """Read a CSV file, which may be compressed (.gz, .zst).
+    """Read a CSV file, which may be compressed (.gz, .zst, .bz2).
 
     Args:
         path: the file.
-        separator: separator of cells; None: detected.
+        dialect: what is declared about it; the rest is detected.
         header: names of the columns of a file without a header line.
         skip: number of lines before the first.
         only: columns to store, the first of each name; None: all.
 
     """
-    source, content = str(path), _load(Path(path))
+    source, (content, encoding, note) = name_source(Path(path)), _load(Path(path), dialect.encoding)
     try:
-        head = _read_head(source, content, separator, header, skip)
+        head = _read_head(source, content, dialect.separator, header, skip)
         places = _choose_columns(source, head.names, only)
         columns = _read_by_arrow(content, head, places)
         if columns is None:
@@ -107,59 +191,61 @@ def read_cells(
         raise DataError(f"{source}, {error}. Correct the quotes there.") from None
     if not len(columns[0]):
         raise DataError(f"{source} has a header but no rows. Expected one row per example.")
+    lines_of = partial(_find_lines, Path(path), head, encoding)
     named = {head.names[i]: SourceColumn(c) for i, c in zip(places, columns, strict=True)}
-    return Cells(source, named, len(columns[0]), partial(_find_lines, Path(path), head))
+    notes = [note] if note else []
+    if header is None and only is None:
+        notes += _check_columns(source, head.names, columns, lines_of)
+        named.pop("", None)
+    seen = Dialect(head.separator, dialect.decimal, dialect.thousands, encoding)
+    file = Cells(source, named, len(columns[0]), lines_of, tuple(notes), seen)
+    return settle_numbers(file, dialect, head.separator)
 
 
-def _load(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
+def _check_columns(
+    source: str, names: Sequence[str], columns: Sequence[Any], lines_of: Callable[..., list[int]]
+) -> list[str]:
+    """Refuse last columns without a name that are not empty, and a header that is repeated."""
+    from pyarrow import compute
+
+    notes = []
+    filled = _count_named(names)
+    for column in columns[filled:]:
+        if compute.any(compute.not_equal(column, "")).as_py():
+            check_names(source, names)
+    if filled < len(names):
+        notes.append(f"{source}: the last column has no name and no cells, and is left out")
+    repeated = compute.equal(columns[0], names[0])
+    for name, column in zip(names[1:filled], columns[1:filled], strict=True):
+        if not compute.any(repeated).as_py():
+            break
+        repeated = compute.and_(repeated, compute.equal(column, name))
+    row = compute.index(repeated, True).as_py()
+    if row >= 0 and filled > 1:
         raise DataError(
-            f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}. Expected a CSV file.") from None
-    content = _decompress(path, content).removeprefix(b"\xef\xbb\xbf")
-    if not _is_utf8(content):
-        try:
-            content.decode()
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise DataError(f"{path}, line {line}: not UTF-8. Save the file as UTF-8.") from None
-    if (place := content.find(b"\0")) >= 0:
-        line = content.count(b"\n", 0, place) + 1
-        raise DataError(f"{path}, line {line}: a NUL byte, so not text. Save the file as UTF-8.")
-    return content
+            f"{source}, line {lines_of(np.array([row]))[0]} repeats the header. Remove the line."
+        )
+    return notes + _note_alike(source, names[:filled])
 
 
-def _decompress(path: Path, content: bytes) -> bytes:
-    if path.suffix.lower() not in _COMPRESSED:
-        return content
-    import pyarrow
-
-    kind = _COMPRESSED[path.suffix.lower()]
-    try:
-        with pyarrow.CompressedInputStream(pyarrow.BufferReader(content), kind) as stream:
-            return stream.read()
-    except (OSError, pyarrow.ArrowException) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise DataError(
-            f"{path} cannot be read as {kind}: {reason}. Write the file again."
-        ) from None
+def _note_alike(source: str, names: Sequence[str]) -> list[str]:
+    first: dict[str, str] = {}
+    pairs = [(first.setdefault(name.casefold(), name), name) for name in names]
+    return [
+        f"{source}: columns {one!r} and {other!r} differ in capital letters only"
+        for one, other in pairs
+        if one != other
+    ]
 
 
-def _is_utf8(content: bytes) -> bool:
-    """Let Arrow check all bytes as one text, without a copy of them."""
-    import pyarrow
-
-    ends = pyarrow.py_buffer(np.array([0, len(content)], np.int64))
-    text = [None, ends, pyarrow.py_buffer(content)]
-    try:
-        pyarrow.Array.from_buffers(pyarrow.large_string(), 1, text).validate(full=True)
-    except pyarrow.ArrowInvalid:
-        return False
-    return True
+def _load(path: Path, encoding: str | None = None) -> Decoded:
+    """Return a text file as UTF-8."""
+    source, form = name_source(path), form_of(path)
+    decoded = decode(source, decompress(path, load_bytes(path), form), encoding)
+    if (place := decoded.content.find(b"\0")) >= 0:
+        line = decoded.content.count(b"\n", 0, place) + 1
+        raise DataError(f"{source}, line {line}: a NUL byte, so not text. Save the file as UTF-8.")
+    return decoded
 
 
 def _read_head(
@@ -172,12 +258,25 @@ def _read_head(
         if end == len(content):
             raise DataError(f"{source} is empty. Expected a header line and one row per example.")
         begin, skip = end, skip + 1
-    separator = separator or _sniff(first)
     if header:
-        return Head(list(header), separator, begin, begin, skip)
+        return Head(list(header), separator or detect_separator([first]), begin, begin, skip)
+    if match := re.fullmatch(r"sep=(.)\s*", first):  # Excel's own line
+        begin, skip = end, skip + 1
+        separator = _check_declared(source, content, separator or match[1], begin, skip)
+    separator = separator or detect_separator(list(islice(_Lines(content, begin), _SNIFFED)))
     lines = _Lines(content, begin)
     names = clean(next(_number_rows(lines, separator, skip))[1], missing=())
     return Head(names, separator, begin, lines.place, skip)
+
+
+def _check_declared(source: str, content: bytes, separator: str, begin: int, skip: int) -> str:
+    line = content[begin : _end_of_line(content, begin)].decode()
+    if separator not in line:
+        raise DataError(
+            f"{source}, line {skip + 1}: 1 cells, expected several separated by {separator!r}, as "
+            f"line {skip} (sep=) says. Remove line {skip}."
+        )
+    return separator
 
 
 def _end_of_line(content: bytes, begin: int) -> int:
@@ -209,18 +308,19 @@ def _number_rows(
         raise csv.Error(f"line {skipped + reader.line_num}: {error}") from None
 
 
-def _sniff(line: str) -> str:
-    return max(_SEPARATORS, key=lambda s: len(next(csv.reader([line], delimiter=s), [])))
-
-
 def _choose_columns(source: str, names: Sequence[str], only: Sequence[str] | None) -> list[int]:
     if only is not None:
         for name in only:
             if name not in names:
                 raise DataError(f"{source}: {unknown_name('column', name, set(names))}")
         return [names.index(name) for name in only]
-    check_names(source, names)
+    check_names(source, names[: _count_named(names)])
     return list(range(len(names)))
+
+
+def _count_named(names: Sequence[str]) -> int:
+    """Return the number of columns without the last ones that have no name."""
+    return max((place for place, name in enumerate(names, 1) if name), default=1)
 
 
 def _read_by_arrow(content: bytes, head: Head, places: Sequence[int]) -> list[Any] | None:
@@ -293,63 +393,38 @@ def _list_rows(content: bytes, head: Head) -> Iterator[tuple[int, list[str]]]:
     return islice(rows, int(head.rows > head.begin), None)
 
 
-def _find_lines(path: Path, head: Head, rows: Int[Array, " m"]) -> list[int]:
+def _find_lines(path: Path, head: Head, encoding: str, rows: Int[Array, " m"]) -> list[int]:
     """Return the line that each row ends on. The file is read again: few messages need lines."""
-    ends = [line for line, _ in islice(_list_rows(_load(path), head), int(rows.max()) + 1)]
+    content = _load(path, encoding).content
+    ends = [line for line, _ in islice(_list_rows(content, head), int(rows.max()) + 1)]
     return [ends[row] for row in rows.tolist()]
 
 
-def _read_arrow(path: str | Path, form: str) -> Cells:
+def _read_arrow(path: Path, form: str) -> Cells:
     """Read a Parquet file or a file of Arrow's own form."""
     import pyarrow
     from pyarrow import feather, parquet, types
 
+    source = name_source(path)
+    file = pyarrow.BufferReader(load_bytes(path)) if is_stream(path) else path
     try:
         if form == "Parquet":
             # As one file: the folders above it may look like a partitioned data set.
-            file = parquet.ParquetFile(path)
-            check_names(str(path), clean_names(file.schema_arrow.names))
-            table = file.read()
+            content = parquet.ParquetFile(file)
+            check_names(source, clean_names(content.schema_arrow.names))
+            table = content.read()
         else:
-            table = feather.read_table(path)
+            table = feather.read_table(file)
         table.validate(full=True)
-        cells = cells_of(str(path), table.column_names, table.columns)
+        cells = cells_of(source, table.column_names, table.columns)
         for column in cells.columns.values():
             if types.is_temporal(column.data.type):
                 column.words  # noqa: B018 - a date that does not exist is an error of the file
         return cells
-    except FileNotFoundError:
-        raise DataError(
-            f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
-        ) from None
     # pyarrow raises ArrowException for damage that it detects. Values that are no text, dates or
     # numbers raise the others, and an impossible length raises MemoryError.
     except (OSError, pyarrow.ArrowException, MemoryError, *CHANGED) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise DataError(
-            f"{path} cannot be read as {form}: {reason}. Write the file again."
+            f"{source} cannot be read as {form}: {reason}. Write the file again."
         ) from None
-
-
-def paths_of(pattern: str, test: str | None = None) -> list[Path]:
-    """Return the files of a path or pattern, sorted by name. ``test`` must not be among them."""
-    if Path(pattern).is_dir():
-        raise DataError(f"{pattern!r} is a folder. Write '{pattern.rstrip('/')}/*.csv'.")
-    literal = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
-    paths = [Path(path) for path in literal if Path(path).is_file()]
-    if not paths:
-        raise DataError(
-            f"no file matches {pattern!r}, as seen from {str(Path.cwd())!r}. Expected the path "
-            "of a CSV or Parquet file, or a pattern such as 'clients/*.csv' in quotes."
-        )
-    if test is not None and Path(test).resolve() in [path.resolve() for path in paths]:
-        raise ConfigError(
-            f"the test file {test!r} is also a training file of {pattern!r}. Move it elsewhere."
-        )
-    return sorted(paths, key=lambda path: (path.stem, str(path)))
-
-
-def names_of(paths: list[Path]) -> tuple[str, ...]:
-    """Name files by their stems, or by their paths where two have the same stem."""
-    stems = [path.name.split(".csv.")[0] if ".csv." in path.name else path.stem for path in paths]
-    return tuple(stems if len(set(stems)) == len(stems) else map(str, paths))

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from fedfb.data.dialect import Dialect
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.settings import Declarations, setting
 
@@ -26,6 +27,7 @@ SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
 """Published data sets with a choice of attributes that form the groups."""
 
 _OWN_ONLY = ("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge")
+_OWN_ONLY += ("separator", "decimal", "thousands", "encoding")
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
 _DRAWN_ONLY = ("rows", "test_rows")
 
@@ -36,11 +38,13 @@ class DataRequest:
 
     ``label``, ``positive``, ``client_column`` and ``test`` belong to your own files. ``sensitive``
     belongs to your own files and some published data sets. ``ignore``, ``bins`` and ``merge``
-    declare the treatment of columns; a ``schema`` declares all of it. Groups with fewer training
-    rows than ``minimum_group`` become the group ``rest``, if it has a name. ``clients``, ``groups``
-    and ``heterogeneity`` belong to the synthetic data, ``q`` to the populations of the paper's
-    figures, ``rows`` and ``test_rows`` to both. ``resplit`` belongs to the published data sets. For
-    your own files the partition 'paper' means: by files, or by the client column.
+    declare the treatment of columns; a ``schema`` declares all of it. ``separator``, ``decimal``,
+    ``thousands`` and ``encoding`` say how text files are written, where it is not detected. Groups
+    with fewer training rows than ``minimum_group`` become the group ``rest``, if it has a name.
+    ``clients``, ``groups`` and ``heterogeneity`` belong to the synthetic data, ``q`` to the
+    populations of the paper's figures, ``rows`` and ``test_rows`` to both. ``resplit`` belongs to
+    the published data sets. For your own files the partition 'paper' means: by files, or by the
+    client column.
     """
 
     data: str = setting(
@@ -71,6 +75,20 @@ class DataRequest:
         None,
         "Own files, adult, compas: merge the groups that are smaller into one of this name",
         DATA,
+    )
+    separator: str | None = setting(
+        None, "Own text files: what separates cells, such as ';' or tab (default: detected)", DATA
+    )
+    decimal: str | None = setting(
+        None, "Own text files: the decimal mark, '.' or ',' (default: detected)", DATA
+    )
+    thousands: str | None = setting(
+        None,
+        "Own text files: between groups of digits: . , space apostrophe none (default: detected)",
+        DATA,
+    )
+    encoding: str | None = setting(
+        None, "Own text files: utf-8, cp1252, utf-16, .. (default: detected)", DATA
     )
     test: str | None = setting(None, "Own files: test rows (default: 30% of each client)", DATA)
     partition: str = setting(
@@ -104,6 +122,11 @@ class DataRequest:
     )
 
 
+def dialect_of(request: DataRequest) -> Dialect:
+    """Return what a request says about how its files are written."""
+    return Dialect(request.separator, request.decimal, request.thousands, request.encoding)
+
+
 def check_request(request: DataRequest) -> None:
     """Refuse a request without data, without a needed option, or with one that does not apply."""
     is_own = request.data not in BUILT_IN
@@ -112,6 +135,7 @@ def check_request(request: DataRequest) -> None:
             f"{unknown_name('data set', request.data, BUILT_IN)}. Name your own files by "
             "their path, e.g. 'rows.csv' or 'clients/*.csv'."
         )
+    dialect_of(request)
     _refuse_inapplicable(request, () if is_own else _OWN_ONLY, "your own files")
     if not is_own and request.data not in SEVERAL_ATTRIBUTES:
         _refuse_inapplicable(request, ("sensitive", "rest"), "your own files, adult and compas")

@@ -5,6 +5,7 @@ from itertools import pairwise, product
 from typing import Literal
 
 from fedfb.data.derive import Bins, Derived, Merge
+from fedfb.data.dialect import Dialect
 from fedfb.data.groups import group_name, place_value
 from fedfb.data.table import number_as_text
 from fedfb.errors import ConfigError
@@ -61,12 +62,14 @@ class Schema:
 
     ``crossed`` are the sensitive columns, in the order of group names. ``client`` is the column
     that names the client; it may be a sensitive column too. ``source`` is the name in messages.
+    ``files`` are the declared dialects of files, by name or pattern.
     """
 
     columns: tuple[ColumnSchema, ...]
     crossed: tuple[str, ...]
     client: str | None = None
     source: str = "the schema"
+    files: tuple[tuple[str, Dialect], ...] = ()
 
     def of(self, role: Role) -> tuple[ColumnSchema, ...]:
         """Return the columns of one role."""

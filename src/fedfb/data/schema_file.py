@@ -3,9 +3,11 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
+from fedfb.data.dialect import Dialect, read_dialect
 from fedfb.data.schema import ColumnSchema, Kind, Missing, Role, Scale, Schema, check_declarations
 from fedfb.data.table import number_as_text
 from fedfb.errors import ConfigError, unknown_name
@@ -27,8 +29,13 @@ HEAD = """\
 #             learnt from rows
 # bins        of a sensitive number: the upper ends of the ranges that form groups
 # merge       of a sensitive column or the label: a new name, and the values that it stands for
+#
+# A file may have a table of its own, [files."bank_b.csv"] (or a pattern): how it is written, where
+# this is not to be detected: separator, decimal ("," or "."), thousands, encoding; and columns, the
+# names in this file that differ from those in others: columns = { Income = "income" }
 """
 
+_TOP = ("columns", "crossed", "client", "files")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "role": get_args(Role),
     "type": get_args(Kind),
@@ -64,7 +71,21 @@ def schema_parts(schema: Schema, above: str = "") -> list[str]:
         "\n".join([f"[{above}columns.{_write_key(c.name)}]", *_write_column(c)])
         for c in schema.columns
     ]
+    tables += [
+        "\n".join([f"[{above}files.{_write_value(pattern)}]", *_write_dialect(dialect)])
+        for pattern, dialect in schema.files
+    ]
     return ["\n".join(top), *tables]
+
+
+def _write_dialect(dialect: Dialect) -> list[str]:
+    declared = {key: value for key, value in asdict(dialect).items() if value is not None}
+    columns = declared.pop("columns", ())
+    names = ", ".join(f"{_write_key(name)} = {_write_value(new)}" for name, new in columns)
+    return [
+        *(f"{key} = {_write_value(value)}" for key, value in declared.items()),
+        *([f"columns = {{ {names} }}"] if columns else []),
+    ]
 
 
 def _write_column(column: ColumnSchema) -> list[str]:
@@ -119,8 +140,8 @@ def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:
 
     """
     for key in values:
-        if key not in ("columns", "crossed", "client"):
-            raise ConfigError(unknown_name("key", key, ("columns", "crossed", "client")))
+        if key not in _TOP:
+            raise ConfigError(unknown_name("key", key, _TOP))
     tables = values.get("columns")
     if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
         raise ConfigError("expected a table [columns.NAME] for each column.")
@@ -134,7 +155,7 @@ def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:
         raise ConfigError(
             f"client is {client!r}, expected the column of the role client, or a sensitive one."
         )
-    schema = Schema(columns, crossed, client, source)
+    schema = Schema(columns, crossed, client, source, _read_dialects(values.get("files", {})))
     check_declarations(schema)
     label = schema.label
     if label.categories and label.positive not in label.group_values:
@@ -143,6 +164,18 @@ def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:
             f"{label.name!r}: {', '.join(label.group_values)}."
         )
     return schema
+
+
+def _read_dialects(tables: Any) -> tuple[tuple[str, Dialect], ...]:
+    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+        raise ConfigError('expected a table [files."NAME"] for each file.')
+    dialects = []
+    for pattern, table in tables.items():
+        try:
+            dialects.append((pattern, read_dialect(table)))
+        except ConfigError as error:
+            raise ConfigError(f"file {pattern!r}: {error}") from None
+    return tuple(dialects)
 
 
 def _name_errors(name: str, table: dict[str, Any]) -> ColumnSchema:

@@ -13,11 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.data.cells import SourceColumn
+from fedfb.data.marks import FEWEST, find_signs, name_sign
 from fedfb.data.table import parse_number
 from fedfb.shapes import Array, Float
-
-FEWEST = 20
-"""Fewest rows for a doubt about a column."""
 
 COINCIDENCES = 50
 """Numbers without a repetition are identifiers where chance would give this many."""
@@ -29,8 +27,6 @@ _ID_NAME = re.compile(
 _ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})([T ]\d{1,2}:\d{2}.*)?$")
 _DAY_FIRST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})([T ]\d{1,2}:\d{2}.*)?$")
 _COMPACT = re.compile(r"((?:19|20)\d{2})(\d{2})(\d{2})(\.0)?$")
-_DECORATION = re.compile(r"[\s'\u2019_,%€$£]")
-_DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$")
 
 
 class Suspicion(NamedTuple):
@@ -116,14 +112,10 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> Suspic
     if all(_is_date(cell) for cell in counts):
         return Suspicion("date", f"looks like a date: {first!r}")
     words_only = [cell for cell in counts if parse_number(cell) is None]
-    if all(map(_DECIMAL_COMMA.match, counts)):
+    if len(counts) > FEWEST and (example := find_signs(counts)) is not None:
+        sign = name_sign(example)
         what = (
-            f"looks like numbers with a comma ({words_only[0]!r}), which are read with a point only"
-        )
-        return Suspicion("decimal comma", what, _is_no_number)
-    if len(counts) > FEWEST and all(_is_decorated(cell) for cell in counts):
-        what = (
-            f"looks like numbers with signs in them ({words_only[0]!r}), which are read bare only"
+            f"looks like numbers with signs in them ({example!r}: {sign}): only bare ones are read"
         )
         return Suspicion("decorated number", what, _is_no_number)
     numbers = rows - sum(counts[cell] for cell in words_only)
@@ -146,11 +138,6 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> Suspic
 
 def _is_no_number(cell: str) -> bool:
     return parse_number(cell) is None
-
-
-def _is_decorated(cell: str) -> bool:
-    """Return whether a cell is a number with thousands marks, a currency or a percent sign."""
-    return parse_number(_DECORATION.sub("", cell)) is not None
 
 
 def _shorten(text: str) -> str:

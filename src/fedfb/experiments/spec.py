@@ -244,7 +244,10 @@ class Experiment(DataRequest):
         return seed if self.data in DRAWN or self.resplit else 0
 
 
-ADDED = ("minimum_group", "rest", "client_rows")
+ADDED = (
+    *("minimum_group", "rest", "client_rows"),
+    *("separator", "decimal", "thousands", "encoding"),
+)
 """Settings, beside those of privacy, that experiments written before did not have."""
 
 

@@ -19,6 +19,7 @@ from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
 from fedfb.data.conform import check_file, tables_of
 from fedfb.data.derive import derive
+from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import hold_out_of
 from fedfb.data.groups import Groups
@@ -172,9 +173,9 @@ class PreparedData:
     trial: Trial
 
 
-def read_table(schema: Schema, path: str | Path) -> Table:
+def read_table(schema: Schema, path: str | Path, dialect: Dialect = DETECT) -> Table:
     """Read a client's file; refuse rows that do not fit the schema, as fedfb run --schema does."""
-    file = read_rows(path)
+    file = read_rows(path, Dialects(dialect, schema.files).of(path))
     refuse(check_file(file, schema), [file])
     [raw] = tables_of([file], schema)
     table = derive(raw, schema.derived)

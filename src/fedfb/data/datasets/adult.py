@@ -10,6 +10,7 @@ from fedfb.data.cells import typed
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Keep, derive
+from fedfb.data.dialect import PLAIN
 from fedfb.data.federation import Federation
 from fedfb.data.read import read_cells
 from fedfb.data.table import Table, concat
@@ -91,8 +92,8 @@ def load_adult(
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
 def _read(training: Path, testing: Path) -> tuple[Table, int]:
-    train = read_cells(training, ",", header=COLUMNS)
-    test = read_cells(testing, ",", header=COLUMNS, skip=1)
+    train = read_cells(training, PLAIN, header=COLUMNS)
+    test = read_cells(testing, PLAIN, header=COLUMNS, skip=1)
     tables = typed([train, test], text=("income", "sex", "race"))
     table = replace(concat(tables), source="adult")
     # Labels of the test file end in a dot.

@@ -10,6 +10,7 @@ from fedfb.data.cells import typed
 from fedfb.data.datasets.builtin import PaperClients, Source, deal, split_at_random
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Bins, derive
+from fedfb.data.dialect import PLAIN
 from fedfb.data.federation import Federation
 from fedfb.data.groups import groups_in
 from fedfb.data.read import read_cells
@@ -72,5 +73,5 @@ def load_bank(
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
 def _read(path: Path) -> Table:
-    (table,) = typed([read_cells(path, ";")], text=("y",))
+    (table,) = typed([read_cells(path, replace(PLAIN, separator=";"))], text=("y",))
     return replace(table, source="bank")

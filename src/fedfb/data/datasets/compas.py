@@ -10,6 +10,7 @@ from fedfb.data.cells import typed
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Keep, derive
+from fedfb.data.dialect import PLAIN
 from fedfb.data.federation import Federation
 from fedfb.data.read import read_cells
 from fedfb.data.table import Table
@@ -83,6 +84,6 @@ def load_compas(
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
 def _read(path: Path) -> Table:
     # The file has two columns named priors_count, equal in all rows: the first is read.
-    cells = read_cells(path, ",", only=(*ATTRIBUTES[0], *FEATURES, _LABEL))
+    cells = read_cells(path, PLAIN, only=(*ATTRIBUTES[0], *FEATURES, _LABEL))
     (table,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))
     return replace(table, source="compas")
