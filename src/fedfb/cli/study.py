@@ -139,6 +139,7 @@ def _read_schema(experiment: Experiment, like: str) -> "Schema":
         ignore=experiment.ignore,
         bins=experiment.bins,
         merge=experiment.merge,
+        dates=experiment.dates,
     )
     files, problems = read_files(like) if like else ({}, [])
     return agreed_schema([*files.values()], wanted, experiment.schema, problems=problems)
