@@ -6,6 +6,7 @@ Each returns problems, of all files at once.
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -133,7 +134,7 @@ def _compare(
 
 def file_option(source: str, line: str) -> str:
     """Return the line of a schema file about one file."""
-    return f'[files."{source}"] {line}'
+    return f'[files."{Path(source).name}"] {line}'
 
 
 MISSING_ROLES: Mapping[Role, tuple[str, str, str]] = {

@@ -46,6 +46,11 @@ def agreed_schema(
         DataError: files cannot be used as they are.
 
     """
+    if declared is None and not (wanted.label and wanted.positive and wanted.sensitive):
+        raise ConfigError(
+            "the label, its positive value and the sensitive columns are needed, or a schema that "
+            "declares them."
+        )
     if not files:
         refuse(problems, files)
     schema, of_columns = examine(files, wanted, declared)

@@ -25,11 +25,7 @@ class Wanted(NamedTuple):
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that are neither features nor ignored."""
-        return (
-            self.label,
-            *self.sensitive,
-            *((self.client_column,) if self.client_column else ()),
-        )
+        return tuple(filter(None, (self.label, *self.sensitive, self.client_column)))
 
 
 def parse_bins(declared: Iterable[str]) -> dict[str, tuple[float, ...]]:

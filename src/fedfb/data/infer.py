@@ -75,7 +75,8 @@ def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
         ColumnSchema(name, "ignored", "category", why="as declared") for name in wanted.ignore
     ]
     schema = Schema((*columns, *ignored), wanted.sensitive, wanted.client_column, files[0].source)
-    if not any(problem.column in wanted.named for problem in problems):
+    is_whole = wanted.label and wanted.sensitive
+    if is_whole and not any(problem.column in wanted.named for problem in problems):
         check_declarations(schema)
     return Inferred(schema, tuple(problems))
 

@@ -28,7 +28,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "unreadable": Kind("cannot be read", "file"),
-    "dialect": Kind("separator, decimals, encoding", "file"),
+    "dialect": Kind("decimals or encoding detected"),
     "few rows": Kind("too few rows"),
     "absent column": Kind("column is missing", "file"),
     "other name": Kind("name in other letters", "file"),
