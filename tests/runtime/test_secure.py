@@ -19,7 +19,7 @@ from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import check_runnable
 from fedfb.runtime import Saving, as_arrays, make_ask, reduce_uploads, train
 from fedfb.runtime import loop as training_loop
-from fedfb.runtime.dropout import TURNS, Leaving, draw_leavings, is_counted, silent_in
+from fedfb.runtime.boundary import TURNS, Leaving, draw_leavings, is_counted, silent_in
 from fedfb.runtime.secure import carry_masked, refuse_too_few
 from fedfb.secure import RangeError, ThresholdError
 from runtime.methods import build

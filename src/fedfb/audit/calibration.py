@@ -7,8 +7,8 @@ import numpy as np
 
 from fedfb.audit.measures import measure_rate
 from fedfb.audit.result import Bin, Calibration
+from fedfb.audit.rows import Tables
 from fedfb.audit.suppress import PublishedTable
-from fedfb.audit.tables import Tables
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Float
 

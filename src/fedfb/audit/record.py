@@ -31,9 +31,8 @@ from fedfb.audit.result import (
     Hidden,
     Rates,
 )
-from fedfb.audit.rows import Subject, check_subject
+from fedfb.audit.rows import Subject, Tables, add_uploads, check_subject, make_uploads, read_tables
 from fedfb.audit.suppress import PublishedClient, PublishedTable, publish, publish_clients
-from fedfb.audit.tables import Tables, add_uploads, make_uploads, read_tables
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
 from fedfb.notions.disparity import client_parity

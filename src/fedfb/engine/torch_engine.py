@@ -15,8 +15,7 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
-from fedfb.engine.base import Rebalance
-from fedfb.engine.losses import RowLoss, slope
+from fedfb.engine.base import Rebalance, RowLoss, slope
 from fedfb.engine.optimise import Move, local_weights, make_move, move_lambda
 from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
 from fedfb.errors import ConfigError

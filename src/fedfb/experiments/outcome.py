@@ -50,7 +50,7 @@ from fedfb.experiments.tune import (
     pick,
     validation_loss,
 )
-from fedfb.models.own import is_own
+from fedfb.models.torch_model import is_own
 from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Progress, Saving
 

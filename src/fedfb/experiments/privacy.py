@@ -13,9 +13,16 @@ from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.result import ClientPrivacy, Privacy
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import QUIET, build, make_engine, training_notion
-from fedfb.privacy import Budget, Protection, Spent, Workload, calibrate, protect
-from fedfb.privacy.accounting import refuse_without_accounting
-from fedfb.privacy.noise import known_sensitivity
+from fedfb.privacy import (
+    Budget,
+    Protection,
+    Spent,
+    Workload,
+    calibrate,
+    known_sensitivity,
+    protect,
+    refuse_without_accounting,
+)
 from fedfb.runtime import Guard, make_ask, number_taking_part
 
 MANY_CLIENTS = 100
@@ -207,7 +214,7 @@ def _noise_is_shared_by(experiment: Experiment, clients: int) -> int:
     """Return t: of the fewest in a secure sum, all but one who may tell the server its share."""
     if not experiment.secure:
         return 1
-    from fedfb.runtime.dropout import number_leaving
+    from fedfb.runtime.boundary import number_leaving
     from fedfb.runtime.secure import plan_for, refuse_too_few
 
     refuse_too_few(clients, experiment.participation, experiment.dropout)

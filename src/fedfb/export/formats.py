@@ -20,8 +20,7 @@ from fedfb.estimator import CLASSIFIERS, FederatedClassifier
 from fedfb.estimator.training import parameters_of
 from fedfb.experiments.result import to_builtins
 from fedfb.experiments.spec_file import from_values
-from fedfb.export.comparing import cells_of_groups
-from fedfb.export.handover import HandOver, about, layers_of
+from fedfb.export.handover import HandOver, about, cells_of_groups, layers_of
 from fedfb.models import Network
 
 FORMAT = "fedfb coefficients 1"

@@ -12,8 +12,7 @@ import numpy as np
 
 from fedfb.core import generator
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.models.own import is_own
-from fedfb.models.torch_model import TorchModel
+from fedfb.models.torch_model import TorchModel, is_own
 from fedfb.shapes import Array, Float
 
 

@@ -37,7 +37,7 @@ from fedfb.notions import long_name
 from fedfb.report.numbers import number
 from fedfb.runtime import Trained
 from fedfb.shapes import Array, Float, Int
-from fedfb.study.messages import pack_message
+from fedfb.study.journal import pack_message
 from fedfb.study.study import Study
 from fedfb.study.trial import Trial
 

@@ -19,7 +19,7 @@ from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
 from fedfb.algorithms.tasks import global_model, make_task
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, LocalSolver, generator
 from fedfb.engine import Engine
-from fedfb.engine.losses import loss
+from fedfb.engine.base import loss
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity
 from fedfb.notions.base import ratio
