@@ -12,12 +12,12 @@ from math import inf
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from fedfb.core import Algorithm, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.notions import Notion
+from fedfb.notions import Notion, Surrogate
 from fedfb.shapes import Array, Float
 
 ALL_NOTIONS = ("demographic_parity", "equal_opportunity", "equalized_odds", "client_parity")
@@ -59,10 +59,46 @@ class Knob(NamedTuple):
         return self.default, self.grid
 
 
+class Options(Protocol):
+    """The settings of an experiment that methods read beside their knobs."""
+
+    @property
+    def rounds(self) -> int | None: ...
+    @property
+    def participation(self) -> float: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def sensitive_at_prediction(self) -> bool: ...
+    @property
+    def scaling(self) -> Literal["mass", "sample"]: ...
+    @property
+    def outer(self) -> OuterRule | None: ...
+    @property
+    def signal_loss(self) -> Surrogate | None: ...
+    @property
+    def normalise(self) -> Literal["none", "l2"]: ...
+    @property
+    def decay(self) -> Literal["const", "inv_sqrt", "inv"]: ...
+    @property
+    def timing(self) -> Literal["post", "piggyback", "local"]: ...
+    @property
+    def period(self) -> int: ...
+    @property
+    def bits(self) -> int | None: ...
+    @property
+    def bits_mode(self) -> Literal["per_value", "per_round"]: ...
+    @property
+    def rounding(self) -> Literal["nearest", "stochastic"]: ...
+    @property
+    def privacy_epsilon(self) -> float | None: ...
+
+
 class Problem(NamedTuple):
     """The arguments of a method's ``make``.
 
-    ``knobs`` holds one value per run of the grid. ``options`` are the other settings by name.
+    ``knobs`` holds one value per run of the grid. ``options`` is the experiment, with its other
+    settings.
     """
 
     engine: Engine
@@ -70,7 +106,7 @@ class Problem(NamedTuple):
     notion: Notion
     knobs: Mapping[str, Float[Array, " r"]]
     variant: str
-    options: Mapping[str, Any]
+    options: Options
 
 
 DESCENT: Mapping[str, tuple[str, ...]] = {"optimiser": (), "weight_decay": ()}

@@ -36,10 +36,11 @@ from fedfb.estimator.training import (
     make_federation,
     same_columns,
 )
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.evaluate import evaluate
 from fedfb.experiments.outcome import train
 from fedfb.experiments.reporting import measure_loss, with_shortfalls
-from fedfb.experiments.result import Result, Summary, to_builtins
+from fedfb.experiments.result import Result, Summary
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.shortfall_warnings import warn_of
@@ -435,7 +436,7 @@ def write_page(result: Result, encoder: Encoder, path: Path) -> Path:
     """
     from fedfb.report.folder import Found, ReportedRun
     from fedfb.report.html import check_tools, render
-    from fedfb.report.sections import make_page
+    from fedfb.report.page import make_page
 
     check_tools()
     if path.exists():

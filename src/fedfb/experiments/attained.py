@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfb.experiments.result import SeedResult, Training
+from fedfb.experiments.seed_result import SeedResult, Training
 from fedfb.notions.values import enough
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float

@@ -14,6 +14,7 @@ from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.repeats import copied_share
 from fedfb.engine import explain_engine
 from fedfb.experiments.attained import measure_training
+from fedfb.experiments.codec import SCHEMA
 from fedfb.experiments.evaluate import (
     cross_entropy,
     evaluate,
@@ -22,27 +23,28 @@ from fedfb.experiments.evaluate import (
     summarise,
 )
 from fedfb.experiments.result import (
-    SCHEMA,
-    DivergedSeeds,
-    Divergence,
     EngineChoice,
-    Evaluation,
     Figures,
-    MethodAccount,
     Picked,
-    Privacy,
-    Quality,
     Result,
-    SeedResult,
-    Setting,
     Summary,
     TriedSetting,
     Tuning,
 )
 from fedfb.experiments.secure import single_tasks
+from fedfb.experiments.seed_result import (
+    DivergedSeeds,
+    Divergence,
+    Evaluation,
+    MethodAccount,
+    Privacy,
+    Quality,
+    SeedResult,
+    Setting,
+)
 from fedfb.experiments.seeds import round_rows, summarise_seeds
 from fedfb.experiments.shortfalls import find_shortfalls, other_notes
-from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec import Resolved
 from fedfb.experiments.train import Fitted, FittedGrid
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.notions import long_name
@@ -52,7 +54,7 @@ from fedfb.shapes import Array, Float
 
 
 def seed_results(
-    experiment: Experiment, grid: FittedGrid, federation: Federation
+    experiment: Resolved, grid: FittedGrid, federation: Federation
 ) -> list[SeedResult]:
     """Return one result for each setting of one seed; a setting that diverged has no figures.
 
@@ -116,7 +118,7 @@ def without_figures(like: SeedResult, setting: Setting, where: Divergence) -> Se
 
 
 def _trained_results(
-    experiment: Experiment, fitted: Fitted, prediction: Prediction, federation: Federation
+    experiment: Resolved, fitted: Fitted, prediction: Prediction, federation: Federation
 ) -> list[SeedResult]:
     """Return what every trained setting is worth on the test rows.
 
@@ -165,7 +167,7 @@ def _trained_results(
 
 
 def with_training(
-    results: Sequence[SeedResult], history: Sequence[RoundRecord], experiment: Experiment
+    results: Sequence[SeedResult], history: Sequence[RoundRecord], experiment: Resolved
 ) -> list[SeedResult]:
     """Return results with the distance of each run to its target on training rows.
 
@@ -187,7 +189,7 @@ def with_training(
 
 
 def training_figures(
-    experiment: Experiment, federation: Federation
+    experiment: Resolved, federation: Federation
 ) -> tuple[float | None, float | None]:
     """Return the share of positive labels in training, and of test rows with a copy there.
 
@@ -256,7 +258,7 @@ def with_names(
 
 
 def make_result(
-    experiment: Experiment,
+    experiment: Resolved,
     notes: Sequence[str],
     groups: Sequence[str],
     number: int,
@@ -341,7 +343,7 @@ def with_shortfalls(result: Result) -> Result:
     return msgspec.structs.replace(result, shortfalls=shortfalls, notes=notes)
 
 
-def single_notes(experiment: Experiment, results: Sequence[Sequence[SeedResult]]) -> list[str]:
+def single_notes(experiment: Resolved, results: Sequence[Sequence[SeedResult]]) -> list[str]:
     """Say for which tasks a method needs each client's upload; empty where sums are enough.
 
     Args:

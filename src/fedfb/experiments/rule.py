@@ -15,7 +15,7 @@ from fedfb.core import Arrays, ClientData, ClientTask, Examples, Key, Prediction
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.experiments.train import Fitted
 from fedfb.models import Model, make_model
 from fedfb.shapes import Array, Bool, Float, Int
@@ -72,7 +72,7 @@ class Rule:
 
 
 def rule_of(
-    experiment: Experiment, fitted: Fitted, inputs: int, run: int = 0, client: int = NOBODY
+    experiment: Resolved, fitted: Fitted, inputs: int, run: int = 0, client: int = NOBODY
 ) -> Rule:
     """Return how one run of a fitted method decides.
 
@@ -86,7 +86,6 @@ def rule_of(
         run: the place of the run on the run axis.
         client: id of a client, for a method with a model for each client.
     """
-    experiment = resolve(experiment)
     state, memories, _ = fitted.trained
     members, weights = _members(fitted, run, memories.get(client, {}))
     rule = Rule(
@@ -122,7 +121,7 @@ def _members(
     return params[run][None], full_weight
 
 
-def _mixing(experiment: Experiment) -> Mixing:
+def _mixing(experiment: Resolved) -> Mixing:
     """Return how members are mixed; for one model it does not matter."""
     of_members = experiment.algorithm == "lft-ensemble"
     return VARIANTS[str(experiment.variant)] if of_members else "randomised"
@@ -153,7 +152,7 @@ FEWEST_ROWS = 30
 """A group with rows, but fewer than this, is too small to estimate the law of its scores."""
 
 
-def without_fairness(experiment: Experiment) -> Experiment:
+def without_fairness(experiment: Experiment) -> Resolved:
     """Return what trains the model whose scores are counted: FedAvg, otherwise as declared."""
     usual = Experiment()
     of_method = ("alpha", "target", "cost", "outer", "knobs", "variant", "notion", "participation")

@@ -244,6 +244,16 @@ class Experiment(DataRequest):
         return seed if self.data in DRAWN or self.resplit else 0
 
 
+class Resolved(Experiment):
+    """An experiment in which nothing is open that its method decides.
+
+    Only :func:`fedfb.experiments.resolve.resolve` makes one; what trains takes no other.
+    """
+
+    rounds: int
+    variant: str
+
+
 ADDED = ("minimum_group", "rest")
 """Settings, beside those of privacy, that experiments written before did not have."""
 

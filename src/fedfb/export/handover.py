@@ -19,10 +19,9 @@ from fedfb.data.groups import Groups, groups_in
 from fedfb.data.table import Table
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError, DataError, unknown_name
-from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Result
 from fedfb.experiments.rule import NOBODY, Rule, rule_of
-from fedfb.experiments.run_folder import SavedModel, load_model, read_experiment, read_result
+from fedfb.experiments.run_folder import SavedModel, load_model, read_result
 from fedfb.experiments.spec import Experiment
 from fedfb.models import Network
 from fedfb.notions import long_name
@@ -80,7 +79,7 @@ def take_over(
 
     """
     saved = load_model(folder, seed, setting)
-    experiment = resolve(read_experiment(folder))
+    experiment = saved.experiment
     number = _find_client(client, saved.clients, saved.is_personal)
     inputs = len(saved.encoder.feature_names)
     return HandOver(

@@ -27,7 +27,7 @@ from fedfb.data.schema import Schema
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
 from fedfb.experiments.explain import random_client
-from fedfb.experiments.resolve import Setting, given_grid, picks_rate, trial_grid
+from fedfb.experiments.resolve import Setting, given_grid, picks_rate, resolve, trial_grid
 from fedfb.experiments.rule import scores_task, without_fairness
 from fedfb.experiments.secure import WIDEST
 from fedfb.experiments.spec import Experiment
@@ -78,7 +78,9 @@ def make_trial(
         rates: the learning rates that were chosen, one for each setting.
         evaluated: the rows on which a client evaluates the final state; None on the server.
     """
-    experiment = without_fairness(study.experiment) if phase == ACHIEVABLE else study.experiment
+    experiment = (
+        without_fairness(study.experiment) if phase == ACHIEVABLE else resolve(study.experiment)
+    )
     if is_own(experiment.model):
         raise ConfigError(
             f"--model {experiment.model}: a study trains logistic or mlp. A torch model is a "
