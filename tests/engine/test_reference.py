@@ -16,8 +16,7 @@ from fedfb.engine import (
 from fedfb.engine.base import loss
 from fedfb.engine.optimise import pack, unpack
 from fedfb.errors import ConfigError
-from fedfb.models import Network, TorchModel
-from fedfb.models.torch_model import name_of
+from fedfb.models import Network, TorchModel, name_of
 from fedfb.notions import make_notion
 
 HIDDEN = [(), (4,), (5, 3)]

@@ -38,8 +38,9 @@ from fedfb.estimator.training import (
 )
 from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.evaluate import evaluate
+from fedfb.experiments.measure import measure_loss
 from fedfb.experiments.outcome import train
-from fedfb.experiments.reporting import measure_loss, with_shortfalls
+from fedfb.experiments.reporting import with_shortfalls
 from fedfb.experiments.result import Result, Summary
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import summarise_seeds

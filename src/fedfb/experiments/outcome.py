@@ -18,7 +18,8 @@ from fedfb.data.notes import small_note
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.evaluate import evaluate, few_of
-from fedfb.experiments.reporting import make_result, seed_results
+from fedfb.experiments.measure import seed_results
+from fedfb.experiments.reporting import make_result
 from fedfb.experiments.resolve import (
     Setting,
     chooses,
@@ -51,7 +52,7 @@ from fedfb.experiments.tune import (
     pick,
     validation_loss,
 )
-from fedfb.models.torch_model import is_own
+from fedfb.models import is_own
 from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Progress, Saving
 

@@ -17,7 +17,8 @@ from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
 from fedfb.experiments.codec import to_json
 from fedfb.experiments.evaluate import evaluate_counts, few_in
-from fedfb.experiments.reporting import Losses, in_short, make_result, with_names, with_training
+from fedfb.experiments.measure import Losses, in_short, with_names, with_training
+from fedfb.experiments.reporting import make_result
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import EngineChoice, Result
 from fedfb.experiments.run_folder import (

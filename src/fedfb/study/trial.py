@@ -33,7 +33,7 @@ from fedfb.experiments.secure import WIDEST
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import LOWER, build, make_engine, training_notion
 from fedfb.experiments.tune import HELD_OUT
-from fedfb.models.torch_model import is_own
+from fedfb.models import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
 from fedfb.shapes import Array, Float
 from fedfb.study.journal import pack_values, unpack_values
