@@ -9,15 +9,9 @@ from fedfb.audit.measures import measure_rate
 from fedfb.audit.result import AuditComparison, AuditDifference, Bin, Calibration, Change, Measure
 from fedfb.audit.rows import Tables
 from fedfb.audit.suppress import PublishedTable
+from fedfb.notions.critical import LEVEL, normal_quantile
 from fedfb.notions.disparity import DisparityEstimate, rate_estimate
-from fedfb.notions.intervals import (
-    LEVEL,
-    Bands,
-    mix_variance,
-    normal_quantile,
-    parity_bands,
-    parity_contrasts,
-)
+from fedfb.notions.intervals import Bands, mix_variance, parity_bands, parity_contrasts
 from fedfb.notions.over_seeds import MeanDisparity, difference_of_disparities
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float
