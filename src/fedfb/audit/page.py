@@ -8,45 +8,23 @@ from fedfb.audit.result import (
     AUDITED_NOTIONS,
     Audit,
     AuditedClient,
-    AuditedGroup,
     Calibration,
     Contribution,
     Disparity,
     LeftOutGroup,
     Measure,
-    Rates,
 )
 from fedfb.audit.result import AuditFigure as Value
 from fedfb.report.headline import NOTION_MEANINGS
-from fedfb.report.html import Figure, Fold, Page, Section, Table
-from fedfb.report.numbers import number
-from fedfb.report.text import NAMES
+from fedfb.report.html import Figure, Fold, Page, Section
+from fedfb.report.numbers import NAMES, number
+from fedfb.report.table import Table
 
-ALONE = "Intervals are of 95%, each for its rate alone."
 BY_LABEL = "Rows are those of groups that are shown by label."
 LEFT_OUT = (
     "A plus: the federation would be fairer without the client. Only rows that are shown are left "
     "out; *: some are hidden."
 )
-
-
-def _group_table(caption: str, groups: Sequence[AuditedGroup]) -> Table:
-    """Return every group's rows and rates with their intervals."""
-    rows = tuple(
-        (
-            group.name,
-            words.rows_cell(group),
-            *(_write_rate(group, key) for key in words.RATE_COLUMNS),
-        )
-        for group in groups
-    )
-    return Table(caption, ("group", "rows", *words.RATE_COLUMNS.values()), rows, ALONE)
-
-
-def _write_rate(group: Rates, key: str) -> str:
-    """Write a rate with its interval. The base rate is no decision and goes without."""
-    rate = group.rate(key)
-    return words.rate_cell(rate) if key == "base_rate" else words.with_ends(rate, "-")
 
 
 def client_section(audit: Audit) -> Iterator[Section]:
@@ -59,7 +37,7 @@ def client_section(audit: Audit) -> Iterator[Section]:
     folds = tuple(
         Fold(
             f"Groups of {client.name}",
-            (_group_table(client.name, client.groups), _tabulate_disparities(client)),
+            (words.group_table(client.name, client.groups), _tabulate_disparities(client)),
         )
         for client in audit.clients
     )
@@ -226,8 +204,10 @@ def _tabulate_gaps(notions: Mapping[str, Disparity]) -> Iterator[Table]:
 
 def _make_group_section(audit: Audit) -> Section:
     picture = rates_picture(audit)
-    tables = [_group_table("Groups", [*audit.groups, audit.overall])]
-    tables += [_group_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute]
+    tables = [words.group_table("Groups", [*audit.groups, audit.overall])]
+    tables += [
+        words.group_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute
+    ]
     sentences = tuple(
         f"By {part.attribute} alone: {NAMES['demographic_parity']} "
         f"{words.with_ends(part.notions.demographic_parity, 'not estimable')}."

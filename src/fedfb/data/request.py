@@ -26,8 +26,10 @@ BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank", *POPULATION
 SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
 """Published data sets with a choice of attributes that form the groups."""
 
-_OWN_ONLY = ("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge")
-_OWN_ONLY += ("dates", "separator", "decimal", "thousands", "encoding")
+_OWN_ONLY = (
+    *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge", "dates"),
+    *("separator", "decimal", "thousands", "encoding"),
+)
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
 _DRAWN_ONLY = ("rows", "test_rows")
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from fedfb.experiments.result import Privacy
-from fedfb.report.text import make_console, make_table
+from fedfb.experiments.seed_result import Privacy
+from fedfb.report.table import Table, make_console, print_table
 from fedfb.runtime.ledger import Account
 
 _MOST_CLIENTS = 20
@@ -62,10 +62,7 @@ def print_privacy(privacy: Privacy) -> None:
     """Print every client's epsilon, what it covers and what it does not cover."""
     console = make_console()
     console.print(f"\nprivacy: {privacy_sentence(privacy)}")
-    table = make_table("", "", *PRIVACY_COLUMNS)
-    for row in client_rows(privacy):
-        table.add_row(*row)
-    console.print(table)
+    print_table(Table("", ("", *PRIVACY_COLUMNS), tuple(client_rows(privacy))), console)
     if len(privacy.clients) > _MOST_CLIENTS:
         console.print(f"... and {len(privacy.clients) - _MOST_CLIENTS:,} more: --json has them all")
     for sentence in sentences(privacy):
