@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfb.audit.result import About
 from fedfb.data.partition import Clients, by_column
-from fedfb.data.read import names_of
+from fedfb.data.sources import is_stream, load_bytes
 from fedfb.data.table import Table, concat
 from fedfb.errors import DataError
 from fedfb.files import read_bytes
@@ -115,11 +115,11 @@ def stack_columns(tables: Sequence[Table], names: Sequence[str]) -> Table:
     return concat([Table({name: t.column(name) for name in names}, t.source) for t in tables])
 
 
-def find_clients(paths: Sequence[Path], tables: Sequence[Table], column: str | None) -> Clients:
+def find_clients(names: Sequence[str], tables: Sequence[Table], column: str | None) -> Clients:
     """Return the client of every row.
 
     Args:
-        paths: files of the rows.
+        names: names of the files.
         tables: rows of each file.
         column: column that names the client; None: every file is a client.
 
@@ -129,7 +129,7 @@ def find_clients(paths: Sequence[Path], tables: Sequence[Table], column: str | N
         _refuse_missing(clients, column)
         return by_column(clients.text(column))
     sizes = [len(table) for table in tables]
-    return Clients(np.repeat(np.arange(len(paths)), sizes), names_of(list(paths)))
+    return Clients(np.repeat(np.arange(len(names)), sizes), tuple(names))
 
 
 def refuse_absent(table: Table, label: str, positive: str) -> None:
@@ -155,4 +155,5 @@ def _refuse_missing(table: Table, column: str) -> None:
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    return sha256(read_bytes(path, "the file that was read just before")).hexdigest()
+    expected = "the file that was read just before"
+    return sha256(load_bytes(path) if is_stream(path) else read_bytes(path, expected)).hexdigest()

@@ -1,12 +1,15 @@
 """``fedfb schema``: describe the columns of your own files, and check files against a schema."""
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedfb.cli.options import Sections, talk
+from fedfb.cli.options import Sections, dialect_options, talk
+from fedfb.data.dialect import Dialect, Dialects
+from fedfb.data.sources import join_patterns
 from fedfb.errors import ConfigError
 from fedfb.settings import declarations, names
 
@@ -21,9 +24,14 @@ MAX_CELLS = 5
 """How many wrong cells of a column are printed; all are counted."""
 
 
+FILES = typer.Argument(help="Files, folders, or patterns such as 'clients/*.csv'.")
+
+
 @app.command(cls=Sections)
+@dialect_options
 def infer(
-    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'clients/*.csv'.")],
+    data: Annotated[list[str], FILES],
+    dialect: Dialect,
     label: Annotated[str, typer.Option(help="The column to predict.")] = "",
     positive: Annotated[str, typer.Option(help="Its favourable value.")] = "",
     sensitive: Annotated[
@@ -46,7 +54,7 @@ def infer(
 ) -> None:
     """Write a schema of files, to edit and to agree on.
 
-    DATA is a file, or a pattern in quotes. --label names the column to predict, --positive its
+    DATA are files, folders or patterns. --label names the column to predict, --positive its
     favourable value, --sensitive the columns that form the groups. Identifiers, dates and free text
     are detected and left out. A run with the schema gives the same bits as a run with these flags.
 
@@ -54,7 +62,7 @@ def infer(
     """
     from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
-    from fedfb.data.read import paths_of, read_rows
+    from fedfb.data.read import notes_of, read_files
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
 
@@ -66,7 +74,9 @@ def infer(
             )
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists. Give a new file, or remove it first.")
-    files = [read_rows(path) for path in paths_of(data)]
+    files = [*read_files(join_patterns(data), Dialects(dialect)).values()]
+    for note in notes_of(files):
+        talk(note)
     wanted = Wanted(
         label,
         positive,
@@ -79,44 +89,54 @@ def infer(
     schema, doubts = infer_schema(files, wanted)
     for doubt in doubts:
         left_out = schema.named[doubt.column].role == "ignored"
-        talk(f"column {doubt.column!r} {doubt.what}" + (": left out." if left_out else "."))
+        talk(f"LEFT OUT: {doubt}" if left_out else str(doubt))
     text = write_schema(schema)
     if out is None:
         typer.echo(text, nl=False)
         return
     write_whole(out, text)
-    talk(f"The schema is in {out}. Check it, then: fedfb run --data {data!r} --schema {out}")
+    talk(f"The schema is in {out}. Check it, then: fedfb run --data {_quote(data)} --schema {out}")
+
+
+def _quote(data: list[str]) -> str:
+    """Write files as the command line takes them; many are not written out."""
+    return shlex.join(data) if len(data) <= 3 else f"{shlex.join(data[:2])} ..."
 
 
 @app.command(cls=Sections)
+@dialect_options
 def check(
     schema: Annotated[Path, typer.Argument(help="A schema, as fedfb schema infer writes it.")],
-    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'clients/*.csv'.")],
+    data: Annotated[list[str], FILES],
+    dialect: Dialect,
 ) -> None:
     """List the cells of files that do not fit a schema.
 
-    SCHEMA is a file from fedfb schema infer, DATA a file or a pattern in quotes. The exit code is 1
-    if a cell does not fit.
+    SCHEMA is a file from fedfb schema infer, DATA are files, folders or patterns. The exit code is
+    1 if a cell does not fit.
 
     Example: fedfb schema check schema.toml 'clients/*.csv'
     """
     from fedfb.data.conform import misfits
-    from fedfb.data.read import paths_of, read_rows
+    from fedfb.data.read import notes_of, read_files
     from fedfb.data.schema_file import read_schema
 
     declared = read_schema(schema)
+    files = [*read_files(join_patterns(data), Dialects(dialect, declared.files)).values()]
+    for note in notes_of(files):
+        talk(note)
     fits = True
-    for path in paths_of(data):
+    for file in files:
         counts: Counter[str] = Counter()
-        for misfit in misfits(read_rows(path), declared):
+        for misfit in misfits(file, declared):
             counts[misfit.column] += 1
             if counts[misfit.column] <= MAX_CELLS:
                 typer.echo(str(misfit))
         for column, count in counts.items():
             if count > MAX_CELLS:
-                typer.echo(f"{path}, column {column!r}: {count} cells in all")
+                typer.echo(f"{file.source}, column {column!r}: {count} cells in all")
         if not counts:
-            typer.echo(f"{path}: fits")
+            typer.echo(f"{file.source}: fits")
         fits = fits and not counts
     if not fits:
         raise typer.Exit(1)

@@ -172,14 +172,16 @@ class PreparedData:
     trial: Trial
 
 
-def read_table(schema: Schema, path: str | Path, dialect: Dialect = DETECT) -> Table:
-    """Read a client's file; refuse rows that do not fit the schema, as fedfb run --schema does."""
+def read_table(
+    schema: Schema, path: str | Path, dialect: Dialect = DETECT
+) -> tuple[Table, tuple[str, ...]]:
+    """Read a client's file, and notes about it; refuse rows that do not fit the schema."""
     cells = read_rows(path, Dialects(dialect, schema.files).of(path))
     [raw] = tables_of([cells], None, schema)
     table = derive(raw, schema.derived)
     labels(table, schema.label.name, schema.label.positive)
     Groups(schema.crossed, schema.group_names).group_of(table)
-    return table
+    return table, cells.notes
 
 
 def describe_phase(phase: str, encoder: Encoder, rates: tuple[float, ...] = ()) -> str:
