@@ -290,7 +290,7 @@ MENDED = (
 BROKEN = {
     separators_nobody_reads: "unknown column 'paid'|2 cells, expected 1",
     header_in_another_separator: "line 2: . cells, expected 5",
-    thousands_or_decimals: r"line 2, column 'income': '\d+[.,]\d+' is \d+ or \d+.\d+, .*--decimal",
+    thousands_or_decimals: "line 2, column 'income': '[0-9.,]+' is [0-9.]+ or [0-9.]+, .*--decimal",
     words_among_numbers: r"column 'income' holds \d+ numbers and \d cells that are none, such as",
     numbers_without_end: "is not finite",
     names_that_stand_twice: "occurs twice in the header",

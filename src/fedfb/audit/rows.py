@@ -1,6 +1,7 @@
 """The rows that an audit is about: labels, groups and decisions by client, and their files."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -112,7 +113,7 @@ def deal(
 
 def stack_columns(tables: Sequence[Table], names: Sequence[str]) -> Table:
     """Return some columns of all files as one table, file after file."""
-    return concat([Table({name: t.column(name) for name in names}, t.source) for t in tables])
+    return concat([replace(t, columns={name: t.column(name) for name in names}) for t in tables])
 
 
 def find_clients(names: Sequence[str], tables: Sequence[Table], column: str | None) -> Clients:
@@ -145,11 +146,11 @@ def refuse_absent(table: Table, label: str, positive: str) -> None:
 
 def _refuse_missing(table: Table, column: str) -> None:
     """Refuse rows that do not name their client."""
-    missing = int((table.text(column) == "").sum())
-    if missing:
+    missing = np.flatnonzero(table.text(column) == "")
+    if len(missing):
         raise DataError(
-            f"{table.source}: column {column!r} names the client and is missing in {missing} of "
-            f"{len(table)} rows. Fill it in or remove these rows."
+            f"{table.places(missing)}: column {column!r} names the client and is missing in "
+            f"{len(missing)} of {len(table)} rows. Fill it in or remove these rows."
         )
 
 

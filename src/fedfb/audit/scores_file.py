@@ -195,11 +195,10 @@ def _read_numbers(file: Cells, column: str, valid: Valid) -> Float[Array, " n"]:
     values = cells.look_up([np.nan if n is None else n for n in numbers], np.float64)
     wrong = np.flatnonzero(~valid(values))
     if len(wrong):
-        row = int(wrong[0])
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise DataError(
-            f"{file.source}, line {file.lines_of(wrong[:1])[0]}{more}, column {column!r}: "
-            f"{cells.values[cells.codes[row]]!r} is not {_EXPECTED[valid]}."
+            f"{file.place(int(wrong[0]))}{more}, column {column!r}: "
+            f"{cells.values[cells.codes[wrong[0]]]!r} is not {_EXPECTED[valid]}."
         )
     return values
 

@@ -13,7 +13,7 @@ from fedfb.data.declare import Wanted
 from fedfb.data.infer import Doubt, infer
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.schema_file import read_schema
-from fedfb.data.table import Table, check_same_columns, parse_number
+from fedfb.data.table import Table, check_same_columns, list_some, parse_number
 from fedfb.errors import ConfigError, DataError
 
 
@@ -37,7 +37,7 @@ def agreed_schema(
         return schema
     schema, doubts = infer(files, wanted)
     if doubts:
-        raise DataError(f"{files[0].source}: {_describe_doubts(doubts, schema)}")
+        raise DataError(_describe_doubts(doubts, schema))
     return schema
 
 
@@ -46,7 +46,9 @@ def _describe_doubts(doubts: Sequence[Doubt], schema: Schema) -> str:
     features = [doubt for doubt in doubts if schema.named[doubt.column].role == "ignored"]
     if not features:
         return str(doubts[0])
-    sentences = "; ".join(f"column {doubt.column!r} {doubt.what}" for doubt in features)
+    sentences = "; ".join(
+        f"{doubt.place}: column {doubt.column!r} {doubt.what}" for doubt in features
+    )
     names = ",".join(doubt.column for doubt in features)
     return (
         f"{sentences}. Leave out what is no feature (--ignore '{names}'), or declare it in a "
@@ -89,18 +91,14 @@ def type_notes(schema: Schema) -> tuple[str, ...]:
     ignored = [column.name for column in schema.of("ignored")]
     parts = (("numbers", numbers), ("categories", categories), ("left out", ignored))
     return (
-        "columns: " + "; ".join(f"{title} {_list_some(names)}" for title, names in parts if names),
+        "columns: "
+        + "; ".join(f"{title} {list_some(names, 8)}" for title, names in parts if names),
     )
 
 
 def _name_with_scale(column: ColumnSchema) -> str:
     scale = "its range" if column.range else column.scale
     return column.name if scale == "standard" else f"{column.name} ({scale})"
-
-
-def _list_some(names: Sequence[str], limit: int = 8) -> str:
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
 
 
 MisfitKind = Literal["column", "missing", "number", "category"]
@@ -114,9 +112,10 @@ class Misfit(NamedTuple):
     column: str
     kind: MisfitKind
     what: str
+    unit: str = "line"
 
     def __str__(self) -> str:
-        place = f", line {self.line}" if self.line else ""
+        place = f", {self.unit} {self.line}" if self.line else ""
         return f"{self.source}{place}, column {self.column!r}: {self.what}"
 
 
@@ -145,6 +144,9 @@ def cell_misfits(
 
     """
     cells, categories = file.columns[column.name], frozenset(column.categories)
+    if column.kind == "number" and cells.doubt:
+        yield Misfit(file.source, 0, column.name, "number", cells.doubt)
+        return
     if column.kind == "number" and cells.numbers is not None:
         gaps_fit = column.missing != "refuse" or "missing" in allowed
         wrong = np.isinf(cells.numbers) if gaps_fit else ~np.isfinite(cells.numbers)
@@ -156,7 +158,7 @@ def cell_misfits(
     lines = file.lines_of(rows) if len(rows) else []
     for line, code in zip(lines, cells.words.codes[rows].tolist(), strict=True):
         if (reason := reasons[code]) is not None:
-            yield Misfit(file.source, line, column.name, *reason)
+            yield Misfit(file.source, line, column.name, *reason, file.unit)
 
 
 def _find_misfit(
@@ -205,7 +207,7 @@ def _make_table(file: Cells, schema: Schema, is_test: bool) -> Table:
                 f"{misfit}. Correct the cell (leave it empty if it is missing), or change the "
                 "schema: fedfb schema check lists all such cells."
             )
-    return Table({column.name: _read_values(file, column) for column in schema.used}, file.source)
+    return file.make_table({column.name: _read_values(file, column) for column in schema.used})
 
 
 def _read_values(file: Cells, column: ColumnSchema) -> Any:

@@ -201,7 +201,7 @@ def encode_cells(encoder: Encoder, cells: Cells, groups: bool = True) -> RawRows
         name: column.numbers if kinds.get(name) and _is_finite(column.numbers) else column.words
         for name, column in cells.columns.items()
     }
-    table = Table(columns, cells.source)
+    table = cells.make_table(columns)
     sources = {rule.target: rule.source for rule in encoder.derived}
     sensitive = {sources.get(name, name) for name in encoder.groups.columns}
     reads_group = groups and sensitive <= set(columns)

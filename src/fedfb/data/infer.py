@@ -19,7 +19,7 @@ from fedfb.data.columns import MAX_CATEGORIES
 from fedfb.data.declare import Merges, Wanted, parse_bins, parse_merge
 from fedfb.data.marks import FEWEST, find_signs, name_sign
 from fedfb.data.schema import ColumnSchema, Kind, Schema, check_declarations
-from fedfb.data.table import all_numbers, check_same_columns, parse_number
+from fedfb.data.table import all_numbers, check_same_columns, list_some, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.shapes import Array, Float
 
@@ -28,14 +28,16 @@ MAX_GROUP_VALUES = 20
 
 
 class Doubt(NamedTuple):
-    """A column that should not be used undeclared: the reason, and what to do."""
+    """A column that should not be used undeclared: the reason, what to do, and where it shows."""
 
     column: str
     what: str
     remedy: str
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"column {self.column!r} {self.what}. {self.remedy}"
+        place = f"{self.place}: " if self.place else ""
+        return f"{place}column {self.column!r} {self.what}. {self.remedy}"
 
 
 class Inferred(NamedTuple):
@@ -57,8 +59,9 @@ def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
     for file in files:
         for name in wanted.named:
             _refuse_absent(file.source, name, file.columns)
+    sources = list_some([file.source for file in files], 3)
     for name in wanted.ignore:
-        _refuse_absent(files[0].source, name, set().union(*(file.columns for file in files)))
+        _refuse_absent(sources, name, set().union(*(file.columns for file in files)))
     bins, merge = parse_bins(wanted.bins), parse_merge(wanted.merge)
     _refuse_misplaced(bins, wanted.sensitive, "binned and is not sensitive")
     _refuse_misplaced(
@@ -106,12 +109,11 @@ def _infer_column(
     bins: Mapping[str, tuple[float, ...]],
     merge: Mapping[str, Merges],
 ) -> tuple[ColumnSchema, Doubt | None]:
-    columns = [file.columns[name] for file in files]
     if name == wanted.client_column and name not in wanted.sensitive:
         return ColumnSchema(name, "client", "category"), None
     if name not in wanted.named:
-        return _infer_feature(name, columns)
-    values = _list_values(columns)
+        return _infer_feature(name, files)
+    values = _list_values([file.columns[name] for file in files])
     if name == wanted.label:
         column = ColumnSchema(
             name,
@@ -121,8 +123,8 @@ def _infer_column(
             merge=merge.get(name, ()),
             positive=wanted.positive,
         )
-        return column, _find_alike(name, column.group_values)
-    return _infer_sensitive(name, values, bins.get(name, ()), merge.get(name, ()))
+        return column, _find_alike(name, column.group_values, files)
+    return _infer_sensitive(name, values, bins.get(name, ()), merge.get(name, ()), files)
 
 
 def _list_values(columns: Sequence[SourceColumn]) -> list[str]:
@@ -133,7 +135,8 @@ def _choose_kind(values: Sequence[str]) -> Kind:
     return "yes-no" if len(values) == 2 else "category"
 
 
-def _infer_feature(name: str, columns: Sequence[SourceColumn]) -> tuple[ColumnSchema, Doubt | None]:
+def _infer_feature(name: str, files: Sequence[Cells]) -> tuple[ColumnSchema, Doubt | None]:
+    columns = [file.columns[name] for file in files]
     why = suspicion(name, columns)
     numeric = _are_numbers(columns)
     values = [] if numeric else _list_values(columns)
@@ -144,22 +147,58 @@ def _infer_feature(name: str, columns: Sequence[SourceColumn]) -> tuple[ColumnSc
         )
     if why is not None:
         remedy = f"Leave it out (--ignore {name}), or declare what it is in a schema."
-        return ColumnSchema(name, "ignored", "category", why=why), Doubt(name, why, remedy)
+        return ColumnSchema(name, "ignored", "category", why=why), Doubt(
+            name, why, remedy, _place_doubt(name, files)
+        )
     if numeric:
         return ColumnSchema(name, "feature", "number", missing="mean"), None
     column = ColumnSchema(name, "feature", _choose_kind(values), tuple(values), missing="category")
     return column, None
 
 
+def _place_doubt(name: str, files: Sequence[Cells]) -> str:
+    """Return the first file whose column is doubtful by itself, else the first that differs."""
+    columns = [file.columns[name] for file in files]
+    for file, column in zip(files, columns, strict=True):
+        if suspicion(name, [column]) is not None:
+            return _place_text(file, column)
+    numeric = [_are_numbers([column]) for column in columns]
+    return _place_text(
+        *min(zip(numeric, files, columns, strict=True), key=lambda part: part[0])[1:]
+    )
+
+
+def _place_text(file: Cells, column: SourceColumn) -> str:
+    """Return a file, and the line of its first cell that is no number among some that are."""
+    is_text = [bool(cell) and parse_number(cell) is None for cell in column.words.values]
+    if all(is_text) or not any(is_text):
+        return file.source
+    return file.place(int(column.words.look_up(is_text, bool).argmax()))
+
+
+def _place_value(name: str, value: str, files: Sequence[Cells]) -> str:
+    """Return the place of the first cell that has a value."""
+    for file in files:
+        rows = np.flatnonzero(file.columns[name].words == value)
+        if len(rows):
+            return file.place(int(rows[0]))
+    return ""
+
+
 def _infer_sensitive(
-    name: str, values: Sequence[str], bins: tuple[float, ...], merge: Merges
+    name: str,
+    values: Sequence[str],
+    bins: tuple[float, ...],
+    merge: Merges,
+    files: Sequence[Cells],
 ) -> tuple[ColumnSchema, Doubt | None]:
     if bins:
         words = [value for value in values if parse_number(value) is None]
         if words:
+            place = _place_value(name, words[0], files)
             raise DataError(
-                f"column {name!r} is to be binned and holds {words[0]!r}, which is no number. "
-                "Correct the cell, or merge the values instead (--merge)."
+                f"{place}: column {name!r} is to be binned and holds {words[0]!r}, which is no "
+                "number. Correct the cell, or merge the values instead (--merge)."
             )
         return ColumnSchema(name, "sensitive", "number", bins=bins, merge=merge), None
     column = ColumnSchema(name, "sensitive", _choose_kind(values), tuple(values), merge=merge)
@@ -175,10 +214,10 @@ def _infer_sensitive(
             else f"Merge values, e.g. --merge '{name}: {'+'.join(groups[:2])}=other'."
         )
         return column, Doubt(name, reason, remedy)
-    return column, _find_alike(name, groups)
+    return column, _find_alike(name, groups, files)
 
 
-def _find_alike(name: str, values: Sequence[str]) -> Doubt | None:
+def _find_alike(name: str, values: Sequence[str], files: Sequence[Cells]) -> Doubt | None:
     """Doubt values that differ in case, spaces or a decimal point only: they make two groups."""
     spellings: dict[str, str] = {}
     for value in values:
@@ -195,7 +234,8 @@ def _find_alike(name: str, values: Sequence[str]) -> Doubt | None:
             remedy = (
                 "Write them alike, or declare them: --merge of a sensitive column, or a schema."
             )
-            return Doubt(name, reason, remedy)
+            places = [_place_value(name, cell, files) for cell in (spellings[bare], value)]
+            return Doubt(name, reason, remedy, " and ".join(filter(None, places)))
         spellings[bare] = value
     return None
 
