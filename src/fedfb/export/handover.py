@@ -55,7 +55,7 @@ class HandOver(NamedTuple):
 
     def decide(self, table: Table) -> Prediction:
         """Score and decide raw rows."""
-        x, group = self.encode(table)
+        x, group, _ = self.encode(table)
         return self.rule.decide(x, np.zeros(len(x), np.int64) if group is None else group)
 
 
