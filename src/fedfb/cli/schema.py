@@ -46,6 +46,9 @@ def infer(
             metavar="COLUMN: ..", help="Values to merge into one, 'race: Asian+Other=rest'."
         ),
     ] = "",
+    dates: Annotated[
+        str, typer.Option(metavar="COLUMN: ..", help="What is derived from dates, 'birth: year'.")
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="Write into this new file.")] = None,
 ) -> None:
     """Write a schema of files, to edit and to agree on.
@@ -82,6 +85,7 @@ def infer(
         names(ignore),
         declarations(bins),
         declarations(merge),
+        declarations(dates),
     )
     schema, doubts = infer_schema(files, wanted)
     left_out = {column.name for column in schema.of("ignored")}

@@ -144,6 +144,7 @@ def _read_schema(experiment: Experiment, like: list[str], dialect: Dialect) -> "
         ignore=experiment.ignore,
         bins=experiment.bins,
         merge=experiment.merge,
+        dates=experiment.dates,
     )
     files, problems = try_files(join_patterns(like), Dialects(dialect)) if like else ({}, [])
     for note in notes_of(files.values()):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.data.cells import Cells, SourceColumn, as_text
+from fedfb.data.dates import explain, read_date, read_format
 from fedfb.data.problems import Problem
 from fedfb.data.schema import ColumnSchema, Role, Schema
 from fedfb.data.table import parse_number
@@ -298,7 +299,9 @@ def check_cells(
                 continue
             place = place_of(cells, rows)
             values = cells.words[rows].counts()
-            what = f"column {column.name!r}: {_SENTENCES[kind].format(cell=next(iter(values)))}"
+            first = next(iter(values))
+            sentence = _SENTENCES.get(kind, "").format(cell=first)
+            what = f"column {column.name!r}: {sentence or explain(first, column.format)}"
             if len(values) > 1:
                 listed = ", ".join(map(repr, list(values)[1:MOST_VALUES]))
                 more = ", ..." if len(values) > MOST_VALUES else ""
@@ -339,6 +342,8 @@ def _judge(cell: str, column: ColumnSchema, categories: frozenset[str]) -> str |
     """Return the kind of problem that a cell is, None if it fits."""
     if not cell:
         return "missing cell" if column.missing == "refuse" else None
+    if column.kind == "date":
+        return None if read_date(cell, read_format(column.format)) else "not a date"
     if column.kind != "number":
         return "undeclared value" if categories and cell not in categories else None
     number = parse_number(cell)

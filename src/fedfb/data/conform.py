@@ -117,7 +117,7 @@ def _refuse_contradictions(schema: Schema, wanted: Wanted) -> None:
                 f"--{flag} says {_write_names(value)} and the schema {schema.source} says "
                 f"{_write_names(declared)}. Leave the flag out, or change the schema."
             )
-    for flag in ("ignore", "bins", "merge"):
+    for flag in ("ignore", "bins", "merge", "dates"):
         if getattr(wanted, flag):
             raise ConfigError(
                 f"--{flag} and --schema both declare what is done with columns. Write it into the "
@@ -131,11 +131,11 @@ def _write_names(value: str | tuple[str, ...] | None) -> str:
 
 def type_notes(schema: Schema) -> tuple[str, ...]:
     """Return a sentence on how the columns were read."""
-    numbers = [_name_with_scale(c) for c in schema.of("feature") if c.kind == "number"]
+    numbers = [_name_with_scale(c) for c in schema.of("feature") if c.is_number]
     categories = [
         f"{c.name} ({len(c.categories)})" if c.categories else c.name
         for c in schema.of("feature")
-        if c.kind != "number"
+        if not c.is_number
     ]
     ignored = [column.name for column in schema.of("ignored")]
     parts = (("numbers", numbers), ("categories", categories), ("left out", ignored))
@@ -146,8 +146,9 @@ def type_notes(schema: Schema) -> tuple[str, ...]:
 
 
 def _name_with_scale(column: ColumnSchema) -> str:
-    scale = "its range" if column.range else column.scale
-    return column.name if scale == "standard" else f"{column.name} ({scale})"
+    scale = "its range" if column.range else column.scale.replace("standard", "")
+    treatment = ", ".join(filter(None, (column.quantity, scale)))
+    return f"{column.name} ({treatment})" if treatment else column.name
 
 
 def tables_of(files: Sequence[Cells], schema: Schema) -> tuple[Table, ...]:

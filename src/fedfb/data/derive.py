@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedfb.data.dates import Dates
 from fedfb.data.table import Table, Words
 
 
@@ -75,11 +76,12 @@ class Merge:
         return table.with_column(self.target, merged)
 
 
-Derived = Bins | Keep | Merge
+Derived = Bins | Dates | Keep | Merge
 """A rule. A new kind is added here and to the table below."""
 
-_KINDS: dict[str, type[Bins] | type[Keep] | type[Merge]] = {
+_KINDS: dict[str, type[Bins] | type[Dates] | type[Keep] | type[Merge]] = {
     "bins": Bins,
+    "dates": Dates,
     "keep": Keep,
     "merge": Merge,
 }

@@ -46,9 +46,17 @@ class Encoder:
             return names
         return names + tuple(f"group={name}" for name in self.groups.names)
 
-    def prepare(self, table: Table) -> Table:
-        """Derive the columns of groups and label, by the rules whose columns the table has."""
-        return derive(table, [rule for rule in self.derived if rule.source in table.columns])
+    def prepare(self, table: Table, group: bool = True) -> Table:
+        """Derive columns by the rules whose columns the table has.
+
+        Args:
+            table: raw rows.
+            group: whether to derive groups and label, besides features.
+
+        """
+        features = {column.name for column in self.columns}
+        rules = [rule for rule in self.derived if group or rule.target in features]
+        return derive(table, [rule for rule in rules if rule.source in table.columns])
 
     def encode(self, table: Table, group: Int[Array, " n"] | None = None) -> Float[Array, "n d"]:
         """Return ``x`` of the table's rows.
@@ -205,9 +213,10 @@ def encode_cells(encoder: Encoder, cells: Cells, groups: bool = True) -> RawRows
     sources = {rule.target: rule.source for rule in encoder.derived}
     sensitive = {sources.get(name, name) for name in encoder.groups.columns}
     reads_group = groups and sensitive <= set(columns)
-    if not encoder.sensitive_at_prediction and not reads_group:
+    needs_group = encoder.sensitive_at_prediction or reads_group
+    table = encoder.prepare(table, needs_group)
+    if not needs_group:
         return RawRows(encoder.encode(table), None, cells.notes)
-    table = encoder.prepare(table)
     group = encoder.groups.group_of(table)
     return RawRows(encoder.encode(table, group), group, cells.notes)
 

@@ -265,7 +265,7 @@ def numeric(schema: Schema, scale: Scale | None = None) -> list[str]:
     return [
         column.name
         for column in schema.of("feature")
-        if column.kind == "number" and not column.range and scale in (None, column.scale)
+        if column.is_number and not column.range and scale in (None, column.scale)
     ]
 
 
@@ -279,7 +279,7 @@ def listed_categories(schema: Schema) -> list[tuple[str, str]]:
     return [
         (column.name, category)
         for column in schema.of("feature")
-        if column.kind != "number" and column.categories
+        if not column.is_number and column.categories
         for category in sorted({*column.categories, MISSING_CATEGORY})
     ]
 

@@ -26,6 +26,7 @@ def federation_from_frames(
     ignore: Iterable[str] = (),
     bins: Iterable[str] = (),
     merge: Iterable[str] = (),
+    dates: Iterable[str] = (),
     schema: str | Schema | None = None,
     partition: str = "paper",
     split_seed: int = 0,
@@ -52,6 +53,7 @@ def federation_from_frames(
         ignore: columns to leave out.
         bins: ranges of sensitive numbers, as ``"age: 25,40"``.
         merge: values to merge, as ``"race: Asian+Other=rest"``.
+        dates: what is derived from dates, as ``"birth: year"``.
         schema: declares the columns in place of the arguments above: a schema, or its path.
         partition: how rows are dealt to clients, as text; 'paper': every frame is a client.
         split_seed: seed of all random choices about the data.
@@ -81,6 +83,7 @@ def federation_from_frames(
         tuple(ignore),
         tuple(bins),
         tuple(merge),
+        tuple(dates),
     )
     held = None if test is None else columns_of("the test rows", test)
     federation = federate_cells(

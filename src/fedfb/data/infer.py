@@ -21,9 +21,9 @@ from fedfb.data.cell_checks import (
 )
 from fedfb.data.cells import Cells
 from fedfb.data.columns import MAX_CATEGORIES
-from fedfb.data.declare import Merges, Wanted, parse_bins, parse_merge
+from fedfb.data.declare import Merges, Wanted, parse_bins, parse_dates, parse_merge
 from fedfb.data.problems import LEAVE_OUT, Problem
-from fedfb.data.schema import ColumnSchema, Kind, Schema, check_declarations
+from fedfb.data.schema import ColumnSchema, Kind, Schema, check_column, check_declarations
 from fedfb.data.suspicion import Suspicion, are_numbers, suspicion
 from fedfb.data.table import all_numbers
 from fedfb.errors import ConfigError, DataError, unknown_name
@@ -55,13 +55,17 @@ def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
     _refuse_misplaced(
         merge, (*wanted.sensitive, wanted.label), "merged and is neither sensitive nor the label"
     )
+    dates = parse_dates(wanted.dates)
+    for name in dates:
+        _refuse_absent(files, name)
+    _refuse_roles(dates, (wanted.label, wanted.client_column, *wanted.ignore))
     parts = [without(file, wanted.ignore) for file in files]
     names, problems = match_columns(parts, wanted.named)
     parts = [rename(file, names.get(file.source, {})) for file in parts]
     columns = []
     for name in dict.fromkeys(name for part in parts for name in part.columns):
         holders = [part for part in parts if name in part.columns]
-        column, more = _infer_column(holders, name, wanted, bins, merge)
+        column, more = _infer_column(holders, name, wanted, bins, merge, dates)
         if len(holders) < len(parts) and column.role == "feature":
             why = f"in {len(holders)} of {len(parts)} files only"
             column, more = ColumnSchema(name, "ignored", "category", why=why), []
@@ -102,9 +106,12 @@ def _infer_column(
     wanted: Wanted,
     bins: Mapping[str, tuple[float, ...]],
     merge: Mapping[str, Merges],
+    dates: Mapping[str, tuple[str, str]],
 ) -> tuple[ColumnSchema, list[Problem]]:
     if name == wanted.client_column and name not in wanted.sensitive:
         return ColumnSchema(name, "client", "category"), missing_cells(files, name, "client")
+    if name in dates:
+        return _declare_date(files, name, dates[name], bins.get(name, ()), name in wanted.sensitive)
     if name not in wanted.named:
         return _infer_feature(name, files)
     values = _list_values(files, name)
@@ -126,6 +133,23 @@ def _list_values(files: Sequence[Cells], name: str) -> list[str]:
 
 def _choose_kind(values: Sequence[str]) -> Kind:
     return "yes-no" if len(values) == 2 else "category"
+
+
+def _declare_date(
+    files: Sequence[Cells],
+    name: str,
+    declared: tuple[str, str],
+    bins: tuple[float, ...],
+    is_sensitive: bool,
+) -> tuple[ColumnSchema, list[Problem]]:
+    quantity, example = declared
+    column = ColumnSchema(
+        name, "feature", "date", missing="mean", quantity=quantity, format=example
+    )
+    if is_sensitive:
+        column = replace(column, role="sensitive", missing="refuse", bins=bins)
+    check_column(column)
+    return column, check_cells(files, column, allowed={"missing cell"})
 
 
 def _infer_feature(name: str, files: Sequence[Cells]) -> tuple[ColumnSchema, list[Problem]]:
@@ -201,6 +225,15 @@ def _infer_sensitive(
 def _refuse_absent(files: Sequence[Cells], name: str) -> None:
     if not any(name in file.columns for file in files):
         raise DataError(f"{files[0].source}: {unknown_name('column', name, set(files[0].columns))}")
+
+
+def _refuse_roles(dates: Collection[str], others: Collection[str | None]) -> None:
+    for name in dates:
+        if name in others:
+            raise ConfigError(
+                f"column {name!r} is declared as a date (--dates), and is left out, the label or "
+                "the client too. Dates are features, or sensitive with --bins."
+            )
 
 
 def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], use: str) -> None:

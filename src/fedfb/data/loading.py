@@ -127,6 +127,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp, labels: tuple[int, 
         ignore=request.ignore,
         bins=request.bins,
         merge=request.merge,
+        dates=request.dates,
         schema=request.schema,
         dialect=dialect_of(request),
         partition=partition,
@@ -163,6 +164,7 @@ def load_own(
     ignore: tuple[str, ...] = (),
     bins: tuple[str, ...] = (),
     merge: tuple[str, ...] = (),
+    dates: tuple[str, ...] = (),
     schema: str | None = None,
     dialect: Dialect = DETECT,
     partition: str = "paper",
@@ -186,6 +188,7 @@ def load_own(
         ignore: columns to leave out.
         bins: ranges of sensitive numbers, as ``"age: 25,40"``.
         merge: values to merge, as ``"race: Asian+Other=rest"``.
+        dates: what is derived from dates, as ``"birth: year"``.
         schema: file that declares the columns, in place of the arguments above.
         dialect: how text files are written, where it is not detected.
         partition: how rows are dealt to clients, as text; 'paper': every file is a client.
@@ -206,7 +209,7 @@ def load_own(
     test_rows = None if test is None else try_read(test, dialects)
     if isinstance(test_rows, Problem):
         problems, test_rows = [*problems, test_rows], None
-    wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
+    wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge, dates)
     agreed = agreed_schema([*files.values()], wanted, declared, test=test_rows, problems=problems)
     federation = federate_cells(
         pattern,

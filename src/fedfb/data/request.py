@@ -26,9 +26,8 @@ BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank", *POPULATION
 SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
 """Published data sets with a choice of attributes that form the groups."""
 
-
 _OWN_ONLY = (
-    *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge"),
+    *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge", "dates"),
     *FLAGS,
 )
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
@@ -40,14 +39,14 @@ class DataRequest:
     """A data set by name, or your own files by path or pattern, and how to read them.
 
     ``label``, ``positive``, ``client_column`` and ``test`` belong to your own files. ``sensitive``
-    belongs to your own files and some published data sets. ``ignore``, ``bins`` and ``merge``
-    declare the treatment of columns; a ``schema`` declares all of it. ``separator``, ``decimal``,
-    ``thousands`` and ``encoding`` say how text files are written, where it is not detected. Groups
-    with fewer training rows than ``minimum_group`` become the group ``rest``, if it has a name.
-    ``clients``, ``groups`` and ``heterogeneity`` belong to the synthetic data, ``q`` to the
-    populations of the paper's figures, ``rows`` and ``test_rows`` to both. ``resplit`` belongs to
-    the published data sets. For your own files the partition 'paper' means: by files, or by the
-    client column.
+    belongs to your own files and some published data sets. ``ignore``, ``bins``, ``merge`` and
+    ``dates`` declare the treatment of columns; a ``schema`` declares all of it. ``separator``,
+    ``decimal``, ``thousands`` and ``encoding`` say how text files are written, where it is not
+    detected. Groups with fewer training rows than ``minimum_group`` become the group ``rest``, if
+    it has a name. ``clients``, ``groups`` and ``heterogeneity`` belong to the synthetic data, ``q``
+    to the populations of the paper's figures, ``rows`` and ``test_rows`` to both. ``resplit``
+    belongs to the published data sets. For your own files the partition 'paper' means: by files, or
+    by the client column.
     """
 
     data: str = setting(
@@ -69,6 +68,9 @@ class DataRequest:
     )
     ignore: tuple[str, ...] = setting((), "Own files: columns to leave out", DATA)
     bins: Declarations = setting((), "Own files: ranges of a sensitive number, 'age: 25,40'", DATA)
+    dates: Declarations = setting(
+        (), "Own files: dates that become numbers, 'opened: year' (or age in days at DAY)", DATA
+    )
     merge: Declarations = setting(
         (), "Own files: values that become one group (or label), 'race: Asian+Other=rest'", DATA
     )

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
+from fedfb.data.dates import LOOKS_LIKE as DATE
 from fedfb.data.dialect import Dialect, read_dialect
 from fedfb.data.schema import ColumnSchema, Kind, Missing, Role, Scale, Schema, check_declarations
 from fedfb.data.table import number_as_text
@@ -18,7 +19,10 @@ HEAD = """\
 # --schema; fedfb schema check lists the cells of a file that do not fit.
 #
 # role        label, sensitive, client (names the client of a row), feature or ignored
-# type        number, category, or yes-no (a category of two values)
+# type        number, category, yes-no (a category of two values), or date (becomes a number)
+# as          of a date: year, month, weekday, "age in days at 2024-01-31" or "age in years at ..."
+# format      of a date: the 31st of December 2024 as the files write it, "31.12.2024" or
+#             "12/31/2024", say; dates such as 2024-01-31 need none
 # categories  the values that may occur; in rows that are decided later others become zeros
 # missing     mean (with a second column that marks missing cells, if training rows have some),
 #             category (of its own) or refuse; of label, sensitive and client: refuse or drop, which
@@ -44,7 +48,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _KEYS = (
     *("role", "type", "positive", "categories", "missing", "scale", "range"),
-    *("bins", "merge", "why"),
+    *("bins", "merge", "why", "as", "format"),
 )
 
 
@@ -91,8 +95,10 @@ def _write_dialect(dialect: Dialect) -> list[str]:
 def _write_column(column: ColumnSchema) -> list[str]:
     lines = [f'role = "{column.role}"']
     if column.role == "ignored":
-        return [*lines, f"why = {_write_value(column.why)}"]
+        return [*lines, f"why = {_write_value(column.why)}", *_suggest_date(column)]
     lines.append(f'type = "{column.kind}"')
+    lines += [f"as = {_write_value(column.quantity)}"] if column.quantity else []
+    lines += [f"format = {_write_value(column.format)}"] if column.format else []
     if column.positive:
         lines.append(f"positive = {_write_value(column.positive)}")
     if column.categories:
@@ -100,7 +106,7 @@ def _write_column(column: ColumnSchema) -> list[str]:
     if column.role == "feature" or column.missing == "drop":
         lines.append(f'missing = "{column.missing}"')
     if column.role == "feature":
-        lines += [f'scale = "{column.scale}"'] if column.kind == "number" else []
+        lines += [f'scale = "{column.scale}"'] if column.is_number else []
     if column.range:
         lines.append(f"range = [{', '.join(map(number_as_text, column.range))}]")
     if column.bins:
@@ -111,6 +117,17 @@ def _write_column(column: ColumnSchema) -> list[str]:
         )
         lines.append(f"merge = {{ {pairs} }}")
     return lines
+
+
+def _suggest_date(column: ColumnSchema) -> list[str]:
+    """Return a comment that says how to declare a date that was left out."""
+    if not column.why.startswith(DATE):
+        return []
+    return [
+        '# As a feature: role = "feature", type = "date", as = "age in days at 2024-01-31" (or '
+        '"year"),',
+        '# format = "31.12.2024" (the last day of 2024 as the files write it).',
+    ]
 
 
 def _write_value(value: Any) -> str:
@@ -195,7 +212,8 @@ def _read_column(name: str, table: dict[str, Any]) -> ColumnSchema:
         if key in table and table[key] not in choices:
             raise ConfigError(unknown_name(key, str(table[key]), choices))
     role, kind = table["role"], table.get("type", "category")
-    usual = {"number": "mean"}.get(kind, "category") if role == "feature" else "refuse"
+    mean = "mean" if kind in ("number", "date") else "category"
+    usual = mean if role == "feature" else "refuse"
     merge = table.get("merge", {})
     if not isinstance(merge, dict):
         raise ConfigError('merge is of the form { rest = ["Asian", "Other"] }.')
@@ -211,6 +229,8 @@ def _read_column(name: str, table: dict[str, Any]) -> ColumnSchema:
         merge=tuple((new, _read_texts("merge", values)) for new, values in merge.items()),
         positive=_read_text("positive", table.get("positive", "")),
         why=_read_text("why", table.get("why", "")),
+        quantity=_read_text("as", table.get("as", "")),
+        format=_read_text("format", table.get("format", "")),
     )
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.data.cells import SourceColumn
+from fedfb.data.dates import LOOKS_LIKE
 from fedfb.data.marks import FEWEST, find_signs, name_sign
 from fedfb.data.table import parse_number
 from fedfb.shapes import Array, Float
@@ -78,7 +79,7 @@ def _suspect_numbers(
     if all(((part >= 19000101) & (part <= 20991231)).all() for part in present):
         values = [value for column in files for value in column.words.counts() if value]
         if all(map(_is_compact_date, values)):
-            return Suspicion("date", f"looks like a date: {values[0]!r}")
+            return Suspicion("date", f"{LOOKS_LIKE}: {values[0]!r}")
     for numbers in present:
         whole = bool((np.isfinite(numbers) & (np.floor(numbers) == numbers)).all())
         # The last fractions decide nothing, and need not be sorted.
@@ -110,7 +111,7 @@ def _all_differ(numbers: Float[Array, " n"]) -> bool:
 def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> Suspicion | None:
     first, rows = next(iter(counts)), counts.total()
     if all(_is_date(cell) for cell in counts):
-        return Suspicion("date", f"looks like a date: {first!r}")
+        return Suspicion("date", f"{LOOKS_LIKE}: {first!r}")
     words_only = [cell for cell in counts if parse_number(cell) is None]
     if len(counts) > FEWEST and (example := find_signs(counts)) is not None:
         sign = name_sign(example)

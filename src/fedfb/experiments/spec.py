@@ -245,7 +245,7 @@ class Experiment(DataRequest):
 
 
 ADDED = (
-    *("minimum_group", "rest", "client_rows"),
+    *("minimum_group", "rest", "client_rows", "dates"),
     *("separator", "decimal", "thousands", "encoding"),
 )
 """Settings, beside those of privacy, that experiments written before did not have."""

@@ -6,9 +6,10 @@ import numpy as np
 
 from fedfb.core import Prediction
 from fedfb.data.columns import NumberColumn
+from fedfb.data.dates import Dates
 from fedfb.data.derive import Bins, derive
 from fedfb.data.encode import Encoder, reading
-from fedfb.data.groups import Groups, groups_in
+from fedfb.data.groups import Groups, groups_in, values_of
 from fedfb.data.table import Table
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError, DataError
@@ -56,7 +57,7 @@ def _list_words(hand: HandOver, name: str) -> list[str]:
         if column.name in makes and not isinstance(column, NumberColumn):
             words.update(column.categories)
     for rule in hand.reading.rules:
-        if rule.source == name and not isinstance(rule, Bins):
+        if rule.source == name and not isinstance(rule, Bins | Dates):
             words.update(rule.values)
     groups = hand.encoder.groups
     for place, column_name in enumerate(groups.columns):
@@ -74,10 +75,9 @@ def between_values(columns: tuple[str, ...]) -> list[str]:
 
 
 def cells_of_groups(groups: Groups) -> list[tuple[str, ...]]:
-    """Return the values of the sensitive columns of each group, from its name."""
-    pattern = "(.*)".join(map(re.escape, between_values(groups.columns)))
-    matches = [re.fullmatch(pattern, name, re.DOTALL) for name in groups.names]
-    return [match.groups() for match in matches if match]
+    """Return the values of the sensitive columns of each group, also of merged ones."""
+    names = (*groups.names, *groups.merged)
+    return [cells for name in names if (cells := values_of(groups.columns, name)) is not None]
 
 
 def _find_rows_in_groups(encoder: Encoder, table: Table) -> Int[Array, " m"]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedfb import __version__
 from fedfb.core import Prediction
+from fedfb.data.dates import Dates
 from fedfb.data.derive import derive
 from fedfb.data.encode import Encoder, RawRows, Reading, reading
 from fedfb.data.table import Table
@@ -72,6 +73,7 @@ def take_over(
 
     """
     saved = load_model(folder, seed, setting)
+    _refuse_dates(saved.encoder)
     experiment = resolve(read_experiment(folder))
     number = _find_client(client, saved.clients, saved.is_personal)
     inputs = len(saved.encoder.feature_names)
@@ -83,6 +85,16 @@ def take_over(
         about(saved.encoder, experiment, saved.fitted.seed, client),
         _read_result(folder, saved),
     )
+
+
+def _refuse_dates(encoder: Encoder) -> None:
+    for rule in encoder.derived:
+        if isinstance(rule, Dates):
+            raise ConfigError(
+                f"column {rule.source!r} is a date, and an exported model cannot derive its "
+                f"{rule.quantity}. Decide with fedfb predict, or write the number into a column "
+                "of its own and train again."
+            )
 
 
 def layers_of(rule: Rule) -> Network:

@@ -210,7 +210,8 @@ def _add_group(graph: Graph, hand: HandOver, cells: dict[str, str]) -> str:
         name_of_group = graph.node("StringConcat", name_of_group, graph.constant(words))
         name_of_group = graph.node("StringConcat", name_of_group, cells[name])
     places = {name: place for place, name in enumerate(groups.names)}
-    return graph.number_of(name_of_group, places, default=len(groups.names))
+    rest = places[groups.into[-1]] if groups.into else len(groups.names)
+    return graph.number_of(name_of_group, places, default=rest)
 
 
 def _add_decision(graph: Graph, rule: Rule, x: str) -> tuple[str, str]:

@@ -141,7 +141,7 @@ def refuse_open(schema: Schema) -> None:
             'a file each. Give the column the role "ignored", or leave out its client.'
         )
     for column in (*schema.of("feature"), *schema.of("sensitive")):
-        if column.kind != "number" and not column.categories:
+        if not column.is_number and not column.categories:
             raise ConfigError(
                 f"the schema does not say which categories column {column.name!r} may hold. In a "
                 "study nobody sees all rows: declare the categories (categories = [...])."

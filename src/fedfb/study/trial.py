@@ -127,7 +127,7 @@ def make_largest_encoder(schema: Schema, sensitive_at_prediction: bool) -> Encod
     """Return an encoder in which every category and every group of a schema occurs."""
     columns: list[Column] = [
         NumberColumn(column.name, 0.0, 1.0, column.missing == "mean")
-        if column.kind == "number"
+        if column.is_number
         else CategoryColumn(column.name, tuple(sorted({*column.categories, MISSING_CATEGORY})))
         for column in schema.of("feature")
     ]
