@@ -125,7 +125,7 @@ def test_more_than_two_labels_are_set_against_each_other_with_a_note(own, write)
     ("options", "message"),
     [
         ({"pattern": "clients/*.csv"}, "no file matches 'clients/\\*.csv'"),
-        ({"pattern": "."}, "'.' is a folder"),
+        ({"pattern": "empty"}, "the folder empty has no tables"),
         ({"label": "Y"}, "rows.csv: unknown column 'Y'"),
         ({"sensitive": ("sexe",)}, "rows.csv: unknown column 'sexe'; did you mean 'sex'"),
         ({"client_column": "twn"}, "rows.csv: unknown column 'twn'; did you mean 'town'"),
@@ -138,6 +138,7 @@ def test_more_than_two_labels_are_set_against_each_other_with_a_note(own, write)
 )
 def test_what_is_wrong_with_the_files_is_told(own, write, options, message):
     write(client(20))
+    Path("empty").mkdir()
     with pytest.raises(DataError, match=message):
         own(**options)
 

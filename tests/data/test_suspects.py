@@ -36,11 +36,8 @@ NO_FEATURES = {
     "days in a number": ("t", [f"2024{1 + i % 12:02}{1 + i % 28:02}" for i in range(60)], "date"),
     "remarks": ("said", [" ".join(RNG.permutation(WORDS)[:6]) for _ in range(60)], "free text"),
     "one cell is no number": ("income", [*whole(RNG.permutation(9999)[:59]), "l2"], "'l2'"),
-    "thousands": ("x", [f"{i} 000" for i in range(40)] * 2, "signs in them"),
     "dollars": ("x", [f"${i}.50" for i in range(40)] * 2, "signs in them"),
     "percent": ("x", [f"{i}%" for i in range(40)] * 2, "signs in them"),
-    "thousands with points": ("x", [f"{1 + i % 5}.000.000" for i in range(40)], "with a comma"),
-    "decimal commas": ("x", [f"{i},5" for i in range(40)], "with a comma"),
 }
 FEATURES = {
     "income in whole dollars": ("income", whole(RNG.normal(40_000, 9000, 300))),

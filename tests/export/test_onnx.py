@@ -9,8 +9,8 @@ import pytest
 from export.own_rows import SETTINGS, write_rows
 from fedfb.data import encode_file
 from fedfb.data.columns import NumberColumn
+from fedfb.data.csv_file import read_cells
 from fedfb.data.derive import Bins
-from fedfb.data.read import read_cells
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import FedFBThresholdsClassifier

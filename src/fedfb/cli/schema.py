@@ -1,11 +1,14 @@
 """``fedfb schema``: describe the columns of your own files, and check files against a schema."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedfb.cli.options import Sections, talk
+from fedfb.cli.options import Sections, dialect_options, talk
+from fedfb.data.dialect import Dialect, Dialects
+from fedfb.data.sources import join_patterns
 from fedfb.errors import ConfigError
 from fedfb.settings import declarations, names
 
@@ -17,9 +20,14 @@ app = typer.Typer(
 )
 
 
+FILES = typer.Argument(help="Files, folders, or patterns such as 'clients/*.csv'.")
+
+
 @app.command(cls=Sections)
+@dialect_options
 def infer(
-    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'clients/*.csv'.")],
+    data: Annotated[list[str], FILES],
+    dialect: Dialect,
     label: Annotated[str, typer.Option(help="The column to predict.")] = "",
     positive: Annotated[str, typer.Option(help="Its favourable value.")] = "",
     sensitive: Annotated[
@@ -45,7 +53,7 @@ def infer(
 ) -> None:
     """Write a schema of files, to edit and to agree on.
 
-    DATA is a file, or a pattern in quotes. --label names the column to predict, --positive its
+    DATA are files, folders or patterns. --label names the column to predict, --positive its
     favourable value, --sensitive the columns that form the groups. Identifiers, dates and free text
     are detected and left out. A run with the schema gives the same bits as a run with these flags.
 
@@ -54,7 +62,7 @@ def infer(
     from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
     from fedfb.data.problems import refuse
-    from fedfb.data.read import read_files
+    from fedfb.data.read import notes_of, read_files
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
 
@@ -66,8 +74,9 @@ def infer(
             )
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists. Give a new file, or remove it first.")
-    by_client, problems = read_files(data)
-    files = [*by_client.values()]
+    files = [*read_files(join_patterns(data), Dialects(dialect)).values()]
+    for note in notes_of(files):
+        talk(note)
     wanted = Wanted(
         label,
         positive,
@@ -78,42 +87,48 @@ def infer(
         declarations(merge),
         declarations(dates),
     )
-    if problems:
-        refuse(problems, files)
     schema, doubts = infer_schema(files, wanted)
     left_out = {column.name for column in schema.of("ignored")}
     refuse((doubt for doubt in doubts if doubt.column not in left_out), files)
     for sentence, name in dict.fromkeys((doubt.what, doubt.column) for doubt in doubts):
-        talk(f"{sentence}: LEFT OUT." if name in left_out else f"{sentence}.")
+        talk(f"LEFT OUT: {sentence}" if name in left_out else f"{sentence}.")
     text = write_schema(schema)
     if out is None:
         typer.echo(text, nl=False)
         return
     write_whole(out, text)
-    talk(f"The schema is in {out}. Check it, then: fedfb run --data {data!r} --schema {out}")
+    talk(f"The schema is in {out}. Check it, then: fedfb run --data {_quote(data)} --schema {out}")
+
+
+def _quote(data: list[str]) -> str:
+    """Write files as the command line takes them; many are not written out."""
+    return shlex.join(data) if len(data) <= 3 else f"{shlex.join(data[:2])} ..."
 
 
 @app.command(cls=Sections)
+@dialect_options
 def check(
     schema: Annotated[Path, typer.Argument(help="A schema, as fedfb schema infer writes it.")],
-    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'clients/*.csv'.")],
+    data: Annotated[list[str], FILES],
+    dialect: Dialect,
 ) -> None:
     """List the cells of files that do not fit a schema.
 
-    SCHEMA is a file from fedfb schema infer, DATA a file or a pattern in quotes. The exit code is 1
-    if a cell does not fit.
+    SCHEMA is a file from fedfb schema infer, DATA are files, folders or patterns. The exit code is
+    1 if a cell does not fit.
 
     Example: fedfb schema check schema.toml 'clients/*.csv'
     """
     from fedfb.data.conform import check_file
-    from fedfb.data.dialect import Dialects
     from fedfb.data.problems import number_lines
-    from fedfb.data.read import read_files
+    from fedfb.data.read import notes_of, try_files
     from fedfb.data.schema_file import read_schema
 
     declared = read_schema(schema)
-    by_client, unreadable = read_files(data, Dialects(files=declared.files))
+    by_client, unreadable = try_files(join_patterns(data), Dialects(dialect, declared.files))
     files = [*by_client.values()]
+    for note in notes_of(files):
+        talk(note)
     misfits = [problem for file in files for problem in check_file(file, declared)]
     problems = number_lines([*unreadable, *misfits], files)
     for source in sorted({file.source for file in files} | {p.source for p in problems}):

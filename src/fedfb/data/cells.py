@@ -18,7 +18,7 @@ from uuid import UUID
 import numpy as np
 
 from fedfb.data.dialect import DETECT, Dialect
-from fedfb.data.table import Table, Words, check_same_columns, number_as_text, parse_number
+from fedfb.data.table import Part, Table, Words, check_same_columns, number_as_text, parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
 
@@ -92,21 +92,31 @@ class SourceColumn:
 class Cells(NamedTuple):
     """A source: its columns, its number of rows, and a function from rows to their lines.
 
-    Lines are computed only where a message needs them. Rows of a frame count from 1. ``notes`` are
-    sentences about how the source was read, ``dialect`` is what was declared or detected.
+    Lines are computed only where a message needs them. Rows of a frame count from 1, and ``unit``
+    says which of both is counted. ``notes`` are sentences about how the source was read,
+    ``dialect`` is what was declared or detected.
     """
 
     source: str
     columns: dict[str, SourceColumn]
     rows: int
     lines_of: Callable[[Int[Array, " m"]], list[int]] = lambda rows: (rows + 1).tolist()
+    unit: str = "row"
     notes: tuple[str, ...] = ()
     dialect: Dialect = DETECT
 
     def as_text(self) -> Table:
         """Return all columns as they are written."""
-        columns = {name: column.words for name, column in self.columns.items()}
-        return Table(columns, self.source)
+        return self.make_table({name: column.words for name, column in self.columns.items()})
+
+    def make_table(self, columns: Mapping[str, Any]) -> Table:
+        """Return a table of readings of the columns, which knows the places of its rows."""
+        part = Part(self.source, self.rows, self.lines_of, self.unit)
+        return Table(columns, self.source, (part,))
+
+    def place(self, row: int) -> str:
+        """Return the place of a row as messages name it."""
+        return Part(self.source, self.rows, self.lines_of, self.unit).place(row)
 
 
 def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ...]:
@@ -117,7 +127,7 @@ def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ..
         parts = None if name in text else _read_numbers(name, files)
         for number, file in enumerate(files):
             columns[number][name] = file.columns[name].words if parts is None else parts[number]
-    return tuple(Table(c, file.source) for c, file in zip(columns, files, strict=True))
+    return tuple(file.make_table(c) for c, file in zip(columns, files, strict=True))
 
 
 def _read_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
@@ -135,7 +145,7 @@ def _read_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
         if len(infinite):
             words = file.columns[name].words
             raise DataError(
-                f"{file.source}, line {file.lines_of(infinite[:1])[0]}, column {name!r}: "
+                f"{file.place(int(infinite[0]))}, column {name!r}: "
                 f"{words.values[words.codes[infinite[0]]]!r} is not finite. Write a number, or "
                 "leave the cell empty if the value is missing."
             )

@@ -26,10 +26,11 @@ def labels(table: Table, label: str, positive: str) -> Int[Array, " n"]:
 
     """
     values = table.text(label)
-    missing = int((values == "").sum())
-    if missing:
+    missing = np.flatnonzero(values == "")
+    if len(missing):
         raise DataError(
-            f"{table.source}: the label {label!r} is missing in {missing} of {len(table)} rows. "
+            f"{table.places(missing)}: the label {label!r} is missing in {len(missing)} of "
+            f"{len(table)} rows. "
             "Every row to train or test on needs one: fill it in or remove these rows."
         )
     return (values == positive).astype(np.int64)
@@ -78,6 +79,6 @@ def refuse_infinite(x: Float[Array, "n d"], names: tuple[str, ...], table: Table
     if len(bad):
         row, column = bad[0].tolist()
         raise DataError(
-            f"{table.source}, row {row + 1}: feature {names[column]!r} is not finite once scaled. "
+            f"{table.place(row)}: feature {names[column]!r} is not finite once scaled. "
             "Its values are too large to average: express the column in another unit."
         )

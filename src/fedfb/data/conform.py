@@ -20,7 +20,7 @@ from fedfb.data.infer import Inferred, infer
 from fedfb.data.problems import Problem, refuse
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.schema_file import read_schema
-from fedfb.data.table import Table
+from fedfb.data.table import Table, list_some
 from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Bool
 
@@ -140,7 +140,8 @@ def type_notes(schema: Schema) -> tuple[str, ...]:
     ignored = [column.name for column in schema.of("ignored")]
     parts = (("numbers", numbers), ("categories", categories), ("left out", ignored))
     return (
-        "columns: " + "; ".join(f"{title} {_list_some(names)}" for title, names in parts if names),
+        "columns: "
+        + "; ".join(f"{title} {list_some(names, 8)}" for title, names in parts if names),
     )
 
 
@@ -150,11 +151,6 @@ def _name_with_scale(column: ColumnSchema) -> str:
     return f"{column.name} ({treatment})" if treatment else column.name
 
 
-def _list_some(names: Sequence[str], limit: int = 8) -> str:
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
-
-
 def tables_of(files: Sequence[Cells], schema: Schema) -> tuple[Table, ...]:
     """Return one table per file, without ignored columns and rows that are to be dropped."""
     return tuple(_make_table(file, schema) for file in files)
@@ -162,7 +158,7 @@ def tables_of(files: Sequence[Cells], schema: Schema) -> tuple[Table, ...]:
 
 def _make_table(file: Cells, schema: Schema) -> Table:
     columns = {column.name: _read_values(file, column) for column in schema.used}
-    table, missing = Table(columns, file.source), rows_to_drop(file, schema)
+    table, missing = file.make_table(columns), rows_to_drop(file, schema)
     return table.take(np.flatnonzero(~missing)) if missing.any() else table
 
 

@@ -100,6 +100,8 @@ class Dialect:
 
 
 _KEYS = tuple(field.name for field in fields(Dialect))
+FLAGS = _KEYS[:4]
+"""What flags declare of all files, by name."""
 
 DETECT = Dialect()
 """Nothing is declared."""

@@ -17,7 +17,7 @@ from fedfb.data.dialect import Dialect, Dialects
 from fedfb.data.groups import groups_in
 from fedfb.data.infer import MAX_GROUP_VALUES
 from fedfb.data.problems import KINDS, Problem, number_lines
-from fedfb.data.read import read_files
+from fedfb.data.read import try_files
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.survey import survey
 from fedfb.data.table import Words, concat
@@ -88,7 +88,7 @@ def diagnose(
         minimum: fewest rows of a group that is compared.
 
     """
-    by_client, unreadable = read_files(data, Dialects(dialect, declared.files if declared else ()))
+    by_client, unreadable = try_files(data, Dialects(dialect, declared.files if declared else ()))
     files = [*by_client.values()]
     if not files:
         problems = tuple(unreadable)

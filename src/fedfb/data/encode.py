@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.data.cells import Cells
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import Bins, Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.dialect import DETECT, Dialect
@@ -197,14 +198,18 @@ def encode_file(
             group is no error.
 
     """
-    cells = read_rows(path, dialect)
+    return encode_cells(encoder, read_rows(path, dialect), groups)
+
+
+def encode_cells(encoder: Encoder, cells: Cells, groups: bool = True) -> RawRows:
+    """Encode raw rows as in training. The arguments are those of :func:`encode_file`."""
     # Training decided which columns are numbers, not these few rows.
     kinds = {column.name: isinstance(column, NumberColumn) for column in encoder.columns}
     columns = {
         name: column.numbers if kinds.get(name) and _is_finite(column.numbers) else column.words
         for name, column in cells.columns.items()
     }
-    table = Table(columns, cells.source)
+    table = cells.make_table(columns)
     sources = {rule.target: rule.source for rule in encoder.derived}
     sensitive = {sources.get(name, name) for name in encoder.groups.columns}
     reads_group = groups and sensitive <= set(columns)

@@ -48,11 +48,12 @@ class Groups:
             most = [name for name, n in unknown.items() if n == max(unknown.values())]
             name = min(most, key=lambda name: int((crossed == name).argmax()))
             raise DataError(
-                f"{table.source}: group {name!r} ({unknown[name]} rows) does not occur in training "
-                f"rows, whose groups are {', '.join(self.names)}. A model cannot be judged on a "
-                "group that training did not have: remove these rows, train with some of them, or "
-                "merge the group into another, e.g. by --merge "
-                "'race: Asian+Other=rest' or, with all small groups, by --rest NAME."
+                f"{table.places(np.flatnonzero(crossed == name))}: group {name!r} "
+                f"({unknown[name]} rows) does not occur in training rows, whose groups are "
+                f"{', '.join(self.names)}. A model cannot be judged on a group that training did "
+                "not have: remove these rows, train with some of them, or merge the group into "
+                "another, e.g. by --merge 'race: Asian+Other=rest' or, with all small groups, by "
+                "--rest NAME."
             )
         rest = index[self.into[-1]] if self.into else -1
         return crossed.look_up([index.get(name, rest) for name in crossed.values], np.int64)
@@ -141,12 +142,12 @@ def _cross(table: Table, columns: tuple[str, ...]) -> Words:
     """Return the name of each row's group."""
     parts = [table.text(name) for name in columns]
     for name, cells in zip(columns, parts, strict=True):
-        missing = int((cells == "").sum())
-        if missing:
+        missing = np.flatnonzero(cells == "")
+        if len(missing):
             raise DataError(
-                f"{table.source}: the sensitive column {name!r} is missing in {missing} of "
-                f"{len(table)} rows. Fill it in (a value such as 'unknown' makes them a group of "
-                "their own) or remove these rows."
+                f"{table.places(missing)}: the sensitive column {name!r} is missing in "
+                f"{len(missing)} of {len(table)} rows. Fill it in (a value such as 'unknown' makes "
+                "them a group of their own) or remove these rows."
             )
     sizes = [len(part.values) for part in parts]
     combined = np.ravel_multi_index([part.codes for part in parts], sizes)

@@ -34,7 +34,7 @@ from fedfb.data.partition import (
     split_order,
 )
 from fedfb.data.problems import Problem
-from fedfb.data.read import notes_of, read_files, try_read
+from fedfb.data.read import notes_of, try_files, try_read
 from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request, dialect_of
 from fedfb.data.schema import Schema
 from fedfb.data.schema_file import read_schema
@@ -205,7 +205,7 @@ def load_own(
     """
     declared = None if schema is None else read_schema(schema)
     dialects = Dialects(dialect, () if declared is None else declared.files)
-    files, problems = read_files(pattern, dialects, test)
+    files, problems = try_files(pattern, dialects, test)
     test_rows = None if test is None else try_read(test, dialects)
     if isinstance(test_rows, Problem):
         problems, test_rows = [*problems, test_rows], None

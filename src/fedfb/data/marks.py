@@ -286,11 +286,12 @@ def name_sign(cell: str) -> str:
 
 
 def find_signs(cells: Collection[str]) -> str | None:
-    """Return a cell if all are numbers and some have a currency or percent sign.
+    """Return a cell if all are numbers and most have a currency or percent sign.
 
     >>> find_signs(["7%", "12.5 %", "3"]), find_signs(["7%", "low"])
     ('7%', None)
     """
-    signs = next((cell for cell in cells if _SIGNS.search(cell)), None)
+    signs = [cell for cell in cells if _SIGNS.search(cell)]
     bare = (_SIGNS.sub("", cell).strip() for cell in cells)
-    return signs if signs and all(re.match(_ANY, cell) for cell in bare) else None
+    most = 2 * len(signs) > len(cells)
+    return signs[0] if most and all(re.match(_ANY, cell) for cell in bare) else None

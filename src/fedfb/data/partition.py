@@ -280,11 +280,11 @@ def _draw_shares(partition: Partition, rows: Int[Array, " a"], key: Key) -> Floa
 
 def _refuse_missing(table: Table, column: str, rows: Int[Array, " t"]) -> None:
     """Refuse training rows without a client."""
-    missing = int((table.text(column)[rows] == "").sum())
-    if missing:
+    missing = rows[table.text(column)[rows] == ""]
+    if len(missing):
         raise DataError(
-            f"{table.source}: column {column!r} decides the client and is missing in {missing} "
-            "rows. Fill it in or remove these rows."
+            f"{table.places(missing)}: column {column!r} decides the client and is missing in "
+            f"{len(missing)} rows. Fill it in or remove these rows."
         )
 
 

@@ -83,6 +83,7 @@ class Problem:
         count: cells or rows that are concerned.
         row: the first of them, from 0; -1: none.
         line: its line in the file, from :func:`number_lines`; 0: none.
+        unit: what ``line`` counts, "line" or "row".
         example: its cell.
         stops: whether no run can use the file as it is.
     """
@@ -97,6 +98,7 @@ class Problem:
     row: int = -1
     line: int = 0
     example: str = ""
+    unit: str = "line"
     stops: bool = True
 
     def sentence(self, with_source: bool = True) -> str:
@@ -110,7 +112,7 @@ class Problem:
             return self.what
         if place == "file":
             return f"{self.source} {self.what}"
-        at = f"line {self.line}, " if place == "cell" and self.line else ""
+        at = f"{self.unit} {self.line}, " if place == "cell" and self.line else ""
         if not with_source:
             return at + self.what
         return self.source + (", " if at else ": ") + at + self.what
@@ -128,7 +130,10 @@ def number_lines(problems: Iterable[Problem], files: Sequence[Cells]) -> list[Pr
         ordered = np.array(sorted(numbers))
         ends = by_source[source].lines_of(ordered)
         lines |= {(source, row): end for row, end in zip(ordered.tolist(), ends, strict=True)}
-    return [replace(p, line=lines.get((p.source, p.row), 0)) for p in problems]
+    return [
+        replace(p, line=lines[p.source, p.row], unit=by_source[p.source].unit) if p.row >= 0 else p
+        for p in problems
+    ]
 
 
 def refuse(problems: Iterable[Problem], files: Sequence[Cells]) -> None:

@@ -2,12 +2,12 @@
 
 import os
 from dataclasses import dataclass, fields
-from glob import glob
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fedfb.data.dialect import Dialect
+from fedfb.data.dialect import FLAGS, Dialect
+from fedfb.data.sources import STDIN, split_patterns
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.settings import Declarations, setting
 
@@ -28,7 +28,7 @@ SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
 
 _OWN_ONLY = (
     *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge", "dates"),
-    *("separator", "decimal", "thousands", "encoding"),
+    *FLAGS,
 )
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
 _DRAWN_ONLY = ("rows", "test_rows")
@@ -50,7 +50,10 @@ class DataRequest:
     """
 
     data: str = setting(
-        "synthetic", "A name (fedfb list), or your own files, CSV or Parquet: 'clients/*.csv'", DATA
+        "synthetic",
+        "A name (fedfb list), or your own files, CSV or Parquet: 'clients/*.csv', a folder, or -",
+        DATA,
+        several=True,
     )
     label: str | None = setting(None, "Own files: the column to predict", DATA)
     positive: str | None = setting(None, "Own files: its favourable value", DATA)
@@ -82,18 +85,18 @@ class DataRequest:
         DATA,
     )
     separator: str | None = setting(
-        None, "Own text files: what separates cells, such as ';' or tab (default: detected)", DATA
+        None, "Own text files, not to be detected: what separates cells (; or tab)", DATA
     )
     decimal: str | None = setting(
-        None, "Own text files: the decimal mark, '.' or ',' (default: detected)", DATA
+        None, "Own text files, not to be detected: the decimal mark (. or ,)", DATA
     )
     thousands: str | None = setting(
         None,
-        "Own text files: between groups of digits: . , space apostrophe none (default: detected)",
+        "Own text files, not to be detected: the thousands mark (. , space apostrophe none)",
         DATA,
     )
     encoding: str | None = setting(
-        None, "Own text files: utf-8, cp1252, utf-16, .. (default: detected)", DATA
+        None, "Own text files, not to be detected: the encoding (cp1252, utf-16)", DATA
     )
     test: str | None = setting(None, "Own files: test rows (default: 30% of each client)", DATA)
     partition: str = setting(
@@ -129,7 +132,7 @@ class DataRequest:
 
 def dialect_of(request: DataRequest) -> Dialect:
     """Return what a request says about how its files are written."""
-    return Dialect(request.separator, request.decimal, request.thousands, request.encoding)
+    return Dialect(**{name: getattr(request, name) for name in FLAGS})
 
 
 def check_request(request: DataRequest) -> None:
@@ -181,7 +184,8 @@ def draws_rows(request: DataRequest) -> bool:
 
 def _is_path(data: str) -> bool:
     looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet"))
-    return looks_like_one or os.path.exists(data) or bool(glob(data))
+    parts = split_patterns(data)
+    return looks_like_one or all(part == STDIN or os.path.lexists(part) for part in parts)
 
 
 def _refuse_inapplicable(request: DataRequest, names: tuple[str, ...], belongs_to: str) -> None:

@@ -67,7 +67,7 @@ def split_patterns(data: str) -> list[str]:
     >>> split_patterns("'no folder/*.csv' b.csv")
     ['no folder/*.csv', 'b.csv']
     """
-    if data == STDIN or os.path.lexists(data) or glob.glob(data):
+    if data == STDIN or os.path.lexists(data) or glob.glob(data, recursive=True):
         return [data]
     try:
         return shlex.split(data) or [data]

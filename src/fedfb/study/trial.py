@@ -17,7 +17,7 @@ from fedfb.audit.rows import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
-from fedfb.data.conform import check_file, tables_of
+from fedfb.data.conform import check_file, drop_notes, tables_of
 from fedfb.data.derive import derive
 from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.encode import Encoder
@@ -175,15 +175,17 @@ class PreparedData:
     trial: Trial
 
 
-def read_table(schema: Schema, path: str | Path, dialect: Dialect = DETECT) -> Table:
-    """Read a client's file; refuse rows that do not fit the schema, as fedfb run --schema does."""
-    file = read_rows(path, Dialects(dialect, schema.files).of(path))
-    refuse(check_file(file, schema), [file])
-    [raw] = tables_of([file], schema)
+def read_table(
+    schema: Schema, path: str | Path, dialect: Dialect = DETECT
+) -> tuple[Table, tuple[str, ...]]:
+    """Read a client's file, and notes about it; refuse rows that do not fit the schema."""
+    cells = read_rows(path, Dialects(dialect, schema.files).of(path))
+    refuse(check_file(cells, schema), [cells])
+    [raw] = tables_of([cells], schema)
     table = derive(raw, schema.derived)
     labels(table, schema.label.name, schema.label.positive)
     Groups(schema.crossed, schema.group_names).group_of(table)
-    return table
+    return table, (*cells.notes, *drop_notes([cells], schema))
 
 
 def describe_phase(phase: str, encoder: Encoder, rates: tuple[float, ...] = ()) -> str:

@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedfb.data.csv_file import read_cells
 from fedfb.data.datasets.adult import COLUMNS
 from fedfb.data.datasets.bank import AGE_GROUPS
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.datasets.synthetic import COVARIANCES, MEANS
 from fedfb.data.dialect import PLAIN
-from fedfb.data.read import read_cells
 from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float, Int
