@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfb.audit.result import About
 from fedfb.core import Arrays
-from fedfb.data.partition import Clients, by_column
+from fedfb.data.partition import Clients, by_column, rows_of_clients
 from fedfb.data.sources import is_stream, load_bytes
 from fedfb.data.statistics import AddUp
 from fedfb.data.table import Table, concat
@@ -105,8 +105,7 @@ def deal(
     {'a': [1], 'b': [0, 1]}
     """
     clients = {}
-    for number, name in enumerate(names):
-        places = np.flatnonzero(client == number)
+    for name, places in zip(names, rows_of_clients(client, len(names)), strict=True):
         if len(places):
             score, baseline = (None if part is None else part[places] for part in rows[3:])
             y, group, decision = (part[places] for part in rows[:3])
@@ -233,8 +232,9 @@ def _sum(place: Array, weight: Array, places: int) -> Float[Array, " k"]:
 
 def make_uploads(subject: Subject) -> dict[str, Arrays]:
     """Return the upload of every client, each from the rows of this client alone."""
+    randomised = subject.randomised  # it looks at the rows of all clients
     return {
-        name: make_table_upload(rows, len(subject.groups), subject.randomised)
+        name: make_table_upload(rows, len(subject.groups), randomised)
         for name, rows in subject.clients.items()
     }
 
