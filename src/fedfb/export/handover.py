@@ -80,11 +80,10 @@ def take_over(
 
     """
     saved = load_model(folder, seed, setting)
-    _refuse_dates(saved.encoder)
     experiment = saved.experiment
     number = _find_client(client, saved.clients, saved.is_personal)
     inputs = len(saved.encoder.feature_names)
-    return HandOver(
+    handover = HandOver(
         saved.encoder,
         rule_of(experiment, saved.fitted, inputs, saved.run, number),
         experiment,
@@ -92,10 +91,12 @@ def take_over(
         about(saved.encoder, experiment, saved.fitted.seed, client),
         _read_result(folder, saved),
     )
+    _refuse_dates(handover.reading)
+    return handover
 
 
-def _refuse_dates(encoder: Encoder) -> None:
-    for rule in encoder.derived:
+def _refuse_dates(reading: Reading) -> None:
+    for rule in reading.rules:
         if isinstance(rule, Dates):
             raise ConfigError(
                 f"column {rule.source!r} is a date, and an exported model cannot derive its "
