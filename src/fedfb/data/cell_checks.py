@@ -13,6 +13,7 @@ import numpy as np
 
 from fedfb.data.cells import Cells, SourceColumn, as_text
 from fedfb.data.dates import explain, read_date, read_format
+from fedfb.data.derive import Blank
 from fedfb.data.problems import Problem
 from fedfb.data.schema import ColumnSchema, Role, Schema
 from fedfb.data.table import parse_number
@@ -288,7 +289,7 @@ def check_cells(
     problems = []
     for file in files:
         cells = file.columns[column.name]
-        if column.kind == "number" and cells.numbers is not None:
+        if column.kind == "number" and not cells.doubt and cells.numbers is not None:
             gaps_fit = column.missing != "refuse" or "missing cell" in allowed
             if not (np.isinf if gaps_fit else _is_not_finite)(cells.numbers).any():
                 continue
@@ -350,6 +351,28 @@ def _judge(cell: str, column: ColumnSchema, categories: frozenset[str]) -> str |
     if number is None:
         return "not a number"
     return "not finite" if abs(number) == float("inf") else None
+
+
+def blank_cells(file: Cells, schema: Schema) -> Cells:
+    """Return a file without the cells that the schema counts as missing."""
+    import pyarrow
+    from pyarrow import compute
+
+    columns = dict(file.columns)
+    for column in schema.used:
+        cells = columns.get(column.name)
+        if not column.blank or cells is None:
+            continue
+        rule = Blank(column.name, column.name, column.blank)
+        if cells.numbers is not None:
+            rows = np.isin(cells.numbers, rule.numbers)
+        else:
+            rows = cells.words.look_up([rule.is_blank(c) for c in cells.words.values], bool)
+        nothing = pyarrow.scalar(None, cells.data.type)
+        columns[column.name] = SourceColumn(
+            compute.if_else(pyarrow.array(rows), nothing, cells.data)
+        )
+    return file._replace(columns=columns)
 
 
 def rename(file: Cells, names: Mapping[str, str]) -> Cells:

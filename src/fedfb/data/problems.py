@@ -44,6 +44,7 @@ KINDS = {
     "spelling": Kind("spelt in several ways"),
     "other values": Kind("values of its own"),
     "not a number": Kind("no number", "cell"),
+    "not a date": Kind("no date", "cell"),
     "not finite": Kind("not finite", "cell"),
     "undeclared value": Kind("value not in the schema", "cell"),
     "undecided number": Kind("numbers of two readings", "file"),
