@@ -133,4 +133,4 @@ def _write_fix(path: Path, diagnosis: "Diagnosis", data: str) -> None:
     talk(f"The schema is in {path}. Read it: each decision has its reason above it.")
     for problem in number_lines(settlement.left, diagnosis.cells):
         talk(f"LEFT TO YOU: {problem.sentence()}. {problem.remedy}".rstrip())
-    talk(f"Then: fedfb run --data {data!r} --schema {path}")
+    talk(f"Then: fedfb run --data {data if len(data) < 60 else '...'} --schema {path}")

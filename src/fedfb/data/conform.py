@@ -8,16 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.data.cell_checks import (
-    blank_cells,
-    check_against,
-    check_cells,
-    check_labels,
-    missing_cells,
-)
+from fedfb.data.cell_checks import blank_cells, check_against, check_cells
 from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.declare import Wanted
 from fedfb.data.infer import Inferred, infer
+from fedfb.data.label_checks import check_labels, missing_cells
 from fedfb.data.problems import Problem, refuse
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.schema_file import read_schema

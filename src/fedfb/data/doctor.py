@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfb.core import MINIMUM_ROWS
-from fedfb.data.cell_checks import Names, file_option, match_columns, rename
+from fedfb.data.cell_checks import Names, file_option, fold, match_columns, rename
 from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.conform import examine, rows_to_drop, tables_of
 from fedfb.data.counts import CrossedCounts, cross
@@ -264,7 +264,7 @@ def find_candidates(cells: Sequence[Cells], schema: Schema) -> Candidates:
         name = column.name.casefold()
         if _SENSITIVE.search(name):
             sensitive.append((column.name, values))
-        elif len(values) == 2:
+        elif len(set(map(fold, values))) == 2:
             (label if _LABEL.search(name) else pairs).append((column.name, values))
     return Candidates(tuple(label or pairs), tuple(sensitive))
 

@@ -149,12 +149,12 @@ def describe(problems: Sequence[Problem]) -> str:
     files_of: dict[str, dict[str, None]] = defaultdict(dict)
     for problem in problems:
         files_of[problem.sentence(with_source=False)][problem.source] = None
-    remedies = " ".join(dict.fromkeys(filter(None, (_leave_out(problems), *_others(problems)))))
+    remedies = list(dict.fromkeys(filter(None, (_leave_out(problems), *_others(problems)))))
     if len(problems) == 1:
-        return f"{problems[0].sentence()}. {remedies}".rstrip()
+        return " ".join([f"{problems[0].sentence()}.", *remedies])
     if len(files_of) == 1 and KINDS[problems[0].kind].place != "file":
         [(sentence, names)] = files_of.items()
-        return f"{name_files(tuple(names))}: {sentence}. {remedies}".rstrip()
+        return " ".join([f"{name_files(tuple(names))}: {sentence}.", *remedies])
     about_files = {p.sentence() for p in problems if KINDS[p.kind].place == "file"}
     sentences_of: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for sentence, names in files_of.items():
@@ -164,7 +164,11 @@ def describe(problems: Sequence[Problem]) -> str:
     for files, sentences in sentences_of.items():
         more = [f"... and {len(sentences) - MOST} more"] if len(sentences) > MOST else []
         lines += [name_files(files), *(f"  {text}" for text in (*sentences[:MOST], *more))]
-    return "\n".join([*lines, remedies, "fedfb doctor shows each with its count."])
+    if any(problem.kind != "unreadable" for problem in problems):
+        remedies.append(
+            "fedfb doctor counts each, and with --fix writes a schema that settles them."
+        )
+    return "\n".join([*lines, "What to do:", *(f"  {remedy}" for remedy in remedies)])
 
 
 MOST = 20
@@ -172,14 +176,14 @@ MOST = 20
 
 
 def name_files(names: Sequence[str]) -> str:
-    """Name up to five files; of more, the first three.
+    """Name up to three files; of more, the first two.
 
     >>> name_files(["a.csv", "b.csv"]), name_files(list("abcdef"))
-    ('a.csv, b.csv', 'a, b, c and 3 more files')
+    ('a.csv, b.csv', 'a, b and 4 more files')
     """
-    if len(names) <= 5:
+    if len(names) <= 3:
         return ", ".join(names)
-    return f"{', '.join(names[:3])} and {len(names) - 3} more files"
+    return f"{', '.join(names[:2])} and {len(names) - 2} more files"
 
 
 LEAVE_OUT = "--ignore "

@@ -26,8 +26,9 @@ class ColumnSchema:
     ``range`` belong to numeric features; a declared range replaces what is learnt from rows.
     ``bins`` (the upper ends of ranges) belong to sensitive columns. ``merge`` (a new name and the
     values that it replaces) belongs to all but numbers that are features. ``blank`` are cells that
-    count as missing. ``why`` is the reason why a column is ignored. ``quantity`` and ``format`` belong to dates: the number that is derived
-    from a date (the key ``as``), and the last day of 2024 as the files write it.
+    count as missing. ``why`` is the reason why a column is ignored. ``quantity`` and ``format``
+    belong to dates: the number that is derived from a date (the key ``as``), and the last day of
+    2024 as the files write it.
     """
 
     name: str

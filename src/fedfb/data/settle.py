@@ -15,7 +15,7 @@ import numpy as np
 from fedfb.data.cell_checks import spelt_alike, usual_spelling
 from fedfb.data.cells import Cells
 from fedfb.data.conform import examine
-from fedfb.data.declare import Wanted
+from fedfb.data.declare import Merges, Wanted, parse_merge
 from fedfb.data.dialect import Dialect
 from fedfb.data.doctor import Diagnosis, marks_of
 from fedfb.data.problems import Problem, name_files
@@ -30,11 +30,14 @@ MOST_WORDS = 5
 USELESS = ("constant", "label copy", "client copy")
 """Kinds of problems of features that are left out."""
 
+UNDECIDED = ("undecided number", "other values")
+"""Kinds of problems that only a person can decide, where they have no option."""
+
 DROPPED = ("missing label", "missing group", "missing client")
 
 
 Comments = dict[tuple[str, str], list[str]]
-"""The reasons of decisions about a column, ("columns", its name), or a file, ("files", its name)."""
+"""Reasons of decisions about a column, ("columns", its name), or a file, ("files", its name)."""
 
 
 class Settlement(NamedTuple):
@@ -67,8 +70,8 @@ def settle(diagnosis: Diagnosis) -> Settlement:
     schema = replace(diagnosis.schema, columns=tuple(columns), files=files, source="the schema")
     unreadable = [p for p in diagnosis.problems if p.kind == "unreadable"]
     left = [p for p in examine(cells, Wanted("", "", ()), schema).problems if p.stops]
-    undecided = [p for p in diagnosis.problems if p.kind == "undecided number"]
-    return Settlement(schema, comments, (*unreadable, *left, *undecided))
+    doubtful = [p for p in diagnosis.problems if p.kind in UNDECIDED and not p.option]
+    return Settlement(schema, comments, (*unreadable, *left, *doubtful))
 
 
 def _settle_column(
@@ -94,6 +97,10 @@ def _settle_column(
         return ColumnSchema(column.name, "ignored", "category", why=why), [
             f"LEFT OUT: {_cite(problems, kind, kinds[kind].what)}."
         ]
+    for problem in problems:
+        if problem.kind == "other values" and problem.option:
+            column = replace(column, merge=_join_merges(column, problem.option))
+            reasons.append(f"{_cite([problem], problem.kind, problem.what)}: CHECK the merge.")
     if "spelling" in kinds:
         merges = _merge_spellings(files, column)
         column = replace(column, merge=(*column.merge, *merges))
@@ -118,6 +125,14 @@ def _settle_column(
     if "kinds differ" in kinds:
         reasons.append(_cite(problems, "kinds differ", kinds["kinds differ"].what) + ".")
     return column, reasons
+
+
+def _join_merges(column: ColumnSchema, option: str) -> Merges:
+    """Return the merges of a column and those of an option --merge '..'."""
+    merges = {new: list(values) for new, values in column.merge}
+    for new, values in parse_merge([option.split("'", 1)[1][:-1]])[column.name]:
+        merges[new] = list(dict.fromkeys([*merges.get(new, []), *values]))
+    return tuple((new, tuple(values)) for new, values in merges.items())
 
 
 def _cite(problems: Sequence[Problem], kind: str, what: str) -> str:
@@ -189,5 +204,8 @@ def _settle_files(diagnosis: Diagnosis, comments: Comments) -> tuple[tuple[str, 
 def _wrap(reasons: Sequence[str]) -> list[str]:
     """Return reasons as lines of comments. A line break in a cell must not end the comment."""
     plain = (" ".join(reason.split()) for reason in reasons)
-    indents = {"initial_indent": "# ", "subsequent_indent": "#   "}
-    return [line for reason in plain for line in wrap(reason, 100, **indents)]
+    return [
+        line
+        for reason in plain
+        for line in wrap(reason, 100, initial_indent="# ", subsequent_indent="#   ")
+    ]

@@ -158,7 +158,7 @@ def _details(number: int, row: Sequence[Problem], names: dict[str, str]) -> list
     by_sentence: dict[str, list[Problem]] = {}
     for problem in row:
         by_sentence.setdefault(_sentence(problem, names), []).append(problem)
-    lines = []
+    lines: list[str] = []
     for problems in by_sentence.values():
         sentence = _sentence(problems[0], names)
         begin = f"{number:>2} " if not lines else "   "
@@ -167,7 +167,7 @@ def _details(number: int, row: Sequence[Problem], names: dict[str, str]) -> list
         more = len(places) - MOST_PLACES
         if places:
             others = f", and {more} more files" if more > 0 else ""
-            lines += _wrap(f"first: {', '.join(places[:MOST_PLACES])}{others}", "   ", "   ")
+            lines += _wrap(f"first: {'; '.join(places[:MOST_PLACES])}{others}", "   ", "   ")
     options = list(dict.fromkeys(p.option for p in row if p.option))
     remedy = row[0].remedy
     if options:
@@ -184,12 +184,14 @@ def _sentence(problem: Problem, names: dict[str, str]) -> str:
 
 
 def _place(problem: Problem, names: dict[str, str]) -> str:
+    where = names[problem.source]
+    if len(names) <= MOST_COLUMNS:
+        where = ascii_uppercase[[*names].index(problem.source)]
     if not problem.line:
-        about_file = KINDS[problem.kind].place == "file"
-        return "" if about_file else names[problem.source]
+        return "" if KINDS[problem.kind].place == "file" else where
     example = problem.example if len(problem.example) <= 20 else problem.example[:17] + "..."
     cell = f" {example!r}" if problem.example else ""
-    return f"{names[problem.source]} {problem.unit} {problem.line}{cell}"
+    return f"{where} {problem.unit} {problem.line}{cell}"
 
 
 def _describe_candidates(diagnosis: Diagnosis) -> list[str]:
