@@ -1,4 +1,4 @@
-"""Checks of labels, groups and clients: missing cells, absent values, other words for yes and no."""
+"""Checks of labels, groups and clients: missing cells, absent values, words for yes and no."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -81,48 +81,64 @@ def check_labels(files: Sequence[Cells], column: ColumnSchema) -> list[Problem]:
 
 
 YES = frozenset(
-    ("yes", "y", "ja", "j", "oui", "o", "si", "sí", "sim", "s", "true", "t", "wahr", "vrai", "1")
-    + ("да", "是", "はい", "예", "네")
+    [
+        *("yes", "y", "ja", "j", "oui", "o", "si", "sí", "sim", "s", "true", "t", "wahr", "vrai"),
+        *("1", "да", "是", "はい", "예", "네"),
+    ]
 )
 NO = frozenset(
-    ("no", "n", "nein", "non", "não", "nao", "false", "f", "falsch", "faux", "0")
-    + ("нет", "否", "いいえ", "아니요")
+    [
+        *("no", "n", "nein", "non", "não", "nao", "false", "f", "falsch", "faux"),
+        *("0", "нет", "否", "いいえ", "아니요"),
+    ]
 )
 """Words for yes and no, by which labels in other words are recognised."""
 
 
 def check_vocabulary(files: Sequence[Cells], column: ColumnSchema) -> list[Problem]:
-    """Return the files whose labels are none of those of the other files: yes and no, ja and nein.
+    """Return the files whose labels are in other words than those of most: ja and nein for yes, no.
 
-    They would all count as negative.
+    Whatever is not the positive value would count as negative.
     """
-    name, merged = column.name, {v: new for new, values in column.merge for v in values}
+    name, positive = column.name, column.positive
+    merged = {value: new for new, values in column.merge for value in values}
     values = [{merged.get(v, v) for v in file.columns[name].words.counts() if v} for file in files]
+    counts = Counter(value for part in values for value in part)
+    foreign = set()
+    for words in (YES, NO):
+        alike = [value for value in counts if fold(value) in words]
+        usual = max(alike, key=lambda v: (fold(v) == fold(positive), counts[v]), default="")
+        if fold(positive) in YES:
+            foreign |= {value for value in alike if fold(value) != fold(usual)}
     problems = []
     for number, (file, here) in enumerate(zip(files, values, strict=True)):
         others = set().union(*values[:number], *values[number + 1 :])
         folds = set(map(fold, others))
-        if not here or len(folds) < 2 or folds & set(map(fold, here)) or column.positive in here:
+        apart = len(folds) > 1 and not folds & set(map(fold, here)) and positive not in here
+        odd = here & foreign or (here if apart else set())
+        if not odd:
             continue
+        usual_values = sorted(set(counts) - odd)[:5]
         what = (
-            f"the label {name!r} has the values {', '.join(map(repr, sorted(here)))} in this file, "
-            f"and in others {', '.join(map(repr, sorted(others)[:5]))}"
+            f"the label {name!r} has the values {', '.join(map(repr, sorted(odd)))} here, beside "
+            f"{', '.join(map(repr, usual_values))}"
         )
-        option = _translate(name, here, others, column.positive)
+        option = _translate(name, odd, set(counts) - odd, positive)
         remedy = "Write labels alike in all files, or merge those that mean the same" + (
             f": {option}." if option else " (--merge)."
         )
-        place = locate(file.columns[name])
+        is_odd = {cell: merged.get(cell, cell) in odd for cell in (*merged, *counts, "")}
+        place = locate(file.columns[name], is_odd.__getitem__)
         problems.append(Problem(file.source, "other values", what, remedy, option, name, *place))
     return problems
 
 
-def _translate(name: str, here: set[str], others: set[str], positive: str) -> str:
+def _translate(name: str, odd: set[str], usual: set[str], positive: str) -> str:
     """Return a merge of words for yes and no; '' if the words are others."""
-    negatives = [v for v in others if fold(v) in NO]
-    if fold(positive) not in YES or not negatives or not all(fold(v) in YES | NO for v in here):
+    negatives = sorted(value for value in usual if fold(value) in NO)
+    if fold(positive) not in YES or not negatives or not all(fold(v) in YES | NO for v in odd):
         return ""
-    yes, no = (sorted(v for v in here if fold(v) in words) for words in (YES, NO))
+    yes, no = (sorted(v for v in odd if fold(v) in words) for words in (YES, NO))
     parts = [f"{'+'.join(yes)}={positive}"] * bool(yes)
-    parts += [f"{'+'.join(no)}={min(negatives)}"] * bool(no)
+    parts += [f"{'+'.join(no)}={negatives[0]}"] * bool(no)
     return f"--merge '{name}: {', '.join(parts)}'"

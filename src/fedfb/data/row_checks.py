@@ -15,7 +15,11 @@ from fedfb.shapes import Array, Bool, Int
 
 def check_rows(files: Sequence[Cells], schema: Schema) -> list[Problem]:
     """Return rows that repeat within files and across them, where chance does not explain it."""
-    used = [c for c in schema.used if all(c.name in file.columns for file in files)]
+    used = [
+        column
+        for column in schema.used
+        if all(column.name in f.columns and not f.columns[column.name].doubt for f in files)
+    ]
     if not any(column.role == "feature" for column in used):
         return []
     parts = [hash_rows(file, used) for file in files]

@@ -82,7 +82,9 @@ def _settle_column(
     if "mixture" in kinds and (blank := _words_among_numbers(files, column.name)):
         problem = kinds.pop("mixture")
         words = ", ".join(map(repr, blank))
-        reasons.append(f"{_cite(problems, 'mixture', problem.what)}: {words} count as missing.")
+        reasons.append(
+            f"{_cite(problems, 'mixture', problem.what)}: cells such as {words} count as missing."
+        )
         column = ColumnSchema(column.name, "feature", "number", missing="mean", blank=blank)
     if column.role == "ignored":
         return column, [
@@ -117,8 +119,8 @@ def _settle_column(
     if "code" in kinds:
         codes = tuple(dict.fromkeys(p.option.split('"')[1] for p in problems if p.kind == "code"))
         column = replace(column, blank=codes)
-        reasons += dict.fromkeys(f"{p.what}. It counts as missing." for p in problems
-                                 if p.kind == "code")  # fmt: skip
+        whats = dict.fromkeys(p.what for p in problems if p.kind == "code")
+        reasons += [f"{_cite(problems, 'code', what)}. It counts as missing." for what in whats]
     if "many groups" in kinds:
         column, reason = _choose_ranges(column, files)
         reasons.append(f"{_cite(problems, 'many groups', kinds['many groups'].what)}. {reason}")
@@ -139,7 +141,7 @@ def _cite(problems: Sequence[Problem], kind: str, what: str) -> str:
     """Return what a problem is, and the files that have it."""
     names = list(dict.fromkeys(Path(p.source).name for p in problems if p.kind == kind))
     text = what[:1].upper() + what[1:]
-    return f"{text} ({name_files(names)})" if kind not in ("code",) else text
+    return f"{text} ({name_files(names)})"
 
 
 def _words_among_numbers(files: Sequence[Cells], name: str) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ from math import log
 import numpy as np
 
 from fedfb.core import MINIMUM_ROWS
-from fedfb.data.cell_checks import Place, check_spellings, fold, locate, place_of
+from fedfb.data.cell_checks import Place, blank_cells, check_spellings, fold, locate, place_of
 from fedfb.data.cells import Cells, SourceColumn
+from fedfb.data.label_checks import YES
 from fedfb.data.problems import LEAVE_OUT, Problem
 from fedfb.data.row_checks import check_rows
 from fedfb.data.schema import ColumnSchema, Schema
@@ -38,12 +39,22 @@ def survey(files: Sequence[Cells], schema: Schema, minimum: int = MINIMUM_ROWS) 
         minimum: fewest rows of a group that is compared, and of a category that is not rare.
 
     """
-    features = [c for c in schema.of("feature") if all(c.name in f.columns for f in files)]
+    files = [blank_cells(file, schema) for file in files]
+    features = [c for c in schema.of("feature") if c.kind != "date" and _is_whole(files, c)]
     codes = _code_labels(files, schema)
     problems = []
     for column in features:
         problems += _check_feature(files, column, codes, minimum)
     return [*problems, *check_rows(files, schema)]
+
+
+def _is_whole(files: Sequence[Cells], column: ColumnSchema) -> bool:
+    """Return whether all files have a column, and numbers in it where they are declared."""
+    if not all(column.name in file.columns for file in files):
+        return False
+    cells = [file.columns[column.name] for file in files]
+    is_number = column.kind == "number"
+    return not is_number or all(not c.doubt and c.numbers is not None for c in cells)
 
 
 def _check_feature(
@@ -96,8 +107,8 @@ def _find_fixed(files: Sequence[Cells], name: str, is_number: bool) -> list[Prob
         what = f"column {name!r} has the value {present[0]!r} in all rows"
         remedy = "It tells a model nothing: leave it out."
         return _report(files, name, "constant", what, remedy, ignore)
-    if len(set(present)) == len(files):
-        what = f"column {name!r} has one value in each file, and another one in every file"
+    if len(present) == len(files):
+        what = f"column {name!r} has one value in each file, and others in other files"
         remedy = f"It names the client: leave it out, or --client-column {name}."
         return _report(files, name, "client copy", what, remedy, ignore)
     return None
@@ -220,7 +231,10 @@ def _at_number(column: SourceColumn, number: float) -> Place:
 
 
 def _code_labels(files: Sequence[Cells], schema: Schema) -> list[Int[Array, " n"]] | None:
-    """Return the label of each row as a number, -1 where missing; None if it is not declared."""
+    """Return the label of each row as a number, -1 where missing; None if it is not declared.
+
+    Other spellings of the positive value, and other words for yes, are positive too.
+    """
     labels = schema.of("label")
     if not labels or not all(labels[0].name in file.columns for file in files):
         return None
@@ -231,9 +245,10 @@ def _code_labels(files: Sequence[Cells], schema: Schema) -> list[Int[Array, " n"
         words = file.columns[label.name].words
         of_values = []
         for value in words.values:
-            name = fold(merged.get(value, value))
+            name, positive = fold(merged.get(value, value)), fold(label.positive)
             if label.positive:
-                name = "1" if name == fold(label.positive) else "0"
+                is_yes = name in YES and positive in YES
+                name = "1" if name == positive or is_yes else "0"
             of_values.append(numbers.setdefault(name, len(numbers)) if value else -1)
         codes.append(words.look_up(of_values, np.int64))
     return codes

@@ -169,11 +169,11 @@ def _details(number: int, row: Sequence[Problem], names: dict[str, str]) -> list
             others = f", and {more} more files" if more > 0 else ""
             lines += _wrap(f"first: {'; '.join(places[:MOST_PLACES])}{others}", "   ", "   ")
     options = list(dict.fromkeys(p.option for p in row if p.option))
-    remedy = row[0].remedy
     if options:
         shown = "; ".join(options[:MOST_PLACES]) + ("; ..." if len(options) > MOST_PLACES else "")
         return [*lines, *_wrap(shown, "   -> ", "      ")]
-    return [*lines, *(_wrap(remedy, "   -> ", "      ") if remedy else [])]
+    remedies = dict.fromkeys(problem.remedy for problem in row if problem.remedy)
+    return [*lines, *(line for text in remedies for line in _wrap(text, "   -> ", "      "))]
 
 
 def _sentence(problem: Problem, names: dict[str, str]) -> str:
