@@ -10,7 +10,7 @@ import time
 from typing import NamedTuple
 
 from fedfb.experiments.evaluate import summarise
-from fedfb.experiments.result import Quality
+from fedfb.experiments.seed_result import Quality
 from fedfb.paper.released import run
 
 

@@ -13,11 +13,10 @@ from fedfb.engine import (
     minibatches,
     sigmoid,
 )
-from fedfb.engine.losses import loss
-from fedfb.engine.packed import pack, unpack
+from fedfb.engine.base import loss
+from fedfb.engine.optimise import pack, unpack
 from fedfb.errors import ConfigError
-from fedfb.models import Network, TorchModel
-from fedfb.models.own import name_of
+from fedfb.models import Network, TorchModel, name_of
 from fedfb.notions import make_notion
 
 HIDDEN = [(), (4,), (5, 3)]

@@ -15,9 +15,8 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import FedFBThresholdsClassifier
 from fedfb.experiments.run_folder import load_model
-from fedfb.export.comparing import made_up_rows, on_an_edge
 from fedfb.export.formats import of_classifier
-from fedfb.export.handover import take_over
+from fedfb.export.handover import made_up_rows, on_an_edge, take_over
 from fedfb.export.to_onnx import onnx_model, run_onnx
 
 METHODS = [

@@ -7,7 +7,8 @@ import pytest
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.compare import Cause, better, differs, explain
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.result import Result, SeedResult
+from fedfb.experiments.result import Result
+from fedfb.experiments.seed_result import SeedResult
 from fedfb.experiments.train import training_notion
 from fedfb.paper import reproduce as reproduction
 from fedfb.paper.markdown import as_markdown, draw_target, renew

@@ -8,7 +8,7 @@ import pytest
 
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.evaluate import summarise
-from fedfb.experiments.result import Quality
+from fedfb.experiments.seed_result import Quality
 from fedfb.paper.released import load, run
 
 

@@ -17,7 +17,7 @@ from fedfb.paper.page import page_of_folder, reproduction_headline
 from fedfb.report.folder import Found, ReportedRun, read_folder
 from fedfb.report.headline import frontier_headline, run_headline
 from fedfb.report.html import render
-from fedfb.report.sections import make_page
+from fedfb.report.page import make_page
 from report.reproduced import reproduced
 
 TINY = Experiment(rows=300, test_rows=300, rounds=3, local_epochs=2, seeds=(0, 1))

@@ -30,14 +30,12 @@ from fedfb.data.request import BUILT_IN
 from fedfb.data.sources import find_files
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.resolve import resolve
 from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
     MODELS,
     SavedModel,
     load_model,
-    read_experiment,
 )
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import labels_of, long_name
@@ -92,7 +90,7 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
     score, decision = _decide(model, rows.examples)
     other = None if baseline is None else _decide_otherwise(baseline, choice, rows)
     client_rows = AuditedRows(rows.examples.y, rows.group, decision, score, other)
-    experiment = _resolve_experiment(folder)
+    experiment = model.experiment
     about = About(
         kind="model",
         name=folder.name,
@@ -106,10 +104,6 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
         hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
     )
     return Subject(deal(*rows.clients, client_rows), rows.groups, rows.attributes, about)
-
-
-def _resolve_experiment(folder: Path) -> Experiment:
-    return resolve(read_experiment(folder))
 
 
 def _decide(model: SavedModel, examples: Examples) -> tuple[Array, Array]:
@@ -147,7 +141,7 @@ def read_model_rows(folder: Path, model: SavedModel, choice: ModelChoice) -> _Ro
         choice: names files and columns that differ from the run's.
 
     """
-    experiment = _resolve_experiment(folder)
+    experiment = model.experiment
     is_same = choice.data is None or _is_same(choice.data, experiment.data)
     if not is_same:
         return read_files(model, choice, experiment, notes=())

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from fedfb.errors import DataError
-from fedfb.experiments.result import say_client
+from fedfb.experiments.codec import say_client
 from fedfb.extras import make_frame
 from fedfb.files import interpreting, read_json
 

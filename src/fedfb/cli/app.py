@@ -80,7 +80,13 @@ def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     stdout = sys.stdout  # click replaces this stream if its reader has left
     try:
-        _run(arguments, stdout)
+        try:
+            app(arguments)
+        except SystemExit:
+            # Flush now: an error at the end of the process could not be caught.
+            if stdout is not None:
+                stdout.flush()
+            raise
     except (FedFBError, OSError, MemoryError) as error:
         if "--debug" in sys.argv:
             raise
@@ -96,16 +102,6 @@ def main() -> None:
     except SystemExit as ending:
         if ending.code == INTERRUPTED:
             say("fedfb: stopped. A run with --out continues with --resume.")
-        raise
-
-
-def _run(arguments: list[str], stdout: TextIO | None) -> None:
-    try:
-        app(arguments)
-    except SystemExit:
-        # Flush now: an error at the end of the process could not be caught.
-        if stdout is not None:
-            stdout.flush()
         raise
 
 

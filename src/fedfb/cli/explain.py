@@ -151,7 +151,7 @@ def check(
     Example: fedfb check mine.py
     """
     from fedfb.algorithms import METHODS, register
-    from fedfb.algorithms.registry import read_methods
+    from fedfb.algorithms.method import read_methods
     from fedfb.experiments.conformance import checks, failure_of
 
     registered = METHODS.get(method)

@@ -267,7 +267,7 @@ def register_plugins(values: list[str]) -> None:
     if not paths:
         return
     from fedfb.algorithms import register
-    from fedfb.algorithms.registry import read_methods
+    from fedfb.algorithms.method import read_methods
 
     for path in paths:
         for method in read_methods(path):

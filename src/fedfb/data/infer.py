@@ -169,7 +169,8 @@ def _infer_feature(name: str, files: Sequence[Cells]) -> tuple[ColumnSchema, lis
         doubt = Suspicion("many values", what)
     if doubt is not None:
         remedy = f"Leave it out (--ignore {name}), or declare what it is in a schema."
-        sentence, option = f"column {name!r} {doubt.what}", f"{LEAVE_OUT}{name}"
+        hint = f"; --dates '{name}: year' makes a number of it" if doubt.kind == "date" else ""
+        sentence, option = f"column {name!r} {doubt.what}{hint}", f"{LEAVE_OUT}{name}"
         problems = [
             Problem(file.source, doubt.kind, sentence, remedy, option, name, *cells)
             for file in files

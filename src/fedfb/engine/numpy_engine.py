@@ -12,10 +12,18 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
-from fedfb.engine.base import Rebalance
-from fedfb.engine.losses import RowLoss, slope
-from fedfb.engine.optimise import Step, local_weights, make_optimiser, move_lambda
-from fedfb.engine.packed import Packed, backward, forward, pack, unpack
+from fedfb.engine.base import Rebalance, RowLoss, slope
+from fedfb.engine.optimise import (
+    Packed,
+    Step,
+    backward,
+    forward,
+    local_weights,
+    make_optimiser,
+    move_lambda,
+    pack,
+    unpack,
+)
 from fedfb.engine.private import PrivateEpoch, clip_factors, private_epochs
 from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
 from fedfb.models import Network

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver, generator
-from fedfb.engine.losses import RowLoss, decide, loss
+from fedfb.engine.base import RowLoss, decide, loss
 from fedfb.shapes import Array, Float, Int
 
 T = TypeVar("T")

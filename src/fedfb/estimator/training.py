@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from fedfb.algorithms import find_method
 from fedfb.data.cells import (
@@ -256,3 +258,49 @@ def client_names(client: Any) -> Words:
             "client of these rows, or leave them out."
         )
     return names
+
+
+def check_labels(y: Any, name: str) -> Array:
+    """Return labels as an array.
+
+    Args:
+        y: labels, as the user gave them.
+        name: name of the classifier, for messages.
+
+    Raises:
+        ValueError: the labels are not of two classes.
+
+    """
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    label: Array = column_or_1d(y, warn=True)
+    assert_all_finite(label, input_name="y")
+    check_classification_targets(label)
+    kind = type_of_target(label, input_name="y", raise_unknown=True)
+    if kind != "binary":
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {kind}."
+        )
+    if len(set(label.tolist())) < 2:
+        raise ValueError(
+            f"{name} needs rows of two classes, and y has one class only: {label.tolist()[0]!r}."
+        )
+    return label
+
+
+def choose_favourable(classes: Array, positive: Any) -> Any:
+    """Return the favourable one of two labels.
+
+    Args:
+        classes: the two labels.
+        positive: the favourable one, as the user named it; None: the second.
+
+    """
+    if positive is None:
+        return classes[1]
+    if positive not in classes:
+        raise ConfigError(
+            f"positive={positive!r} is not one of the labels, which are {classes.tolist()}. Name "
+            "the favourable one of them."
+        )
+    return positive

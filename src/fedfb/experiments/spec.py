@@ -203,7 +203,7 @@ class Experiment(DataRequest):
         A function that builds a model is kept by its name; an infinite epsilon asks for nothing.
         """
         if callable(self.model):
-            from fedfb.models.own import name_of
+            from fedfb.models import name_of
 
             object.__setattr__(self, "model", name_of(self.model))
         if self.privacy_epsilon == inf:
@@ -242,6 +242,16 @@ class Experiment(DataRequest):
         if self.split_seed is not None:
             return self.split_seed
         return seed if self.data in DRAWN or self.resplit else 0
+
+
+class Resolved(Experiment):
+    """An experiment in which nothing is open that its method decides.
+
+    Only :func:`fedfb.experiments.resolve.resolve` makes one; what trains takes no other.
+    """
+
+    rounds: int
+    variant: str
 
 
 ADDED = (

@@ -19,7 +19,7 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import CLASSIFIERS, FederatedClassifier
 from fedfb.estimator.training import parameters_of
-from fedfb.experiments.result import to_builtins
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.spec_file import from_values
 from fedfb.export.handover import HandOver, about, layers_of
 from fedfb.models import Network

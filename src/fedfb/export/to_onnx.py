@@ -20,8 +20,7 @@ from fedfb.data.derive import Bins, Blank, Keep, Merge
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.experiments.rule import Rule
-from fedfb.export.comparing import between_values
-from fedfb.export.handover import HandOver, layers_of
+from fedfb.export.handover import HandOver, between_values, layers_of
 from fedfb.shapes import Array, Float
 
 

@@ -20,14 +20,16 @@ from fedfb.algorithms import find_method
 from fedfb.data import Federation, load
 from fedfb.data.datasets.fetch import FILES_OF, refuse_missing
 from fedfb.errors import DataError, FedFBError
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.compare import differs, explain
 from fedfb.experiments.evaluate import summarise
 from fedfb.experiments.explain import explain_alone
 from fedfb.experiments.outcome import run
 from fedfb.experiments.reporting import plain
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.result import Picked, Quality, Result, SeedResult, to_builtins
+from fedfb.experiments.result import Picked, Result
 from fedfb.experiments.run_folder import CELLS
+from fedfb.experiments.seed_result import Quality, SeedResult
 from fedfb.experiments.spec import Experiment
 from fedfb.files import CHANGED, make_folder, read_json, say, write_json
 from fedfb.notions import long_name

@@ -18,8 +18,7 @@ import numpy as np
 
 from fedfb.core import Arrays, Task
 from fedfb.errors import ConfigError, DisclosureError
-from fedfb.runtime.boundary import Carry, Exchange, broadcast_bytes, entries
-from fedfb.runtime.dropout import number_leaving
+from fedfb.runtime.boundary import Carry, Exchange, broadcast_bytes, entries, number_leaving
 from fedfb.runtime.ledger import Entry, Record
 from fedfb.runtime.local import DivergedError, number_taking_part
 from fedfb.secure import (

@@ -13,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from fedfb.secure.encoding import pack, pack_entries, pack_set, unpack_entries
-from fedfb.secure.errors import (
+from fedfb.secure.encoding import (
     AuthenticationError,
     FormatError,
     ProtocolError,
     make_threshold_error,
+    pack,
+    pack_entries,
+    pack_set,
+    unpack_entries,
 )
 from fedfb.secure.fixed_point import Part
 from fedfb.secure.keys import (
@@ -36,7 +39,6 @@ from fedfb.secure.keys import (
     sign,
     urandom,
 )
-from fedfb.secure.masks import Ring, add_masks, write_ring
 from fedfb.secure.messages import (
     Kind,
     PublicKeys,
@@ -55,7 +57,7 @@ from fedfb.secure.messages import (
     write_signed_text,
 )
 from fedfb.secure.roster import SERVER, ClientEntry, Roster, Session, make_session, require_enough
-from fedfb.secure.shares import split_secret
+from fedfb.secure.secrets import Ring, add_masks, split_secret, write_ring
 
 
 @dataclass(frozen=True)

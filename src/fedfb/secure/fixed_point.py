@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedfb.core import Arrays
-from fedfb.secure.encoding import pack, pack_number
-from fedfb.secure.errors import RangeError
+from fedfb.secure.encoding import RangeError, pack, pack_number
 from fedfb.secure.keys import sha256
-from fedfb.secure.masks import Ring
+from fedfb.secure.secrets import Ring
 from fedfb.shapes import Array
 
 DEFAULT_SUM_BITS = 56

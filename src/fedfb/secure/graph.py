@@ -24,8 +24,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedfb.secure.encoding import pack_number
-from fedfb.secure.errors import ThresholdError
+from fedfb.secure.encoding import ThresholdError, pack_number
 from fedfb.secure.keys import sha256
 
 COMPLETE_UP_TO = 50

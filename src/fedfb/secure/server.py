@@ -17,6 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fedfb.secure.encoding import (
+    FormatError,
+    ProtocolError,
+    ThresholdError,
+    make_threshold_error,
     pack,
     pack_entries,
     pack_set,
@@ -24,9 +28,7 @@ from fedfb.secure.encoding import (
     unpack,
     unpack_entries,
 )
-from fedfb.secure.errors import FormatError, ProtocolError, ThresholdError, make_threshold_error
 from fedfb.secure.keys import KEY_BYTES, TAG_BYTES, agree, derive_public_key, sha256
-from fedfb.secure.masks import Ring, add_masks, read_ring
 from fedfb.secure.messages import (
     SEALED_BYTES,
     Header,
@@ -40,11 +42,14 @@ from fedfb.secure.messages import (
     write_frame,
 )
 from fedfb.secure.roster import SERVER, Session, require_enough
-from fedfb.secure.shares import (
+from fedfb.secure.secrets import (
     SHARE_BYTES,
+    Ring,
+    add_masks,
     choose_points,
     combine_weighted,
     find_weights_at_zero,
+    read_ring,
     read_share,
 )
 

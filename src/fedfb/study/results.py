@@ -16,9 +16,12 @@ from fedfb.data.fit_columns import no_rows
 from fedfb.data.groups import compared_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
+from fedfb.experiments.codec import to_json
 from fedfb.experiments.evaluate import evaluate_counts, few_in
-from fedfb.experiments.reporting import Losses, in_short, make_result, with_names, with_training
-from fedfb.experiments.result import EngineChoice, Result, SeedResult, to_json
+from fedfb.experiments.measure import Losses, in_short, with_names, with_training
+from fedfb.experiments.reporting import make_result
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import EngineChoice, Result
 from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
@@ -29,6 +32,7 @@ from fedfb.experiments.run_folder import (
     versions,
 )
 from fedfb.experiments.secure import single_tasks
+from fedfb.experiments.seed_result import SeedResult
 from fedfb.experiments.seeds import round_rows
 from fedfb.experiments.shortfalls import first_sentences
 from fedfb.experiments.spec_file import to_toml
@@ -38,7 +42,7 @@ from fedfb.notions import labels_of, long_name
 from fedfb.report.numbers import number
 from fedfb.runtime import Trained
 from fedfb.shapes import Array, Float, Int
-from fedfb.study.messages import pack_message
+from fedfb.study.journal import pack_message
 from fedfb.study.study import Study
 from fedfb.study.trial import Trial
 
@@ -76,7 +80,7 @@ def describe_runs(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
 
 def make_study_result(study: Study, run: FinishedRun) -> Result:
     """Return the result of a run, made of sums over the clients' test rows."""
-    experiment, groups = study.experiment, run.encoder.groups.names
+    experiment, groups = resolve(study.experiment), run.encoder.groups.names
     notion, confusion = long_name(experiment.notion), run.tables["confusion"]
     halves = np.stack([_count_at_one_half(bins) for bins in run.tables["bins"]])
     differs = bool(np.any(halves != confusion))

@@ -198,13 +198,14 @@ def make_study(
     default = Experiment()
     blank: dict[str, Any] = {field: getattr(default, field) for field in DATA_SETTINGS}
     blank["data"] = "clients/*.csv"
-    resolved = replace(resolve(experiment), secure=True, seeds=experiment.seeds[:1], **blank)
+    ours = {"secure": True, "seeds": experiment.seeds[:1], **blank}
+    declared = Experiment(**{**vars(resolve(experiment)), **ours})
     names = tuple(sorted(clients))
     if least is None:
         least = plan_for(len(names), 0).fewest
     schema = replace(schema, source=_SCHEMA)
     return Study(
-        name, address, names, least, timeout_s, wait_s, single, achievable, schema, resolved
+        name, address, names, least, timeout_s, wait_s, single, achievable, schema, declared
     )
 
 

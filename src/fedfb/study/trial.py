@@ -13,7 +13,7 @@ import numpy as np
 from fedfb.algorithms import find_method
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.audit.rows import AuditedRows
-from fedfb.audit.tables import make_table_upload as audit_tables
+from fedfb.audit.rows import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
@@ -29,16 +29,16 @@ from fedfb.data.schema import Schema
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
 from fedfb.experiments.explain import random_client
-from fedfb.experiments.resolve import Setting, given_grid, picks_rate, trial_grid
-from fedfb.experiments.scores import scores_task, without_fairness
+from fedfb.experiments.resolve import Setting, given_grid, picks_rate, resolve, trial_grid
+from fedfb.experiments.rule import scores_task, without_fairness
 from fedfb.experiments.secure import WIDEST
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import LOWER, build, make_engine, training_notion
 from fedfb.experiments.tune import HELD_OUT
-from fedfb.models.own import is_own
+from fedfb.models import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
 from fedfb.shapes import Array, Float
-from fedfb.study.messages import pack_values, unpack_values
+from fedfb.study.journal import pack_values, unpack_values
 from fedfb.study.study import Study, refuse_single
 
 DATA, TUNE, RUN, ACHIEVABLE = "data", "tune", "run", "achievable"
@@ -80,7 +80,9 @@ def make_trial(
         rates: the learning rates that were chosen, one for each setting.
         evaluated: the rows on which a client evaluates the final state; None on the server.
     """
-    experiment = without_fairness(study.experiment) if phase == ACHIEVABLE else study.experiment
+    experiment = (
+        without_fairness(study.experiment) if phase == ACHIEVABLE else resolve(study.experiment)
+    )
     if is_own(experiment.model):
         raise ConfigError(
             f"--model {experiment.model}: a study trains logistic or mlp. A torch model is a "

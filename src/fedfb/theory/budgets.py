@@ -23,9 +23,9 @@ from scipy.optimize import minimize
 
 from fedfb.shapes import Array, Bool, Float, Int
 from fedfb.theory.lft_fedavg import solve_multipliers
+from fedfb.theory.measures import Solution
 from fedfb.theory.overlap import Overlap, evaluate_gaps
 from fedfb.theory.settling import Linearised, parity_slope, predict_multipliers
-from fedfb.theory.solution import Solution
 
 _STEPS = {1: 16, 2: 9, 3: 6, 4: 4}
 """Points on a line, by the number of clients that hold both groups."""
@@ -41,7 +41,7 @@ def solve_along_lines(grid: Overlap) -> list[BudgetLine]:
     combination. Many clients: equal budgets, and equal fractions of each client's gap.
 
     >>> from fedfb.theory.overlap import make_overlap
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> lines = solve_along_lines(make_overlap(fig2()))
     >>> round(min(optimum.outcome.spd for line in lines for optimum in line), 9)
     0.0

@@ -22,10 +22,9 @@ from fedfb.shapes import Array, Float
 from fedfb.theory import atom_fedavg
 from fedfb.theory.cells import finer_edges, first_edges, solve_on_cells
 from fedfb.theory.lft_ensemble import Budgets
-from fedfb.theory.measures import outcome
+from fedfb.theory.measures import Solution, check_budgets, outcome, refuse_densities_of_many_groups
 from fedfb.theory.overlap import Gaps, Overlap, evaluate_gaps, gain_of, make_overlap, outcome_of
 from fedfb.theory.population import AtomPopulation, Population
-from fedfb.theory.solution import Solution, check_budgets, refuse_densities_of_many_groups
 
 ROUNDS, FEW_ROUNDS = 8, 3
 _TOLERANCE = 1e-12
@@ -41,7 +40,7 @@ def lft_fedavg(population: Population, eps: Budgets) -> Solution:
         population: the population.
         eps: one budget for each client, or a single number for all.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> best = lft_fedavg(fig2(), [0.1, 0.1]).outcome
     >>> round(best.accuracy, 7), round(best.mean_difference, 7)
     (0.8133894, 0.0425202)

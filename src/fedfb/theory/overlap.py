@@ -61,7 +61,7 @@ class Gaps(NamedTuple):
 def make_overlap(population: ContinuousPopulation) -> Overlap:
     """Return the grid on which sign changes of T are searched.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> make_overlap(fig2()).ratios[0].shape[1]
     2
     """
@@ -140,7 +140,7 @@ def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
         group: 0 or 1.
         lam: one multiplier for each client.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> positive_steps(make_overlap(fig2()), 0, np.zeros(2)).edges.round(12)
     array([0.])
     """
@@ -199,7 +199,7 @@ def evaluate_gaps(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
         grid: the overlap of the population.
         lam: one multiplier for each client.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> evaluate_gaps(make_overlap(fig2()), np.zeros(2)).gaps.round(7)
     array([-0.0013496,  0.6826895])
     """
@@ -218,7 +218,7 @@ def outcome_of(grid: Overlap, evaluation: Gaps) -> Outcome:
         grid: the overlap of the population.
         evaluation: as ``evaluate_gaps`` returns it.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> grid = make_overlap(fig2())
     >>> round(outcome_of(grid, evaluate_gaps(grid, np.zeros(2))).mean_difference, 7)
     0.3406699

@@ -23,8 +23,8 @@ from scipy.special import expit
 from fedfb.shapes import Array, Float
 from fedfb.theory.cells import first_edges
 from fedfb.theory.lft_fedavg import solve_multipliers
+from fedfb.theory.measures import Solution
 from fedfb.theory.overlap import SIGN, Overlap, density_ratios, evaluate_gaps, outcome_of
-from fedfb.theory.solution import Solution
 
 _CLOSE = 1e-10
 TRIED = 2
@@ -45,7 +45,7 @@ def settle_budgets(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solu
         level: bound on spd.
 
     >>> from fedfb.theory.overlap import make_overlap
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> round(settle_budgets(make_overlap(fig2()), np.array([0.0, -0.09]), 0.1).outcome.spd, 9)
     0.1
     """
@@ -284,7 +284,7 @@ def make_sketch(grid: Overlap, cells: int = 800) -> Sketch:
         cells: number of cells of each group.
 
     >>> from fedfb.theory.overlap import make_overlap
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> look = sample_rules(make_sketch(make_overlap(fig2())), np.zeros((1, 2)))
     >>> bool(abs(look.accuracy[0] - 0.8476605) < 1e-4)
     True

@@ -5,7 +5,6 @@ that fails raises a :class:`ConformanceError` that says what is broken.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -205,9 +204,7 @@ def build(
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
     )
     trained_notion = notion_of(case, clients)
-    return method.make(
-        Problem(engine(), solver, trained_notion, values, variant, asdict(experiment))
-    )
+    return method.make(Problem(engine(), solver, trained_notion, values, variant, experiment))
 
 
 def engine() -> Engine:

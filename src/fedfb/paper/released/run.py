@@ -26,13 +26,13 @@ from fedfb.paper.released.rules import (
     released_disparities,
     released_loss_sums,
 )
-from fedfb.paper.released.torch_random import loader_orders
 from fedfb.paper.released.training import (
     BATCH,
     HIDDEN,
     LocalRows,
     add_ones,
     draw_initial,
+    loader_orders,
     margins,
     train_released,
 )

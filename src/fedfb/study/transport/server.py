@@ -51,9 +51,8 @@ from fedfb.errors import ConfigError, FedFBError, WriteError
 from fedfb.experiments.result import Result
 from fedfb.experiments.run_folder import read_result
 from fedfb.files import write_whole
-from fedfb.study.journal import EVENTS, RESUME_HINT, RUN_FOLDER, Log
+from fedfb.study.journal import EVENTS, RECORD, RESUME_HINT, RUN_FOLDER, Log
 from fedfb.study.keys import SECRETS, ServerSecrets
-from fedfb.study.messages import RECORD
 from fedfb.study.server import open_folder, run_study
 from fedfb.study.study import Study
 from fedfb.study.transport import check_reply, note_silence

@@ -1,4 +1,16 @@
-r"""Shamir's sharing of 32 secret bytes: ``threshold`` shares restore them, fewer reveal nothing.
+r"""Masks on a vector, and shares of the secrets behind them.
+
+Masks lie over :math:`\mathbb{Z}_{2^{64}}`: the key stream of ChaCha20, read as 64-bit numbers.
+
+Client :math:`u` uploads (Bonawitz et al. 2017, section 4)
+
+.. math:: y_u = x_u + G(b_u) + \sum_{v > u} G(s_{uv}) - \sum_{v < u} G(s_{uv}) \pmod{2^{64}}
+
+with its own seed :math:`b_u` and a secret :math:`s_{uv}` with each neighbour :math:`v`. In the sum
+over all clients the pairwise masks cancel.
+
+Shares are those of Shamir, of 32 secret bytes: ``threshold`` of them restore a secret, fewer reveal
+nothing.
 
 The secret is :math:`f(0)` of a random polynomial :math:`f` of degree :math:`t - 1` over the field
 of :math:`p = 2^{256} + 297` elements, the smallest prime that has room for every 32 bytes. The
@@ -10,10 +22,75 @@ We wrote it because the maintained packages that we found share 16-byte secrets,
 the caller must choose. The arithmetic is ten lines, and tests check its laws.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from fedfb.secure.errors import FormatError, ProtocolError, ThresholdError
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+from fedfb.secure.encoding import FormatError, ProtocolError, ThresholdError
 from fedfb.secure.keys import Random, urandom
+
+Ring = npt.NDArray[np.uint64]
+"""A vector over the integers modulo 2^64."""
+
+WORD_BYTES = 8
+CHUNK_WORDS = 1 << 15
+"""Words that are masked at a time: the stream and the vector fit into a processor's cache."""
+
+
+def add_masks(vector: Ring, plus: Iterable[bytes], minus: Iterable[bytes]) -> Ring:
+    """Return a vector plus the streams of some keys and minus the streams of others.
+
+    Args:
+        vector: elements of the ring; not changed.
+        plus: keys whose streams are added.
+        minus: keys whose streams are subtracted.
+
+    >>> key = bytes(32)
+    >>> masked = add_masks(np.arange(3, dtype=np.uint64), plus=[key], minus=[])
+    >>> add_masks(masked, plus=[], minus=[key])
+    array([0, 1, 2], dtype=uint64)
+    """
+    total = vector.copy()
+    for key in plus:
+        _add_stream(total, key, np.add)
+    for key in minus:
+        _add_stream(total, key, np.subtract)
+    return total
+
+
+def _add_stream(total: Ring, key: bytes, combine: np.ufunc) -> None:
+    # Counter and nonce are zero: a key makes one stream only. A key used twice would show the
+    # difference of two uploads.
+    stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+    # Encrypting zeros returns the key stream itself.
+    zeros = memoryview(bytes(WORD_BYTES * min(CHUNK_WORDS, total.size)))
+    buffer = bytearray(len(zeros))
+    for start in range(0, total.size, CHUNK_WORDS):
+        part = total[start : start + CHUNK_WORDS]
+        stream.update_into(zeros[: part.nbytes], buffer)
+        combine(part, np.frombuffer(buffer, "<u8", count=part.size), out=part)
+
+
+def write_ring(vector: Ring) -> bytes:
+    """Write a vector, eight bytes a word, little-endian."""
+    return vector.astype("<u8", copy=False).tobytes()
+
+
+def read_ring(data: bytes, words: int, what: str) -> Ring:
+    """Read a vector.
+
+    Args:
+        data: what ``write_ring`` returned.
+        words: how many words are expected.
+        what: name of the vector, for errors.
+    """
+    if len(data) != WORD_BYTES * words:
+        raise FormatError(f"{what} has {len(data)} bytes, expected {WORD_BYTES * words}.")
+    return np.frombuffer(data, "<u8").astype(np.uint64)
+
 
 PRIME = 2**256 + 297
 SECRET_BYTES = 32
