@@ -89,7 +89,13 @@ def infer(
     schema, doubts = infer_schema(files, wanted)
     for doubt in doubts:
         left_out = schema.named[doubt.column].role == "ignored"
-        talk(f"LEFT OUT: {doubt}" if left_out else str(doubt))
+        if left_out:
+            talk(
+                f"LEFT OUT: {doubt.place}: column {doubt.column!r} {doubt.what}. To use it, give "
+                "it a role and a type in the schema."
+            )
+        else:
+            talk(str(doubt))
     text = write_schema(schema)
     if out is None:
         typer.echo(text, nl=False)

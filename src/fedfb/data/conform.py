@@ -145,7 +145,8 @@ def cell_misfits(
     """
     cells, categories = file.columns[column.name], frozenset(column.categories)
     if column.kind == "number" and cells.doubt:
-        yield Misfit(file.source, 0, column.name, "number", cells.doubt)
+        what = cells.doubt.partition(f"column {column.name!r}")[2].lstrip(": ")
+        yield Misfit(file.source, 0, column.name, "number", what)
         return
     if column.kind == "number" and cells.numbers is not None:
         gaps_fit = column.missing != "refuse" or "missing" in allowed
@@ -158,7 +159,7 @@ def cell_misfits(
     lines = file.lines_of(rows) if len(rows) else []
     for line, code in zip(lines, cells.words.codes[rows].tolist(), strict=True):
         if (reason := reasons[code]) is not None:
-            yield Misfit(file.source, line, column.name, *reason, file.unit)
+            yield Misfit(file.source, line, column.name, reason[0], reason[1], file.unit)
 
 
 def _find_misfit(

@@ -94,15 +94,16 @@ def _find_readings(column: SourceColumn) -> _Readings | None:
     cells = [cell for cell in sample.to_pylist() if cell not in MISSING]
     if 2 * sum(re.match(_ANY, cell) is not None for cell in cells) <= len(cells):
         return None
-    counts = _trim(column.data).drop_null().value_counts()
-    values, rows = counts.field(0), counts.field(1)
-    present = compute.invert(compute.is_in(values, _as_array(MISSING)))
-    values, rows = values.filter(present), rows.filter(present)
-    is_number = compute.match_substring_regex(values, _ANY)
-    numbers = values.filter(is_number)
-    if len(numbers) < len(values):
-        by_numbers = compute.sum(rows.filter(is_number)).as_py() or 0
-        if len(numbers) <= FEWEST or 2 * by_numbers <= compute.sum(rows).as_py():
+    numbers = _trim(column.data).drop_null()
+    if not _matches(numbers, _ANY):
+        counts = numbers.value_counts()  # slower: only for columns that hold other cells too
+        values, rows = counts.field(0), counts.field(1)
+        present = compute.invert(compute.is_in(values, _as_array(MISSING)))
+        values, rows = values.filter(present), rows.filter(present)
+        is_number = compute.match_substring_regex(values, _ANY)
+        numbers, by_numbers = values.filter(is_number), compute.sum(rows.filter(is_number)).as_py()
+        is_mixture = len(numbers) < len(values)
+        if is_mixture and (len(numbers) <= FEWEST or 2 * by_numbers <= compute.sum(rows).as_py()):
             return None
     has = {mark: _occurs(numbers, _CLASSES[mark]) for mark in _THOUSANDS}
     if not any(has.values()):
@@ -195,7 +196,9 @@ def _rewrite(column: SourceColumn, decimal: str, thousands: str) -> SourceColumn
 
     cells = _trim(column.data)
     numbers = cells
-    if thousands:
+    if thousands in (".", ","):
+        numbers = compute.replace_substring(numbers, thousands, "")
+    elif thousands:
         numbers = compute.replace_substring_regex(numbers, _CLASSES[thousands], "")
     if decimal == ",":
         numbers = compute.replace_substring(numbers, ",", ".")
