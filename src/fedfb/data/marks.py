@@ -237,7 +237,7 @@ def _describe_doubt(
     """Say why the numbers of a column are undecided, with the line of a cell."""
     if not found.by_decimal:
         lines = [_find_cell(file, name, r"[0-9]\.[0-9]"), _find_cell(file, name, "[0-9],[0-9]")]
-        cells = " and ".join(f"{cell!r} (line {line})" for line, cell in lines if line)
+        cells = " and ".join(f"{cell!r} ({file.unit} {line})" for line, cell in lines if line)
         return (
             f"{file.source}, column {name!r}: the cells {cells} are numbers, but not with the same "
             "decimal and thousands marks. Write all cells of the column alike."
@@ -250,13 +250,13 @@ def _describe_doubt(
             if mark is not None
         )
         return (
-            f"{file.source}, line {line}, column {name!r}: {cell!r} is not a number with {marks}. "
+            f"{file.source}, {file.unit} {line}, column {name!r}: {cell!r} is not a number with {marks}. "
             "Correct the declaration, or the cells."
         )
     values = " or ".join(_read(cell, d, t) for d, t in allowed.by_decimal.items())
     mark = "," if "," in cell else "."
     return (
-        f"{file.source}, line {line}, column {name!r}: {cell!r} is {values}, and no other cell of "
+        f"{file.source}, {file.unit} {line}, column {name!r}: {cell!r} is {values}, and no other cell of "
         f"the file decides it. Say what the {MARK_NAMES[mark]} is: --decimal '{mark}' or "
         f"--thousands '{mark}' (of one file: [files.\"NAME\"] in a schema)."
     )
