@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -355,6 +356,74 @@ def test_values_that_are_alike_are_named_with_both_places(folder):
         DataError, match=r"banks/a\.csv, line 2 and banks/e\.csv, line 2: .*'F' and 'f'"
     ):
         load_own("banks/a.csv banks/e.csv", **OWN)
+
+
+def write_workbook(path: Path, rows: list[list[object]]) -> None:
+    """Write the parts of a workbook that Excel itself writes, with two sheets."""
+    office = "http://schemas.openxmlformats.org"
+    related = f"{office}/officeDocument/2006/relationships"
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+
+    def cell(place: str, value: object) -> str:
+        if isinstance(value, bool):
+            return f'<c r="{place}" t="b"><v>{int(value)}</v></c>'
+        if isinstance(value, str):
+            return f'<c r="{place}" t="inlineStr"><is><t>{value}</t></is></c>'
+        return "" if value is None else f'<c r="{place}"><v>{value}</v></c>'
+
+    def sheet(rows: list[list[object]]) -> str:
+        lines = "".join(
+            f'<row r="{r}">'
+            + "".join(cell(f"{'ABC'[c]}{r}", v) for c, v in enumerate(row))
+            + "</row>"
+            for r, row in enumerate(rows, 1)
+        )
+        main = f"{office}/spreadsheetml/2006/main"
+        return f'<worksheet xmlns="{main}"><sheetData>{lines}</sheetData></worksheet>'
+
+    names = ("sheet1", "sheet2")
+    sheets = "".join(
+        f'<sheet name="{n}" sheetId="{i}" r:id="r{i}"/>' for i, n in enumerate(names, 1)
+    )
+    links = "".join(
+        f'<Relationship Id="r{i}" Type="{related}/worksheet" Target="worksheets/{n}.xml"/>'
+        for i, n in enumerate(names, 1)
+    )
+    relations = f"{office}/package/2006/relationships"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{office}/package/2006/content-types">'
+        '<Default Extension="xml" ContentType="application/xml"/>'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{kind}.sheet.main+xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{relations}"><Relationship Id="r1" '
+        f'Type="{related}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{office}/spreadsheetml/2006/main" '
+        f'xmlns:r="{related}"><sheets>{sheets}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{relations}">{links}</Relationships>',
+        "xl/worksheets/sheet1.xml": sheet(rows),
+        "xl/worksheets/sheet2.xml": sheet([["a"]]),
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+
+
+def test_an_excel_workbook_is_the_table_of_its_first_sheet(tmp_path):
+    pytest.importorskip("python_calamine")
+    rows = [["age", "job", "paid"], [31, "cook", True], [], [None, "Näher", False], [2.5, 7, 1]]
+    write_workbook(tmp_path / "rows.xlsx", rows)
+    cells = read_rows(tmp_path / "rows.xlsx")
+    assert cells.columns["age"].numbers.tolist() == pytest.approx([31, np.nan, 2.5], nan_ok=True)
+    assert cells.columns["job"].words.tolist() == ["cook", "Näher", "7"]
+    assert cells.place(2) == f"{tmp_path / 'rows.xlsx'}, row 5"
+    assert cells.notes == (f"{tmp_path / 'rows.xlsx'}: of its sheets only the first is read",)
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04", b"PK\x03\x04" + bytes(99)])
+def test_a_damaged_workbook_is_refused(tmp_path, content):
+    pytest.importorskip("python_calamine")
+    (tmp_path / "rows.xlsx").write_bytes(content)
+    with pytest.raises(DataError, match=r"rows\.xlsx cannot be read as Excel"):
+        read_rows(tmp_path / "rows.xlsx")
 
 
 def test_a_file_that_may_not_be_read_is_named(folder):

@@ -243,6 +243,7 @@ def _describe_doubt(
             "decimal and thousands marks. Write all cells of the column alike."
         )
     line, cell = _find_cell(file, name, "[.,]")
+    place = f"{file.source}, {file.unit} {line}, column {name!r}"
     if not allowed.by_decimal:
         marks = " and ".join(
             f"--{kind} {mark!r}"
@@ -250,13 +251,13 @@ def _describe_doubt(
             if mark is not None
         )
         return (
-            f"{file.source}, {file.unit} {line}, column {name!r}: {cell!r} is not a number with {marks}. "
+            f"{place}: {cell!r} is not a number with {marks}. "
             "Correct the declaration, or the cells."
         )
     values = " or ".join(_read(cell, d, t) for d, t in allowed.by_decimal.items())
     mark = "," if "," in cell else "."
     return (
-        f"{file.source}, {file.unit} {line}, column {name!r}: {cell!r} is {values}, and no other cell of "
+        f"{place}: {cell!r} is {values}, and no other cell of "
         f"the file decides it. Say what the {MARK_NAMES[mark]} is: --decimal '{mark}' or "
         f"--thousands '{mark}' (of one file: [files.\"NAME\"] in a schema)."
     )
