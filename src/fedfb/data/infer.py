@@ -170,8 +170,9 @@ def _place_doubt(name: str, files: Sequence[Cells]) -> str:
 
 def _place_text(file: Cells, column: SourceColumn) -> str:
     """Return a file, and the line of its first cell that is no number among some that are."""
-    is_text = [bool(cell) and parse_number(cell) is None for cell in column.words.values]
-    if all(is_text) or not any(is_text):
+    values = column.words.values
+    is_text = [bool(cell) and parse_number(cell) is None for cell in values]
+    if sum(is_text) in (0, sum(map(bool, values))):
         return file.source
     return file.place(int(column.words.look_up(is_text, bool).argmax()))
 
