@@ -217,7 +217,10 @@ def check_cells(
     problems = []
     for file in files:
         cells = file.columns[column.name]
-        if column.kind == "number" and not cells.doubt and cells.numbers is not None:
+        if column.kind == "number" and cells.doubt:
+            problems += undecided_numbers([file], column.name)
+            continue
+        if column.kind == "number" and cells.numbers is not None:
             gaps_fit = column.missing != "refuse" or "missing cell" in allowed
             if not (np.isinf if gaps_fit else _is_not_finite)(cells.numbers).any():
                 continue

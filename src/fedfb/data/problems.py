@@ -19,7 +19,7 @@ class Kind(NamedTuple):
     """What problems of one kind have in common.
 
     ``title`` is short, for a table. ``place`` is what the sentence is about: a file (it continues
-    the file's name), a column, or a cell (it begins with the line). ``role`` says what --fix does.
+    the file's name), a column, some cells of a column, or a cell (these begin with the line).
     """
 
     title: str
@@ -36,20 +36,20 @@ KINDS = {
     "undeclared column": Kind("not in the schema"),
     "absent positive": Kind("positive value never occurs"),
     "one label": Kind("labels are all the same"),
-    "missing label": Kind("label is missing"),
-    "missing group": Kind("group is missing"),
-    "missing client": Kind("client is missing"),
+    "missing label": Kind("label is missing", "cells"),
+    "missing group": Kind("group is missing", "cells"),
+    "missing client": Kind("client is missing", "cells"),
     "missing cell": Kind("cell is empty", "cell"),
     "many groups": Kind("too many groups"),
-    "spelling": Kind("spelt in several ways"),
-    "other values": Kind("values of its own"),
+    "spelling": Kind("spelt in several ways", "cells"),
+    "other values": Kind("labels in other words", "cells"),
     "not a number": Kind("no number", "cell"),
     "not a date": Kind("no date", "cell"),
     "not finite": Kind("not finite", "cell"),
     "undeclared value": Kind("value not in the schema", "cell"),
     "undecided number": Kind("numbers of two readings", "file"),
-    "decorated number": Kind("numbers with signs"),
-    "mixture": Kind("numbers and text mixed"),
+    "decorated number": Kind("numbers with signs", "cells"),
+    "mixture": Kind("numbers and text mixed", "cells"),
     "date": Kind("dates"),
     "identifier": Kind("identifier"),
     "free text": Kind("free text"),
@@ -113,10 +113,10 @@ class Problem:
             return self.what
         if place == "file":
             return f"{self.source} {self.what}"
-        at = f"{self.unit} {self.line}, " if place == "cell" and self.line else ""
-        if not with_source:
-            return at + self.what
-        return self.source + (", " if at else ": ") + at + self.what
+        if place == "column" or not self.line:
+            return f"{self.source}: {self.what}" if with_source else self.what
+        at = f"{self.unit} {self.line}{',' if place == 'cell' else ':'} {self.what}"
+        return f"{self.source}, {at}" if with_source else at
 
 
 def number_lines(problems: Iterable[Problem], files: Sequence[Cells]) -> list[Problem]:

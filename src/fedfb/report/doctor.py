@@ -177,7 +177,8 @@ def _details(number: int, row: Sequence[Problem], names: dict[str, str]) -> list
 
 
 def _sentence(problem: Problem, names: dict[str, str]) -> str:
-    text = problem.sentence(with_source=False)
+    about_file = KINDS[problem.kind].place == "file"
+    text = problem.sentence() if about_file else problem.what
     for source, name in names.items():
         text = text.replace(source, name)
     return text
