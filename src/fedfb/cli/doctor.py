@@ -54,7 +54,6 @@ def doctor(
         int,
         typer.Option(
             metavar="N",
-            min=1,
             help="Groups of fewer rows are small (default 10).",
             show_default=False,
         ),
@@ -90,6 +89,8 @@ def doctor(
         declarations(merge),
         declarations(dates),
     )
+    if minimum_group < 1:
+        raise ConfigError(f"--minimum-group is {minimum_group}, expected at least 1.")
     declared = None if schema is None else read_schema(schema)
     if fix is not None:
         _check_fix(fix, wanted, declared is not None)
