@@ -93,6 +93,33 @@ def test_what_is_compared_is_what_fedfb_predict_gives(trained, tmp_path):
     np.testing.assert_array_equal(ours.decision, given.decision)
 
 
+def test_codes_for_missing_values_and_merged_spellings_are_handed_over(trained, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{rng.choice([-1, 999, *range(40)])},{rng.choice(['Ulm', 'ulm', 'Bonn', '??'])},"
+        f"{'FM'[i % 2]},{'yn'[i // 2 % 2]}"
+        for i in range(200)
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(["hours,town,sex,y", *rows]) + "\n")
+    (tmp_path / "schema.toml").write_text(
+        '[columns.hours]\nrole = "feature"\ntype = "number"\nblank = ["-1", "999"]\n'
+        '[columns.town]\nrole = "feature"\ntype = "category"\nmerge = { Ulm = ["ulm"] }\n'
+        'categories = ["Bonn", "Ulm", "ulm", "??"]\nblank = ["??"]\n'
+        '[columns.sex]\nrole = "sensitive"\ncategories = ["F", "M"]\n'
+        '[columns.y]\nrole = "label"\npositive = "y"\ncategories = ["n", "y"]\n'
+    )
+    outcome, folder = trained(
+        data=str(tmp_path / "rows.csv"), schema=str(tmp_path / "schema.toml"), algorithm="fedavg"
+    )
+    hand = take_over(folder)
+    assert outcome.federation.feature_names == (
+        *("hours", "hours missing", "town=Bonn", "town=Ulm", "town=missing"),
+    )
+    assert_same(hand, typed_as_read(hand, tmp_path / "rows.csv"))
+    kinds = [rule["kind"] for rule in coefficients(hand)["rules"]]
+    assert kinds == ["blank", "blank", "merge"]
+
+
 def raw_rows(outcome, folder, rows=3000):
     """The test rows of a built-in data set, back from numbers to raw cells."""
     hand, federation = take_over(folder), outcome.federation

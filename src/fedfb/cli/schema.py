@@ -61,7 +61,7 @@ def infer(
     """
     from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
-    from fedfb.data.problems import refuse
+    from fedfb.data.problems import name_files, refuse
     from fedfb.data.read import notes_of, read_files
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
@@ -89,9 +89,17 @@ def infer(
     )
     schema, doubts = infer_schema(files, wanted)
     left_out = {column.name for column in schema.of("ignored")}
-    refuse((doubt for doubt in doubts if doubt.column not in left_out), files)
-    for sentence, name in dict.fromkeys((doubt.what, doubt.column) for doubt in doubts):
-        talk(f"LEFT OUT: {sentence}" if name in left_out else f"{sentence}.")
+    undecided = {doubt.column for doubt in doubts if doubt.kind == "undecided number"}
+    refuse((d for d in doubts if d.column not in left_out - undecided), files)
+    files_of: dict[tuple[str, str], list[str]] = {}
+    for doubt in doubts:
+        files_of.setdefault((doubt.what, doubt.column), []).append(doubt.source)
+    for (what, name), sources in files_of.items():
+        where = name_files(sources)
+        if name in left_out:
+            talk(f"LEFT OUT: {where}: {what}. To use it, give it a role and a type in the schema.")
+        else:
+            talk(f"{where}: {what}.")
     text = write_schema(schema)
     if out is None:
         typer.echo(text, nl=False)

@@ -13,8 +13,9 @@ import numpy as np
 
 from fedfb.data.cells import Cells, SourceColumn, as_text
 from fedfb.data.dates import explain, read_date, read_format
+from fedfb.data.derive import Blank
 from fedfb.data.problems import Problem
-from fedfb.data.schema import ColumnSchema, Role, Schema
+from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.table import parse_number
 from fedfb.shapes import Array, Bool
 
@@ -86,14 +87,14 @@ def match_columns(files: Sequence[Cells], roles: Collection[str]) -> tuple[Names
             if name == usual or by_fold[fold(name)] > 1:
                 continue
             names.setdefault(file.source, {})[name] = usual
+            option = file_option(file.source, f'columns = {{ "{name}" = "{usual}" }}')
             problems.append(
                 Problem(
                     file.source,
                     "other name",
                     f"has a column {name!r}, which is {usual!r} in {_other(files, usual)}",
-                    "Rename the columns, or declare their names in a schema: "
-                    f"{file_option(file.source, f'columns = {{ {name!r} = {usual!r} }}')}.",
-                    file_option(file.source, f'columns = {{ "{name}" = "{usual}" }}'),
+                    f"Rename the column, or declare its name in a schema: {option}.",
+                    option,
                     usual,
                     count=1,
                 )
@@ -135,78 +136,6 @@ def _compare(
 def file_option(source: str, line: str) -> str:
     """Return the line of a schema file about one file."""
     return f'[files."{Path(source).name}"] {line}'
-
-
-MISSING_ROLES: Mapping[Role, tuple[str, str, str]] = {
-    "label": (
-        "missing label",
-        "the label {name!r} is missing in {count} of {rows} rows",
-        "Every row to train or test on needs one: fill it in, or remove these rows",
-    ),
-    "sensitive": (
-        "missing group",
-        "the sensitive column {name!r} is missing in {count} of {rows} rows",
-        "Fill it in (a value such as 'unknown' makes them a group of their own), or remove these "
-        "rows",
-    ),
-    "client": (
-        "missing client",
-        "column {name!r} decides the client and is missing in {count} rows",
-        "Fill it in, or remove these rows",
-    ),
-}
-"""Kind, sentence and remedy of missing cells, by the role of their column."""
-
-
-def missing_cells(files: Sequence[Cells], name: str, role: Role) -> list[Problem]:
-    """Return the missing cells of a label, a sensitive column or the column of clients."""
-    kind, sentence, remedy = MISSING_ROLES[role]
-    problems = []
-    for file in files:
-        column = file.columns[name]
-        place = locate(column, lambda cell: not cell)
-        if place.cells:
-            what = sentence.format(name=name, count=place.cells, rows=file.rows)
-            more = f'{remedy}, or have fedfb leave them out (in a schema: missing = "drop").'
-            option = f'{name}: missing = "drop"'
-            problems.append(Problem(file.source, kind, what, more, option, name, *place))
-    return problems
-
-
-def check_labels(files: Sequence[Cells], column: ColumnSchema) -> list[Problem]:
-    """Return whether the positive value never occurs, or no other value does."""
-    name, positive = column.name, column.positive
-    new_names = {value: new for new, values in column.merge for value in values}
-    counts = [
-        Counter({cell: n for cell, n in file.columns[name].words.counts().items() if cell})
-        for file in files
-    ]
-    values: Counter[str] = Counter()
-    for part in counts:
-        for cell, n in part.items():
-            values[new_names.get(cell, cell)] += n
-    if not positive or not values:
-        return []
-    ordered = sorted(values)
-    if positive not in values:
-        first = ", ".join(ordered[:10]) + (", ..." if len(ordered) > 10 else "")
-        kind = "absent positive"
-        what = (
-            f"the positive value {positive!r} never occurs in the label column {name!r}, whose "
-            f"values are {first}"
-        )
-        remedy, option = "Choose one of these.", f"--positive {ordered[0]}"
-    elif len(values) == 1:
-        kind = "one label"
-        what = f"all of the {values.total()} training rows have {name} = {positive!r}"
-        remedy = "Two classes are needed: check the positive value, or add rows of the other class."
-        option = ""
-    else:
-        return []
-    return [
-        Problem(file.source, kind, what, remedy, option, name, *locate(file.columns[name]))
-        for file in files
-    ]
 
 
 def undecided_numbers(files: Sequence[Cells], name: str) -> list[Problem]:
@@ -288,6 +217,9 @@ def check_cells(
     problems = []
     for file in files:
         cells = file.columns[column.name]
+        if column.kind == "number" and cells.doubt:
+            problems += undecided_numbers([file], column.name)
+            continue
         if column.kind == "number" and cells.numbers is not None:
             gaps_fit = column.missing != "refuse" or "missing cell" in allowed
             if not (np.isinf if gaps_fit else _is_not_finite)(cells.numbers).any():
@@ -350,6 +282,28 @@ def _judge(cell: str, column: ColumnSchema, categories: frozenset[str]) -> str |
     if number is None:
         return "not a number"
     return "not finite" if abs(number) == float("inf") else None
+
+
+def blank_cells(file: Cells, schema: Schema) -> Cells:
+    """Return a file without the cells that the schema counts as missing."""
+    import pyarrow
+    from pyarrow import compute
+
+    columns = dict(file.columns)
+    for column in schema.used:
+        cells = columns.get(column.name)
+        if not column.blank or cells is None:
+            continue
+        rule = Blank(column.name, column.name, column.blank)
+        if cells.numbers is not None:
+            rows = np.isin(cells.numbers, rule.numbers)
+        else:
+            rows = cells.words.look_up([rule.is_blank(c) for c in cells.words.values], bool)
+        nothing = pyarrow.scalar(None, cells.data.type)
+        columns[column.name] = SourceColumn(
+            compute.if_else(pyarrow.array(rows), nothing, cells.data)
+        )
+    return file._replace(columns=columns)
 
 
 def rename(file: Cells, names: Mapping[str, str]) -> Cells:

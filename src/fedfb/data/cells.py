@@ -28,8 +28,13 @@ MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", 
 MAX_COLUMNS = 5000
 """The most columns of a file: every column becomes one feature or several."""
 
-_INVISIBLE = " \t\xa0\ufeff\u200b\u200e\u200f\u2060"
-"""Invisible characters that programs leave at the ends of cells."""
+_SPACES = " \t\r\n\xa0\u2007\u2009\u202f"
+_INVISIBLE = dict.fromkeys(map(ord, "\xad\ufeff\u200b\u200e\u200f\u2060\u061c"))
+_INVISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+"""Characters without width that programs leave in cells: marks of direction, of order, of breaks.
+
+Those that join letters stay: they have a meaning in some scripts.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +164,9 @@ def clean(cells: Iterable[str], missing: Collection[str] = MISSING) -> list[str]
     ['a', 'é', '']
     """
     stripped = (
-        cell if cell.isascii() else unicodedata.normalize("NFC", cell).strip(_INVISIBLE)
+        cell
+        if cell.isascii()
+        else unicodedata.normalize("NFC", cell.translate(_INVISIBLE)).strip(_SPACES)
         for cell in map(str.strip, cells)
     )
     return ["" if cell in missing else cell for cell in stripped]

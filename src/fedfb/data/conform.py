@@ -8,15 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.data.cell_checks import (
-    check_against,
-    check_cells,
-    check_labels,
-    missing_cells,
-)
+from fedfb.data.cell_checks import blank_cells, check_against, check_cells
 from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.declare import Wanted
 from fedfb.data.infer import Inferred, infer
+from fedfb.data.label_checks import check_labels, missing_cells
 from fedfb.data.problems import Problem, refuse
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.schema_file import read_schema
@@ -79,7 +75,7 @@ def examine(
     _refuse_contradictions(schema, wanted)
     problems = [problem for file in files for problem in check_file(file, schema)]
     if schema.label.name in set.intersection(*(set(file.columns) for file in files)):
-        problems += check_labels(files, schema.label)
+        problems += check_labels([blank_cells(file, schema) for file in files], schema.label)
     return Inferred(schema, tuple(problems))
 
 
@@ -92,7 +88,7 @@ def check_file(file: Cells, schema: Schema, allowed: Collection[str] = ()) -> li
         allowed: kinds of problems that are not reported.
 
     """
-    problems = check_against(file, schema)
+    problems, file = check_against(file, schema), blank_cells(file, schema)
     for column in schema.used:
         if column.name not in file.columns:
             continue
@@ -157,6 +153,7 @@ def tables_of(files: Sequence[Cells], schema: Schema) -> tuple[Table, ...]:
 
 
 def _make_table(file: Cells, schema: Schema) -> Table:
+    file = blank_cells(file, schema)
     columns = {column.name: _read_values(file, column) for column in schema.used}
     table, missing = file.make_table(columns), rows_to_drop(file, schema)
     return table.take(np.flatnonzero(~missing)) if missing.any() else table
@@ -164,6 +161,7 @@ def _make_table(file: Cells, schema: Schema) -> Table:
 
 def rows_to_drop(file: Cells, schema: Schema) -> Bool[Array, " n"]:
     """Return the rows without a label, group or client, where the schema drops them."""
+    file = blank_cells(file, schema)
     missing = np.zeros(file.rows, bool)
     for column in schema.columns:
         if column.missing == "drop":
@@ -174,6 +172,7 @@ def rows_to_drop(file: Cells, schema: Schema) -> Bool[Array, " n"]:
 def drop_notes(files: Sequence[Cells], schema: Schema) -> tuple[str, ...]:
     """Return a sentence that counts the rows that were left out, by column and file."""
     parts = []
+    files = [blank_cells(file, schema) for file in files]
     for column in schema.columns:
         if column.missing == "drop":
             for file in files:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfb.core import MINIMUM_ROWS
-from fedfb.data.cell_checks import file_option, match_columns, rename
+from fedfb.data.cell_checks import Names, file_option, fold, match_columns, rename
 from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.conform import examine, rows_to_drop, tables_of
 from fedfb.data.counts import CrossedCounts, cross
@@ -56,6 +56,7 @@ class Diagnosis:
         tables: rows by group and label, and by client and group.
         candidates: columns that may be the label, or sensitive; None where they are declared.
         cells: the contents of the files, with the names of columns as in the schema.
+        names: by file, names of columns that other files write otherwise.
     """
 
     files: tuple[FileSummary, ...]
@@ -64,6 +65,7 @@ class Diagnosis:
     tables: tuple[CrossedCounts, ...]
     candidates: Candidates | None
     cells: tuple[Cells, ...]
+    names: Names
 
     @property
     def stops(self) -> bool:
@@ -92,7 +94,7 @@ def diagnose(
     files = [*by_client.values()]
     if not files:
         problems = tuple(unreadable)
-        return Diagnosis((), problems, Schema((), ()), (), None, ())
+        return Diagnosis((), problems, Schema((), ()), (), None, (), {})
     schema, problems = examine(files, wanted, declared)
     names, _ = match_columns(files, wanted.named)
     cells = [rename(file, names.get(file.source, {})) for file in files]
@@ -107,9 +109,9 @@ def diagnose(
     )
     summaries = tuple(_summarise(file) for file in files)
     candidates = None if wanted.label and wanted.sensitive else find_candidates(cells, schema)
-    return Diagnosis(
-        summaries, tuple(ordered), schema, tables, None if declared else candidates, tuple(cells)
-    )
+    if declared is not None:
+        candidates = None
+    return Diagnosis(summaries, tuple(ordered), schema, tables, candidates, tuple(cells), names)
 
 
 def _summarise(file: Cells) -> FileSummary:
@@ -262,7 +264,7 @@ def find_candidates(cells: Sequence[Cells], schema: Schema) -> Candidates:
         name = column.name.casefold()
         if _SENSITIVE.search(name):
             sensitive.append((column.name, values))
-        elif len(values) == 2:
+        elif len(set(map(fold, values))) == 2:
             (label if _LABEL.search(name) else pairs).append((column.name, values))
     return Candidates(tuple(label or pairs), tuple(sensitive))
 

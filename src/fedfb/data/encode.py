@@ -13,7 +13,7 @@ import numpy as np
 
 from fedfb.data.cells import Cells
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
-from fedfb.data.derive import Bins, Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.derive import Bins, Blank, Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.groups import Groups
 from fedfb.data.read import read_rows
@@ -174,6 +174,8 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
         if rule.target not in kinds:
             continue
         number, in_place = isinstance(rule, Bins), rule.source == rule.target
+        if isinstance(rule, Blank):
+            number = kinds[rule.target]
         if not in_place and kinds.get(rule.source, number) != number:
             raise ConfigError(
                 f"column {rule.source!r} is read both as a number and as text, which an exported "

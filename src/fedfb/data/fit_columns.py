@@ -280,7 +280,7 @@ def listed_categories(schema: Schema) -> list[tuple[str, str]]:
         (column.name, category)
         for column in schema.of("feature")
         if not column.is_number and column.categories
-        for category in sorted({*column.categories, MISSING_CATEGORY})
+        for category in sorted({*column.group_values, MISSING_CATEGORY})
     ]
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedfb.data.cells import as_text, columns_of, is_frame
+from fedfb.data.cells import Cells, as_text, columns_of, is_frame
 from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
+from fedfb.data.dialect import DETECT
 from fedfb.data.federation import Federation, settle_small_groups
 from fedfb.data.loading import federate_cells
+from fedfb.data.marks import settle_numbers
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
@@ -74,7 +76,7 @@ def federation_from_frames(
     (('age',), [1, 0, 0, 1])
     """
     by_client = _split_by_client(frames, name)
-    cells = {client: columns_of(client, by_client[client]) for client in sorted(by_client)}
+    cells = {client: _read_frame(client, by_client[client]) for client in sorted(by_client)}
     wanted = Wanted(
         label,
         as_text(positive) or "",
@@ -85,7 +87,7 @@ def federation_from_frames(
         tuple(merge),
         tuple(dates),
     )
-    held = None if test is None else columns_of("the test rows", test)
+    held = None if test is None else _read_frame("the test rows", test)
     federation = federate_cells(
         name,
         cells,
@@ -100,6 +102,11 @@ def federation_from_frames(
         add=add,
     )
     return settle_small_groups(federation, minimum_group, rest, labels)
+
+
+def _read_frame(source: str, frame: Frame) -> Cells:
+    """Return a frame as cells. Numbers in columns of text are read as those of a CSV file."""
+    return settle_numbers(columns_of(source, frame), DETECT)
 
 
 def _split_by_client(frames: Any, name: str) -> dict[str, Frame]:

@@ -11,17 +11,16 @@ from typing import NamedTuple
 
 from fedfb.data.cell_checks import (
     check_cells,
-    check_labels,
     check_spellings,
     locate,
     match_columns,
-    missing_cells,
     rename,
     undecided_numbers,
 )
 from fedfb.data.cells import Cells
 from fedfb.data.columns import MAX_CATEGORIES
 from fedfb.data.declare import Merges, Wanted, parse_bins, parse_dates, parse_merge
+from fedfb.data.label_checks import check_labels, check_vocabulary, missing_cells
 from fedfb.data.problems import LEAVE_OUT, Problem
 from fedfb.data.schema import ColumnSchema, Kind, Schema, check_column, check_declarations
 from fedfb.data.suspicion import Suspicion, are_numbers, suspicion
@@ -122,6 +121,7 @@ def _infer_column(
             name, "label", kind, tuple(values), merge=rules, positive=wanted.positive
         )
         problems = [*missing_cells(files, name, "label"), *check_labels(files, label)]
+        problems += check_vocabulary(files, label)
         return label, [*check_spellings(files, label, stops=True), *problems]
     column, problems = _infer_sensitive(files, name, values, bins.get(name, ()), rules)
     return column, [*missing_cells(files, name, "sensitive"), *problems]

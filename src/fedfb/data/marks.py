@@ -47,12 +47,13 @@ class _Readings(NamedTuple):
     """The readings of a column: the thousands mark by decimal mark.
 
     ``neutral`` columns have neither points nor commas. ``plain`` cells are read by Arrow as they
-    are.
+    are. All cells of a ``whole`` column are numbers.
     """
 
     by_decimal: Mapping[str, str]
     neutral: bool = False
     plain: bool = False
+    whole: bool = False
 
 
 def settle_numbers(file: Cells, declared: Dialect, separator: str = ",") -> Cells:
@@ -88,22 +89,30 @@ def _find_readings(column: SourceColumn) -> _Readings | None:
     """Return the readings of a column that Arrow does not read; None if it is text."""
     from pyarrow import compute
 
-    sample = _trim(column.data.slice(0, _SAMPLE)).drop_null()
+    sample = _drop_missing(_trim(column.data.slice(0, _SAMPLE)))
     if not len(sample):
-        sample = _trim(column.data.drop_null().slice(0, _SAMPLE))
-    cells = [cell for cell in sample.to_pylist() if cell not in MISSING]
-    if 2 * sum(re.match(_ANY, cell) is not None for cell in cells) <= len(cells):
+        sample = _drop_missing(_trim(column.data.drop_null().slice(0, _SAMPLE)))
+    numbers = sample.filter(compute.match_substring_regex(sample, _ANY))
+    if 2 * len(numbers) <= len(sample):
         return None
-    counts = _trim(column.data).drop_null().value_counts()
+    cells, first = _trim(column.data).drop_null(), _list_readings(numbers)
+    if first is not None and len(numbers) == len(sample):
+        by_decimal = {d: t for d, t in first.by_decimal.items() if _matches(cells, _pattern(d, t))}
+        if by_decimal:
+            return _Readings(by_decimal, first.neutral and len(by_decimal) == 2, whole=True)
+    counts = _drop_missing(cells).value_counts()  # slower: for columns that are not all alike
     values, rows = counts.field(0), counts.field(1)
-    present = compute.invert(compute.is_in(values, _as_array(MISSING)))
-    values, rows = values.filter(present), rows.filter(present)
     is_number = compute.match_substring_regex(values, _ANY)
     numbers = values.filter(is_number)
     if len(numbers) < len(values):
         by_numbers = compute.sum(rows.filter(is_number)).as_py() or 0
         if len(numbers) <= FEWEST or 2 * by_numbers <= compute.sum(rows).as_py():
             return None
+    return _list_readings(numbers)
+
+
+def _list_readings(numbers: Any) -> _Readings | None:
+    """Return the readings of cells that are all numbers; None if Arrow reads them as they are."""
     has = {mark: _occurs(numbers, _CLASSES[mark]) for mark in _THOUSANDS}
     if not any(has.values()):
         minus = _occurs(numbers, "\u2212")
@@ -116,6 +125,13 @@ def _find_readings(column: SourceColumn) -> _Readings | None:
             if _matches(numbers, _pattern(decimal, thousands)):
                 by_decimal[decimal] = thousands
     return _Readings(by_decimal, neutral=not (has["."] or has[","]))
+
+
+def _drop_missing(cells: Any) -> Any:
+    from pyarrow import compute
+
+    cells = cells.drop_null()
+    return cells.filter(compute.invert(compute.is_in(cells, _as_array(MISSING, cells.type))))
 
 
 def _find_plain_readings(column: SourceColumn) -> _Readings | None:
@@ -144,7 +160,7 @@ def _decide(
             columns[name] = SourceColumn(columns[name].data, doubt)
         elif not (readings.plain and choice == "."):
             thousands = readings.by_decimal[choice]
-            columns[name] = _rewrite(columns[name], choice, thousands)
+            columns[name] = _rewrite(columns[name], choice, thousands, readings.whole)
             decimal = "" if readings.neutral or choice == "." else choice
             if (thousands or decimal) and not _is_declared(declared, decimal, thousands):
                 notes.setdefault((decimal, thousands), []).append(name)
@@ -189,17 +205,21 @@ def _is_declared(declared: Dialect, decimal: str, thousands: str) -> bool:
     return decimal in ("", declared.decimal) and thousands in ("", declared.thousands)
 
 
-def _rewrite(column: SourceColumn, decimal: str, thousands: str) -> SourceColumn:
+def _rewrite(column: SourceColumn, decimal: str, thousands: str, whole: bool) -> SourceColumn:
     """Write numbers without thousands marks and with a decimal point. Other cells stay."""
     from pyarrow import compute
 
     cells = _trim(column.data)
     numbers = cells
-    if thousands:
+    if thousands in (".", ","):
+        numbers = compute.replace_substring(numbers, thousands, "")
+    elif thousands:
         numbers = compute.replace_substring_regex(numbers, _CLASSES[thousands], "")
     if decimal == ",":
         numbers = compute.replace_substring(numbers, ",", ".")
     numbers = compute.replace_substring(numbers, "\u2212", "-")
+    if whole:
+        return SourceColumn(numbers)
     is_number = compute.match_substring_regex(cells, _pattern(decimal, thousands))
     return SourceColumn(compute.if_else(is_number, numbers, column.data))
 
@@ -217,12 +237,13 @@ def _describe_doubt(
     """Say why the numbers of a column are undecided, with the line of a cell."""
     if not found.by_decimal:
         lines = [_find_cell(file, name, r"[0-9]\.[0-9]"), _find_cell(file, name, "[0-9],[0-9]")]
-        cells = " and ".join(f"{cell!r} (line {line})" for line, cell in lines if line)
+        cells = " and ".join(f"{cell!r} ({file.unit} {line})" for line, cell in lines if line)
         return (
             f"{file.source}, column {name!r}: the cells {cells} are numbers, but not with the same "
             "decimal and thousands marks. Write all cells of the column alike."
         )
     line, cell = _find_cell(file, name, "[.,]")
+    place = f"{file.source}, {file.unit} {line}, column {name!r}"
     if not allowed.by_decimal:
         marks = " and ".join(
             f"--{kind} {mark!r}"
@@ -230,13 +251,13 @@ def _describe_doubt(
             if mark is not None
         )
         return (
-            f"{file.source}, line {line}, column {name!r}: {cell!r} is not a number with {marks}. "
+            f"{place}: {cell!r} is not a number with {marks}. "
             "Correct the declaration, or the cells."
         )
     values = " or ".join(_read(cell, d, t) for d, t in allowed.by_decimal.items())
     mark = "," if "," in cell else "."
     return (
-        f"{file.source}, line {line}, column {name!r}: {cell!r} is {values}, and no other cell of "
+        f"{place}: {cell!r} is {values}, and no other cell of "
         f"the file decides it. Say what the {MARK_NAMES[mark]} is: --decimal '{mark}' or "
         f"--thousands '{mark}' (of one file: [files.\"NAME\"] in a schema)."
     )
@@ -274,10 +295,10 @@ def _matches(data: Any, pattern: str) -> bool:
     return bool(compute.all(compute.match_substring_regex(data, pattern)).as_py())
 
 
-def _as_array(values: Collection[str]) -> Any:
+def _as_array(values: Collection[str], kind: Any) -> Any:
     import pyarrow
 
-    return pyarrow.array(sorted(values), pyarrow.string())
+    return pyarrow.array(sorted(values), kind)
 
 
 def name_sign(cell: str) -> str:

@@ -19,7 +19,7 @@ class Kind(NamedTuple):
     """What problems of one kind have in common.
 
     ``title`` is short, for a table. ``place`` is what the sentence is about: a file (it continues
-    the file's name), a column, or a cell (it begins with the line). ``role`` says what --fix does.
+    the file's name), a column, some cells of a column, or a cell (these begin with the line).
     """
 
     title: str
@@ -36,20 +36,20 @@ KINDS = {
     "undeclared column": Kind("not in the schema"),
     "absent positive": Kind("positive value never occurs"),
     "one label": Kind("labels are all the same"),
-    "missing label": Kind("label is missing"),
-    "missing group": Kind("group is missing"),
-    "missing client": Kind("client is missing"),
+    "missing label": Kind("label is missing", "cells"),
+    "missing group": Kind("group is missing", "cells"),
+    "missing client": Kind("client is missing", "cells"),
     "missing cell": Kind("cell is empty", "cell"),
     "many groups": Kind("too many groups"),
-    "spelling": Kind("spelt in several ways"),
-    "other values": Kind("values of its own"),
+    "spelling": Kind("spelt in several ways", "cells"),
+    "other values": Kind("labels in other words", "cells"),
     "not a number": Kind("no number", "cell"),
     "not a date": Kind("no date", "cell"),
     "not finite": Kind("not finite", "cell"),
     "undeclared value": Kind("value not in the schema", "cell"),
     "undecided number": Kind("numbers of two readings", "file"),
-    "decorated number": Kind("numbers with signs"),
-    "mixture": Kind("numbers and text mixed"),
+    "decorated number": Kind("numbers with signs", "cells"),
+    "mixture": Kind("numbers and text mixed", "cells"),
     "date": Kind("dates"),
     "identifier": Kind("identifier"),
     "free text": Kind("free text"),
@@ -113,10 +113,10 @@ class Problem:
             return self.what
         if place == "file":
             return f"{self.source} {self.what}"
-        at = f"{self.unit} {self.line}, " if place == "cell" and self.line else ""
-        if not with_source:
-            return at + self.what
-        return self.source + (", " if at else ": ") + at + self.what
+        if place == "column" or not self.line:
+            return f"{self.source}: {self.what}" if with_source else self.what
+        at = f"{self.unit} {self.line}{',' if place == 'cell' else ':'} {self.what}"
+        return f"{self.source}, {at}" if with_source else at
 
 
 def number_lines(problems: Iterable[Problem], files: Sequence[Cells]) -> list[Problem]:
@@ -149,12 +149,12 @@ def describe(problems: Sequence[Problem]) -> str:
     files_of: dict[str, dict[str, None]] = defaultdict(dict)
     for problem in problems:
         files_of[problem.sentence(with_source=False)][problem.source] = None
-    remedies = " ".join(dict.fromkeys(filter(None, (_leave_out(problems), *_others(problems)))))
+    remedies = list(dict.fromkeys(filter(None, (_leave_out(problems), *_others(problems)))))
     if len(problems) == 1:
-        return f"{problems[0].sentence()}. {remedies}".rstrip()
+        return " ".join([f"{problems[0].sentence()}.", *remedies])
     if len(files_of) == 1 and KINDS[problems[0].kind].place != "file":
         [(sentence, names)] = files_of.items()
-        return f"{name_files(tuple(names))}: {sentence}. {remedies}".rstrip()
+        return " ".join([f"{name_files(tuple(names))}: {sentence}.", *remedies])
     about_files = {p.sentence() for p in problems if KINDS[p.kind].place == "file"}
     sentences_of: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for sentence, names in files_of.items():
@@ -164,7 +164,11 @@ def describe(problems: Sequence[Problem]) -> str:
     for files, sentences in sentences_of.items():
         more = [f"... and {len(sentences) - MOST} more"] if len(sentences) > MOST else []
         lines += [name_files(files), *(f"  {text}" for text in (*sentences[:MOST], *more))]
-    return "\n".join([*lines, remedies, "fedfb doctor shows each with its count."])
+    if any(problem.kind != "unreadable" for problem in problems):
+        remedies.append(
+            "fedfb doctor counts each, and with --fix writes a schema that settles them."
+        )
+    return "\n".join([*lines, "What to do:", *(f"  {remedy}" for remedy in remedies)])
 
 
 MOST = 20
@@ -172,14 +176,14 @@ MOST = 20
 
 
 def name_files(names: Sequence[str]) -> str:
-    """Name up to five files; of more, the first three.
+    """Name up to three files; of more, the first two.
 
     >>> name_files(["a.csv", "b.csv"]), name_files(list("abcdef"))
-    ('a.csv, b.csv', 'a, b, c and 3 more files')
+    ('a.csv, b.csv', 'a, b and 4 more files')
     """
-    if len(names) <= 5:
+    if len(names) <= 3:
         return ", ".join(names)
-    return f"{', '.join(names[:3])} and {len(names) - 3} more files"
+    return f"{', '.join(names[:2])} and {len(names) - 2} more files"
 
 
 LEAVE_OUT = "--ignore "

@@ -1,7 +1,10 @@
 """Read CSV, Parquet and Arrow files as columns, one file or all files of a --data value."""
 
 from collections.abc import Collection, Sequence
+from io import BytesIO
 from pathlib import Path
+
+import numpy as np
 
 from fedfb.data.cells import Cells, cells_of, check_names, clean_names, typed
 from fedfb.data.csv_file import read_cells
@@ -20,6 +23,7 @@ from fedfb.data.sources import (
 )
 from fedfb.data.table import Table
 from fedfb.errors import DataError
+from fedfb.extras import refuse_without
 from fedfb.files import CHANGED
 
 
@@ -111,6 +115,8 @@ def _read_form(path: Path, dialect: Dialect) -> Cells:
         note = f"{path}: a {form} file by its content, and read as one"
         is_named = form == named or is_stream(path)
         return cells if is_named else cells._replace(notes=(note, *cells.notes))
+    if form == "Excel":
+        return settle_numbers(_read_excel(path), dialect)
     if named is None or form is not None:
         return read_cells(path, dialect)
     if not _is_text(path):
@@ -124,6 +130,27 @@ def _is_text(path: Path) -> bool:
     """Return whether a file that is named as a binary one holds lines of text."""
     content = load_bytes(path)[:4096]
     return b"\0" not in content and b"\n" in content and bool(content.strip())
+
+
+def _read_excel(path: Path) -> Cells:
+    """Read the first sheet of an Excel workbook."""
+    source = name_source(path)
+    refuse_without("excel", f"{source}, an Excel workbook,", hint="Or export it as CSV (UTF-8).")
+    from python_calamine import CalamineError, CalamineWorkbook
+
+    try:
+        book = CalamineWorkbook.from_filelike(BytesIO(load_bytes(path)))
+        lines = book.get_sheet_by_index(0).to_python(skip_empty_area=False)
+    except (CalamineError, *CHANGED) as error:
+        raise DataError(f"{source} cannot be read as Excel: {error}. Save it again.") from None
+    places = np.array([place for place, line in enumerate(lines, 1) if any(c != "" for c in line)])
+    if len(places) < 2:
+        raise DataError(f"{source}: the first sheet has no header and rows.")
+    names, *rows = (lines[place - 1] for place in places)
+    cells = cells_of(source, names, map(list, zip(*rows, strict=True)))
+    others = book.sheet_names[1:]
+    notes = (f"{source}: of its sheets only the first is read",) if others else ()
+    return cells._replace(lines_of=lambda wanted: places[wanted + 1].tolist(), notes=notes)
 
 
 def _read_arrow(path: Path, form: str) -> Cells:

@@ -5,7 +5,7 @@ from itertools import pairwise, product
 from typing import Literal
 
 from fedfb.data.dates import Dates, check_quantity, read_format
-from fedfb.data.derive import Bins, Derived, Merge
+from fedfb.data.derive import Bins, Blank, Derived, Merge
 from fedfb.data.dialect import Dialect
 from fedfb.data.groups import group_name, place_value
 from fedfb.data.table import number_as_text
@@ -25,9 +25,10 @@ class ColumnSchema:
     ``missing`` is the treatment of an empty cell; 'drop' leaves the row out. ``scale`` and
     ``range`` belong to numeric features; a declared range replaces what is learnt from rows.
     ``bins`` (the upper ends of ranges) belong to sensitive columns. ``merge`` (a new name and the
-    values that it replaces) belongs to sensitive columns and the label. ``why`` is the reason why
-    a column is ignored. ``quantity`` and ``format`` belong to dates: the number that is derived
-    from a date (the key ``as``), and the last day of 2024 as the files write it.
+    values that it replaces) belongs to all but numbers that are features. ``blank`` are cells that
+    count as missing. ``why`` is the reason why a column is ignored. ``quantity`` and ``format``
+    belong to dates: the number that is derived from a date (the key ``as``), and the last day of
+    2024 as the files write it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ColumnSchema:
     why: str = ""
     quantity: str = ""
     format: str = ""
+    blank: tuple[str, ...] = ()
 
     @property
     def is_number(self) -> bool:
@@ -56,7 +58,9 @@ class ColumnSchema:
         binned = Bins(self.name, self.name, self.bins, bin_names(self.bins))
         pairs = [(value, new) for new, values in self.merge for value in values]
         merged = Merge(self.name, self.name, *(tuple(part) for part in zip(*pairs, strict=True)))
-        first = [dates] if self.kind == "date" else []
+        first: list[Derived] = [dates] if self.kind == "date" else []
+        if self.blank:
+            first.insert(0, Blank(self.name, self.name, self.blank))
         return (*first, *([binned] if self.bins else []), *([merged] if pairs else []))
 
     @property
@@ -150,12 +154,15 @@ def check_declarations(schema: Schema) -> None:
 
 def check_column(column: ColumnSchema) -> None:
     """Refuse a column whose declarations contradict each other."""
-    allowed = {"sensitive": ("bins", "merge"), "label": ("merge",)}.get(column.role, ())
+    merges = () if column.is_number else ("merge",)
+    allowed = {"sensitive": ("bins", "merge"), "label": ("merge",), "feature": merges}.get(
+        column.role, ()
+    )
     for rule in ("bins", "merge"):
         if getattr(column, rule) and rule not in allowed:
             raise ConfigError(
-                f"column {column.name!r} is {column.role}: bins make groups of sensitive columns, "
-                "merge of these and of the label."
+                f"column {column.name!r} is {column.role} ({column.kind}): bins make groups of "
+                "sensitive columns, and merge is for these, the label and categories."
             )
     _check_date(column)
     if column.scale != "standard" and (column.role, column.is_number) != ("feature", True):

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -32,12 +32,17 @@ HEAD = """\
 # range       of a number that is a feature: its two ends. It is scaled by them, and not by anything
 #             learnt from rows
 # bins        of a sensitive number: the upper ends of the ranges that form groups
-# merge       of a sensitive column or the label: a new name, and the values that it stands for
+# merge       of a sensitive column, the label or a category: a new name, and the values that it
+#             stands for
+# blank       cells that count as missing, such as ["999", "k.A."]
 #
 # A file may have a table of its own, [files."bank_b.csv"] (or a pattern): how it is written, where
 # this is not to be detected: separator, decimal ("," or "."), thousands, encoding; and columns, the
 # names in this file that differ from those in others: columns = { Income = "income" }
 """
+
+EMPTY: Mapping[tuple[str, str], Sequence[str]] = {}
+"""No comments."""
 
 _TOP = ("columns", "crossed", "client", "files")
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -48,22 +53,34 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _KEYS = (
     *("role", "type", "positive", "categories", "missing", "scale", "range"),
-    *("bins", "merge", "why", "as", "format"),
+    *("bins", "merge", "why", "as", "format", "blank"),
 )
 
 
-def write_schema(schema: Schema) -> str:
-    """Return a schema as TOML that reads back as an equal one."""
-    top, *tables = schema_parts(schema)
+def write_schema(
+    schema: Schema, comments: Mapping[tuple[str, str], Sequence[str]] | None = None
+) -> str:
+    """Return a schema as TOML that reads back as an equal one.
+
+    Args:
+        schema: the schema.
+        comments: lines above the tables of columns and files, by ("columns", name) or ("files",
+            name).
+
+    """
+    top, *tables = schema_parts(schema, comments=comments or {})
     return "\n\n".join([HEAD + ("\n" + top if top else ""), *tables]) + "\n"
 
 
-def schema_parts(schema: Schema, above: str = "") -> list[str]:
+def schema_parts(
+    schema: Schema, above: str = "", comments: Mapping[tuple[str, str], Sequence[str]] = EMPTY
+) -> list[str]:
     """Return the lines about all columns, then a TOML table for each column.
 
     Args:
         schema: the schema.
         above: precedes the names of the tables, where the schema is part of a larger file.
+        comments: see :func:`write_schema`.
 
     """
     top = []
@@ -72,11 +89,23 @@ def schema_parts(schema: Schema, above: str = "") -> list[str]:
     if schema.client is not None and not schema.of("client"):
         top.append(f"client = {_write_value(schema.client)}")
     tables = [
-        "\n".join([f"[{above}columns.{_write_key(c.name)}]", *_write_column(c)])
+        "\n".join(
+            [
+                *comments.get(("columns", c.name), ()),
+                f"[{above}columns.{_write_key(c.name)}]",
+                *_write_column(c),
+            ]
+        )
         for c in schema.columns
     ]
     tables += [
-        "\n".join([f"[{above}files.{_write_value(pattern)}]", *_write_dialect(dialect)])
+        "\n".join(
+            [
+                *comments.get(("files", pattern), ()),
+                f"[{above}files.{_write_value(pattern)}]",
+                *_write_dialect(dialect),
+            ]
+        )
         for pattern, dialect in schema.files
     ]
     return ["\n".join(top), *tables]
@@ -109,6 +138,8 @@ def _write_column(column: ColumnSchema) -> list[str]:
         lines += [f'scale = "{column.scale}"'] if column.is_number else []
     if column.range:
         lines.append(f"range = [{', '.join(map(number_as_text, column.range))}]")
+    if column.blank:
+        lines.append(f"blank = {_write_value(column.blank)}")
     if column.bins:
         lines.append(f"bins = [{', '.join(map(number_as_text, column.bins))}]")
     if column.merge:
@@ -231,6 +262,7 @@ def _read_column(name: str, table: dict[str, Any]) -> ColumnSchema:
         why=_read_text("why", table.get("why", "")),
         quantity=_read_text("as", table.get("as", "")),
         format=_read_text("format", table.get("format", "")),
+        blank=_read_texts("blank", table.get("blank", [])),
     )
 
 

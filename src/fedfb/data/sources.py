@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fedfb.errors import ConfigError, DataError
 
 STDIN = "-"
-PARQUET, ARROW, EXCEL = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".xlsx",)
+PARQUET, ARROW, EXCEL = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".xlsx", ".xlsm")
 _TEXT = (".csv", ".tsv", ".tab", ".txt", ".psv")
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
@@ -169,17 +169,19 @@ def name_source(path: Path) -> str:
 
 
 def form_of(path: Path) -> str | None:
-    """Return the form of a file by its first bytes: Parquet, Arrow, a compression, or None."""
+    """Return the form of a file by its first bytes: Parquet, Arrow, Excel, gzip ..; or None."""
     if is_stream(path):
         first = load_bytes(path)[:16]
     else:
         with reading_file(path), path.open("rb") as file:
             first = file.read(16)
+    if first.startswith(b"PK") and path.suffix.lower() in EXCEL:
+        return "Excel"
     for magic, foreign in _FOREIGN.items():
-        if first.startswith(magic) and not (magic[:2] == b"PK" and path.suffix in EXCEL):
+        if first.startswith(magic):
             raise DataError(
                 f"{name_source(path)} is {foreign}, not a table in text. Export it as CSV (UTF-8) "
-                "or Parquet."
+                "or Parquet, or give it its usual suffix."
             )
     return next((form for magic, form in _MAGIC.items() if first.startswith(magic)), None)
 

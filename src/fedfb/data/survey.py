@@ -6,19 +6,19 @@ They look at features that can be used: what is ignored has been reported alread
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import blake2b
 from math import log
 
 import numpy as np
 
 from fedfb.core import MINIMUM_ROWS
-from fedfb.data.cell_checks import Place, check_spellings, fold, locate, place_of
+from fedfb.data.cell_checks import Place, blank_cells, check_spellings, fold, locate, place_of
 from fedfb.data.cells import Cells, SourceColumn
-from fedfb.data.problems import LEAVE_OUT, Problem, name_files
-from fedfb.data.repeats import beyond_chance
+from fedfb.data.label_checks import YES
+from fedfb.data.problems import LEAVE_OUT, Problem
+from fedfb.data.row_checks import check_rows
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.table import Words, number_as_text
-from fedfb.shapes import Array, Bool, Float, Int
+from fedfb.shapes import Array, Float, Int
 
 CHANCE = log(1e-9)
 """A column determines the label where chance would do so less often than this."""
@@ -39,12 +39,22 @@ def survey(files: Sequence[Cells], schema: Schema, minimum: int = MINIMUM_ROWS) 
         minimum: fewest rows of a group that is compared, and of a category that is not rare.
 
     """
-    features = [c for c in schema.of("feature") if all(c.name in f.columns for f in files)]
+    files = [blank_cells(file, schema) for file in files]
+    features = [c for c in schema.of("feature") if c.kind != "date" and _is_whole(files, c)]
     codes = _code_labels(files, schema)
     problems = []
     for column in features:
         problems += _check_feature(files, column, codes, minimum)
-    return [*problems, *_check_rows(files, schema)]
+    return [*problems, *check_rows(files, schema)]
+
+
+def _is_whole(files: Sequence[Cells], column: ColumnSchema) -> bool:
+    """Return whether all files have a column, and numbers in it where they are declared."""
+    if not all(column.name in file.columns for file in files):
+        return False
+    cells = [file.columns[column.name] for file in files]
+    is_number = column.kind == "number"
+    return not is_number or all(not c.doubt and c.numbers is not None for c in cells)
 
 
 def _check_feature(
@@ -97,8 +107,8 @@ def _find_fixed(files: Sequence[Cells], name: str, is_number: bool) -> list[Prob
         what = f"column {name!r} has the value {present[0]!r} in all rows"
         remedy = "It tells a model nothing: leave it out."
         return _report(files, name, "constant", what, remedy, ignore)
-    if len(set(present)) == len(files):
-        what = f"column {name!r} has one value in each file, and another one in every file"
+    if len(present) == len(files):
+        what = f"column {name!r} has one value in each file, and others in other files"
         remedy = f"It names the client: leave it out, or --client-column {name}."
         return _report(files, name, "client copy", what, remedy, ignore)
     return None
@@ -221,7 +231,10 @@ def _at_number(column: SourceColumn, number: float) -> Place:
 
 
 def _code_labels(files: Sequence[Cells], schema: Schema) -> list[Int[Array, " n"]] | None:
-    """Return the label of each row as a number, -1 where missing; None if it is not declared."""
+    """Return the label of each row as a number, -1 where missing; None if it is not declared.
+
+    Other spellings of the positive value, and other words for yes, are positive too.
+    """
     labels = schema.of("label")
     if not labels or not all(labels[0].name in file.columns for file in files):
         return None
@@ -232,9 +245,10 @@ def _code_labels(files: Sequence[Cells], schema: Schema) -> list[Int[Array, " n"
         words = file.columns[label.name].words
         of_values = []
         for value in words.values:
-            name = fold(merged.get(value, value))
+            name, positive = fold(merged.get(value, value)), fold(label.positive)
             if label.positive:
-                name = "1" if name == fold(label.positive) else "0"
+                is_yes = name in YES and positive in YES
+                name = "1" if name == positive or is_yes else "0"
             of_values.append(numbers.setdefault(name, len(numbers)) if value else -1)
         codes.append(words.look_up(of_values, np.int64))
     return codes
@@ -315,101 +329,3 @@ def _describe_purity(value: Int[Array, " n"], values: int, y: Int[Array, " n"]) 
     if wrong:
         return f"each of its values has one label, in all but {wrong} of {len(y)} rows"
     return "each of its values has one label"
-
-
-def _check_rows(files: Sequence[Cells], schema: Schema) -> list[Problem]:
-    """Return rows that repeat within files and across them, where chance does not explain it."""
-    used = [c for c in schema.used if all(c.name in file.columns for file in files)]
-    if not any(column.role == "feature" for column in used):
-        return []
-    parts = [hash_rows(file, used) for file in files]
-    _, times = np.unique(np.concatenate(parts), return_counts=True)
-    pairs = float((times * (times - 1.0) / 2).sum())
-    if not pairs or not _is_beyond_chance(files, used, times, pairs):
-        return []
-    shared = _shared_hashes(parts)
-    problems, copies, first_files = [], dict[bytes, str](), dict[int, str]()
-    for file, hashes in zip(files, parts, strict=True):
-        digest = blake2b(np.sort(hashes).tobytes()).digest()
-        if digest in copies:
-            what = f"has the same rows as {copies[digest]}"
-            problems.append(_report_rows(file, "copy", what, np.ones(file.rows, bool)))
-            continue
-        copies[digest] = file.source
-        _, first = np.unique(hashes, return_index=True)
-        is_later = np.ones(file.rows, bool)
-        is_later[first] = False
-        what = f"has {int(is_later.sum())} rows that repeat an earlier one"
-        problems.append(_report_rows(file, "repeated rows", what, is_later))
-        in_others = set(hashes[np.isin(hashes, shared)].tolist())
-        earlier = {h: first_files[h] for h in in_others if h in first_files}
-        is_shared = np.isin(hashes, np.array([*earlier], np.uint64))
-        names = name_files(sorted(set(earlier.values())))
-        what = f"has {int(is_shared.sum())} rows that are also in {names}"
-        problems.append(_report_rows(file, "shared rows", what, is_shared))
-        first_files |= {h: file.source for h in in_others if h not in first_files}
-    return [problem for problem in problems if problem.count]
-
-
-def _report_rows(file: Cells, kind: str, what: str, rows: Bool[Array, " n"]) -> Problem:
-    remedy = "Remove copies of the same people: they make results look too certain."
-    count, row = int(rows.sum()), int(rows.argmax())
-    return Problem(file.source, kind, what, remedy, "", "", count, row, stops=False)
-
-
-def _shared_hashes(parts: Sequence[Int[Array, " n"]]) -> Int[Array, " m"]:
-    """Return the hashes that are in two files or more."""
-    distinct, files = np.unique(np.concatenate([np.unique(p) for p in parts]), return_counts=True)
-    shared: Array = distinct[files > 1]
-    return shared
-
-
-def hash_rows(file: Cells, columns: Sequence[ColumnSchema]) -> Int[Array, " n"]:
-    """Return a hash of 64 bits for each row, the same for the same cells in any file."""
-    hashes = np.zeros(file.rows, np.uint64)
-    for place, column in enumerate(columns):
-        cells = file.columns[column.name]
-        if column.kind == "number" and cells.numbers is not None:
-            numbers = np.where(np.isnan(cells.numbers), np.nan, cells.numbers + 0.0)
-            values = numbers.view(np.uint64)
-        else:
-            of_values = [_hash_text(value) for value in cells.words.values]
-            values = cells.words.look_up(of_values, np.uint64)
-        factor = np.uint64(0x9E3779B97F4A7C15 + 2 * place)
-        hashes = (hashes ^ values) * factor
-        hashes ^= hashes >> np.uint64(29)
-    return hashes
-
-
-def _hash_text(value: str) -> int:
-    return int.from_bytes(blake2b(value.encode(), digest_size=8).digest(), "little")
-
-
-def _is_beyond_chance(
-    files: Sequence[Cells],
-    columns: Sequence[ColumnSchema],
-    times: Int[Array, " m"],
-    pairs: float,
-) -> bool:
-    """Return True if so many equal rows are no chance.
-
-    If columns were independent, two rows would be equal with the product of the chances that two
-    cells of a column are. Dependent columns are equal more often, hence the factor.
-    """
-    rows = sum(file.rows for file in files)
-    if beyond_chance(np.bincount(times)):
-        return True
-    chance = 1.0
-    for column in columns:
-        counts = Counter[str]()
-        for file in files[:5]:
-            sample = SourceColumn(file.columns[column.name].data.slice(0, SAMPLE))
-            counts.update(sample.words.counts())
-        total = counts.total()
-        equal = sum(n * (n - 1) for n in counts.values()) + 1
-        chance *= equal / (total * (total - 1)) if total > 1 else 1
-    return pairs > 100 * chance * rows * (rows - 1) / 2
-
-
-SAMPLE = 1000
-"""Rows of a file from which the chance of equal cells is estimated."""

@@ -50,14 +50,13 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
     values = iter(weight[0, :, 0].tolist())
     encoder = hand.encoder
     features = [_describe_feature(column, values) for column in encoder.columns]
-    rules = reading(encoder, features=False).rules if hand.needs_group else ()
     return {
         "format": FORMAT,
         "about": hand.about,
         "intercept": float(bias[0, 0]),
         "features": features,
         "sensitive": list(encoder.groups.columns) if hand.needs_group else [],
-        "rules": [rule_to_dict(rule) for rule in rules],
+        "rules": [rule_to_dict(rule) for rule in hand.reading.rules],
         "groups": _describe_groups(hand, values) if hand.needs_group else [_EVERYBODY],
     }
 

@@ -14,7 +14,7 @@ from fedfb import __version__
 from fedfb.core import Prediction
 from fedfb.data.columns import NumberColumn
 from fedfb.data.dates import Dates
-from fedfb.data.derive import Bins, derive
+from fedfb.data.derive import Bins, Blank, derive
 from fedfb.data.encode import Encoder, RawRows, Reading, reading
 from fedfb.data.groups import Groups, groups_in, values_of
 from fedfb.data.table import Table
@@ -209,7 +209,7 @@ def _list_words(hand: HandOver, name: str) -> list[str]:
         if column.name in makes and not isinstance(column, NumberColumn):
             words.update(column.categories)
     for rule in hand.reading.rules:
-        if rule.source == name and not isinstance(rule, Bins | Dates):
+        if rule.source == name and not isinstance(rule, Bins | Blank | Dates):
             words.update(rule.values)
     groups = hand.encoder.groups
     for place, column_name in enumerate(groups.columns):
