@@ -46,7 +46,7 @@ from fedfb.secure import (
     make_session,
     sum_in_process,
 )
-from fedfb.secure.graph import FEWEST
+from fedfb.secure.graph import FEWEST_CLIENTS
 from fedfb.shapes import Array
 
 
@@ -142,10 +142,10 @@ def refuse_too_few(clients: int, participation: float, dropout: float) -> None:
         dropout: share of the participants that drop out in a round.
     """
     participants = number_taking_part(clients, participation)
-    if participants < FEWEST:
+    if participants < FEWEST_CLIENTS:
         raise ConfigError(
-            f"--secure needs at least {FEWEST} clients in every round, and {participants} of "
-            f"{clients} take part: from the sum of two each learns the other's part. Add clients"
+            f"--secure needs at least {FEWEST_CLIENTS} clients in every round, and {participants} "
+            f"of {clients} take part: from the sum of two each learns the other's part. Add clients"
             f"{', raise --participation' if participants < clients else ''} or leave out --secure."
         )
     leaving = number_leaving(participants, dropout)

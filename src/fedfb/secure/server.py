@@ -106,7 +106,7 @@ def receive(state: ServerState, message: bytes) -> ServerState:
     _require_awaited(state, header)
     expected = make_header(state.session, state.awaits, header.sender, SERVER)
     body = open_frame(message, expected, state.links[header.sender])
-    return READERS[state.awaits](state, header.sender, body)
+    return MESSAGE_READERS[state.awaits](state, header.sender, body)
 
 
 def _require_awaited(state: ServerState, header: Header) -> None:
@@ -168,7 +168,7 @@ def _receive_reveal(state: ServerState, sender: int, body: bytes) -> ServerState
     return replace(_arrive(state, sender, b""), revealed=revealed)
 
 
-READERS = {
+MESSAGE_READERS = {
     Kind.KEYS: _receive_keys,
     Kind.SHARES: _receive_shares,
     Kind.MASKED: _receive_masked,
