@@ -84,6 +84,7 @@ def make_plan(
 
 
 def _complete_plan(clients: int, colluders: int, threshold: int | None) -> Plan:
+    # Two quorums then share an honest client, which reveals one kind of secret only.
     usual = max(2 * clients // 3, (clients + colluders) // 2) + 1
     quorum = usual if threshold is None else threshold
     fewest = max(FEWEST_CLIENTS, colluders + 2, quorum)
@@ -92,6 +93,7 @@ def _complete_plan(clients: int, colluders: int, threshold: int | None) -> Plan:
 
 def _sparse_plan(clients: int, colluders: int, dropouts: int) -> Plan | None:
     fewest = max(FEWEST_CLIENTS, colluders + 2, clients - dropouts)
+    # Even, because a client has as many neighbours before as after itself on the ring.
     for degree in range(4, clients - 1, 2):
         # Of all thresholds that fail rarely enough, the largest protects best against collusion.
         threshold = _largest_threshold(clients, degree, dropouts)
@@ -111,9 +113,11 @@ def _largest_threshold(clients: int, degree: int, dropouts: int) -> int:
 
 def leak_log2(plan: Plan, clients: int) -> float:
     """Return log2 of the bound on the probability that a sum on a sparse graph leaks."""
+    # Two quorums of holders overlap in so many. If all of these collude, both secrets open.
     needed = 2 * plan.threshold - (plan.degree + 1)
     quorums = tail_log2(clients - 1, plan.colluders, plan.degree, needed)
     lost = plan.colluders + plan.dropouts
+    # The ring falls apart where all next neighbours on one side are lost: colluders or drop-outs.
     gaps = plan.degree / 2 * math.log2(lost / clients) if lost else -math.inf
     return math.log2(clients) + _log2_sum(quorums, gaps)
 
@@ -189,6 +193,7 @@ def find_neighbours(ids: Sequence[int], degree: int, seed: bytes) -> dict[int, t
     """
     if degree == len(ids) - 1:
         return {client: tuple(other for other in ids if other != client) for client in ids}
+    # The order follows from public bytes, so that every client computes the same ring.
     ring = sorted(ids, key=lambda client: sha256(b"ring", seed, pack_number(client)))
     steps = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
     return {
