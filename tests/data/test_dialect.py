@@ -442,3 +442,9 @@ def test_dialects_of_files_are_found_by_name_pattern_and_path():
         ".",
         None,
     ]
+
+
+def test_a_missing_header_is_told_from_a_misspelt_name(folder):
+    Path("rows.csv").write_text("31,F,y\n52,M,n\n")
+    with pytest.raises(DataError, match=r"unknown column 'paid'.*is the header line missing\?"):
+        load_own("rows.csv", **OWN)

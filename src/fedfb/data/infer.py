@@ -243,7 +243,9 @@ def _find_alike(name: str, values: Sequence[str], files: Sequence[Cells]) -> Dou
 
 def _refuse_absent(source: str, name: str, columns: Collection[str]) -> None:
     if name not in columns:
-        raise DataError(f"{source}: {unknown_name('column', name, columns)}")
+        has_numbers = any(parse_number(column) is not None for column in columns)
+        hint = ". Some names are numbers: is the header line missing?" if has_numbers else ""
+        raise DataError(f"{source}: {unknown_name('column', name, columns)}{hint}")
 
 
 def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], use: str) -> None:

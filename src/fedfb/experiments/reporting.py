@@ -12,6 +12,7 @@ from fedfb.core import Examples, Prediction
 from fedfb.data import Federation
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.repeats import copied_share
+from fedfb.data.sources import describe_data
 from fedfb.engine import explain_engine
 from fedfb.experiments.attained import measure_training
 from fedfb.experiments.evaluate import (
@@ -286,7 +287,7 @@ def make_result(
     ]
     result = Result(
         schema=SCHEMA,
-        data=experiment.data,
+        data=describe_data(experiment.data),
         model=experiment.model,
         algorithm=experiment.algorithm,
         notion=long_name(experiment.notion),
