@@ -340,11 +340,12 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> str | 
         return (
             f"looks like numbers with signs in them ({example!r}: {sign}): only bare ones are read"
         )
-    words_only = [cell for cell in counts if parse_number(cell) is None]
-    numbers = rows - sum(counts[cell] for cell in words_only)
-    if 2 * numbers > rows and len(counts) - len(words_only) > FEWEST:
+    parts = [counts, *(column.words.counts() for column in files if len(files) > 1)]
+    if any(map(_are_mostly_numbers, parts)):
+        words_only = [cell for cell in counts if parse_number(cell) is None]
+        others = sum(counts[cell] for cell in words_only)
         return (
-            f"holds {numbers} numbers and {rows - numbers} cells that are none, such as "
+            f"holds {rows - others} numbers and {others} cells that are none, such as "
             f"{words_only[0]!r}"
         )
     words = sum(len(cell.split()) * count for cell, count in counts.items())
@@ -355,6 +356,13 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> str | 
     if large and all(part.total() == len(part) for part in large):
         return f"looks like an identifier: its {len(large[0])} values are all different"
     return None
+
+
+def _are_mostly_numbers(counts: Mapping[str, int]) -> bool:
+    """Return whether most cells, of all files or of one, are numbers, and not just a few codes."""
+    numbers = [n for cell, n in counts.items() if cell and parse_number(cell) is not None]
+    present = sum(counts.values()) - counts.get("", 0)
+    return 2 * sum(numbers) > present and len(numbers) > FEWEST
 
 
 def _shorten(text: str) -> str:
