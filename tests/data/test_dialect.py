@@ -337,7 +337,7 @@ def test_an_error_names_the_file_and_line_that_it_stands_in(folder):
     for number, (column, message) in enumerate(
         [
             (0, r"banks/d\.csv, line 8: column 'income' holds \d+ numbers and 1 cells"),
-            (2, r"banks/d\.csv, line 8: the label 'paid' is missing in 1 of 160 rows"),
+            (2, r"banks/d\.csv, line 8: the label 'paid' is missing in 1 of 40 rows"),
             (3, r"banks/d\.csv, line 8: the sensitive column 'sex' is missing in 1 of \d+ rows"),
         ]
     ):
@@ -348,13 +348,11 @@ def test_an_error_names_the_file_and_line_that_it_stands_in(folder):
             load_own("banks", **OWN)
 
 
-def test_values_that_are_alike_are_named_with_both_places(folder):
+def test_values_that_are_alike_are_named_with_the_unusual_one(folder):
     bank("banks/e.csv")
     text = Path("banks/e.csv").read_text().replace(",F\n", ",f\n")
     Path("banks/e.csv").write_text(text)
-    with pytest.raises(
-        DataError, match=r"banks/a\.csv, line 2 and banks/e\.csv, line 2: .*'F' and 'f'"
-    ):
+    with pytest.raises(DataError, match=r"banks/e\.csv, line 2: .*'F' and 'f'"):
         load_own("banks/a.csv banks/e.csv", **OWN)
 
 
@@ -452,5 +450,5 @@ def test_a_missing_header_is_told_from_a_misspelt_name(folder):
 
 def test_numbers_in_one_file_and_words_in_another_are_never_categories(folder):
     bank("banks/d.csv", lambda x: "high" if x > 2000 else "low", rows=range(400))
-    with pytest.raises(DataError, match=r"banks/d\.csv: column 'income' holds 120 numbers and 400"):
+    with pytest.raises(DataError, match=r"banks/d\.csv, line 2: column 'income' holds 120 numbers and 400"):
         load_own("banks", **OWN)

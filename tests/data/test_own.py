@@ -131,7 +131,7 @@ def test_more_than_two_labels_are_set_against_each_other_with_a_note(own, write)
         ({"client_column": "twn"}, "rows.csv: unknown column 'twn'; did you mean 'town'"),
         ({"partition": "column:twn"}, "unknown column 'twn'; did you mean 'town'"),
         ({"positive": "yes"}, "'yes' never occurs in the label column 'y', whose values are n, y"),
-        ({"client_column": "age"}, "client '0' has 1 rows, and at least 2 are needed"),
+        ({"client_column": "age"}, "none of the 20 clients has 2 rows"),
         ({"test": "absent.csv"}, "there is no file 'absent.csv'"),
         ({"sensitive": ("sex", "age", "town")}, "no columns are left as features"),
     ],

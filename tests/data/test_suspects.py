@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from fedfb.data.cells import SourceColumn
-from fedfb.data.infer import suspicion
+from fedfb.data.suspicion import suspicion
 
 RNG = np.random.default_rng(0)
 
 
 def suspect(name, files):
-    return suspicion(name, [SourceColumn.of(cells) for cells in files])
+    doubt = suspicion(name, [SourceColumn.of(cells) for cells in files])
+    return None if doubt is None else doubt.what
 
 
 def whole(numbers) -> list[str]:

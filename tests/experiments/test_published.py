@@ -51,6 +51,8 @@ OTHERS = {
     "decimal": {"decimal": ","},
     "thousands": {"thousands": "."},
     "encoding": {"encoding": "cp1252"},
+    "dates": {"dates": ("opened: year",)},
+    "client_rows": {"client_rows": 50},
     "rest": {"data": "compas", "rest": "others"},
     "client_column": {"client_column": "site"},
     "schema": {"schema": "own.toml"},

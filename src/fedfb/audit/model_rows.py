@@ -9,7 +9,7 @@ from fedfb.audit.result import About
 from fedfb.audit.rows import (
     AuditedRows,
     Subject,
-    deal,
+    deal_rows,
     digest,
     find_clients,
     refuse_absent,
@@ -30,17 +30,15 @@ from fedfb.data.request import BUILT_IN
 from fedfb.data.sources import find_files
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.resolve import resolve
 from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
     MODELS,
     SavedModel,
     load_model,
-    read_experiment,
 )
 from fedfb.experiments.spec import Experiment
-from fedfb.notions import long_name
+from fedfb.notions import labels_of, long_name
 from fedfb.shapes import Array, Int
 
 TEST_ROWS = "the run's own test rows"
@@ -92,7 +90,7 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
     score, decision = _decide(model, rows.examples)
     other = None if baseline is None else _decide_otherwise(baseline, choice, rows)
     client_rows = AuditedRows(rows.examples.y, rows.group, decision, score, other)
-    experiment = _resolve_experiment(folder)
+    experiment = model.experiment
     about = About(
         kind="model",
         name=folder.name,
@@ -105,11 +103,7 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
         baseline=None if baseline is None else baseline.name,
         hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
     )
-    return Subject(deal(*rows.clients, client_rows), rows.groups, rows.attributes, about)
-
-
-def _resolve_experiment(folder: Path) -> Experiment:
-    return resolve(read_experiment(folder))
+    return Subject(deal_rows(*rows.clients, client_rows), rows.groups, rows.attributes, about)
 
 
 def _decide(model: SavedModel, examples: Examples) -> tuple[Array, Array]:
@@ -147,7 +141,7 @@ def read_model_rows(folder: Path, model: SavedModel, choice: ModelChoice) -> _Ro
         choice: names files and columns that differ from the run's.
 
     """
-    experiment = _resolve_experiment(folder)
+    experiment = model.experiment
     is_same = choice.data is None or _is_same(choice.data, experiment.data)
     if not is_same:
         return read_files(model, choice, experiment, notes=())
@@ -184,7 +178,8 @@ def _is_same(data: str, trained_on: str) -> bool:
 
 def load_test_rows(model: SavedModel, experiment: Experiment) -> _Rows:
     """Return the rows that the run set aside for its test, with their clients."""
-    federation = load(experiment.request, experiment.split_of(model.fitted.seed))
+    labels = labels_of(experiment.notion)
+    federation = load(experiment.request, experiment.split_of(model.fitted.seed), labels=labels)
     test = federation.test
     clients, names = test.client, federation.client_names
     # Some test rows may belong to no client.

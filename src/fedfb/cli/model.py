@@ -124,7 +124,7 @@ def export(
 
 def _write_onnx(handover: "HandOver") -> tuple[bytes, str]:
     refuse_without("export", "--to onnx", "onnx")
-    from fedfb.export.comparing import made_up_rows, refuse_difference
+    from fedfb.export.handover import made_up_rows, refuse_difference
     from fedfb.export.to_onnx import onnx_model, run_onnx
 
     content = onnx_model(handover).SerializeToString()
@@ -137,8 +137,8 @@ def _write_onnx(handover: "HandOver") -> tuple[bytes, str]:
 
 def _write_skops(handover: "HandOver") -> tuple[bytes, str]:
     refuse_without("export", "--to skops", "skops")
-    from fedfb.export.comparing import made_up_rows, refuse_difference
     from fedfb.export.formats import run_skops, skops_file
+    from fedfb.export.handover import made_up_rows, refuse_difference
 
     content, types = skops_file(handover)
     rows = made_up_rows(handover)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from fedfb.data.dialect import Dialect
+from fedfb.data.dialect import FLAGS, Dialect
 from fedfb.data.sources import STDIN
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values, read_toml
+from fedfb.experiments.spec_file import from_values, read_settings
 from fedfb.settings import describe_default, flag_of, kind_of, names, setting_of
 
 if TYPE_CHECKING:
@@ -85,11 +85,10 @@ def dialect_options(command: Command) -> Command:
     """Give a command the settings that say how text files are written, as its ``dialect``."""
     signature = inspect.signature(command, eval_str=True)
     parameters = [p for p in signature.parameters.values() if p.name != "dialect"]
-    names = [field.name for field in fields(Dialect)]
-    declared = [field for field in fields(Experiment) if field.name in names]
+    declared = [field for field in fields(Experiment) if field.name in FLAGS]
 
     def run_command(**values: Any) -> None:
-        dialect = Dialect(**{name: values.pop(name) for name in names})
+        dialect = Dialect(**{name: values.pop(name) for name in FLAGS})
         command(**values, dialect=dialect)
 
     parameters += [make_option(field) for field in declared]
@@ -101,7 +100,7 @@ def dialect_options(command: Command) -> Command:
 
 
 def _read_experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
-    values = {} if file is None else read_toml(file)
+    values = {} if file is None else read_settings(file)
     overrides = {name: value for name, value in flags.items() if value not in (None, [])}
     return from_values({**values, **overrides})
 
@@ -268,7 +267,7 @@ def register_plugins(values: list[str]) -> None:
     if not paths:
         return
     from fedfb.algorithms import register
-    from fedfb.algorithms.registry import read_methods
+    from fedfb.algorithms.method import read_methods
 
     for path in paths:
         for method in read_methods(path):

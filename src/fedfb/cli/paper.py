@@ -54,7 +54,7 @@ def reproduce(
     from fedfb.paper import targets
     from fedfb.paper.markdown import as_markdown, draw_target, renew
 
-    chosen = targets.names() if target == "all" else [target]
+    chosen = targets.target_names() if target == "all" else [target]
     specs = [targets.read_target(name) for name in chosen]
     reproduction.check_data(specs, out, quick)
     make_folder(out)
@@ -84,7 +84,17 @@ if TYPE_CHECKING:
     from fedfb.theory import Population
 
 SCORE_SETTINGS = (
-    *("label", "positive", "sensitive", "client_column", "schema", "ignore", "bins", "merge"),
+    *(
+        "label",
+        "positive",
+        "sensitive",
+        "client_column",
+        "schema",
+        "ignore",
+        "bins",
+        "merge",
+        "dates",
+    ),
     *("partition", "clients", "groups"),
     *("heterogeneity", "q", "rows", "split_seed", "sensitive_at_prediction", "model", "hidden"),
     *("lr", "rounds", "local_epochs", "batch", "seeds", "engine"),

@@ -1,7 +1,6 @@
 """``fedfb schema``: describe the columns of your own files, and check files against a schema."""
 
 import shlex
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +18,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-MAX_CELLS = 5
-"""How many wrong cells of a column are printed; all are counted."""
 
 
 FILES = typer.Argument(help="Files, folders, or patterns such as 'clients/*.csv'.")
@@ -50,6 +46,9 @@ def infer(
             metavar="COLUMN: ..", help="Values to merge into one, 'race: Asian+Other=rest'."
         ),
     ] = "",
+    dates: Annotated[
+        str, typer.Option(metavar="COLUMN: ..", help="What is derived from dates, 'birth: year'.")
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="Write into this new file.")] = None,
 ) -> None:
     """Write a schema of files, to edit and to agree on.
@@ -62,6 +61,7 @@ def infer(
     """
     from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
+    from fedfb.data.problems import name_files, refuse
     from fedfb.data.read import notes_of, read_files
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
@@ -85,17 +85,21 @@ def infer(
         names(ignore),
         declarations(bins),
         declarations(merge),
+        declarations(dates),
     )
     schema, doubts = infer_schema(files, wanted)
+    left_out = {column.name for column in schema.of("ignored")}
+    undecided = {doubt.column for doubt in doubts if doubt.kind == "undecided number"}
+    refuse((d for d in doubts if d.column not in left_out - undecided), files)
+    files_of: dict[tuple[str, str], list[str]] = {}
     for doubt in doubts:
-        left_out = schema.named[doubt.column].role == "ignored"
-        if left_out:
-            talk(
-                f"LEFT OUT: {doubt.place}: column {doubt.column!r} {doubt.what}. To use it, give "
-                "it a role and a type in the schema."
-            )
+        files_of.setdefault((doubt.what, doubt.column), []).append(doubt.source)
+    for (what, name), sources in files_of.items():
+        where = name_files(sources)
+        if name in left_out:
+            talk(f"LEFT OUT: {where}: {what}. To use it, give it a role and a type in the schema.")
         else:
-            talk(str(doubt))
+            talk(f"{where}: {what}.")
     text = write_schema(schema)
     if out is None:
         typer.echo(text, nl=False)
@@ -123,26 +127,20 @@ def check(
 
     Example: fedfb schema check schema.toml 'clients/*.csv'
     """
-    from fedfb.data.conform import misfits
-    from fedfb.data.read import notes_of, read_files
+    from fedfb.data.conform import check_file
+    from fedfb.data.problems import number_lines
+    from fedfb.data.read import notes_of, try_files
     from fedfb.data.schema_file import read_schema
 
     declared = read_schema(schema)
-    files = [*read_files(join_patterns(data), Dialects(dialect, declared.files)).values()]
+    by_client, unreadable = try_files(join_patterns(data), Dialects(dialect, declared.files))
+    files = [*by_client.values()]
     for note in notes_of(files):
         talk(note)
-    fits = True
-    for file in files:
-        counts: Counter[str] = Counter()
-        for misfit in misfits(file, declared):
-            counts[misfit.column] += 1
-            if counts[misfit.column] <= MAX_CELLS:
-                typer.echo(str(misfit))
-        for column, count in counts.items():
-            if count > MAX_CELLS:
-                typer.echo(f"{file.source}, column {column!r}: {count} cells in all")
-        if not counts:
-            typer.echo(f"{file.source}: fits")
-        fits = fits and not counts
-    if not fits:
+    misfits = [problem for file in files for problem in check_file(file, declared)]
+    problems = number_lines([*unreadable, *misfits], files)
+    for source in sorted({file.source for file in files} | {p.source for p in problems}):
+        sentences = [problem.sentence() for problem in problems if problem.source == source]
+        typer.echo("\n".join(sentences) or f"{source}: fits")
+    if problems:
         raise typer.Exit(1)

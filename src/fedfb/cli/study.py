@@ -3,14 +3,13 @@
 The server's user makes and serves a study. The user of a client makes keys and joins.
 """
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedfb.cli.options import Sections, dialect_options, experiment_options, read_names, talk
-from fedfb.data.dialect import Dialect, Dialects
+from fedfb.data.dialect import FLAGS, Dialect, Dialects
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import refuse_without
@@ -30,7 +29,7 @@ study = typer.Typer(
 @experiment_options(
     "data", "client_column", "test", "partition", "clients", "groups", "heterogeneity", "q",
     "rows", "test_rows", "resplit", "cost", "dropout", "secure", "tune", "accuracy_floor",
-    *(field.name for field in fields(Dialect)),
+    *FLAGS,
 )  # fmt: skip
 def init(
     experiment: Experiment,
@@ -127,7 +126,7 @@ def _read_schema(experiment: Experiment, like: list[str], dialect: Dialect) -> "
     """Return the schema of the flag, or the schema of the files of --like."""
     from fedfb.data.conform import agreed_schema
     from fedfb.data.declare import Wanted
-    from fedfb.data.read import notes_of, read_files
+    from fedfb.data.read import notes_of, try_files
     from fedfb.data.sources import join_patterns
 
     described = experiment.label and experiment.positive and experiment.sensitive
@@ -145,11 +144,12 @@ def _read_schema(experiment: Experiment, like: list[str], dialect: Dialect) -> "
         ignore=experiment.ignore,
         bins=experiment.bins,
         merge=experiment.merge,
+        dates=experiment.dates,
     )
-    files = [*read_files(join_patterns(like), Dialects(dialect)).values()] if like else []
-    for note in notes_of(files):
+    files, problems = try_files(join_patterns(like), Dialects(dialect)) if like else ({}, [])
+    for note in notes_of(files.values()):
         talk(note)
-    return agreed_schema(files, wanted, experiment.schema)
+    return agreed_schema([*files.values()], wanted, experiment.schema, problems=problems)
 
 
 study.command(cls=Sections)(init)
@@ -251,13 +251,13 @@ def serve(
     from fedfb.study.journal import RUN_FOLDER
     from fedfb.study.keys import read_server_secrets
     from fedfb.study.results import format_report
-    from fedfb.study.transport.server import serve
+    from fedfb.study.transport.server import serve_study
 
     study, secrets = read_server_secrets(file)
     talk(f"Serving {study.name} on {study.address}, TLS and node authentication on. Join by")
     talk("  fedfb join CLIENT.bundle --data ROWS.csv")
     talk(f"Clients: {', '.join(study.clients)}. Ctrl-C stops; the same command continues.")
-    report = serve(study, secrets, file.parent, talk)
+    report = serve_study(study, secrets, file.parent, talk)
     typer.echo("\n".join(format_report(report)))
     talk(f"Model, report and ledger are in {file.parent / RUN_FOLDER}; fedfb fetch copies them.")
 
@@ -299,13 +299,13 @@ def fetch(
     from fedfb.experiments.run_folder import claim_empty, read_result
     from fedfb.experiments.shortfalls import first_sentences
     from fedfb.study.journal import RUN_FOLDER, locate_state
-    from fedfb.study.results import fetch
+    from fedfb.study.results import fetch_results
 
     if to is None:
         raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
     folder = source.parent / RUN_FOLDER if source.suffix == ".toml" else locate_state(source)
     with claim_empty(to, undo=True):
-        names = [*fetch(folder, to), *_write_audit_page(to)]
+        names = [*fetch_results(folder, to), *_write_audit_page(to)]
         result = read_result(to, "a result as the study wrote it")
     for sentence in first_sentences([result]):
         typer.echo(sentence)

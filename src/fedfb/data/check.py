@@ -54,23 +54,6 @@ def refuse_one_class(y: Int[Array, " t"], table: Table, label: str, positive: st
         )
 
 
-def refuse_empty_clients(client: Int[Array, " t"], names: tuple[str, ...]) -> None:
-    """Refuse clients without training rows.
-
-    Args:
-        client: number of each training row's client, -1 for none.
-        names: names of the clients.
-
-    """
-    counts = np.bincount(client[client >= 0], minlength=len(names))
-    for name, count in zip(names, counts.tolist(), strict=True):
-        if not count:
-            raise DataError(
-                f"client {name!r} has no training rows (rows per client: {counts.tolist()}). "
-                "Give it rows, or choose a partition with fewer clients."
-            )
-
-
 def refuse_vast(table: Table, columns: Sequence[Column]) -> None:
     """Refuse features that would not fit into memory, and name the column with the most of them."""
     features = {column.name: len(column.feature_names) for column in columns}

@@ -40,16 +40,18 @@ class Dialect:
     r"""How a text file writes rows and numbers; None: detected.
 
     ``thousands`` stands between groups of digits; a space is any space, '' is none. The values may
-    be words, such as ``tab`` or ``space``.
+    be words, such as ``tab`` or ``space``. ``columns`` are names of columns in the file, each with
+    the name that it has in other files.
 
     >>> Dialect(separator="tab", thousands="space")
-    Dialect(separator='\t', decimal=None, thousands=' ', encoding=None)
+    Dialect(separator='\t', decimal=None, thousands=' ', encoding=None, columns=None)
     """
 
     separator: str | None = None
     decimal: str | None = None
     thousands: str | None = None
     encoding: str | None = None
+    columns: tuple[tuple[str, str], ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("separator", "decimal", "thousands"):
@@ -98,6 +100,8 @@ class Dialect:
 
 
 _KEYS = tuple(field.name for field in fields(Dialect))
+FLAGS = _KEYS[:4]
+"""What flags declare of all files, by name."""
 
 DETECT = Dialect()
 """Nothing is declared."""
@@ -129,9 +133,12 @@ def read_dialect(values: Mapping[str, Any]) -> Dialect:
     for key, value in values.items():
         if key not in _KEYS:
             raise ConfigError(unknown_name("key", key, _KEYS))
-        if not isinstance(value, str):
+        if key != "columns" and not isinstance(value, str):
             raise ConfigError(f"{key} is {value!r}, expected text in quotes.")
-    return Dialect(**values)
+    columns = values.get("columns", {})
+    if not isinstance(columns, dict) or not all(isinstance(n, str) for n in columns.values()):
+        raise ConfigError('columns is of the form { Income = "income" }.')
+    return Dialect(**{**values, "columns": tuple(columns.items()) or None})
 
 
 class Decoded(NamedTuple):

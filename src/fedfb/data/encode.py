@@ -13,7 +13,7 @@ import numpy as np
 
 from fedfb.data.cells import Cells
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
-from fedfb.data.derive import Bins, Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.derive import Bins, Blank, Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.groups import Groups
 from fedfb.data.read import read_rows
@@ -46,9 +46,17 @@ class Encoder:
             return names
         return names + tuple(f"group={name}" for name in self.groups.names)
 
-    def prepare(self, table: Table) -> Table:
-        """Derive the columns of groups and label, by the rules whose columns the table has."""
-        return derive(table, [rule for rule in self.derived if rule.source in table.columns])
+    def prepare(self, table: Table, group: bool = True) -> Table:
+        """Derive columns by the rules whose columns the table has.
+
+        Args:
+            table: raw rows.
+            group: whether to derive groups and label, besides features.
+
+        """
+        features = {column.name for column in self.columns}
+        rules = [rule for rule in self.derived if group or rule.target in features]
+        return derive(table, [rule for rule in rules if rule.source in table.columns])
 
     def encode(self, table: Table, group: Int[Array, " n"] | None = None) -> Float[Array, "n d"]:
         """Return ``x`` of the table's rows.
@@ -166,6 +174,8 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
         if rule.target not in kinds:
             continue
         number, in_place = isinstance(rule, Bins), rule.source == rule.target
+        if isinstance(rule, Blank):
+            number = kinds[rule.target]
         if not in_place and kinds.get(rule.source, number) != number:
             raise ConfigError(
                 f"column {rule.source!r} is read both as a number and as text, which an exported "
@@ -205,9 +215,10 @@ def encode_cells(encoder: Encoder, cells: Cells, groups: bool = True) -> RawRows
     sources = {rule.target: rule.source for rule in encoder.derived}
     sensitive = {sources.get(name, name) for name in encoder.groups.columns}
     reads_group = groups and sensitive <= set(columns)
-    if not encoder.sensitive_at_prediction and not reads_group:
+    needs_group = encoder.sensitive_at_prediction or reads_group
+    table = encoder.prepare(table, needs_group)
+    if not needs_group:
         return RawRows(encoder.encode(table), None, cells.notes)
-    table = encoder.prepare(table)
     group = encoder.groups.group_of(table)
     return RawRows(encoder.encode(table, group), group, cells.notes)
 

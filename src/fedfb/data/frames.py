@@ -28,14 +28,17 @@ def federation_from_frames(
     ignore: Iterable[str] = (),
     bins: Iterable[str] = (),
     merge: Iterable[str] = (),
+    dates: Iterable[str] = (),
     schema: str | Schema | None = None,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: Frame | None = None,
     split: bool = True,
     sensitive_at_prediction: bool = False,
     minimum_group: int = 10,
     rest: str | None = None,
+    labels: tuple[int, ...] = (),
     name: str = "frames",
     add: AddUp = add_in_clear,
 ) -> Federation:
@@ -52,14 +55,18 @@ def federation_from_frames(
         ignore: columns to leave out.
         bins: ranges of sensitive numbers, as ``"age: 25,40"``.
         merge: values to merge, as ``"race: Asian+Other=rest"``.
+        dates: what is derived from dates, as ``"birth: year"``.
         schema: declares the columns in place of the arguments above: a schema, or its path.
         partition: how rows are dealt to clients, as text; 'paper': every frame is a client.
         split_seed: seed of all random choices about the data.
+        client_rows: fewest rows of a client; clients with fewer sit out.
         test: test rows; None: every client's rows are split 7:3.
         split: whether to split. If False, and without ``test``, all rows are training rows.
         sensitive_at_prediction: whether the model reads the group.
         minimum_group: fewest training rows of a group that is compared.
         rest: name of the group that smaller groups become part of; None: they stay.
+        labels: labels among whose rows a notion compares rates: (1,) for equal opportunity, (0, 1)
+            for equalized odds. A group with few rows of one of them is small.
         name: name of the federation.
         add: adds the clients' uploads about their columns.
 
@@ -78,19 +85,23 @@ def federation_from_frames(
         tuple(ignore),
         tuple(bins),
         tuple(merge),
+        tuple(dates),
     )
+    held = None if test is None else _read_frame("the test rows", test)
     federation = federate_cells(
         name,
         cells,
-        agreed_schema([*cells.values()], wanted, schema),
+        agreed_schema([*cells.values()], wanted, schema, test=held),
         partition=partition,
         split_seed=split_seed,
-        test=None if test is None else _read_frame("the test rows", test),
+        client_rows=client_rows,
+        test=held,
         split=split,
         sensitive_at_prediction=sensitive_at_prediction,
+        rest=rest,
         add=add,
     )
-    return settle_small_groups(federation, minimum_group, rest)
+    return settle_small_groups(federation, minimum_group, rest, labels)
 
 
 def _read_frame(source: str, frame: Frame) -> Cells:

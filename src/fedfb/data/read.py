@@ -10,6 +10,7 @@ from fedfb.data.cells import Cells, cells_of, check_names, clean_names, typed
 from fedfb.data.csv_file import read_cells
 from fedfb.data.dialect import DETECT, DETECT_ALL, Dialect, Dialects
 from fedfb.data.marks import settle_numbers
+from fedfb.data.problems import Problem, refuse
 from fedfb.data.sources import (
     ARROW,
     PARQUET,
@@ -55,11 +56,39 @@ def read_files(
         dialects: what is declared about the files.
         test: a file that must not be among them.
 
+    Raises:
+        DataError: some files cannot be read; all of them are named.
+
     """
+    files, problems = try_files(data, dialects, test)
+    refuse(problems, [])
+    return files
+
+
+def try_files(
+    data: str, dialects: Dialects = DETECT_ALL, test: str | None = None
+) -> tuple[dict[str, Cells], list[Problem]]:
+    """Read files as :func:`read_files` does, and return why others cannot be read."""
     paths, notes = find_files(data, test)
-    files = [read_rows(path, dialects.of(path)) for path in paths]
-    files[0] = files[0]._replace(notes=(*notes, *files[0].notes))
-    return dict(zip(names_of(paths), files, strict=True))
+    files: dict[str, Cells] = {}
+    problems = []
+    for name, path in zip(names_of(paths), paths, strict=True):
+        result = try_read(path, dialects)
+        if isinstance(result, Problem):
+            problems.append(result)
+        else:
+            files[name] = result._replace(notes=(*notes, *result.notes))
+            notes = ()
+    return files, problems
+
+
+def try_read(path: str | Path, dialects: Dialects = DETECT_ALL) -> Cells | Problem:
+    """Read a file, or return why it cannot be read."""
+    try:
+        return read_rows(path, dialects.of(path))
+    except DataError as error:
+        what, _, remedy = str(error).partition(". ")
+        return Problem(str(path), "unreadable", what.rstrip("."), remedy)
 
 
 def notes_of(files: Collection[Cells]) -> tuple[str, ...]:
@@ -69,7 +98,16 @@ def notes_of(files: Collection[Cells]) -> tuple[str, ...]:
 
 def read_rows(path: str | Path, dialect: Dialect = DETECT) -> Cells:
     """Read a file: Parquet and Arrow by the first bytes, everything else as CSV."""
-    path = Path(path)
+    cells = _read_form(Path(path), dialect)
+    names = dict(dialect.columns or ())
+    if not names:
+        return cells
+    columns = [names.get(name, name) for name in cells.columns]
+    check_names(cells.source, columns)
+    return cells._replace(columns=dict(zip(columns, cells.columns.values(), strict=True)))
+
+
+def _read_form(path: Path, dialect: Dialect) -> Cells:
     form, suffix = form_of(path), path.suffix.lower()
     named = "Parquet" if suffix in PARQUET else "Arrow" if suffix in ARROW else None
     if form in ("Parquet", "Arrow"):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fedfb.data.dialect import Dialect
+from fedfb.data.dialect import FLAGS, Dialect
 from fedfb.data.sources import STDIN, split_patterns
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.settings import Declarations, setting
@@ -26,10 +26,9 @@ BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank", *POPULATION
 SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
 """Published data sets with a choice of attributes that form the groups."""
 
-_KEYS = tuple(field.name for field in fields(Dialect))
 _OWN_ONLY = (
-    *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge"),
-    *_KEYS,
+    *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge", "dates"),
+    *FLAGS,
 )
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
 _DRAWN_ONLY = ("rows", "test_rows")
@@ -40,14 +39,14 @@ class DataRequest:
     """A data set by name, or your own files by path or pattern, and how to read them.
 
     ``label``, ``positive``, ``client_column`` and ``test`` belong to your own files. ``sensitive``
-    belongs to your own files and some published data sets. ``ignore``, ``bins`` and ``merge``
-    declare the treatment of columns; a ``schema`` declares all of it. ``separator``, ``decimal``,
-    ``thousands`` and ``encoding`` say how text files are written, where it is not detected. Groups
-    with fewer training rows than ``minimum_group`` become the group ``rest``, if it has a name.
-    ``clients``, ``groups`` and ``heterogeneity`` belong to the synthetic data, ``q`` to the
-    populations of the paper's figures, ``rows`` and ``test_rows`` to both. ``resplit`` belongs to
-    the published data sets. For your own files the partition 'paper' means: by files, or by the
-    client column.
+    belongs to your own files and some published data sets. ``ignore``, ``bins``, ``merge`` and
+    ``dates`` declare the treatment of columns; a ``schema`` declares all of it. ``separator``,
+    ``decimal``, ``thousands`` and ``encoding`` say how text files are written, where it is not
+    detected. Groups with fewer training rows than ``minimum_group`` become the group ``rest``, if
+    it has a name. ``clients``, ``groups`` and ``heterogeneity`` belong to the synthetic data, ``q``
+    to the populations of the paper's figures, ``rows`` and ``test_rows`` to both. ``resplit``
+    belongs to the published data sets. For your own files the partition 'paper' means: by files, or
+    by the client column.
     """
 
     data: str = setting(
@@ -69,6 +68,9 @@ class DataRequest:
     )
     ignore: tuple[str, ...] = setting((), "Own files: columns to leave out", DATA)
     bins: Declarations = setting((), "Own files: ranges of a sensitive number, 'age: 25,40'", DATA)
+    dates: Declarations = setting(
+        (), "Own files: dates that become numbers, 'opened: year' (or age in days at DAY)", DATA
+    )
     merge: Declarations = setting(
         (), "Own files: values that become one group (or label), 'race: Asian+Other=rest'", DATA
     )
@@ -102,6 +104,9 @@ class DataRequest:
         "paper, group, column:NAME, shares:.5,.5/.2,.8 (a list a group) or dirichlet:.5,5",
         DATA,
     )
+    client_rows: Annotated[int, Meta(ge=1)] = setting(
+        2, "Least rows of a client; clients with fewer sit out, and are counted", DATA
+    )
     clients: Annotated[int, Meta(ge=2, le=4)] | None = setting(
         None, "synthetic: 2, 3 or 4 clients", DATA
     )
@@ -127,7 +132,7 @@ class DataRequest:
 
 def dialect_of(request: DataRequest) -> Dialect:
     """Return what a request says about how its files are written."""
-    return Dialect(**{name: getattr(request, name) for name in _KEYS})
+    return Dialect(**{name: getattr(request, name) for name in FLAGS})
 
 
 def check_request(request: DataRequest) -> None:

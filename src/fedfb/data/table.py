@@ -212,8 +212,19 @@ def concat(tables: Sequence[Table]) -> Table:
         is_text = isinstance(parts[0], Words)
         columns[name] = _concat_words(parts) if is_text else np.concatenate(parts)
     source = list_some([table.source for table in tables], 3)
-    whole = all(table.parts and table.rows is None for table in tables)
-    return Table(columns, source, tuple(p for t in tables for p in t.parts) if whole else ())
+    if not all(table.parts for table in tables):
+        return Table(columns, source)
+    rows = None
+    if any(table.rows is not None for table in tables):
+        sizes = [sum(part.rows for part in table.parts) for table in tables]
+        begins = np.cumsum([0, *sizes[:-1]])
+        rows = np.concatenate(
+            [
+                begin + (np.arange(len(table)) if table.rows is None else table.rows)
+                for begin, table in zip(begins, tables, strict=True)
+            ]
+        )
+    return Table(columns, source, tuple(part for t in tables for part in t.parts), rows)
 
 
 def list_some(names: Sequence[str], limit: int, between: str = ", ") -> str:

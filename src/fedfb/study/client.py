@@ -20,7 +20,7 @@ from fedfb.data.groups import Groups
 from fedfb.data.loading import split_client
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError, WriteError
-from fedfb.experiments.scores import withheld
+from fedfb.experiments.rule import withheld
 from fedfb.experiments.secure import column_question
 from fedfb.files import writing
 from fedfb.runtime import archive
@@ -45,9 +45,14 @@ from fedfb.secure import (
     reveal,
     share,
 )
-from fedfb.study.journal import RESUME_HINT
+from fedfb.study.journal import (
+    RESUME_HINT,
+    pack_message,
+    pack_values,
+    unpack_message,
+    unpack_values,
+)
 from fedfb.study.keys import Bundle
-from fedfb.study.messages import pack_message, pack_values, unpack_message, unpack_values
 from fedfb.study.results import write_result
 from fedfb.study.trial import ACHIEVABLE, DATA, RUN, PreparedData, prepare_data, read_table
 

@@ -46,6 +46,7 @@ def load_adult(
     sensitive_at_prediction: bool = False,
     resplit: bool = False,
     sensitive: tuple[str, ...] = ATTRIBUTES[0],
+    client_rows: int = 2,
 ) -> Federation:
     """Load Adult: the publisher's training and test files, two clients in the paper.
 
@@ -62,6 +63,7 @@ def load_adult(
         sensitive_at_prediction: whether the model reads the group.
         resplit: draw training and test rows again instead of the published split.
         sensitive: attributes that form the groups, one of ``ATTRIBUTES``.
+        client_rows: fewest rows of a client; clients with fewer sit out.
 
     """
     table, training_rows = _read(path_of("adult.data"), path_of("adult.test"))
@@ -83,7 +85,9 @@ def load_adult(
         ),
         derived=rules,
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
+    return deal(
+        source, partition, split_seed, sensitive_at_prediction, resplit, client_rows=client_rows
+    )
 
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways

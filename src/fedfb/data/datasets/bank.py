@@ -32,6 +32,7 @@ def load_bank(
     split_seed: int = 0,
     sensitive_at_prediction: bool = False,
     resplit: bool = False,
+    client_rows: int = 2,
 ) -> Federation:
     """Load Bank Marketing: 70 % of the rows, drawn by the split seed, train; three clients.
 
@@ -42,6 +43,7 @@ def load_bank(
         split_seed: seed of all random choices about the data.
         sensitive_at_prediction: whether the model reads the group.
         resplit: as in the other loaders; this split is drawn in any case.
+        client_rows: fewest rows of a client; clients with fewer sit out.
 
     """
     table = derive(_read(path_of("bank-full.csv")), (AGE_GROUPS,))
@@ -64,7 +66,9 @@ def load_bank(
         derived=(AGE_GROUPS,),
         group_order=AGE_GROUPS.names,
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
+    return deal(
+        source, partition, split_seed, sensitive_at_prediction, resplit, client_rows=client_rows
+    )
 
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways

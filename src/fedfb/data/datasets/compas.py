@@ -40,6 +40,7 @@ def load_compas(
     sensitive_at_prediction: bool = False,
     resplit: bool = False,
     sensitive: tuple[str, ...] = ATTRIBUTES[0],
+    client_rows: int = 2,
 ) -> Federation:
     """Load COMPAS: the first 70 % of the rows, in file order, train; two clients by age.
 
@@ -53,6 +54,7 @@ def load_compas(
         sensitive_at_prediction: whether the model reads the group.
         resplit: draw training and test rows at random instead of by file order.
         sensitive: attributes that form the groups, one of ``ATTRIBUTES``.
+        client_rows: fewest rows of a client; clients with fewer sit out.
 
     """
     rules = (_RACE,) if "race" in sensitive else ()
@@ -74,7 +76,9 @@ def load_compas(
         ),
         derived=rules,
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
+    return deal(
+        source, partition, split_seed, sensitive_at_prediction, resplit, client_rows=client_rows
+    )
 
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
