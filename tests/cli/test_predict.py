@@ -83,7 +83,7 @@ def test_an_unseen_category_and_a_superfluous_column_work(fedfb, write):
     ("content", "fragments"),
     [
         ("sex\nF\n", ["new.csv: unknown column 'age'"]),
-        ("age,sex\nold,F\n", ["new.csv, line 2, column 'age': 'old' is not a number"]),
+        ("age,sex\nold,F\n", ["new.csv, line 2, column 'age': 'old' is not a finite number"]),
         ("age,sex\n", ["new.csv has a header but no rows"]),
     ],
 )

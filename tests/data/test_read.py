@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fedfb.data import parse, read_csv, read_csvs
 from fedfb.data.cells import clean
-from fedfb.data.read import read_cells
+from fedfb.data.csv_file import read_cells
 from fedfb.data.table import parse_number
 from fedfb.errors import DataError
 

@@ -17,9 +17,10 @@ from uuid import UUID
 
 import numpy as np
 
-from fedfb.data.table import Table, Words, check_same_columns, number_as_text, parse_number
+from fedfb.data.dialect import DETECT, Dialect
+from fedfb.data.table import Part, Table, Words, check_same_columns, number_as_text, parse_number
 from fedfb.errors import ConfigError, DataError
-from fedfb.shapes import Array, Float, Int
+from fedfb.shapes import Array, Bool, Float, Int
 
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"})
 """Cells that count as missing."""
@@ -27,8 +28,13 @@ MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", 
 MAX_COLUMNS = 5000
 """The most columns of a file: every column becomes one feature or several."""
 
-_INVISIBLE = " \t\xa0\ufeff\u200b\u200e\u200f\u2060"
-"""Invisible characters that programs leave at the ends of cells."""
+_SPACES = " \t\r\n\xa0\u2007\u2009\u202f"
+_INVISIBLE = dict.fromkeys(map(ord, "\xad\ufeff\u200b\u200e\u200f\u2060\u061c"))
+_INVISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+"""Characters without width that programs leave in cells: marks of direction, of order, of breaks.
+
+Those that join letters stay: they have a meaning in some scripts.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +42,12 @@ class SourceColumn:
     """A column of a source: text, numbers, truths, decimals, dates or times, in Arrow.
 
     Text may be encoded as a dictionary. ``read_text`` returns the cells as they are written, where
-    ``data`` are the numbers that a text file holds.
+    ``data`` are the numbers that a text file holds. ``doubt`` is the reason why its numbers are
+    undecided: reading them is an error.
     """
 
     data: Any
+    doubt: str = ""
     read_text: Callable[[], Any] | None = None
 
     @classmethod
@@ -60,21 +68,59 @@ class SourceColumn:
     @cached_property
     def numbers(self) -> Float[Array, " n"] | None:
         """The column as numbers, NaN where missing; None if some cell is no number."""
-        from pyarrow import types
-
-        if types.is_dictionary(self.data.type):
-            values, codes = _encode(self.data)
-            numbers = _cast(values)
-            if numbers is not None:
-                return np.append(numbers, np.nan)[codes]
-        else:
-            numbers = _cast(self.data, is_written=self.read_text is not None)
-            if numbers is not None:
-                return numbers
+        if self.doubt:
+            raise DataError(self.doubt)
+        if self.cast is not None:
+            return self.cast
         parsed = [parse_number(cell) if cell else np.nan for cell in self.words.values]
         if any(number is None for number in parsed):
             return None
         return self.words.look_up(parsed, np.float64) + 0.0
+
+    @cached_property
+    def cast(self) -> Float[Array, " n"] | None:
+        """The numbers as Arrow reads them, which knows fewer spellings than Python; None: fails."""
+        from pyarrow import types
+
+        if not types.is_dictionary(self.data.type):
+            return _cast(self.data, is_written=self.read_text is not None)
+        values, codes = _encode(self.data)
+        numbers = _cast(values)
+        return None if numbers is None else np.append(numbers, np.nan)[codes]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the cells are text, of a text file or of any other source."""
+        from pyarrow import types
+
+        kind = self.data.type
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        is_text = types.is_string(kind) or types.is_large_string(kind)
+        return is_text or self.read_text is not None
+
+    def write(self) -> Any:
+        """Return the cells as they are written, in Arrow; only columns of text are text."""
+        from pyarrow import types
+
+        if self.read_text is not None:
+            return self.read_text()
+        is_encoded = types.is_dictionary(self.data.type)
+        return self.data.cast(self.data.type.value_type) if is_encoded else self.data
+
+    def blank(self, rows: Bool[Array, " n"]) -> "SourceColumn":
+        """Return the column without the cells of some rows."""
+        import pyarrow
+        from pyarrow import compute
+
+        mask, data = pyarrow.array(rows), self.data
+        if self.read_text is None:
+            data = self.write()  # Arrow cannot blank the rows of a dictionary
+
+        def hide(cells: Any) -> Any:
+            return compute.if_else(mask, pyarrow.scalar(None, cells.type), cells)
+
+        read_text = self.read_text and (lambda: hide(self.write()))
+        return SourceColumn(hide(data), self.doubt, read_text)
 
 
 def _encode(data: Any) -> tuple[Any, Int[Array, " n"]]:
@@ -128,18 +174,31 @@ def _cast(data: Any, is_written: bool = False) -> Float[Array, " n"] | None:
 class Cells(NamedTuple):
     """A source: its columns, its number of rows, and a function from rows to their lines.
 
-    Lines are computed only where a message needs them. Rows of a frame count from 1.
+    Lines are computed only where a message needs them. Rows of a frame count from 1, and ``unit``
+    says which of both is counted. ``notes`` are sentences about how the source was read,
+    ``dialect`` is what was declared or detected.
     """
 
     source: str
     columns: dict[str, SourceColumn]
     rows: int
     lines_of: Callable[[Int[Array, " m"]], list[int]] = lambda rows: (rows + 1).tolist()
+    unit: str = "row"
+    notes: tuple[str, ...] = ()
+    dialect: Dialect = DETECT
 
     def as_text(self) -> Table:
         """Return all columns as they are written."""
-        columns = {name: column.words for name, column in self.columns.items()}
-        return Table(columns, self.source)
+        return self.make_table({name: column.words for name, column in self.columns.items()})
+
+    def make_table(self, columns: Mapping[str, Any]) -> Table:
+        """Return a table of readings of the columns, which knows the places of its rows."""
+        part = Part(self.source, self.rows, self.lines_of, self.unit)
+        return Table(columns, self.source, (part,))
+
+    def place(self, row: int) -> str:
+        """Return the place of a row as messages name it."""
+        return Part(self.source, self.rows, self.lines_of, self.unit).place(row)
 
 
 def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ...]:
@@ -150,7 +209,7 @@ def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ..
         parts = None if name in text else _read_numbers(name, files)
         for number, file in enumerate(files):
             columns[number][name] = file.columns[name].words if parts is None else parts[number]
-    return tuple(Table(c, file.source) for c, file in zip(columns, files, strict=True))
+    return tuple(file.make_table(c) for c, file in zip(columns, files, strict=True))
 
 
 def _read_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
@@ -168,7 +227,7 @@ def _read_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
         if len(infinite):
             words = file.columns[name].words
             raise DataError(
-                f"{file.source}, line {file.lines_of(infinite[:1])[0]}, column {name!r}: "
+                f"{file.place(int(infinite[0]))}, column {name!r}: "
                 f"{words.values[words.codes[infinite[0]]]!r} is not finite. Write a number, or "
                 "leave the cell empty if the value is missing."
             )
@@ -182,7 +241,9 @@ def clean(cells: Iterable[str], missing: Collection[str] = MISSING) -> list[str]
     ['a', 'é', '']
     """
     stripped = (
-        cell if cell.isascii() else unicodedata.normalize("NFC", cell).strip(_INVISIBLE)
+        cell
+        if cell.isascii()
+        else unicodedata.normalize("NFC", cell.translate(_INVISIBLE)).strip(_SPACES)
         for cell in map(str.strip, cells)
     )
     return ["" if cell in missing else cell for cell in stripped]

@@ -14,10 +14,10 @@ import numpy as np
 
 from fedfb.data.cells import Cells
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
-from fedfb.data.derive import Bins, Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.derive import Bins, Blank, Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.groups import Groups
 from fedfb.data.read import read_rows
-from fedfb.data.schema import ColumnSchema
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.shapes import Array, Float, Int
@@ -50,9 +50,17 @@ class Encoder:
             return names
         return names + tuple(f"group={name}" for name in self.groups.names)
 
-    def prepare(self, table: Table) -> Table:
-        """Derive the columns of groups and label, by the rules whose columns the table has."""
-        return derive(table, [rule for rule in self.derived if rule.source in table.columns])
+    def prepare(self, table: Table, group: bool = True) -> Table:
+        """Derive columns by the rules whose columns the table has.
+
+        Args:
+            table: raw rows.
+            group: whether to derive groups and label, besides features.
+
+        """
+        features = {column.name for column in self.columns}
+        rules = [rule for rule in self.derived if group or rule.target in features]
+        return derive(table, [rule for rule in rules if rule.source in table.columns])
 
     def encode(
         self,
@@ -127,12 +135,14 @@ Unknown = Mapping[str, Mapping[str, int]]
 class RawRows(NamedTuple):
     """Encoded rows of a file; ``group`` is None where it is absent or not requested.
 
-    A group of ``unknown`` has the number -1, and a category has zeros.
+    A group of ``unknown`` has the number -1, and a category has zeros. ``notes`` are sentences
+    about how the file was read.
     """
 
     x: Float[Array, "n d"]
     group: Int[Array, " n"] | None
     unknown: Unknown = MappingProxyType({})
+    notes: tuple[str, ...] = ()
 
 
 def fit_encoder(
@@ -196,6 +206,8 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
         if rule.target not in kinds:
             continue
         number, in_place = isinstance(rule, Bins), rule.source == rule.target
+        if isinstance(rule, Blank):
+            number = kinds[rule.target]
         if not in_place and kinds.get(rule.source, number) != number:
             raise ConfigError(
                 f"column {rule.source!r} is read both as a number and as text, which an exported "
@@ -207,7 +219,7 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
     return Reading(kinds, tuple(rules))
 
 
-def encode_file(encoder: Encoder, path: str | Path, separator: str | None = None) -> RawRows:
+def encode_file(encoder: Encoder, path: str | Path, dialect: Dialect = DETECT) -> RawRows:
     """Encode a file of raw rows as in training. It needs no label. Other columns are ignored.
 
     A row of a group that training did not have is an error.
@@ -215,71 +227,71 @@ def encode_file(encoder: Encoder, path: str | Path, separator: str | None = None
     Args:
         encoder: the encoder.
         path: a CSV or Parquet file.
-        separator: separator of a CSV file; None: detected.
+        dialect: how a text file is written, where it is not detected.
 
     """
-    cells = read_rows(path, separator)
-    reads_group = encoder.sensitive_at_prediction or _group_sources(encoder) <= set(cells.columns)
-    table = _type_columns(encoder, cells)
-    if not reads_group:
-        return RawRows(encoder.encode(table), None)
-    table = encoder.prepare(table)
-    group = encoder.groups.group_of(table)
-    return RawRows(encoder.encode(table, group), group)
+    return encode_cells(encoder, read_rows(path, dialect), is_judged=True)
 
 
-def encode_cells(encoder: Encoder, cells: Cells) -> RawRows:
-    """Encode raw rows that are to be decided. What training did not have is no error.
+def encode_cells(encoder: Encoder, cells: Cells, is_judged: bool = False) -> RawRows:
+    """Encode raw rows as in training.
 
-    The group is not read where the model does not read it.
+    Args:
+        encoder: the encoder.
+        cells: the rows.
+        is_judged: whether decisions are judged by group. The group is then read wherever the rows
+            have its columns, and one that training did not have is an error. Rows that are only
+            decided are counted instead, if the model reads the group.
+
     """
-    table = encoder.prepare(_type_columns(encoder, cells))
+    table, needed = _type_columns(encoder, cells), encoder.sensitive_at_prediction
+    needs_group = needed or (is_judged and _group_sources(encoder) <= set(table.columns))
+    table = encoder.prepare(table, needs_group)
     group, unknown = None, {}
-    if encoder.sensitive_at_prediction:
-        group, groups = encoder.groups.look_up(table)
-        unknown = {"": groups}
+    if needs_group and is_judged:
+        group = encoder.groups.group_of(table)
+    elif needs_group:
+        group, unknown[""] = encoder.groups.look_up(table)
     for column in encoder.columns:
         if isinstance(column, CategoryColumn):
             counts = table.text(column.name).counts().items()
             categories = (*column.categories, "")
             unknown[column.name] = {cell: n for cell, n in counts if cell not in categories}
-    return RawRows(encoder.encode(table, group), group, unknown)
+    return RawRows(encoder.encode(table, group), group, unknown, cells.notes)
 
 
 def raw_columns(encoder: Encoder) -> dict[str, bool]:
     """Return the raw columns that a decision reads, and whether each holds numbers."""
-    columns = {column.name: isinstance(column, NumberColumn) for column in encoder.columns}
-    if encoder.sensitive_at_prediction:
-        columns = {**dict.fromkeys(_group_sources(encoder), False), **columns}
+    columns = dict.fromkeys(_group_sources(encoder), False)
+    columns = columns if encoder.sensitive_at_prediction else {}
+    for column in encoder.columns:
+        source, is_number = column.name, isinstance(column, NumberColumn)
+        for rule in reversed(encoder.derived):
+            if rule.target == source:
+                source, is_number = rule.source, is_number and isinstance(rule, Blank)
+        columns[source] = columns.get(source, False) or is_number
     return columns
 
 
 def _group_sources(encoder: Encoder) -> set[str]:
     """Return the raw columns that the groups are made of."""
-    sources = {rule.target: rule.source for rule in encoder.derived}
-    return {sources.get(name, name) for name in encoder.groups.columns}
+    return set(reading(encoder, features=False).columns)
 
 
 def _type_columns(encoder: Encoder, cells: Cells) -> Table:
     """Return cells as numbers and text. Training decided which are numbers, not these few rows."""
-    columns: dict[str, Any] = {}
-    needed = {**dict.fromkeys(_group_sources(encoder), False), **raw_columns(encoder)}
-    for name, is_number in needed.items():
-        if name not in cells.columns and name in raw_columns(encoder):
+    needed = raw_columns(encoder)
+    for name in needed:
+        if name not in cells.columns:
             raise DataError(f"{cells.source}: {unknown_name('column', name, cells.columns)}")
-        if name in cells.columns:
-            column = cells.columns[name]
-            columns[name] = _read_numbers(cells, name) if is_number else column.words
-    return Table(columns, cells.source)
+    columns: dict[str, Any] = {}
+    for name in {**needed, **dict.fromkeys(_group_sources(encoder))}:
+        if (column := cells.columns.get(name)) is not None:
+            is_number = needed.get(name) and _is_finite(column.numbers)
+            columns[name] = column.numbers if is_number else column.words
+    return cells.make_table(columns)
 
 
-def _read_numbers(cells: Cells, name: str) -> Any:
-    from fedfb.data.conform import cell_misfits
-
-    declared = ColumnSchema(name, "feature", "number", missing="mean")
-    for misfit in cell_misfits(cells, declared):
-        raise DataError(
-            f"{misfit}, and the column held numbers in training. Correct the cell or leave it "
-            "empty."
-        )
-    return cells.columns[name].numbers
+def _is_finite(numbers: Array | None) -> bool:
+    """Return whether numbers were read, none of them infinite: an error names the cell then."""
+    return numbers is not None and not np.isinf(numbers).any()

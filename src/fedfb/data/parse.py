@@ -87,7 +87,7 @@ def _read_by_arrow(
     # Few columns of numbers are needed as text. All are read again when the first is.
     read_text = cache(lambda: _parse(content, head, dict.fromkeys(numbers, "text")))
     return [
-        SourceColumn(columns[place], partial(_pick, read_text, place))
+        SourceColumn(columns[place], read_text=partial(_pick, read_text, place))
         if kinds[place] == "number"
         else SourceColumn(columns[place])
         for place in places

@@ -1,34 +1,32 @@
-"""Read CSV, Parquet and Arrow files as columns, and find files by a pattern."""
+"""Read CSV, Parquet and Arrow files as columns, one file or all files of a --data value."""
 
-import csv
-import glob
-import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedfb.data.cells import (
-    Cells,
-    cells_of,
-    check_names,
-    clean,
-    clean_names,
-    typed,
+from fedfb.data.cells import Cells, cells_of, check_names, clean_names, typed
+from fedfb.data.csv_file import read_cells
+from fedfb.data.dialect import DETECT, DETECT_ALL, Dialect, Dialects
+from fedfb.data.marks import settle_numbers
+from fedfb.data.problems import Problem, refuse
+from fedfb.data.sources import (
+    ARROW,
+    PARQUET,
+    find_files,
+    form_of,
+    is_stream,
+    load_bytes,
+    name_source,
+    names_of,
 )
-from fedfb.data.parse import Head, find_lines, number_rows, read_columns, refusing_quotes
 from fedfb.data.table import Table
-from fedfb.errors import ConfigError, DataError, unknown_name
+from fedfb.errors import DataError
+from fedfb.extras import refuse_without
 from fedfb.files import CHANGED
-from fedfb.shapes import Array, Int
-
-_SEPARATORS = (",", ";", "\t", "|")
-_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
-COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
 def read_csv(path: str | Path, separator: str | None = None) -> Table:
@@ -47,203 +45,137 @@ def read_csvs(
         text: columns that stay text, even if they hold numbers.
 
     """
-    return typed([read_cells(path, separator) for path in paths], text)
+    return typed([read_cells(path, Dialect(separator)) for path in paths], text)
 
 
-def read_rows(path: str | Path, separator: str | None = None) -> Cells:
-    """Read a file: Parquet and Arrow by the suffix, everything else as CSV."""
-    suffix = Path(path).suffix.lower()
-    if suffix in (*PARQUET, *ARROW):
-        return _read_arrow(path, "Parquet" if suffix in PARQUET else "Arrow")
-    return read_cells(path, separator)
-
-
-def read_cells(
-    path: str | Path,
-    separator: str | None = None,
-    *,
-    header: Sequence[str] | None = None,
-    skip: int = 0,
-    only: Sequence[str] | None = None,
-) -> Cells:
-    """Read a CSV file, which may be compressed (.gz, .zst).
+def read_files(
+    data: str, dialects: Dialects = DETECT_ALL, test: str | None = None
+) -> dict[str, Cells]:
+    """Read the files of paths, patterns and folders, by the names of their clients.
 
     Args:
-        path: the file.
-        separator: separator of cells; None: detected.
-        header: names of the columns of a file without a header line.
-        skip: number of lines before the first.
-        only: columns to store, the first of each name; None: all.
+        data: one or several paths, patterns or folders; '-' is standard input.
+        dialects: what is declared about the files.
+        test: a file that must not be among them.
+
+    Raises:
+        DataError: some files cannot be read; all of them are named.
 
     """
-    source, content = str(path), _load(Path(path))
-    with refusing_quotes(source):
-        head = read_head(source, content, separator, header, skip)
-        places = choose_columns(source, head.names, only)
-        columns = read_columns(source, content, head, places)
-    if not len(columns[0].data):
-        raise DataError(f"{source} has a header but no rows. Expected one row per example.")
-    named = {head.names[i]: column for i, column in zip(places, columns, strict=True)}
-    return Cells(source, named, len(columns[0].data), partial(_find_lines, Path(path), head))
+    files, problems = try_files(data, dialects, test)
+    refuse(problems, [])
+    return files
 
 
-def _load(path: Path) -> bytes:
-    with reading_file(path):
-        content = path.read_bytes()
-    content = _decompress(path, content).removeprefix(MARK)
-    check_text(str(path), content)
-    return content
+def try_files(
+    data: str, dialects: Dialects = DETECT_ALL, test: str | None = None
+) -> tuple[dict[str, Cells], list[Problem]]:
+    """Read files as :func:`read_files` does, and return why others cannot be read."""
+    paths, notes = find_files(data, test)
+    files: dict[str, Cells] = {}
+    problems = []
+    for name, path in zip(names_of(paths), paths, strict=True):
+        result = try_read(path, dialects)
+        if isinstance(result, Problem):
+            problems.append(result)
+        else:
+            files[name] = result._replace(notes=(*notes, *result.notes))
+            notes = ()
+    return files, problems
 
 
-MARK = b"\xef\xbb\xbf"
-"""The byte order mark of UTF-8, which some programs write first."""
-
-
-def count_lines(content: bytes) -> int:
-    """Return the number of line ends, of all three kinds."""
-    return content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
-
-
-@contextmanager
-def reading_file(path: Path) -> Iterator[None]:
-    """Turn a failure to read a file into an error that names it."""
+def try_read(path: str | Path, dialects: Dialects = DETECT_ALL) -> Cells | Problem:
+    """Read a file, or return why it cannot be read."""
     try:
-        yield
-    except FileNotFoundError:
-        raise DataError(
-            f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}. Expected a CSV file.") from None
+        return read_rows(path, dialects.of(path))
+    except DataError as error:
+        what, _, remedy = str(error).partition(". ")
+        return Problem(str(path), "unreadable", what.rstrip("."), remedy)
 
 
-def check_text(source: str, content: bytes, lines: int = 0) -> None:
-    """Refuse bytes that are not UTF-8, or hold a NUL.
-
-    Args:
-        source: name of the file.
-        content: some or all of its bytes.
-        lines: number of lines before them.
-
-    """
-    if not _is_utf8(content):
-        try:
-            content.decode()
-        except UnicodeDecodeError as error:
-            line = lines + count_lines(content[: error.start]) + 1
-            raise DataError(f"{source}, line {line}: not UTF-8. Save the file as UTF-8.") from None
-    if (place := content.find(b"\0")) >= 0:
-        line = lines + count_lines(content[:place]) + 1
-        raise DataError(f"{source}, line {line}: a NUL byte, so not text. Save the file as UTF-8.")
+def notes_of(files: Collection[Cells]) -> tuple[str, ...]:
+    """Return the notes of all files."""
+    return tuple(note for file in files for note in file.notes)
 
 
-def _decompress(path: Path, content: bytes) -> bytes:
-    if path.suffix.lower() not in COMPRESSED:
-        return content
-    import pyarrow
+def read_rows(path: str | Path, dialect: Dialect = DETECT) -> Cells:
+    """Read a file: Parquet and Arrow by the first bytes, everything else as CSV."""
+    cells = _read_form(Path(path), dialect)
+    names = dict(dialect.columns or ())
+    if not names:
+        return cells
+    columns = [names.get(name, name) for name in cells.columns]
+    check_names(cells.source, columns)
+    return cells._replace(columns=dict(zip(columns, cells.columns.values(), strict=True)))
 
-    kind = COMPRESSED[path.suffix.lower()]
+
+def _read_form(path: Path, dialect: Dialect) -> Cells:
+    form, suffix = form_of(path), path.suffix.lower()
+    named = "Parquet" if suffix in PARQUET else "Arrow" if suffix in ARROW else None
+    if form in ("Parquet", "Arrow"):
+        cells = settle_numbers(_read_arrow(path, form), dialect)
+        note = f"{path}: a {form} file by its content, and read as one"
+        is_named = form == named or is_stream(path)
+        return cells if is_named else cells._replace(notes=(note, *cells.notes))
+    if form == "Excel":
+        return settle_numbers(_read_excel(path), dialect)
+    if named is None or form is not None:
+        return read_cells(path, dialect)
+    if not _is_text(path):
+        return _read_arrow(path, named)
+    cells = read_cells(path, dialect)
+    note = f"{path}: text by its content, not {named}, and read as CSV"
+    return cells._replace(notes=(note, *cells.notes))
+
+
+def _is_text(path: Path) -> bool:
+    """Return whether a file that is named as a binary one holds lines of text."""
+    content = load_bytes(path)[:4096]
+    return b"\0" not in content and b"\n" in content and bool(content.strip())
+
+
+def _read_excel(path: Path) -> Cells:
+    """Read the first sheet of an Excel workbook."""
+    source = name_source(path)
+    refuse_without("excel", f"{source}, an Excel workbook,", hint="Or export it as CSV (UTF-8).")
+    from python_calamine import CalamineError, CalamineWorkbook
+
     try:
-        with pyarrow.CompressedInputStream(pyarrow.BufferReader(content), kind) as stream:
-            return stream.read()
-    except (OSError, pyarrow.ArrowException) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise DataError(
-            f"{path} cannot be read as {kind}: {reason}. Write the file again."
-        ) from None
+        book = CalamineWorkbook.from_filelike(BytesIO(load_bytes(path)))
+        lines = book.get_sheet_by_index(0).to_python(skip_empty_area=False)
+    except (CalamineError, *CHANGED) as error:
+        raise DataError(f"{source} cannot be read as Excel: {error}. Save it again.") from None
+    places = np.array([place for place, line in enumerate(lines, 1) if any(c != "" for c in line)])
+    if len(places) < 2:
+        raise DataError(f"{source}: the first sheet has no header and rows.")
+    names, *rows = (lines[place - 1] for place in places)
+    cells = cells_of(source, names, map(list, zip(*rows, strict=True)))
+    others = book.sheet_names[1:]
+    notes = (f"{source}: of its sheets only the first is read",) if others else ()
+    return cells._replace(lines_of=lambda wanted: places[wanted + 1].tolist(), notes=notes)
 
 
-def _is_utf8(content: bytes) -> bool:
-    """Let Arrow check all bytes as one text, without a copy of them."""
-    import pyarrow
-
-    ends = pyarrow.py_buffer(np.array([0, len(content)], np.int64))
-    text = [None, ends, pyarrow.py_buffer(content)]
-    try:
-        pyarrow.Array.from_buffers(pyarrow.large_string(), 1, text).validate(full=True)
-    except pyarrow.ArrowInvalid:
-        return False
-    return True
-
-
-def read_head(
-    source: str,
-    content: bytes,
-    separator: str | None = None,
-    header: Sequence[str] | None = None,
-    skip: int = 0,
-) -> Head:
-    """Return the header of a file; see :func:`read_cells` for the arguments."""
-    begin = 0
-    for _ in range(skip):
-        begin = _end_of_line(content, begin)
-    while not (first := content[begin : (end := _end_of_line(content, begin))].decode()).strip():
-        if end == len(content):
-            raise DataError(f"{source} is empty. Expected a header line and one row per example.")
-        begin, skip = end, skip + 1
-    separator = separator or _sniff(first)
-    if header:
-        return Head(list(header), separator, begin, begin, skip)
-    lines = _Lines(content, begin)
-    names = clean(next(number_rows(lines, separator, skip))[1], missing=())
-    return Head(names, separator, begin, lines.place, skip)
-
-
-def _end_of_line(content: bytes, begin: int) -> int:
-    match = _LINE.match(content, begin)
-    return len(content) if match is None else match.end()
-
-
-class _Lines:
-    """Lines of a file as Python's csv takes them, and the place after the last one."""
-
-    def __init__(self, content: bytes, place: int) -> None:
-        self.content, self.place = content, place
-
-    def __iter__(self) -> Iterator[str]:
-        while self.place < len(self.content):
-            begin, self.place = self.place, _end_of_line(self.content, self.place)
-            yield self.content[begin : self.place].decode()
-
-
-def _sniff(line: str) -> str:
-    return max(_SEPARATORS, key=lambda s: len(next(csv.reader([line], delimiter=s), [])))
-
-
-def choose_columns(source: str, names: Sequence[str], only: Sequence[str] | None) -> list[int]:
-    """Return the numbers of the columns to read: the first of each name, or all."""
-    if only is not None:
-        for name in only:
-            if name not in names:
-                raise DataError(f"{source}: {unknown_name('column', name, set(names))}")
-        return [names.index(name) for name in only]
-    check_names(source, names)
-    return list(range(len(names)))
-
-
-def _find_lines(path: Path, head: Head, rows: Int[Array, " m"]) -> list[int]:
-    """Return the line that each row ends on. The file is read again: few messages need lines."""
-    return find_lines(_load(path), head, rows)
-
-
-def _read_arrow(path: str | Path, form: str) -> Cells:
+def _read_arrow(path: Path, form: str) -> Cells:
     """Read a Parquet file or a file of Arrow's own form."""
+    import pyarrow
     from pyarrow import feather
 
-    with reading_arrow(path, form):
+    source = name_source(path)
+    with reading_arrow(source, form):
+        file = pyarrow.BufferReader(load_bytes(path)) if is_stream(path) else path
         if form == "Parquet":
-            return check_cells(str(path), open_parquet(path).read(use_threads=False))
-        return check_cells(str(path), feather.read_table(path))
+            return check_cells(source, open_parquet(source, file).read(use_threads=False))
+        return check_cells(source, feather.read_table(file))
 
 
-def open_parquet(path: str | Path) -> Any:
+def open_parquet(source: str, file: Any) -> Any:
     """Open a Parquet file. Its text is read as the dictionaries that the file holds."""
     from pyarrow import parquet
 
     # As one file: the folders above it may look like a partitioned data set.
-    schema = parquet.read_schema(path)
-    check_names(str(path), clean_names(schema.names))
-    return parquet.ParquetFile(path, read_dictionary=schema.names)
+    names = parquet.ParquetFile(file).schema_arrow.names
+    check_names(source, clean_names(names))
+    return parquet.ParquetFile(file, read_dictionary=names)
 
 
 def check_cells(source: str, table: Any) -> Cells:
@@ -259,44 +191,16 @@ def check_cells(source: str, table: Any) -> Cells:
 
 
 @contextmanager
-def reading_arrow(path: str | Path, form: str) -> Iterator[None]:
+def reading_arrow(source: str, form: str) -> Iterator[None]:
     """Turn damage that Arrow detects into an error that names the file."""
     import pyarrow
 
     try:
         yield
-    except FileNotFoundError:
-        raise DataError(
-            f"there is no file {str(path)!r}. Check the path, as seen from {str(Path.cwd())!r}."
-        ) from None
     # pyarrow raises ArrowException for damage that it detects. Values that are no text, dates or
     # numbers raise the others, and an impossible length raises MemoryError.
     except (OSError, pyarrow.ArrowException, MemoryError, *CHANGED) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise DataError(
-            f"{path} cannot be read as {form}: {reason}. Write the file again."
+            f"{source} cannot be read as {form}: {reason}. Write the file again."
         ) from None
-
-
-def paths_of(pattern: str, test: str | None = None) -> list[Path]:
-    """Return the files of a path or pattern, sorted by name. ``test`` must not be among them."""
-    if Path(pattern).is_dir():
-        raise DataError(f"{pattern!r} is a folder. Write '{pattern.rstrip('/')}/*.csv'.")
-    literal = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
-    paths = [Path(path) for path in literal if Path(path).is_file()]
-    if not paths:
-        raise DataError(
-            f"no file matches {pattern!r}, as seen from {str(Path.cwd())!r}. Expected the path "
-            "of a CSV or Parquet file, or a pattern such as 'clients/*.csv' in quotes."
-        )
-    if test is not None and Path(test).resolve() in [path.resolve() for path in paths]:
-        raise ConfigError(
-            f"the test file {test!r} is also a training file of {pattern!r}. Move it elsewhere."
-        )
-    return sorted(paths, key=lambda path: (path.stem, str(path)))
-
-
-def names_of(paths: list[Path]) -> tuple[str, ...]:
-    """Name files by their stems, or by their paths where two have the same stem."""
-    stems = [path.name.split(".csv.")[0] if ".csv." in path.name else path.stem for path in paths]
-    return tuple(stems if len(set(stems)) == len(stems) else map(str, paths))

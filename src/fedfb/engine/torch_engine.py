@@ -15,13 +15,11 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
-from fedfb.engine.base import Rebalance
-from fedfb.engine.losses import RowLoss, slope
+from fedfb.engine.base import Rebalance, RowLoss, slope
 from fedfb.engine.optimise import Move, local_weights, make_move, move_lambda
 from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
 from fedfb.errors import ConfigError
-from fedfb.models import TorchModel
-from fedfb.models.torch_model import alone, buffers_of, find_torch, refuse_moved, trained_parameters
+from fedfb.models import TorchModel, alone, buffers_of, find_torch, refuse_moved, trained_parameters
 from fedfb.shapes import Array, Float
 
 
@@ -71,7 +69,7 @@ class Passes(NamedTuple):
         return find_torch().func.functional_call(self.module, values, (rows,)).reshape(len(rows))
 
 
-DROPPED = 15
+MODULE_DRAWS = 15
 """The part of a key that draws a module's own random numbers in training."""
 
 
@@ -105,7 +103,7 @@ class TorchEngine:
     ) -> Float[Array, "r p"]:
         theta = self._cast(params)
         move = self._move(solver, theta if anchor is None else self._cast(anchor))
-        with alone((*key, DROPPED)):
+        with alone((*key, MODULE_DRAWS)):
             for epoch in epochs(len(data.y), solver, key):
                 self._one_epoch(theta, data, cell_weights, epoch, move)
         return theta.astype(np.float64)
@@ -121,7 +119,7 @@ class TorchEngine:
     ) -> tuple[Float[Array, "r p"], Float[Array, "r *l"]]:
         theta, counts = self._cast(params), cell_counts(data)
         move = self._move(solver, theta)
-        with alone((*key, DROPPED)):
+        with alone((*key, MODULE_DRAWS)):
             for number, epoch in enumerate(
                 epochs(len(data.y), solver, key), start=rule.updates + 1
             ):

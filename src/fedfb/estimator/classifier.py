@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from msgspec import convert, structs
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedfb.algorithms import find_method
@@ -29,6 +28,8 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator.training import (
     SOURCE,
+    check_two_labels,
+    choose_favourable,
     client_names,
     feature_table,
     is_data_frame,
@@ -36,10 +37,12 @@ from fedfb.estimator.training import (
     make_federation,
     same_columns,
 )
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.evaluate import evaluate
+from fedfb.experiments.measure import measure_loss
 from fedfb.experiments.outcome import train
-from fedfb.experiments.reporting import measure_loss, with_shortfalls
-from fedfb.experiments.result import Result, Summary, to_builtins
+from fedfb.experiments.reporting import with_shortfalls
+from fedfb.experiments.result import Result, Summary
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.shortfall_warnings import warn_of
@@ -49,7 +52,7 @@ from fedfb.notions import long_name
 from fedfb.settings import describe_arguments
 from fedfb.shapes import Array, Float, Int
 
-PLAIN = (
+WITHOUT_GROUPS = (
     "{name}: no sensitive_features were given, so there are no groups to treat alike, and training "
     "is plain."
 )
@@ -86,7 +89,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             method: name of the method; None for a class that is no method.
             by_group: whether decisions depend on the group.
-
         """
         super().__init_subclass__()
         if method is None:
@@ -139,15 +141,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sensitive_features: columns whose crossed values form the groups. None: there are no
                 groups to compare, and training is plain.
             client: name of each row's client. None: all rows belong to one client.
-
         """
         table = self._read_table(X, reset=True)
-        label = check_labels(y, type(self).__name__)
+        label = check_two_labels(y, type(self).__name__)
         check_consistent_length(X, label, sensitive_features, client)
         self.classes_ = np.unique(label)
         self.positive_ = choose_favourable(self.classes_, self.positive)
         if sensitive_features is None and self._compares_groups:
-            warnings.warn(PLAIN.format(name=type(self).__name__), stacklevel=2)
+            warnings.warn(WITHOUT_GROUPS.format(name=type(self).__name__), stacklevel=2)
         experiment = make_experiment(self, groups_given=sensitive_features is not None)
         federation = make_federation(
             table, label, self.positive_, sensitive_features, client, experiment
@@ -173,7 +174,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: features, with the columns of training.
             sensitive_features: as in ``fit``; needed where decisions depend on the group.
-
         """
         chance = self.decide(X, sensitive_features=sensitive_features)
         # A new generator in each call, so that a second call returns the same labels.
@@ -226,7 +226,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: labels.
             sample_weight: weight of each row; None: all are equal.
             sensitive_features: as in ``fit``; needed where decisions depend on the group.
-
         """
         chance = self.decide(X, sensitive_features=sensitive_features)
         favourable = np.asarray(y) == self.positive_
@@ -250,7 +249,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sensitive_features: groups of the rows, as in ``fit``.
             client: clients of the rows, as in ``fit``; None: the rows belong to no client.
             to: path of a new file. The result is then written as a page, and the path returned.
-
         """
         check_is_fitted(self)
         result = self.result_
@@ -354,52 +352,6 @@ FederatedClassifier.__doc__ = (
 )
 
 
-def check_labels(y: Any, name: str) -> Array:
-    """Return labels as an array.
-
-    Args:
-        y: labels, as the user gave them.
-        name: name of the classifier, for messages.
-
-    Raises:
-        ValueError: the labels are not of two classes.
-
-    """
-    if y is None:
-        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-    label: Array = column_or_1d(y, warn=True)
-    assert_all_finite(label, input_name="y")
-    check_classification_targets(label)
-    kind = type_of_target(label, input_name="y", raise_unknown=True)
-    if kind != "binary":
-        raise ValueError(
-            f"Only binary classification is supported. The type of the target is {kind}."
-        )
-    if len(set(label.tolist())) < 2:
-        raise ValueError(
-            f"{name} needs rows of two classes, and y has one class only: {label.tolist()[0]!r}."
-        )
-    return label
-
-
-def choose_favourable(classes: Array, positive: Any) -> Any:
-    """Return the favourable one of two labels.
-
-    Args:
-        classes: the two labels.
-        positive: the favourable one, as the user named it; None: the second.
-
-    """
-    if positive is None:
-        return classes[1]
-    if positive not in classes:
-        raise ConfigError(
-            f"positive={positive!r} is not one of the labels, which are {classes.tolist()}. Name "
-            "the favourable one of them."
-        )
-    return positive
-
-
 def judge(
     result: Result, outcome: tuple[Prediction, Examples], groups: list[str], clients: list[str]
 ) -> Result:
@@ -410,7 +362,6 @@ def judge(
         outcome: decisions on the rows, and the rows.
         groups: names of the groups.
         clients: names of the clients.
-
     """
     [evaluation] = evaluate(*outcome, groups, clients)
     prediction, examples = outcome
@@ -435,11 +386,10 @@ def write_page(result: Result, encoder: Encoder, path: Path) -> Path:
         result: the result.
         encoder: the encoder of the model.
         path: a file that does not exist yet.
-
     """
     from fedfb.report.folder import Found, ReportedRun
     from fedfb.report.html import check_tools, render
-    from fedfb.report.sections import make_page
+    from fedfb.report.page import make_page
 
     check_tools()
     if path.exists():

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.shapes import Array, Float
-from fedfb.theory.allocation import MOST_CLIENTS, Cost, allocate
+from fedfb.theory.allocation import MOST_ON_GRIDS, Cost, allocate
 from fedfb.theory.atoms import (
     Moves,
     amount_for,
@@ -17,9 +17,8 @@ from fedfb.theory.atoms import (
     sum_by_level,
 )
 from fedfb.theory.atoms import cfl_of_atoms as pooled_optimum
-from fedfb.theory.measures import Decisions, Outcome, outcome
+from fedfb.theory.measures import PARITY, CurvePoint, Decisions, Outcome, Solution, outcome
 from fedfb.theory.population import AtomPopulation
-from fedfb.theory.solution import PARITY, CurvePoint, Solution
 
 _ROUNDING = 1e-12
 
@@ -233,7 +232,7 @@ def curve(
             for j, (at, cost), y in zip(useful, costs, shared.amounts, strict=True):
                 amounts[j] = np.interp(y, cost.amount, at)
             gap = max(shared.cost - shared.bound, 0.0)
-            exact = gap < 1e-8 or len(costs) <= MOST_CLIENTS
+            exact = gap < 1e-8 or len(costs) <= MOST_ON_GRIDS
             solution = _ensemble_at(population, ways, amounts, weights)
             points.append(CurvePoint(level, solution, gap, exact))
     return points
