@@ -222,7 +222,7 @@ def test_parts_give_the_decisions_and_lines_of_the_whole(fedfb, trained, write, 
     flags = ("--out", "kept.csv", "--force")
     said = fedfb("predict", "kept", "bad.csv", *flags)
     assert said.code == 2
-    assert "bad.csv, line 122, column 'age': 'old' is not a number" in said.err
+    assert "bad.csv, line 122, column 'age': 'old' is not a finite number" in said.err
     assert Path("kept.csv").read_text() == "as before"
     assert not list(Path().glob("*.partial"))
     for wrong, line in (("1,F\n", 122), ('1,F,"no end\n', 122), ("1,F,\0\n", 122)):
@@ -231,6 +231,54 @@ def test_parts_give_the_decisions_and_lines_of_the_whole(fedfb, trained, write, 
         assert said.code == 2
         assert f"bad.csv, line {line}" in said.err
         assert not Path("new.out").exists()
+
+
+def test_a_dialect_of_new_rows_is_detected_once_and_declared_by_flags(
+    fedfb, trained, write, small_parts
+):
+    rows = [(i % 9 + i / 1000, "FM"[i % 2], "Zoë" if i > 40 else "Zoe") for i in range(60)]
+    plain = "".join(f"{age:.3f},{sex},{name}\n" for age, sex, name in rows)
+    expected = fedfb("predict", "kept", write("age,sex,name\n" + plain)).out
+    comma = [f"{age:.3f}".replace(".", ",") + f";{sex};{name}\n" for age, sex, name in rows]
+    first = "age;sex;name\n1,5;F;Zoe\n"
+    content = first + "".join(comma)
+    whole = fedfb("predict", "kept", write("age,sex,name\n1.5,F,Zoe\n" + plain)).out
+    assert whole.splitlines()[2:] == expected.splitlines()[1:]
+    for encoding in ("utf-8", "utf-8-sig", "cp1252", "utf-16"):
+        Path("new.csv").write_bytes(content.encode(encoding))
+        said = fedfb("predict", "kept", "new.csv")
+        assert said.out == whole, said.err
+        assert said.err.count("decimal comma, detected in column age") == 1
+        assert ("line 44: not UTF-8, read as cp1252" in said.err) == (encoding == "cp1252")
+    Path("new.csv").write_bytes(content.encode("mac-roman"))
+    refused(fedfb("predict", "kept", "new.csv", "--out", "d.csv"), "line 44: not UTF-8")
+    flags = ("--encoding", "mac-roman", "--decimal", ",", "--separator", ";")
+    said = fedfb("predict", "kept", "new.csv", *flags)
+    assert (said.out, "detected" in said.err) == (whole, False)
+    write("age;sex;name\n1,500;F;Zoe\n", "new.csv")
+    refused(fedfb("predict", "kept", "new.csv"), "'1,500' is 1500 or 1.500")
+    decided = fedfb("predict", "kept", "new.csv", "--decimal", ",").out
+    assert decided.splitlines() == whole.splitlines()[:2]
+
+
+def test_parts_of_a_file_do_not_contradict_each_other(fedfb, trained, write, small_parts):
+    rows = "".join("1.234,F\n" for _ in range(30))
+    path = write("age,sex\n" + rows + '"1.234,5",F\n', "new.csv")
+    said = fedfb("predict", "kept", path, "--out", "decisions.csv")
+    refused(said, "line 32, column 'age'", "decimal mark is a comma, and it was a point")
+    assert fedfb("predict", "kept", path, "--decimal", ",").code == 0
+
+
+def test_a_group_beyond_the_merged_ones_counts_as_the_rest(fedfb, write):
+    write(client_file(200) + "".join(f"{i % 9},{'XY'[i % 2]},n\n" for i in range(8)))
+    flags = (*OWN, "--sensitive-at-prediction", "yes", "--rest", "other", "--minimum-group", 20)
+    said = fedfb("run", "--data", "rows.csv", *flags, "--local-epochs", 1, "--out", "merged")
+    assert said.code == 0, said.err
+    write("age,sex\n1,Z\n1,X\n", "new.csv")
+    said = fedfb("predict", "merged", "new.csv")
+    _, score = decisions(said)
+    assert score[0] == score[1]
+    assert "1 row has a group that training did not have (Z): it counts as 'other'" in said.err
 
 
 PEAK = """

@@ -67,8 +67,11 @@ def predict(
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)
     copied = tuple(dict.fromkeys(name.strip() for name in keep.split(",") if name.strip()))
-    total = write_decisions(decide_parts(model, rows, copied, client), out)
-    for note in describe_unknown(total.unknown):
+    total = write_decisions(decide_parts(model, rows, copied, client, dialect), out)
+    for note in total.notes:
+        talk(note)
+    into = model.encoder.groups.into
+    for note in describe_unknown(total.unknown, into[-1] if into else None):
         talk(f"note: {note}")
     if out is not None:
         talk(f"Score and decision of {total.rows} rows are in {out}.")

@@ -1,10 +1,11 @@
-"""Read a CSV file as columns: its encoding, its header, and the rows below. Errors name the line."""
+"""Read a CSV file as columns: encoding, header, and the rows below it. Errors name the line."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+
 import numpy as np
 
 from fedfb.data.cells import Cells, SourceColumn, check_names, clean
@@ -58,7 +59,10 @@ def read_cells(
 
 
 def _check_columns(
-    source: str, names: Sequence[str], columns: Sequence[SourceColumn], lines_of: Callable[..., list[int]]
+    source: str,
+    names: Sequence[str],
+    columns: Sequence[SourceColumn],
+    lines_of: Callable[..., list[int]],
 ) -> list[str]:
     """Refuse last columns without a name that are not empty, and a header that is repeated."""
     notes = []
@@ -106,15 +110,37 @@ def _load(path: Path, encoding: str | None = None) -> Decoded:
     """Return a text file as UTF-8."""
     source, form = name_source(path), form_of(path)
     decoded = decode(source, decompress(path, load_bytes(path), form), encoding)
-    if (place := decoded.content.find(b"\0")) >= 0:
-        line = decoded.content.count(b"\n", 0, place) + 1
-        raise DataError(f"{source}, line {line}: a NUL byte, so not text. Save the file as UTF-8.")
+    refuse_nul(source, decoded.content)
     return decoded
 
 
+def refuse_nul(source: str, content: bytes, lines: int = 0) -> None:
+    """Refuse a NUL byte.
+
+    Args:
+        source: name of the file.
+        content: some or all of its bytes.
+        lines: number of lines before them.
+
+    """
+    if (place := content.find(b"\0")) >= 0:
+        line = lines + count_lines(content[:place]) + 1
+        raise DataError(f"{source}, line {line}: a NUL byte, so not text. Save the file as UTF-8.")
+
+
+def count_lines(content: bytes) -> int:
+    """Return the number of line ends, of all three kinds."""
+    return content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
+
+
 def read_head(
-    source: str, content: bytes, separator: str | None, header: Sequence[str] | None, skip: int
+    source: str,
+    content: bytes,
+    separator: str | None = None,
+    header: Sequence[str] | None = None,
+    skip: int = 0,
 ) -> Head:
+    """Return what precedes the rows; see :func:`read_cells` for the arguments."""
     begin = 0
     for _ in range(skip):
         begin = _end_of_line(content, begin)

@@ -194,11 +194,11 @@ def detect_encoding(source: str, content: bytes, encoding: str | None = None) ->
     wide = _detect_wide(content)
     if wide is not None:
         return Encoding(wide, f"{source}: encoding {wide}, detected (--encoding {wide})")
-    place = _find_no_utf8(content)
+    place = find_no_utf8(content)
     if place is None:
         return Encoding("utf-8")
     line = content.count(b"\n", 0, place) + 1
-    if not _is_western(content):
+    if not is_western(content):
         raise DataError(
             f"{source}, line {line}: not UTF-8. Save the file as UTF-8, or name its encoding. A "
             f"word there reads {_show_readings(content, place)}."
@@ -214,20 +214,20 @@ def detect_encoding(source: str, content: bytes, encoding: str | None = None) ->
 def _transcode(source: str, content: bytes, encoding: str) -> bytes:
     if encoding == "utf-8":
         content = content.removeprefix(codecs.BOM_UTF8)
-        place = _find_no_utf8(content)
+        place = find_no_utf8(content)
         if place is not None:
             line = content.count(b"\n", 0, place) + 1
-            raise DataError(f"{source}, line {line}: not UTF-8, as declared. {_OTHER}")
+            raise DataError(f"{source}, line {line}: not UTF-8, as declared. {OTHER_ENCODING}")
         return content
     try:
         return content.decode(encoding).removeprefix("\ufeff").encode()
     except UnicodeError as error:
         start = getattr(error, "start", 0)
         line = content[:start].decode(encoding, "replace").count("\n") + 1
-        raise DataError(f"{source}, line {line}: not {encoding}. {_OTHER}") from None
+        raise DataError(f"{source}, line {line}: not {encoding}. {OTHER_ENCODING}") from None
 
 
-_OTHER = "Name the encoding of the file (--encoding, such as cp1252), or save it as UTF-8."
+OTHER_ENCODING = "Name the encoding of the file (--encoding, such as cp1252), or save it as UTF-8."
 
 
 def _detect_wide(content: bytes) -> str | None:
@@ -245,7 +245,7 @@ def _detect_wide(content: bytes) -> str | None:
     return None
 
 
-def _find_no_utf8(content: bytes) -> int | None:
+def find_no_utf8(content: bytes) -> int | None:
     """Return the place of the first byte that is not UTF-8. Arrow checks without a copy."""
     import numpy as np
     import pyarrow
@@ -271,12 +271,12 @@ _WESTERN = (
 ).replace(b"L", rb"\xc0-\xcf\xd1-\xd6\xd8-\xdc\xdf-\xef\xf1-\xf6\xf8-\xfc\xff")
 
 
-def _is_western(content: bytes) -> bool:
+def is_western(content: bytes) -> bool:
     r"""Return whether all bytes above ASCII are what Western European text has in cp1252.
 
     In mac-roman and the code pages of DOS accented letters are between 0x80 and 0x9f.
 
-    >>> _is_western("Näher".encode("cp1252")), _is_western("Näher".encode("mac-roman"))
+    >>> is_western("Näher".encode("cp1252")), is_western("Näher".encode("mac-roman"))
     (True, False)
     """
     return re.fullmatch(_WESTERN, content) is not None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedfb.data.cells import MISSING, Cells, SourceColumn
-from fedfb.data.dialect import MARK_NAMES, Dialect
+from fedfb.data.dialect import DETECT, MARK_NAMES, Dialect
 from fedfb.shapes import Array, Float
 
 FEWEST = 20
@@ -57,13 +57,16 @@ class _Readings(NamedTuple):
     whole: bool = False
 
 
-def settle_numbers(file: Cells, declared: Dialect, separator: str = ",") -> Cells:
+def settle_numbers(
+    file: Cells, declared: Dialect, separator: str = ",", earlier: Dialect = DETECT
+) -> Cells:
     """Rewrite numbers with marks as Arrow reads them, and note it; mark undecided columns.
 
     Args:
         file: cells as they are written.
         declared: marks that are declared; None: detected.
         separator: separator of the cells. A comma: a point is then the decimal mark.
+        earlier: marks that earlier rows of the same file have shown.
 
     """
     if declared.decimal == "." and declared.thousands == "":
@@ -73,11 +76,12 @@ def settle_numbers(file: Cells, declared: Dialect, separator: str = ",") -> Cell
     for name, column in texts.items():
         if column.cast is None and (readings := _find_readings(column)) is not None:
             marked[name] = readings
-    if marked or separator != "," or declared.decimal == "," or declared.thousands == ".":
+    is_comma = "," in (declared.decimal, earlier.decimal) or declared.thousands == "."
+    if marked or separator != "," or is_comma:
         for name, column in texts.items():
             if column.cast is not None and (readings := _find_plain_readings(column)) is not None:
                 marked[name] = readings
-    return _decide(file, marked, declared, separator) if marked else file
+    return _decide(file, marked, declared, separator, earlier) if marked else file
 
 
 def _find_readings(column: SourceColumn) -> _Readings | None:
@@ -162,13 +166,19 @@ def _may_be_grouped(numbers: Float[Array, " n"]) -> bool:
 
 
 def _decide(
-    file: Cells, marked: Mapping[str, _Readings], declared: Dialect, separator: str
+    file: Cells,
+    marked: Mapping[str, _Readings],
+    declared: Dialect,
+    separator: str,
+    earlier: Dialect,
 ) -> Cells:
     allowed = {name: _restrict(readings, declared) for name, readings in marked.items()}
     shown = [r for r in allowed.values() if len(r.by_decimal) == 1 and not r.neutral]
     decimals = {decimal for readings in shown for decimal in readings.by_decimal}
     groups = {mark for r in allowed.values() for mark in [*r.by_decimal.values()][:1]
               if (r.neutral or len(r.by_decimal) == 1) and mark}  # fmt: skip
+    decimals |= {earlier.decimal} if earlier.decimal else set()
+    groups |= {earlier.thousands} if earlier.thousands else set()
     columns, notes = dict(file.columns), dict[tuple[str, str], list[str]]()
     for name, readings in allowed.items():
         choice = _choose(readings, decimals, groups, separator)

@@ -6,10 +6,9 @@ import shlex
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedfb.errors import ConfigError, DataError
 
@@ -180,12 +179,15 @@ def name_source(path: Path) -> str:
 
 
 def form_of(path: Path) -> str | None:
-    """Return the form of a file by its first bytes: Parquet, Arrow, Excel, gzip ..; or None."""
+    """Return the form of a file by its first bytes: see :func:`recognise`."""
     if is_stream(path):
-        first = load_bytes(path)[:16]
-    else:
-        with reading_file(path), path.open("rb") as file:
-            first = file.read(16)
+        return recognise(path, load_bytes(path)[:16])
+    with reading_file(path), path.open("rb") as file:
+        return recognise(path, file.read(16))
+
+
+def recognise(path: Path, first: bytes) -> str | None:
+    """Return the form that first bytes show: Parquet, Arrow, Excel, gzip ..; or None."""
     if first.startswith(b"PK") and path.suffix.lower() in EXCEL:
         return "Excel"
     for magic, foreign in _FOREIGN.items():
@@ -210,30 +212,51 @@ def reading_file(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror}. Expected a CSV file.") from None
 
 
-def load_bytes(path: Path) -> bytes:
-    """Return the bytes of a file, a pipe or standard input."""
+@contextmanager
+def opening(path: Path) -> Iterator[Any]:
+    """Open a file, a pipe or standard input, to be read once from its beginning."""
+    if str(path) == STDIN:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise ConfigError("'-' reads standard input, which is a terminal. Pipe a file into it.")
+        yield sys.stdin.buffer
+        return
+    with reading_file(path):
+        file = path.open("rb")
+    with file:
+        yield file
+
+
+def load_bytes(path: Path, file: Any = None) -> bytes:
+    """Return the bytes of a file, a pipe or standard input.
+
+    Args:
+        path: the path.
+        file: the pipe, where it is open already and nothing of it was read.
+
+    """
     if not is_stream(path):
         with reading_file(path):
             return path.read_bytes()
-    if str(path) != STDIN:
-        found = path.stat()
-        return _load_pipe(path, found.st_dev, found.st_ino)
-    if sys.stdin is None or sys.stdin.isatty():
-        raise ConfigError("'-' reads standard input, which is a terminal. Pipe a file into it.")
-    found = os.fstat(sys.stdin.fileno())
-    return _load_pipe(path, found.st_dev, found.st_ino)
+    with nullcontext(file) if file else opening(path) as pipe, reading_file(path):
+        # A pipe is read once: several seeds, and messages that name lines, need the rows again.
+        place = os.fstat(pipe.fileno())
+        key = (path, place.st_dev, place.st_ino)
+        if key not in _PIPES:
+            _PIPES[key] = pipe.read()
+        return _PIPES[key]
 
 
-@cache
-def _load_pipe(path: Path, device: int, number: int) -> bytes:
-    """Read a pipe once: several seeds, and messages that name lines, need the rows again."""
-    with reading_file(path):
-        return sys.stdin.buffer.read() if str(path) == STDIN else path.read_bytes()
+_PIPES: dict[tuple[Path, int, int], bytes] = {}
+
+
+def compression_of(path: Path, form: str | None) -> str | None:
+    """Return the compression of a file, by its form or its name."""
+    return form if form in _COMPRESSED.values() else _COMPRESSED.get(path.suffix.lower())
 
 
 def decompress(path: Path, content: bytes, form: str | None) -> bytes:
     """Return bytes without compression, by their first bytes or the name of the file."""
-    kind = form if form in _COMPRESSED.values() else _COMPRESSED.get(path.suffix.lower())
+    kind = compression_of(path, form)
     if kind is None:
         return content
     import pyarrow

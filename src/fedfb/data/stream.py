@@ -1,36 +1,44 @@
 """Read a table in parts of some thousand rows: a file, a pipe, or standard input ('-').
 
-Memory does not grow with the number of rows. CSV may be compressed. Arrow's own files are one part.
+Memory does not grow with the number of rows. Text may be compressed, and its dialect is detected in
+the first part. Arrow's own files and workbooks are one part.
 """
 
+import codecs
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedfb.data.cells import Cells, check_names, clean_names
-from fedfb.data.parse import Head, are_quotes_plain, find_lines, read_columns, refusing_quotes
-from fedfb.data.read import (
-    ARROW,
-    COMPRESSED,
-    MARK,
-    PARQUET,
-    check_cells,
-    check_text,
-    choose_columns,
-    count_lines,
-    open_parquet,
-    read_head,
-    read_rows,
-    reading_arrow,
-    reading_file,
-)
-from fedfb.errors import ConfigError, DataError, unknown_name
+import numpy as np
 
-STDIN = "-"
+from fedfb.data.cells import Cells, clean_names
+from fedfb.data.csv_file import choose_columns, count_lines, read_head, refuse_nul
+from fedfb.data.dialect import (
+    DETECT,
+    OTHER_ENCODING,
+    Dialect,
+    detect_encoding,
+    find_no_utf8,
+    is_western,
+)
+from fedfb.data.marks import settle_numbers
+from fedfb.data.parse import Head, are_quotes_plain, find_lines, read_columns, refusing_quotes
+from fedfb.data.read import check_cells, open_parquet, read_rows, reading_arrow
+from fedfb.data.sources import (
+    ARROW,
+    PARQUET,
+    compression_of,
+    is_stream,
+    load_bytes,
+    name_source,
+    opening,
+    reading_file,
+    recognise,
+)
+from fedfb.errors import DataError, unknown_name
 
 _BYTES, _ROWS = 1 << 22, 1 << 15
 """The size of a part, of text and of Parquet."""
@@ -41,33 +49,42 @@ _LONGEST = 1 << 26
 _TRIES = 3
 """Line ends that are tried as the end of a row, before all cells are looked at."""
 
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PAR1": "Parquet", b"ARRO": "Arrow"}
 
-
-class Part(NamedTuple):
+class Rows(NamedTuple):
     """Some rows of a table: the needed columns, and the copied ones in Arrow, as written."""
 
     cells: Cells
     copies: dict[str, Any]
 
 
-def read_parts(path: Path, needed: Mapping[str, bool], copied: Sequence[str]) -> Iterator[Part]:
+def read_parts(
+    path: Path, needed: Mapping[str, bool], copied: Sequence[str], dialect: Dialect = DETECT
+) -> Iterator[Rows]:
     """Read a table in parts.
 
     Args:
         path: the file; '-' is standard input.
         needed: columns to read, and whether each holds numbers.
         copied: columns to copy.
+        dialect: what is declared about a text file; the rest is detected.
 
     """
-    suffix = path.suffix.lower()
-    if suffix in PARQUET:
-        return _read_parquet(path, needed, copied)
-    if suffix in ARROW:
-        cells = read_rows(path)
-        _refuse_absent(cells.source, [*needed, *copied], list(cells.columns))
-        return iter([Part(cells, {name: cells.columns[name].data for name in copied})])
-    return _read_text(path, needed, copied)
+    with opening(path) as file:
+        with reading_file(path):
+            form = recognise(path, file.peek(16)[:16])
+        named_binary = form is None and path.suffix.lower() in (*PARQUET, *ARROW)
+        if form == "Parquet" and not is_stream(path):
+            yield from _read_parquet(path, needed, copied, dialect)
+        elif form in ("Parquet", "Arrow", "Excel") or named_binary:
+            if is_stream(path):
+                load_bytes(path, file)
+            cells = read_rows(path, dialect)
+            _refuse_absent(cells.source, [*needed, *copied], list(cells.columns))
+            yield Rows(cells, {name: cells.columns[name].write() for name in copied})
+        else:
+            yield from _read_text(
+                _Text(path, file, form, dialect.encoding), needed, copied, dialect
+            )
 
 
 def _refuse_absent(source: str, names: Sequence[str], present: Sequence[str]) -> None:
@@ -76,24 +93,57 @@ def _refuse_absent(source: str, names: Sequence[str], present: Sequence[str]) ->
             raise DataError(f"{source}: {unknown_name('column', name, present)}")
 
 
-def _read_parquet(path: Path, needed: Mapping[str, bool], copied: Sequence[str]) -> Iterator[Part]:
+class _Marks:
+    """The marks in numbers that parts of one file have shown. A part must not contradict others."""
+
+    def __init__(self, declared: Dialect, separator: str = ",") -> None:
+        self.declared, self.separator = declared, separator
+        self.earlier = DETECT
+        self.with_points: set[str] = set()
+
+    def settle(self, cells: Cells) -> Cells:
+        """Read the numbers of a part as those of earlier parts."""
+        settled = settle_numbers(cells, self.declared, self.separator, self.earlier)
+        decimal, thousands = settled.dialect.decimal, settled.dialect.thousands
+        for name, column in cells.columns.items():
+            is_rewritten = settled.columns[name] is not column
+            if is_rewritten and name in self.with_points and decimal != ".":
+                raise DataError(
+                    f"{cells.place(0)}, column {name!r}: in these rows the decimal mark is a "
+                    "comma, and it was a point in earlier rows. Name the marks: --decimal ',' "
+                    "--thousands '.', or --decimal '.'."
+                )
+            numbers = None if is_rewritten or not column.is_text else column.cast
+            if numbers is not None and (np.floor(numbers) < numbers).any():
+                self.with_points.add(name)
+        self.earlier = replace(
+            self.earlier,
+            decimal=decimal or self.earlier.decimal,
+            thousands=thousands or self.earlier.thousands,
+        )
+        return settled
+
+
+def _read_parquet(
+    path: Path, needed: Mapping[str, bool], copied: Sequence[str], dialect: Dialect
+) -> Iterator[Rows]:
     import pyarrow
 
-    source, begin = str(path), 0
-    with reading_arrow(path, "Parquet"):
-        file = open_parquet(path)
+    source, begin, marks = str(path), 0, _Marks(dialect)
+    with reading_arrow(source, "Parquet"):
+        file = open_parquet(source, path)
         raw = dict(zip(clean_names(file.schema_arrow.names), file.schema_arrow.names, strict=True))
         _refuse_absent(source, [*needed, *copied], list(raw))
         names = [raw[name] for name in dict.fromkeys([*needed, *copied])]
         batches = file.iter_batches(_ROWS, columns=names, use_threads=False)
     while True:
-        with reading_arrow(path, "Parquet"):
+        with reading_arrow(source, "Parquet"):
             batch = next(batches, None)
             if batch is None:
                 break
             table = pyarrow.Table.from_batches([batch])
             cells = check_cells(source, table)._replace(lines_of=partial(_number_rows, begin))
-        yield Part(cells, {name: table[raw[name]] for name in copied})
+        yield Rows(marks.settle(cells), {name: table[raw[name]] for name in copied})
         begin += len(table)
     if not begin:
         raise DataError(f"{source} has columns but no rows. Expected one row per example.")
@@ -104,69 +154,116 @@ def _number_rows(begin: int, rows: Any) -> list[int]:
     return numbers
 
 
-def _read_text(path: Path, needed: Mapping[str, bool], copied: Sequence[str]) -> Iterator[Part]:
-    source = "standard input" if str(path) == STDIN else str(path)
-    with _open(path) as stream:
-        rest = _read_block(path, stream).removeprefix(MARK)
-        check_text(source, rest[: max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1] or rest)
-        with refusing_quotes(source):
-            head = read_head(source, rest)
-        check_names(source, head.names)
-        _refuse_absent(source, [*needed, *copied], head.names)
-        pick = partial(choose_columns, source, head.names)
-        places, kinds = pick([*needed]), {}
-        for place, is_number in zip(places, needed.values(), strict=True):
-            kinds[place] = "number" if is_number else "words"
-        lines, rest, has_rows = count_lines(rest[: head.rows]), rest[head.rows :], False
-        while True:
-            block = _read_block(path, stream)
-            end = len(rest) if not block else find_end(rest, head.separator)
-            content, rest = rest[:end], rest[end:] + block
-            if content.strip():
-                check_text(source, content, lines)
-                below = Head(head.names, head.separator, begin=0, rows=0, skipped=lines)
-                with refusing_quotes(source):
-                    columns = read_columns(source, content, below, places, kinds)
-                    raw = dict.fromkeys(pick(copied), "raw")
-                    written = read_columns(source, content, below, [*raw], raw) if raw else []
-                cells = dict(zip(needed, columns, strict=True))
-                copies = {n: column.data for n, column in zip(copied, written, strict=True)}
-                size = len((columns or written)[0].data)
-                yield Part(Cells(source, cells, size, partial(find_lines, content, below)), copies)
-                has_rows = has_rows or bool(size)
-                lines += count_lines(content)
-            if not block:
+class _Text:
+    """A text that is read in blocks, as UTF-8. ``notes`` say what was detected."""
+
+    def __init__(self, path: Path, file: Any, form: str | None, declared: str | None) -> None:
+        import pyarrow
+
+        self.source, self.form = name_source(path), compression_of(path, form)
+        self.stream, self.declared, self.is_open = file, declared, declared is None
+        if self.form:
+            self.stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), self.form)
+        self.encoding, self.notes, self.lines, self.tail = "", list[str](), 0, b""
+        self.decoder: Any = None
+
+    def read_block(self) -> bytes:
+        """Return the next block; none is left where it is empty."""
+        block = self._read_lines()
+        if not self.encoding or (self.is_open and self.encoding == "ascii" and not block.isascii()):
+            self._detect(block)
+        elif self.is_open and self.encoding == "cp1252" and not is_western(block):
+            raise DataError(
+                f"{self.source}, line {self.lines + 1} or later: not cp1252, as which earlier rows "
+                f"were read. {OTHER_ENCODING}"
+            )
+        content = block if self.decoder is None else self._decode(block)
+        self.lines += count_lines(content)
+        return content
+
+    def _read_lines(self) -> bytes:
+        """Return whole lines, by which encodings are recognised."""
+        content = self.tail
+        while len(content) < _LONGEST:
+            with reading_arrow(self.source, self.form or "text"):
+                block: bytes = self.stream.read(_BYTES)
+            content += block
+            end = max(content.rfind(b"\n"), content.rfind(b"\r", 0, -1)) + 1
+            if not block or b"\0" in content:  # a text of two bytes a letter has other line ends
                 break
+            if end:
+                self.tail = content[end:]
+                return content[:end]
+        self.tail = b""
+        return content
+
+    def _detect(self, block: bytes) -> None:
+        before = b"\n" * self.lines  # for the line in messages
+        name, note = detect_encoding(self.source, before + block, self.declared)
+        self.notes += [note] if note else []
+        if name != "utf-8":
+            self.decoder = codecs.getincrementaldecoder(name)()
+        self.encoding = "ascii" if name == "utf-8" and block.isascii() else name
+
+    def _decode(self, block: bytes) -> bytes:
+        try:
+            text: str = self.decoder.decode(block, final=not block)
+        except UnicodeError as error:
+            line = self.lines + block.count(b"\n", 0, getattr(error, "start", 0)) + 1
+            raise DataError(
+                f"{self.source}, line {line}: not {self.encoding}. {OTHER_ENCODING}"
+            ) from None
+        return text.encode()
+
+
+def _read_text(
+    text: _Text, needed: Mapping[str, bool], copied: Sequence[str], dialect: Dialect
+) -> Iterator[Rows]:
+    source = text.source
+    rest = text.read_block().removeprefix(codecs.BOM_UTF8)
+    refuse_nul(source, rest)
+    with refusing_quotes(source):
+        head = read_head(source, rest, dialect.separator)
+    pick = partial(choose_columns, source, head.names)
+    all_places, places = pick(None), pick([*needed])
+    kinds = {place: "number" if needed[head.names[place]] else "words" for place in places}
+    raw, marks = dict.fromkeys(pick(copied), "raw"), _Marks(dialect, head.separator)
+    lines, rest, has_rows = count_lines(rest[: head.rows]), rest[head.rows :], False
+    while True:
+        block = text.read_block()
+        end = len(rest) if not block else find_end(rest, head.separator)
+        content, rest = rest[:end], rest[end:] + block
+        if content.strip():
+            refuse_nul(source, content, lines)
+            if (place := find_no_utf8(content)) is not None:
+                line = lines + count_lines(content[:place]) + 1
+                raise DataError(f"{source}, line {line}: not UTF-8. {OTHER_ENCODING}")
+            below = Head(head.names, head.separator, begin=0, rows=0, skipped=lines)
+            with refusing_quotes(source):
+                if has_rows:
+                    columns = read_columns(source, content, below, places, kinds)
+                else:  # all columns of the first part show how numbers are written
+                    columns = read_columns(source, content, below, all_places)
+                written = read_columns(source, content, below, [*raw], raw) if raw else []
+            names = [head.names[place] for place in (places if has_rows else all_places)]
+            size = len((columns or written)[0].data)
+            cells = Cells(
+                source,
+                dict(zip(names, columns, strict=True)),
+                size,
+                partial(find_lines, content, below),
+                "line",
+                tuple(text.notes),
+            )
+            copies = {n: column.data for n, column in zip(copied, written, strict=True)}
+            yield Rows(marks.settle(cells), copies)
+            text.notes.clear()
+            has_rows = has_rows or bool(size)
+            lines += count_lines(content)
+        if not block:
+            break
     if not has_rows:
         raise DataError(f"{source} has a header but no rows. Expected one row per example.")
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[Any]:
-    """Open a text file, a pipe or standard input, and decompress what it gives."""
-    import pyarrow
-
-    if str(path) == STDIN and (sys.stdin is None or sys.stdin.isatty()):
-        raise ConfigError("'-' reads standard input, which is a terminal. Pipe a file into it.")
-    with reading_file(path):
-        file: Any = sys.stdin.buffer if str(path) == STDIN else path.open("rb")
-    with file:
-        with reading_file(path):
-            first = file.peek(4)
-        form = next((form for magic, form in _MAGIC.items() if first.startswith(magic)), None)
-        form = form or COMPRESSED.get(path.suffix.lower())
-        if form in ("Parquet", "Arrow"):
-            raise DataError(
-                f"{path} is a {form} file, which cannot be read from a pipe or under another name. "
-                "Give the path of the file, which ends in .parquet or .arrow."
-            )
-        yield pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), form) if form else file
-
-
-def _read_block(path: Path, stream: Any) -> bytes:
-    with reading_arrow(path, "compressed text"):
-        block: bytes = stream.read(_BYTES)
-        return block
 
 
 def find_end(content: bytes, separator: str) -> int:

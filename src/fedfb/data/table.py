@@ -129,13 +129,11 @@ class Table:
 
         """
         columns = self.columns if names is None else dict.fromkeys(names)
-        numbers = rows
-        if self.rows is not None:
-            numbers = self.rows[rows]
-        elif isinstance(rows, slice):
-            numbers = np.arange(len(self))[rows] if self.parts else None
         taken = {name: self.column(name)[rows] for name in columns}
-        return Table(taken, self.source, self.parts, numbers if self.parts else None)
+        if not self.parts:
+            return Table(taken, self.source)
+        numbers = np.arange(len(self)) if self.rows is None else self.rows
+        return Table(taken, self.source, self.parts, numbers[rows])
 
     def with_column(self, name: str, values: Any) -> "Table":
         """Return the table with one column added or replaced."""

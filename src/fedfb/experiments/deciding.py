@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfb.core import Prediction
+from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.encode import Unknown, encode_cells, raw_columns
 from fedfb.data.stream import read_parts
 from fedfb.errors import ConfigError
@@ -23,22 +24,31 @@ _PARQUET = (".parquet", ".pq")
 
 
 class Decided(NamedTuple):
-    """Decisions on some rows, the copied columns in Arrow, and what training did not have."""
+    """Decisions on some rows, the copied columns in Arrow, and what training did not have.
+
+    ``notes`` are sentences about how the rows were read.
+    """
 
     prediction: Prediction
     copies: dict[str, Any]
     unknown: Unknown
+    notes: tuple[str, ...]
 
 
 class Total(NamedTuple):
-    """How many rows were decided, and the rows with what training did not have."""
+    """How many rows were decided, the rows with what training did not have, and notes."""
 
     rows: int
     unknown: dict[str, Counter[str]]
+    notes: tuple[str, ...]
 
 
 def decide_parts(
-    model: SavedModel, path: Path, copied: Sequence[str] = (), client: str | None = None
+    model: SavedModel,
+    path: Path,
+    copied: Sequence[str] = (),
+    client: str | None = None,
+    dialect: Dialect = DETECT,
 ) -> Iterator[Decided]:
     """Decide the rows of a file, part by part.
 
@@ -47,6 +57,7 @@ def decide_parts(
         path: a CSV or Parquet file; '-' is standard input.
         copied: columns to copy.
         client: the client whose model decides, where each client has a model.
+        dialect: how a text file is written, where it is not detected.
 
     """
     for name in COLUMNS:
@@ -55,9 +66,9 @@ def decide_parts(
                 f"--keep {name}: the output has a column {name!r} already. Rename the column of "
                 "the file, or leave it out."
             )
-    for part in read_parts(path, raw_columns(model.encoder), copied):
+    for part in read_parts(path, raw_columns(model.encoder), copied, dialect):
         rows = encode_cells(model.encoder, part.cells)
-        yield Decided(model.predict(rows, client), part.copies, rows.unknown)
+        yield Decided(model.predict(rows, client), part.copies, rows.unknown, rows.notes)
 
 
 def write_decisions(parts: Iterator[Decided], out: Path | None) -> Total:
@@ -69,7 +80,7 @@ def write_decisions(parts: Iterator[Decided], out: Path | None) -> Total:
 
     """
     is_parquet = out is not None and out.suffix.lower() in _PARQUET
-    rows, unknown = 0, dict[str, Counter[str]]()
+    rows, unknown, notes = 0, dict[str, Counter[str]](), dict[str, None]()
     writer: Any = None
     with nullcontext(sys.stdout.buffer) if out is None else replacing(out) as file:
         for part in parts:
@@ -81,9 +92,10 @@ def write_decisions(parts: Iterator[Decided], out: Path | None) -> Total:
             rows += len(score)
             for name, counts in part.unknown.items():
                 unknown.setdefault(name, Counter()).update(counts)
+            notes |= dict.fromkeys(part.notes)
         if writer is not None:
             writer.close()
-    return Total(rows, unknown)
+    return Total(rows, unknown, tuple(notes))
 
 
 def _write_parquet(
@@ -114,12 +126,19 @@ def _write_csv(copies: dict[str, Any], score: Any, decision: Any, with_header: b
     return lines.getvalue().encode()
 
 
-def describe_unknown(unknown: dict[str, Counter[str]]) -> Iterator[str]:
+def describe_unknown(unknown: dict[str, Counter[str]], rest: str | None = None) -> Iterator[str]:
     """Yield a sentence for the groups, and for each column, that hold what training did not have.
+
+    Args:
+        unknown: rows of each value, by column; '' stands for the groups.
+        rest: name of the group that unknown groups count as; None: there is none.
 
     >>> list(describe_unknown({"town": Counter(ham=2)}))
     ["2 rows have a value of 'town' that training did not have (ham): it counts as no category"]
     """
+    rule = "decided without group, at the plain threshold"
+    if rest is not None:
+        rule = f"it counts as {rest!r}, which small groups were merged into"
     for name, counts in unknown.items():
         if not counts:
             continue
@@ -133,6 +152,5 @@ def describe_unknown(unknown: dict[str, Counter[str]]) -> Iterator[str]:
             f"{has} a value of {name!r} that training did not have ({values}): it counts as no "
             "category"
             if name
-            else f"{has} a group that training did not have ({values}): decided without group, at "
-            "the plain threshold"
+            else f"{has} a group that training did not have ({values}): {rule}"
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.algorithms.baselines.lft import VARIANTS, Mixing, mix
-from fedfb.algorithms.fedfb.threshold_rules import find_bins, histogram_task, look_up
+from fedfb.algorithms.fedfb.threshold_rules import histogram_task, look_up
 from fedfb.core import Arrays, ClientData, ClientTask, Examples, Key, Prediction
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError
