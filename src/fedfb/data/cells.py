@@ -60,10 +60,16 @@ class SourceColumn:
     @cached_property
     def words(self) -> Words:
         """The column as cleaned text."""
-        values, codes = _encode(self.data if self.read_text is None else self.read_text())
-        cells = (as_text(value) or "" for value in values.to_pylist())
+        raw, codes = self.encoded if self.read_text is None else _encode(self.read_text())
+        cells = (as_text(value) or "" for value in raw.to_pylist())
         words = Words.of(clean([*cells, ""]))
-        return Words(words.values, words.codes[codes])
+        are_same = len(words.values) == len(words.codes)
+        return Words(words.values, codes if are_same else words.codes[codes])
+
+    @cached_property
+    def encoded(self) -> tuple[Any, Int[Array, " n"]]:
+        """The different values, in Arrow, and the number of each row's value, last: none."""
+        return _encode(self.data)
 
     @cached_property
     def numbers(self) -> Float[Array, " n"] | None:
@@ -84,7 +90,7 @@ class SourceColumn:
 
         if not types.is_dictionary(self.data.type):
             return _cast(self.data, is_written=self.read_text is not None)
-        values, codes = _encode(self.data)
+        values, codes = self.encoded
         numbers = _cast(values)
         return None if numbers is None else np.append(numbers, np.nan)[codes]
 

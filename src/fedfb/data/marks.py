@@ -114,13 +114,11 @@ def _find_readings(column: SourceColumn) -> _Readings | None:
 
 
 def _may_hold_numbers(column: SourceColumn) -> bool:
-    """Return False if most different values of a column that repeats them are no numbers."""
+    """Return False if a column that repeats its values holds no number."""
     from pyarrow import types
 
-    if not types.is_dictionary(column.data.type):
-        return True
-    values = [chunk.dictionary for chunk in column.data.chunks]
-    return any(_occurs(_trim(part), _ANY) for part in values)
+    is_encoded = types.is_dictionary(column.data.type)
+    return not is_encoded or _occurs(_trim(column.encoded[0]), _ANY)
 
 
 def _list_readings(numbers: Any) -> _Readings | None:

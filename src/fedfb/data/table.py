@@ -132,8 +132,11 @@ class Table:
         taken = {name: self.column(name)[rows] for name in columns}
         if not self.parts:
             return Table(taken, self.source)
-        numbers = np.arange(len(self)) if self.rows is None else self.rows
-        return Table(taken, self.source, self.parts, numbers[rows])
+        if self.rows is not None:
+            rows = self.rows[rows]
+        elif isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        return Table(taken, self.source, self.parts, rows)
 
     def with_column(self, name: str, values: Any) -> "Table":
         """Return the table with one column added or replaced."""
