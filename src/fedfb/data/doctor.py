@@ -227,7 +227,12 @@ def _clients_of_one_label(
     for number, name in enumerate(client.values):
         rows = client.codes == number
         total, hits = int(rows.sum()), int(positive[rows].sum())
-        if total and hits in (0, total):
+        if 0 < total < FEWEST_ROWS:
+            source = cells[int(files[rows.argmax()])].source
+            what = f"client {name!r} has {total} row and sits out of a run"
+            few = "Add rows, or merge it with another client."
+            problems.append(Problem(source, "few rows", what, few, "", "", total, stops=False))
+        elif total and hits in (0, total):
             quantity = "all" if hits else "none"
             what = (
                 f"client {name!r}: {quantity} of its {total} rows have {label.name} = "
@@ -239,6 +244,9 @@ def _clients_of_one_label(
             )
     return problems
 
+
+FEWEST_ROWS = 2
+"""Fewest rows of a client that takes part in a run, if --client-rows does not say otherwise."""
 
 MOST_GROUPS = 200
 """The most groups of which small ones are reported: more are values that need ranges."""
