@@ -67,6 +67,21 @@ def test_own_rows_with_gaps_unseen_values_and_crossed_groups(trained, tmp_path, 
     assert_same(hand, made_up_rows(hand))
 
 
+def test_merged_and_new_groups_are_decided_as_the_rest_group(trained, tmp_path):
+    write_rows(tmp_path / "rows.csv")
+    new = write_rows(tmp_path / "new.csv", seed=1)
+    merged = {"rest": "others", "minimum_group": 60, "sensitive_at_prediction": True}
+    _, folder = trained(data=str(tmp_path / "rows.csv"), **{**SETTINGS, **merged})
+    hand = take_over(folder)
+    assert "others" in hand.encoder.groups.names
+    assert hand.encoder.groups.merged
+    assert_same(hand, typed_as_read(hand, new))
+    assert_same(hand, made_up_rows(hand))
+    *others, last = coefficients(hand)["groups"]
+    assert (last["name"], last["values"]) == ("others", [])
+    assert all(group["values"] for group in others)
+
+
 def test_what_is_compared_is_what_fedfb_predict_gives(trained, tmp_path):
     write_rows(tmp_path / "rows.csv")
     new = write_rows(tmp_path / "new.csv", seed=1, unseen=True)

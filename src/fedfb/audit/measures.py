@@ -17,7 +17,6 @@ from fedfb.audit.result import (
     Contribution,
     Disparity,
     GroupGap,
-    Interval,
     LeftOutGroup,
     Measure,
     Notions,
@@ -25,6 +24,7 @@ from fedfb.audit.result import (
 from fedfb.audit.suppress import PublishedTable
 from fedfb.core import Key, generator
 from fedfb.data.groups import values_of
+from fedfb.experiments.seed_result import Interval
 from fedfb.notions.disparity import DisparityEstimate, rate_estimate
 from fedfb.notions.intervals import half_widths, rate_ends
 from fedfb.notions.values import enough, four_fifths_interval, largest_rate_gap

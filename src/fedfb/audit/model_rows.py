@@ -9,7 +9,7 @@ from fedfb.audit.result import About
 from fedfb.audit.rows import (
     AuditedRows,
     Subject,
-    deal,
+    deal_rows,
     digest,
     find_clients,
     refuse_absent,
@@ -103,7 +103,7 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
         baseline=None if baseline is None else baseline.name,
         hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
     )
-    return Subject(deal(*rows.clients, client_rows), rows.groups, rows.attributes, about)
+    return Subject(deal_rows(*rows.clients, client_rows), rows.groups, rows.attributes, about)
 
 
 def _decide(model: SavedModel, examples: Examples) -> tuple[Array, Array]:

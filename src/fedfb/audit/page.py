@@ -38,7 +38,7 @@ def client_section(audit: Audit) -> Iterator[Section]:
     folds = tuple(
         Fold(
             f"Groups of {client.name}",
-            (words.group_table(client.name, client.groups), _tabulate_disparities(client)),
+            (words.rates_table(client.name, client.groups), _tabulate_disparities(client)),
         )
         for client in (audit.clients if len(audit.clients) <= MOST_CLIENTS else ())
     )
@@ -217,9 +217,9 @@ def _tabulate_gaps(notions: Mapping[str, Disparity]) -> Iterator[Table]:
 
 def _make_group_section(audit: Audit) -> Section:
     picture = rates_picture(audit)
-    tables = [words.group_table("Groups", [*audit.groups, audit.overall])]
+    tables = [words.rates_table("Groups", [*audit.groups, audit.overall])]
     tables += [
-        words.group_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute
+        words.rates_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute
     ]
     sentences = tuple(
         f"By {part.attribute} alone: {NAMES['demographic_parity']} "

@@ -89,7 +89,7 @@ def check_subject(groups: Sequence[str], favourable: bool, about: About) -> None
         )
 
 
-def deal(
+def deal_rows(
     client: Int[Array, " n"], names: Sequence[str], rows: AuditedRows
 ) -> dict[str, AuditedRows]:
     """Return the rows of every client. Clients without rows are left out.
@@ -100,7 +100,7 @@ def deal(
         rows: all rows together.
 
     >>> y = np.array([0, 1, 1])
-    >>> clients = deal(np.array([1, 0, 1]), ["a", "b", "c"], AuditedRows(y, y * 0, y / 1.0))
+    >>> clients = deal_rows(np.array([1, 0, 1]), ["a", "b", "c"], AuditedRows(y, y * 0, y / 1.0))
     >>> {name: part.y.tolist() for name, part in clients.items()}
     {'a': [1], 'b': [0, 1]}
     """

@@ -10,7 +10,7 @@ from fedfb.audit.result import About
 from fedfb.audit.rows import (
     AuditedRows,
     Subject,
-    deal,
+    deal_rows,
     digest,
     find_clients,
     refuse_absent,
@@ -93,7 +93,7 @@ def scores_subject(
         baseline=None if baseline is None else Path(baseline).name,
         hashes={str(path): digest(path) for path in paths},
     )
-    return Subject(deal(*scored.clients, rows), scored.groups.names, columns.sensitive, about)
+    return Subject(deal_rows(*scored.clients, rows), scored.groups.names, columns.sensitive, about)
 
 
 def describe_decision(columns: Columns) -> str:

@@ -11,10 +11,10 @@ from fedfb.audit.result import (
     Calibration,
     Chance,
     Disparity,
-    Interval,
     Measure,
     Rates,
 )
+from fedfb.experiments.seed_result import Interval
 from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import NAMES, ends_in_words, number
 from fedfb.report.table import Table, make_console, print_table
@@ -32,12 +32,12 @@ def print_audit(audit: Audit) -> None:
     console.print(headline(audit) + "\n")
     print_table(_tabulate_disparities(audit), console)
     console.print("chance: mean and 95% quantile of a classifier that does not see groups\n")
-    print_table(group_table("Groups", [*audit.groups, audit.overall], narrow=True), console)
+    print_table(rates_table("Groups", [*audit.groups, audit.overall], narrow=True), console)
     console.print("\n" + four_fifths_sentence(audit))
     for attribute in audit.by_attribute:
         console.print()
         print_table(
-            group_table(f"By {attribute.attribute}", attribute.groups, narrow=True), console
+            rates_table(f"By {attribute.attribute}", attribute.groups, narrow=True), console
         )
     if audit.clients:
         console.print()
@@ -73,7 +73,7 @@ def _tabulate_disparities(audit: Audit) -> Table:
     return Table("Disparity", ("", "value", "95% interval", "chance", "its 95%"), tuple(rows))
 
 
-def group_table(caption: str, groups: Sequence[AuditedGroup], narrow: bool = False) -> Table:
+def rates_table(caption: str, groups: Sequence[AuditedGroup], narrow: bool = False) -> Table:
     """Return every group's rows and rates with their intervals.
 
     Args:

@@ -239,10 +239,10 @@ def write_audit(audit: "Audit", out: Path) -> None:
     """Write an audit into a folder, as JSON, as a page and as a model card."""
     from fedfb.audit.card import card_as_markdown
     from fedfb.audit.page import audit_page
-    from fedfb.audit.result import to_json
+    from fedfb.audit.result import audit_values
     from fedfb.files import write_json, write_whole
     from fedfb.report.html import render
 
     write_whole(out / CARD, card_as_markdown(audit.name, audit.card or {}))
     write_whole(out / PAGE, render(audit_page(audit)))
-    write_json(out / AUDIT, to_json(audit))
+    write_json(out / AUDIT, audit_values(audit))

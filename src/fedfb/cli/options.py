@@ -18,7 +18,7 @@ from fedfb.data.dialect import FLAGS, Dialect
 from fedfb.data.sources import STDIN
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values, read_toml
+from fedfb.experiments.spec_file import from_values, read_settings
 from fedfb.settings import describe_default, flag_of, kind_of, names, setting_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def dialect_options(command: Command) -> Command:
 
 
 def _read_experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
-    values = {} if file is None else read_toml(file)
+    values = {} if file is None else read_settings(file)
     overrides = {name: value for name, value in flags.items() if value not in (None, [])}
     return from_values({**values, **overrides})
 

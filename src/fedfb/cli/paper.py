@@ -54,7 +54,7 @@ def reproduce(
     from fedfb.paper import targets
     from fedfb.paper.markdown import as_markdown, draw_target, renew
 
-    chosen = targets.names() if target == "all" else [target]
+    chosen = targets.target_names() if target == "all" else [target]
     specs = [targets.read_target(name) for name in chosen]
     reproduction.check_data(specs, out, quick)
     make_folder(out)

@@ -251,13 +251,13 @@ def serve(
     from fedfb.study.journal import RUN_FOLDER
     from fedfb.study.keys import read_server_secrets
     from fedfb.study.results import format_report
-    from fedfb.study.transport.server import serve
+    from fedfb.study.transport.server import serve_study
 
     study, secrets = read_server_secrets(file)
     talk(f"Serving {study.name} on {study.address}, TLS and node authentication on. Join by")
     talk("  fedfb join CLIENT.bundle --data ROWS.csv")
     talk(f"Clients: {', '.join(study.clients)}. Ctrl-C stops; the same command continues.")
-    report = serve(study, secrets, file.parent, talk)
+    report = serve_study(study, secrets, file.parent, talk)
     typer.echo("\n".join(format_report(report)))
     talk(f"Model, report and ledger are in {file.parent / RUN_FOLDER}; fedfb fetch copies them.")
 
@@ -299,13 +299,13 @@ def fetch(
     from fedfb.experiments.run_folder import claim_empty, read_result
     from fedfb.experiments.shortfalls import first_sentences
     from fedfb.study.journal import RUN_FOLDER, locate_state
-    from fedfb.study.results import fetch
+    from fedfb.study.results import fetch_results
 
     if to is None:
         raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
     folder = source.parent / RUN_FOLDER if source.suffix == ".toml" else locate_state(source)
     with claim_empty(to, undo=True):
-        names = [*fetch(folder, to), *_write_audit_page(to)]
+        names = [*fetch_results(folder, to), *_write_audit_page(to)]
         result = read_result(to, "a result as the study wrote it")
     for sentence in first_sentences([result]):
         typer.echo(sentence)

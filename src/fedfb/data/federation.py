@@ -17,7 +17,13 @@ from fedfb.data.columns import Column
 from fedfb.data.derive import Derived
 from fedfb.data.encode import Encoder, fit_encoder
 from fedfb.data.groups import Groups, compared_rows, groups_in, merge_small
-from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
+from fedfb.data.notes import (
+    MERGE_ALL,
+    MERGE_MORE,
+    encoding_notes,
+    sensitive_note,
+    small_group_notes,
+)
 from fedfb.data.partition import rows_of_clients
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
@@ -167,7 +173,8 @@ def settle_small_groups(
         names, rows = federation.group_names, compared_rows(training_cells(federation), labels)
         _refuse_untrained(federation)
     tested = np.bincount(federation.test.group, minlength=len(names))
-    notes = small_group_notes(names, rows, tested, minimum, labels)
+    remedy = MERGE_ALL if rest is None else MERGE_MORE
+    notes = small_group_notes(names, rows, tested, minimum, labels, remedy)
     return replace(federation, notes=(*federation.notes, *notes))
 
 

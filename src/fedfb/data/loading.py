@@ -59,8 +59,8 @@ def load(
         split_seed: seed of all random choices about the data.
         add: adds the clients' uploads about the columns of the user's files. Built-in data need
             no sums: they are encoded as one public table.
-        labels: labels whose rows decide apart if a group is small, see
-            :func:`fedfb.data.federation.settle_small_groups`.
+        labels: labels among whose rows a notion compares rates: a group with few rows of one of
+            them is small. Empty: all rows count.
 
     >>> federation = load(DataRequest("synthetic", rows=100, test_rows=50), split_seed=0)
     >>> len(federation.clients), sum(len(client.y) for client in federation.clients)
@@ -199,7 +199,7 @@ def load_own(
         sensitive_at_prediction: whether the model reads the group.
         minimum_group: fewest training rows of a group that is compared.
         rest: name of the group that smaller groups become part of; None: they stay.
-        labels: see :func:`load`.
+        labels: labels among whose rows a notion compares rates; empty: among all rows.
         add: adds the clients' uploads, from which numbers are scaled.
 
     """

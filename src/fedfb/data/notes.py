@@ -17,7 +17,9 @@ ON_TRAINING_ROWS = "figures are of the training rows"
 """The note of a report without test rows."""
 
 
-_REST = "Merge them into one group by --rest NAME."
+MERGE_ALL = "Merge them into one group by --rest NAME."
+MERGE_MORE = "Merge them with larger groups by --merge, or raise --minimum-group."
+"""What to do about small groups: where none were merged yet, and where some were."""
 
 
 def sensitive_note(encoder: Encoder) -> str:
@@ -34,6 +36,7 @@ def small_group_notes(
     test: Int[Array, " a"],
     minimum: int,
     labels: tuple[int, ...] = (),
+    remedy: str = MERGE_ALL,
 ) -> tuple[str, ...]:
     """Return sentences about groups that are too small to be compared.
 
@@ -43,6 +46,7 @@ def small_group_notes(
         test: test rows of each group; all 0 where there are no test rows.
         minimum: least training rows of a group that is compared.
         labels: labels whose rows are counted apart; empty: all rows count.
+        remedy: a sentence that says what to do about small groups.
     """
     of_label = {(): "", (1,): " with the favourable label", (0, 1): " of each label"}[labels]
     rows = [*zip(names, train.tolist(), test.tolist(), strict=True)]
@@ -53,7 +57,7 @@ def small_group_notes(
         if test.any() and trained >= minimum and tested < MINIMUM_ROWS
     ]
     return (
-        *small_note("groups", small, minimum, of_label, _REST),
+        *small_note("groups", small, minimum, of_label, remedy),
         *(
             f"groups with fewer than {MINIMUM_ROWS} test rows have no reported rate, so they are "
             f"not in the disparity: {', '.join(untested)}."

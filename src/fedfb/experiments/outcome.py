@@ -21,7 +21,6 @@ from fedfb.experiments.evaluate import evaluate, few_of
 from fedfb.experiments.measure import seed_results
 from fedfb.experiments.reporting import make_result
 from fedfb.experiments.resolve import (
-    Setting,
     chooses,
     given_grid,
     outer_rule,
@@ -31,7 +30,7 @@ from fedfb.experiments.resolve import (
 )
 from fedfb.experiments.result import Result
 from fedfb.experiments.secure import make_add
-from fedfb.experiments.seed_result import Divergence, Evaluation, SeedResult
+from fedfb.experiments.seed_result import Divergence, Evaluation, SeedResult, Setting
 from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.experiments.train import (

@@ -55,7 +55,7 @@ def _read(declared: Field[Any], value: Any) -> Any:
     return convert_value(name, value, kind, setting_of(declared).or_own)
 
 
-def read_toml(path: Path, sealed: bool = False) -> dict[str, Any]:
+def read_settings(path: Path, sealed: bool = False) -> dict[str, Any]:
     """Read the named values of an experiment file.
 
     Args:

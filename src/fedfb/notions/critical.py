@@ -112,6 +112,7 @@ def independent_directions(standardised: Float[Array, "r g k"]) -> Int[Array, " 
     same = cosine > 1 - 1e-9
     # k parallel rows count 1/k each, so every direction counts 1.
     alike = same.sum(axis=2)
+    # A gap that is certain has length 0, is parallel to nothing, and counts nothing.
     number = np.where(alike > 0, 1.0 / np.maximum(alike, 1), 0.0).sum(axis=1)
     clear = (same | (cosine < 1e-9)).all(axis=(1, 2))
     return np.where(clear, np.rint(number).astype(np.int64), OBLIQUE)
@@ -138,6 +139,7 @@ def range_critical_value(means: int, level: float = LEVEL) -> float:
     (1.96, 5.9931)
     """
     z, step = np.linspace(-GRID_END, GRID_END, GRID_POINTS, retstep=True)
+    # scipy has this function too, but takes long to be imported.
     cdf = np.vectorize(NormalDist().cdf, otypes=[np.float64])
     weight, up_to_z = means * step * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), cdf(z)
     least, most = 0.0, 2 * GRID_END

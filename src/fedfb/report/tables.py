@@ -296,7 +296,7 @@ def run_rows(result: Result) -> list[Row]:
     ]
 
 
-def group_rows(result: Result) -> list[Row]:
+def rows_by_group(result: Result) -> list[Row]:
     """Return one row for each seed, setting and group."""
     return [
         {

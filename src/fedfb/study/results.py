@@ -198,7 +198,7 @@ def write_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
     seal(folder, contents)
 
 
-def fetch(source: Path, target: Path) -> list[str]:
+def fetch_results(source: Path, target: Path) -> list[str]:
     """Copy a result from one folder to another; return the names of its files."""
     if not (source / RESULT).exists():
         raise DataError(

@@ -29,9 +29,10 @@ from fedfb.data.schema import Schema
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
 from fedfb.experiments.explain import random_client
-from fedfb.experiments.resolve import Setting, given_grid, picks_rate, resolve, trial_grid
+from fedfb.experiments.resolve import given_grid, picks_rate, resolve, trial_grid
 from fedfb.experiments.rule import scores_task, without_fairness
 from fedfb.experiments.secure import WIDEST
+from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import LOWER, build, make_engine, training_notion
 from fedfb.experiments.tune import HELD_OUT

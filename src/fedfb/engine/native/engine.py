@@ -23,11 +23,11 @@ from fedfb.engine.native.library import (
     kernel,
     layout_of,
     pack_steps,
-    unpack,
+    unpack_params,
 )
 from fedfb.engine.optimise import local_weights, move_lambda
 from fedfb.engine.private import PrivateEpoch, private_epochs
-from fedfb.engine.rows import ArrayCache, cell_counts, cells_of, orders
+from fedfb.engine.rows import ArrayCache, cell_counts, orders, row_cells
 from fedfb.models import Network
 from fedfb.shapes import Array, Float
 
@@ -241,7 +241,7 @@ class NativeEngine:
         weights = np.ones((len(params), 2, data.groups))
         work = self._differentiating(params, data, weights, surrogate)
         self._weigh_rows(work, row_weights)
-        parts = [self._gradient(work, rows, len(rows), surrogate) for rows in cells_of(data).rows]
+        parts = [self._gradient(work, rows, len(rows), surrogate) for rows in row_cells(data).rows]
         return np.stack(parts, axis=1).reshape(len(params), 2, data.groups, -1)
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
@@ -275,7 +275,7 @@ class NativeEngine:
         work.give(
             sizes=np.array([units for _, units in self.model.layers], np.int64),
             x=x,
-            cell=cells_of(data).number,
+            cell=row_cells(data).number,
             theta=work.pack(params),
         )
         return work
@@ -332,7 +332,7 @@ class NativeEngine:
         total[:] = 0
         at = None if order is None else order.ctypes.data
         work.kernel.add_gradient(byref(work.job), at, rows, KINDS.index(surrogate))
-        return unpack(total, self.model, work.layout)
+        return unpack_params(total, self.model, work.layout)
 
     def _sums_of(self, work: Work, data: ClientData, kind: str) -> Array:
         sums = np.zeros((work.layout.runs, 2, data.groups))
@@ -340,4 +340,4 @@ class NativeEngine:
         return sums
 
     def _params(self, work: Work) -> Float[Array, "r p"]:
-        return unpack(work.behind["theta"], self.model, work.layout)
+        return unpack_params(work.behind["theta"], self.model, work.layout)

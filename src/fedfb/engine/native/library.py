@@ -86,7 +86,7 @@ def pack_steps(
     return flat
 
 
-def unpack(flat: Array, model: Network, layout: Layout) -> Float[Array, "r p"]:
+def unpack_params(flat: Array, model: Network, layout: Layout) -> Float[Array, "r p"]:
     """Return each run's flat vector in float64; the inverse of pack."""
     return flat[_places(model, layout)].astype(np.float64, copy=False)
 

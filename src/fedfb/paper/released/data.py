@@ -375,7 +375,7 @@ def _share_of_group_1(x: Float[Array, " 2"]) -> float:
     return float(densities[1] / densities.sum())
 
 
-DATA: dict[str, Callable[[], ReleasedData]] = {
+RELEASED_DATA: dict[str, Callable[[], ReleasedData]] = {
     **{name: partial(_load_synthetic, name) for name in SPLITS},
     "adult": _load_adult,
     "compas": _load_compas,
@@ -386,8 +386,8 @@ DATA: dict[str, Callable[[], ReleasedData]] = {
 
 
 @lru_cache(maxsize=1)  # cells of one table follow each other on the same rows
-def load(name: str) -> ReleasedData:
+def load_released(name: str) -> ReleasedData:
     """Load a data set as the released code makes it."""
-    if name not in DATA:
-        raise ConfigError(unknown_name("released data set", name, DATA))
-    return DATA[name]()
+    if name not in RELEASED_DATA:
+        raise ConfigError(unknown_name("released data set", name, RELEASED_DATA))
+    return RELEASED_DATA[name]()
