@@ -108,9 +108,8 @@ def diagnose(
         number_lines(found, files), key=lambda p: (not p.stops, order.index(p.kind), p.column)
     )
     summaries = tuple(_summarise(file) for file in files)
-    candidates = None if wanted.label and wanted.sensitive else find_candidates(cells, schema)
-    if declared is not None:
-        candidates = None
+    is_declared = declared is not None or bool(wanted.label and wanted.sensitive)
+    candidates = None if is_declared else find_candidates(cells, schema, wanted)
     return Diagnosis(summaries, tuple(ordered), schema, tables, candidates, tuple(cells), names)
 
 
@@ -156,12 +155,20 @@ def _count_groups(
     """Count rows of groups, labels and clients; report small groups, and clients of one label."""
     roles = [column for column in schema.used if column.role != "feature"]
     names = [column.name for column in roles]
-    readable = all(name in file.columns for file in cells for name in names) and not any(
-        column.kind == "number" and file.columns[column.name].numbers is None
+    whole = [
+        (client, file)
+        for client, file in zip(by_client, cells, strict=True)
+        if all(name in file.columns for name in names)
+    ]
+    cells = [file for _, file in whole]
+    by_client = dict(whole)
+    is_readable = all(
+        file.columns[column.name].numbers is not None
         for column in roles
         for file in cells
+        if column.kind == "number"
     )
-    if not schema.crossed or not readable:
+    if not schema.crossed or not cells or not is_readable:
         return [], ()
     part = replace(schema, columns=tuple(replace(column, missing="drop") for column in roles))
     tables = tables_of(cells, part)
@@ -261,8 +268,8 @@ _SENSITIVE = re.compile(
 )
 
 
-def find_candidates(cells: Sequence[Cells], schema: Schema) -> Candidates:
-    """Return the columns of few values whose names sound like a label, or like an attribute."""
+def find_candidates(cells: Sequence[Cells], schema: Schema, wanted: Wanted) -> Candidates:
+    """Return columns whose names sound like a label or an attribute, where none is declared."""
     label: list[tuple[str, tuple[str, ...]]] = []
     pairs, sensitive = label.copy(), label.copy()
     for column in schema.used:
@@ -274,7 +281,9 @@ def find_candidates(cells: Sequence[Cells], schema: Schema) -> Candidates:
             sensitive.append((column.name, values))
         elif len(set(map(fold, values))) == 2:
             (label if _LABEL.search(name) else pairs).append((column.name, values))
-    return Candidates(tuple(label or pairs), tuple(sensitive))
+    return Candidates(
+        () if wanted.label else tuple(label or pairs), () if wanted.sensitive else tuple(sensitive)
+    )
 
 
 def _few_values(cells: Sequence[Cells], name: str) -> tuple[str, ...]:
