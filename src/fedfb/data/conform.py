@@ -74,7 +74,7 @@ def examine(
     schema = declared if isinstance(declared, Schema) else read_schema(declared)
     _refuse_contradictions(schema, wanted)
     problems = [problem for file in files for problem in check_file(file, schema)]
-    if schema.label.name in set.intersection(*(set(file.columns) for file in files)):
+    if files and all(schema.label.name in file.columns for file in files):
         problems += check_labels([blank_cells(file, schema) for file in files], schema.label)
     return Inferred(schema, tuple(problems))
 
