@@ -13,6 +13,7 @@ import msgspec
 
 from fedfb.algorithms import METHODS, Method, find_method
 from fedfb.algorithms.fedfb.thresholds import LEVELS
+from fedfb.data.sources import describe_data
 from fedfb.errors import FedFBError
 from fedfb.experiments.cache import Store, load_rows, result_of
 from fedfb.experiments.codec import SCHEMA
@@ -229,7 +230,7 @@ def frontier(
     level = mean_and_std(constant).mean
     return Frontier(
         schema=SCHEMA,
-        data=experiment.data,
+        data=describe_data(experiment.data),
         model=experiment.model,
         notion=long_name(experiment.notion),
         seeds=experiment.seeds,
