@@ -450,5 +450,7 @@ def test_a_missing_header_is_told_from_a_misspelt_name(folder):
 
 def test_numbers_in_one_file_and_words_in_another_are_never_categories(folder):
     bank("banks/d.csv", lambda x: "high" if x > 2000 else "low", rows=range(400))
-    with pytest.raises(DataError, match=r"banks/d\.csv, line 2: column 'income' holds 120 numbers and 400"):
+    with pytest.raises(
+        DataError, match=r"banks/d\.csv, line 2: column 'income' holds 120 numbers and 400"
+    ):
         load_own("banks", **OWN)

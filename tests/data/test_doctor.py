@@ -296,6 +296,15 @@ def test_files_that_cannot_be_read_do_not_hide_the_others(folder):
     assert text.startswith("2 files, 0 rows, 2 not readable: 1 problem, of which 1 stops a run.")
 
 
+def test_a_file_of_one_row_stops_a_run_beside_other_problems(folder):
+    write("a", bank(1))
+    write("b", bank(2, 1))
+    [problem] = found()["few rows", ""]
+    assert (problem.source, problem.stops) == ("banks/b.csv", True)
+    with pytest.raises(DataError, match="(?s)3 problems.*client 'b' has 1 rows"):
+        load_own("banks", **OWN)
+
+
 def test_parquet_counts_rows_and_one_file_may_name_its_clients(folder):
     rows = pandas.concat([clean_bank(s).assign(bank=f"b{s}") for s in range(3)], ignore_index=True)
     rows = rows.astype({"sex": object})

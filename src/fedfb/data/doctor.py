@@ -16,6 +16,7 @@ from fedfb.data.derive import derive
 from fedfb.data.dialect import Dialect, Dialects
 from fedfb.data.groups import groups_in
 from fedfb.data.infer import MAX_GROUP_VALUES
+from fedfb.data.label_checks import check_sizes
 from fedfb.data.problems import KINDS, Problem, number_lines
 from fedfb.data.read import try_files
 from fedfb.data.schema import ColumnSchema, Schema
@@ -98,7 +99,8 @@ def diagnose(
     schema, problems = examine(files, wanted, declared)
     names, _ = match_columns(files, wanted.named)
     cells = [rename(file, names.get(file.source, {})) for file in files]
-    found = [*unreadable, *_describe_dialects(files), *problems]
+    small = [] if schema.client else check_sizes(by_client)
+    found = [*unreadable, *small, *_describe_dialects(files), *problems]
     more = survey(cells, schema, minimum)
     counted, tables = _count_groups(by_client, cells, schema, minimum)
     seen = {(p.source, p.column, p.kind) for p in found}
