@@ -301,7 +301,7 @@ def test_a_file_of_one_row_stops_a_run_beside_other_problems(folder):
     write("b", bank(2, 1))
     [problem] = found()["few rows", ""]
     assert (problem.source, problem.stops) == ("banks/b.csv", True)
-    with pytest.raises(DataError, match="(?s)3 problems.*client 'b' has 1 rows"):
+    with pytest.raises(DataError, match=r"(?s)3 problems.*client 'b' has 1 rows"):
         load_own("banks", **OWN)
 
 
