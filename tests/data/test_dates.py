@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.data import encode_file
-from fedfb.data.cells import cells_of
 from fedfb.data.dates import derive_number, explain, read_date, read_format
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import rule_from_dict, rule_to_dict
@@ -18,6 +17,7 @@ from fedfb.data.frames import federation_from_frames
 from fedfb.data.infer import infer
 from fedfb.data.loading import load_own
 from fedfb.data.schema_file import read_schema, write_schema
+from fedfb.data.values import cells_of
 from fedfb.errors import ConfigError, DataError
 
 DAYS = st.dates(date(1000, 1, 1), date(9000, 12, 31))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import fedfb
 from fedfb.data import federation_from_frames, load_own
-from fedfb.data.cells import SourceColumn, as_text, columns_of
+from fedfb.data.cells import SourceColumn, as_text
+from fedfb.data.values import columns_of
 from fedfb.errors import ConfigError, DataError
 
 OWN = {"label": "paid", "positive": "yes", "sensitive": ("sex", "town")}

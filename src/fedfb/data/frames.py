@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedfb.data.cells import Cells, as_text, columns_of, is_frame
+from fedfb.data.cells import Cells, as_text
 from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
 from fedfb.data.dialect import DETECT
@@ -12,6 +12,7 @@ from fedfb.data.loading import federate_cells
 from fedfb.data.marks import settle_numbers
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
+from fedfb.data.values import columns_of, is_frame
 from fedfb.errors import ConfigError
 
 Frame = Any
@@ -94,7 +95,13 @@ def federation_from_frames(
     federation = federate_cells(
         name,
         cells,
-        agreed_schema([*cells.values()], wanted, schema, test=held),
+        agreed_schema(
+            [*cells.values()],
+            wanted,
+            schema,
+            test=held,
+            clients=cells if partition == "paper" else None,
+        ),
         partition=partition,
         split_seed=split_seed,
         client_rows=client_rows,

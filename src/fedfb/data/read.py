@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.data.cells import Cells, cells_of, check_names, clean_names, typed
+from fedfb.data.cells import Cells, check_names, clean_names, typed
 from fedfb.data.csv_file import read_cells
 from fedfb.data.dialect import DETECT, DETECT_ALL, Dialect, Dialects
 from fedfb.data.marks import settle_numbers
@@ -24,6 +24,7 @@ from fedfb.data.sources import (
     names_of,
 )
 from fedfb.data.table import Table
+from fedfb.data.values import cells_of
 from fedfb.errors import DataError
 from fedfb.extras import refuse_without
 from fedfb.files import CHANGED

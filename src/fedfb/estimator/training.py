@@ -16,7 +16,6 @@ from fedfb.data.cells import (
     as_text,
     check_names,
     clean_names,
-    columns_of,
     typed,
 )
 from fedfb.data.federation import Federation, federate, settle_small_groups
@@ -26,6 +25,7 @@ from fedfb.data.partition import by_column
 from fedfb.data.schema import ColumnSchema, Kind, Schema
 from fedfb.data.suspicion import suspicion
 from fedfb.data.table import Table, Words
+from fedfb.data.values import columns_of
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_add
 from fedfb.experiments.spec import Experiment
