@@ -50,7 +50,7 @@ def test_the_page_can_be_followed(tmp_path, monkeypatch):
         "rows.csv", index=False
     )
     lines = [line for block in blocks("sh") for line in block.splitlines()]
-    assert len(lines) == 13
+    assert len(lines) == 14
     for line in lines:
         trains = line.startswith(("fedfb run", "fedfb frontier"))
         command = line.replace("fedfb", f"{sys.executable} -m fedfb", 1) + SMALL * trains
