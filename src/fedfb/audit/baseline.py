@@ -12,8 +12,8 @@ from fedfb.notions.intervals import (
     Bands,
     mix_variance,
     normal_quantile,
-    parity_bands,
     parity_contrasts,
+    standard_errors,
 )
 from fedfb.notions.over_seeds import MeanDisparity, difference_of_disparities
 from fedfb.notions.values import enough
@@ -55,7 +55,7 @@ def compare_disparity(tables: Float[Array, "l 2 2 a"], minimum: int) -> AuditDif
     bands,
 
     .. math:: \big|\max_g |\delta_g| - \max_g |\delta'_g|\big| \le \max_g |\eta_g|
-              \le \max_g (|\hat\eta_g| + c\,\mathrm{se}_g)
+              \le \max_g (|\hat\eta_g| + 1.96\,\mathrm{se}_g)
 
     so that classifiers which seldom differ have a short interval. Returns None where a disparity
     is not estimable.
@@ -101,9 +101,10 @@ def _bound_change(
     n, block = rows[large], np.nonzero(large)[0]
     gained, lost = tables[:, 1, 0][large], tables[:, 0, 1][large]
     changes = (gained - lost) / n
-    bands = parity_bands(parity_contrasts(n, block), changes, change_variance(gained, lost, n))
-    se = np.sqrt(bands.se**2 + mix_variance(changes, n, block))
-    return float((np.abs(bands.gap) + bands.critical * se).max())
+    contrasts = parity_contrasts(n, block)
+    se = standard_errors(contrasts, change_variance(gained, lost, n))
+    half = normal_quantile(LEVEL) * np.sqrt(se**2 + mix_variance(changes, n, block))
+    return float((np.abs(contrasts @ changes) + half).max())
 
 
 def change_variance(

@@ -26,7 +26,7 @@ from fedfb.audit.suppress import PublishedTable
 from fedfb.core import Key, generator
 from fedfb.data.groups import values_of
 from fedfb.notions.disparity import DisparityEstimate, four_fifths_interval, rate_estimate
-from fedfb.notions.intervals import half_widths, rate_ends
+from fedfb.notions.intervals import rate_ends
 from fedfb.notions.values import enough, largest_rate_gap
 from fedfb.shapes import Array, Bool, Float
 
@@ -164,17 +164,17 @@ def measure_disparity(
     """
     estimate, bands = rate_estimate(positives, rows, minimum, drawn_mix)
     left_out = tuple(names[place] for place in estimate.not_estimable)
-    ends = read_interval(estimate)
+    interval = read_interval(estimate)
     if bands is None:
-        return Disparity(estimate.value, ends, left_out, None, (), compares)
+        return Disparity(estimate.value, interval, left_out, None, (), compares)
     places = np.argwhere(enough(rows, minimum)).tolist()
-    halves = half_widths(bands).tolist()
+    ends = (part.tolist() for part in (bands.gap, bands.alone_low, bands.alone_high))
     gaps = tuple(
-        GroupGap(names[group], labels[block], gap, (gap - half, gap + half))
-        for (block, group), gap, half in zip(places, bands.gap.tolist(), halves, strict=True)
+        GroupGap(names[group], labels[block], gap, (low, high))
+        for (block, group), gap, low, high in zip(places, *ends, strict=True)
     )
     spread = range_of_rates(positives, rows, minimum)
-    return Disparity(estimate.value, ends, left_out, spread, gaps, compares)
+    return Disparity(estimate.value, interval, left_out, spread, gaps, compares)
 
 
 def read_interval(estimate: DisparityEstimate) -> Interval | None:
