@@ -10,6 +10,7 @@ from fedfb.notions.intervals import (
     binomial_score,
     intervals,
     mean_variance,
+    normal_quantile,
     parity_bands,
     parity_contrasts,
     range_critical_value,
@@ -81,7 +82,7 @@ def test_ten_times_the_rows_never_widen_a_band(table):
 @given(st.integers(1, 99), npst.arrays(float, 2, elements=st.floats(0, 1)))
 def test_two_groups_have_one_gap_and_its_band_is_one_at_the_plain_level(share, rates):
     rows = 10.0 * np.array([share, 100 - share])
-    bands = parity_bands(rates * rows, rows, np.array([0, 0]))
+    bands = parity_bands(rates * rows, rows, np.array([0, 0]), drawn_mix=False)
     assert bands.critical == pytest.approx(1.959964)
     np.testing.assert_allclose(bands.low, bands.alone_low)
     np.testing.assert_allclose(share * bands.low[0], (share - 100) * bands.high[1], atol=1e-6)
@@ -125,8 +126,9 @@ def over_all_pairs(means, variance):
     """The interval of the range by its definition: the bands of all pairs at once."""
     first, second = np.triu_indices(len(means), k=1)
     se = np.sqrt(variance[first] + variance[second])
-    apart, half = np.abs(means[first] - means[second]), range_critical_value(len(means)) * se
-    return np.maximum(apart - half, 0.0).max(), (apart + half).max()
+    apart = np.abs(means[first] - means[second])
+    low = (apart - range_critical_value(len(means)) * se).max()
+    return max(low, 0.0), (apart + normal_quantile(0.95) * se).max()
 
 
 @given(st.data(), st.integers(2, 12))

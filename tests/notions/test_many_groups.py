@@ -12,8 +12,8 @@ import pytest
 from fedfb.notions.disparity import rate_estimates
 
 RUNS = 1_000
-# Where intervals cover least they cover 95.8 % (8,000 runs of the worst cases, other seeds). Of 1,000
-# runs then fewer than 93 % are covered with probability 2e-5.
+# Where intervals cover least they cover 95.8 % (8,000 runs of the worst cases, other seeds). Of
+# 1,000 runs then fewer than 93 % are covered with probability 2e-5.
 FEWEST = 0.93
 GROUPS = (2, 3, 6, 12, 24)
 RATES = (0.05, 0.5, 0.95)

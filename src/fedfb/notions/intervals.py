@@ -388,10 +388,14 @@ def parity_bands(
 def range_interval(
     means: Float[Array, " k"], variance: Float[Array, " k"], level: float = LEVEL
 ) -> tuple[float, float]:
-    r"""Return the interval of the range of independent means, from the bands of all pairs at once.
+    r"""Return the interval of the range of independent means, from the bands of pairs.
 
-    .. math:: \max_{i \ne j} \big(m_i - m_j \mp c \sqrt{v_i + v_j}\big), \qquad
+    .. math:: \max_{i \ne j} \big(m_i - m_j - c \sqrt{v_i + v_j}\big) \quad\text{to}\quad
+              \max_{i \ne j} \big(m_i - m_j + z \sqrt{v_i + v_j}\big), \qquad
               \text{the lower end at least } 0
+
+    with the critical value c of all pairs at once, and z of one pair (see the docstring of this
+    module).
 
     Most pairs need not be computed. If another mean is larger and has a larger variance, a mean
     cannot give the end (see ``_undominated``). Thousands of means therefore take as long as a sort.
@@ -402,11 +406,10 @@ def range_interval(
         level: probability with which the interval covers the range.
 
     >>> [round(end, 3) for end in range_interval(np.array([1.0, 3.0, 2.0]), np.full(3, 0.25))]
-    [0.343, 3.657]
+    [0.343, 3.386]
     """
-    critical = range_critical_value(len(means), level)
-    ends = [_largest_over_pairs(means, variance, sign * critical) for sign in (-1.0, 1.0)]
-    return max(ends[0], 0.0), ends[1]
+    low = _largest_over_pairs(means, variance, -range_critical_value(len(means), level))
+    return max(low, 0.0), _largest_over_pairs(means, variance, normal_quantile(level))
 
 
 def _largest_over_pairs(
