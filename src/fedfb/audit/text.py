@@ -9,12 +9,12 @@ from fedfb.audit.result import (
     AuditedGroup,
     AuditFigure,
     Calibration,
-    Chance,
     Disparity,
     Interval,
     Measure,
     Rates,
 )
+from fedfb.notions.chance import Chance
 from fedfb.report.numbers import NAMES, ends_in_words, number
 from fedfb.report.table import Table, make_console, print_table
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedfb.core import Examples
 from fedfb.experiments.seed_result import SeedResult, Training
-from fedfb.notions.values import enough
+from fedfb.notions.chance import draw_blind_disparities
+from fedfb.notions.values import MINIMUM_ROWS, enough
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
@@ -56,6 +58,39 @@ def measure_training(
     gaps, rows, rate = _gaps(history, run, notion, result, minimum)
     beyond = np.abs(gaps) - target > np.maximum(chance(rows, rate), REACHED)
     return training(missed=bool(beyond.any()))
+
+
+def warn_of_target(
+    targets: Sequence[float], notion: str, test: Examples, groups: int
+) -> tuple[str, ...]:
+    """Say before training that a target is below what test rows can show.
+
+    Groups that are treated alike have a disparity on these rows all the same. Its mean is that of
+    as many positive decisions as positive labels under demographic parity, else of one half, which
+    is where chance is largest.
+
+    Args:
+        targets: the targets that were asked for. 0 asks for the least there is: it is not judged.
+        notion: long name of the notion; client parity is not judged before there are losses.
+        test: the test rows.
+        groups: number of groups.
+    """
+    least = min((target for target in targets if target > 0), default=None)
+    if least is None or notion == CLIENT_PARITY or groups < 2:
+        return ()
+    by_label = np.bincount(test.y * groups + test.group, minlength=2 * groups).reshape(2, groups)
+    rows = _blocks(notion, by_label.astype(np.float64))
+    if enough(rows, MINIMUM_ROWS).sum(axis=1).min() < 2:
+        return ()
+    share = by_label[1].sum() / by_label.sum() if notion == "demographic_parity" else 0.5
+    by_chance = float(draw_blind_disparities(share * rows, rows, MINIMUM_ROWS).mean())
+    if least >= by_chance:
+        return ()
+    return (
+        f"target {least:g} is below what the test rows can show: groups that are treated alike "
+        f"show a disparity of {by_chance:.3f} by chance. Bring more test rows, merge small groups, "
+        "or raise the target.",
+    )
 
 
 def chance(rows: Float[Array, "b a"], rate: Float[Array, "b 1"]) -> Float[Array, "b a"]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from fedfb.experiments.result import Frontier, Result, Shortfall, Summary
-from fedfb.experiments.seed_result import SeedResult, Setting
+from fedfb.experiments.seed_result import Interval, SeedResult, Setting
 
 ALIKE = 0.99
 """From this share of equal decisions on a model is said to decide all rows alike."""
@@ -67,23 +67,86 @@ def other_notes(result: Result | Frontier) -> list[str]:
 
 
 def _target(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
-    missed = [run for run in runs if run.training is not None and run.training.missed]
-    trainings = [run.training for run in missed if run.training is not None]
+    """Return the target's shortfall if the interval on test rows excludes the target.
+
+    Where the test rows have no interval, the training rows alone decide.
+    """
+    trainings = [run.training for run in runs if run.training is not None]
     if not trainings:
         return None
-    reached = float(np.mean([training.disparity for training in trainings]))
-    target = trainings[0].target
+    missed = [run for run in runs if run.training is not None and run.training.missed]
+    reached, target = float(np.mean([of.disparity for of in trainings])), trainings[0].target
+    interval = summary.disparity[result.notion].interval
+    if not _is_shown(target, interval, missed, runs):
+        return None
     kind = "client" if result.notion == "client_parity" else "group"
-    at_bound = dict.fromkeys(name for run in missed for name in run.method.at_bound or ())
+    at_bound = dict.fromkeys(name for run in runs for name in run.method.at_bound or ())
     # "Weights of 0" would read as weights that are 0.
     names = [f"{kind} {name}" if name.isdigit() else name for name in at_bound]
-    bound = f"Weights of {_and(names)} are at their bound. " if names else ""
-    sentence = (
-        f"Target missed{_on_seeds(missed, runs)}: training disparity {_figure(reached)}, target "
-        f"{_plain(target)}. {bound}{_ways_on(result, bool(names))}"
-    )
-    values = {"target": target, "disparity": reached, "at_bound": names, "seeds": _seeds(missed)}
-    return reached - target, Shortfall(kind="target", sentence=sentence, values=values)
+    on_test = "" if interval is None else f" (95% interval {' to '.join(map(_figure, interval))})"
+    if missed:
+        bound = f"Weights of {_and(names)} are at their bound. " if names else ""
+        sentence = (
+            f"Target missed{_on_seeds(missed, runs)}: training disparity {_figure(reached)}, "
+            f"target {_plain(target)}{on_test.replace('(', '(on test rows ')}. "
+            f"{bound}{_ways_on(result, bool(names))}"
+        )
+    else:
+        sentence = (
+            f"Target {_plain(target)} is reached on training rows, not on test rows{on_test}: "
+            f"training disparity {_figure(reached)}. Bring more training rows, use fewer "
+            "features, or raise the target."
+        )
+    values = {
+        "target": target,
+        "disparity": reached,
+        "interval": interval,
+        "at_bound": names,
+        "seeds": _seeds(missed),
+    }
+    # Without an interval a missed training target is all that is known.
+    extent = reached if interval is None else interval[0]
+    return extent - target, Shortfall(kind="target", sentence=sentence, values=values)
+
+
+def _is_shown(
+    target: float,
+    interval: Interval | None,
+    missed: Sequence[SeedResult],
+    runs: Sequence[SeedResult],
+) -> bool:
+    """Return True if the rows show that the target is missed.
+
+    Args:
+        target: largest disparity that was asked for.
+        interval: of the disparity on test rows; None where it is not estimable.
+        missed: the runs whose training rows miss the target beyond chance.
+        runs: all runs.
+    """
+    if interval is None:
+        return bool(missed)
+    excluded = interval[0] > target
+    # A root mean square is below the range that the interval is of: a larger range proves nothing.
+    other_measure = target > 0 and any(run.method.target_is_for for run in runs)
+    return excluded and (bool(missed) or not other_measure)
+
+
+def unshown_misses(result: Result) -> list[str]:
+    """Say of which settings training rows miss the target, while test rows do not show it."""
+    sentences = []
+    for place, summary in enumerate(result.summaries):
+        runs = [run for run in result.runs_of(place) if run.diverged is None]
+        missed = [of for run in runs if (of := run.training) is not None and of.missed]
+        interval = summary.disparity[result.notion].interval if missed else None
+        if interval is None or _is_shown(missed[0].target, interval, runs, runs):
+            continue
+        reached = float(np.mean([training.disparity for training in missed]))
+        at = f", at {_words(summary.settings)}" if len(result.summaries) > 1 else ""
+        sentences.append(
+            f"training disparity {_figure(reached)}, target {_plain(missed[0].target)}{at}: the "
+            f"test rows do not show a miss (95% interval {' to '.join(map(_figure, interval))})"
+        )
+    return sentences
 
 
 def _ways_on(result: Result, at_bound: bool) -> str:
@@ -138,9 +201,8 @@ def _privacy(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Ex
 def _less_fair(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
     notion = result.notion
     plain = None if summary.free is None else summary.free.disparity[notion].mean
-    low = [interval[0] for run in runs if (interval := run.interval[notion]) is not None]
-    reached = summary.disparity[notion].mean
-    if plain is None or reached is None or not low or np.mean(low) <= plain:
+    reached, interval = summary.disparity[notion].mean, summary.disparity[notion].interval
+    if plain is None or reached is None or interval is None or interval[0] <= plain:
         return None
     sentence = (
         f"Less fair than plain training: disparity {_figure(reached)} on test rows, and "

@@ -109,7 +109,10 @@ def rate_estimate(
     The arguments are those of :func:`rate_disparity`.
     """
     [estimate], bands = rate_estimates(positives[None], rows[None], minimum, drawn_mix)
-    return estimate, bands and Bands(*(ends[0] for ends in bands[:-1]), bands.critical)
+    if bands is None:
+        return estimate, None
+    gap, low, high, alone_low, alone_high, critical = bands
+    return estimate, Bands(gap[0], low[0], high[0], alone_low[0], alone_high[0], critical)
 
 
 def rate_estimates(
