@@ -1,9 +1,12 @@
 """What counts as a promise not kept, and what is only chance."""
 
+import runpy
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -322,3 +325,16 @@ def test_with_privacy_no_figure_of_training_rows_is_told():
     assert training_figures(private, federation) == (None, None)
     share, _ = training_figures(QUICK, federation)
     assert 0 < share < 1
+
+
+@pytest.mark.slow
+def test_on_random_tables_the_warning_is_that_of_the_interval_and_seldom_wrong():
+    """Heterogeneous, imbalanced, with tiny groups, separable: see benchmarks/target_warnings.py."""
+    script = Path(__file__).parents[2] / "benchmarks" / "target_warnings.py"
+    judge = runpy.run_path(str(script))["judge"]
+    outcomes = Counter(judge(seed) for seed in range(40))
+    assert not [words for words in outcomes if words.startswith("silent, interval excludes")]
+    assert not [words for words in outcomes if words.startswith("warns, interval contains")]
+    # A warning is wrong where an interval fails: at most 5% of runs, of 40 more than 8 with 4e-4.
+    assert outcomes["warns, interval excludes the target, truth within"] <= 8
+    assert outcomes["warns, interval excludes the target, truth above"] > 0

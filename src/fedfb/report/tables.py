@@ -57,13 +57,10 @@ def result_table(result: Result, narrow: bool = False) -> Table:
     """
     runs, summary = result.runs, result.summary or result.summaries[0]
     accuracy = (spread(summary.accuracy), ends_in_words(summary.accuracy.interval))
+    constant = number(mean([run.majority_accuracy for run in runs]))
     rows = [
         ("accuracy", *accuracy, "", ""),
-        (
-            "accuracy of a constant",
-            number(mean([run.majority_accuracy for run in runs])),
-            *[""] * 3,
-        ),
+        ("accuracy of a constant", constant, "", "", ""),
         ("balanced accuracy", number(mean([run.balanced_accuracy for run in runs])), *[""] * 3),
         ("area under ROC", number(mean([run.auc for run in runs])), *[""] * 3),
     ]
