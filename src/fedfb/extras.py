@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 EXTRAS: dict[str, tuple[str, ...]] = {
+    "excel": ("python_calamine",),
     "export": ("onnx", "onnxruntime", "skops"),
     "flower": ("flwr", "cryptography", "fastapi", "httpx", "starlette", "uvicorn"),
     "parquet": (),  # pyarrow is always installed

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
 from audited import ABOUT, GROUPS, federation, pooled
-from fedfb.audit.baseline import compare_accuracy, compare_disparity
+from fedfb.audit.optional import compare_accuracy, compare_disparity
 from fedfb.audit.record import UNKNOWN_UNDER_MASKS, audit
 from fedfb.audit.result import encode_audit, read_audit
 from fedfb.audit.rows import (

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from fedfb.notions.disparity import four_fifths_interval, rate_disparity, rate_estimates
+from fedfb.notions.disparity import rate_disparity, rate_estimates
 from fedfb.notions.intervals import intervals, rate_ends
+from fedfb.notions.values import four_fifths_interval
 
 FEDERATIONS = 1_000
 # Of 1,000 intervals that truly cover 95.5 %, fewer than 93 % cover with probability 2e-4.

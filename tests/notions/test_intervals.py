@@ -6,14 +6,12 @@ from hypothesis.extra import numpy as npst
 from scipy.special import ndtri
 from scipy.stats import binom, binomtest, studentized_range
 
+from fedfb.notions.critical import binomial_score, normal_quantile, range_critical_value
 from fedfb.notions.intervals import (
-    binomial_score,
     intervals,
     mean_variance,
-    normal_quantile,
     parity_bands,
     parity_contrasts,
-    range_critical_value,
     range_interval,
     rate_ends,
     rate_variance,

@@ -166,7 +166,7 @@ def test_a_frontier_has_its_pareto_set_limit_and_constant_classifier():
     given = replace(TINY, seeds=(0,), sensitive_at_prediction=True)
     record = frontier(given, ["fedavg", "fedfb", "hardt"], quick=True)
     text = render(make_page(Found((), frontier=record)))
-    for word in ("Pareto set", "hardt (limit)", "a constant classifier", "The frontier on"):
+    for word in ("Pareto set", "Hardt (limit)", "a constant classifier", "The frontier on"):
         assert word in text
     assert "Of 2 approaches" in frontier_headline(record)
 

@@ -17,6 +17,7 @@ from fedfb.audit.result import (
 from fedfb.audit.result import AuditFigure as Value
 from fedfb.report.headline import NOTION_MEANINGS
 from fedfb.report.html import Figure, Fold, Page, Section
+from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise
 from fedfb.report.numbers import NAMES, number
 from fedfb.report.table import Table
 
@@ -37,14 +38,18 @@ def client_section(audit: Audit) -> Iterator[Section]:
     folds = tuple(
         Fold(
             f"Groups of {client.name}",
-            (words.group_table(client.name, client.groups), _tabulate_disparities(client)),
+            (words.rates_table(client.name, client.groups), _tabulate_disparities(client)),
         )
-        for client in audit.clients
+        for client in (audit.clients if len(audit.clients) <= MOST_CLIENTS else ())
     )
     yield Section("clients", "Clients", tables=tuple(tables), folds=folds)
 
 
 def _tabulate_clients(clients: Sequence[AuditedClient]) -> Table:
+    columns = ("client", "rows", "accuracy", "loss", *(NAMES[notion] for notion in AUDITED_NOTIONS))
+    if len(clients) > MOST_CLIENTS:
+        some, note = words.summarise_clients(clients, AUDITED_NOTIONS)
+        return Table("Rows of each client", columns, some, f"{note} {BY_LABEL}")
     rows = tuple(
         (
             client.name,
@@ -55,7 +60,6 @@ def _tabulate_clients(clients: Sequence[AuditedClient]) -> Table:
         )
         for client in clients
     )
-    columns = ("client", "rows", "accuracy", "loss", *(NAMES[notion] for notion in AUDITED_NOTIONS))
     return Table("Rows of each client", columns, rows, BY_LABEL)
 
 
@@ -69,6 +73,15 @@ def _tabulate_contributions(contributions: Sequence[Contribution]) -> Table:
     )
     columns = ("left out", *(NAMES[notion] for notion in AUDITED_NOTIONS))
     caption = "The disparity of all without a client, and what the client adds to it"
+    if len(contributions) > MOST_CLIENTS:
+        changes = [
+            [client.notions[notion].change for client in contributions]
+            for notion in AUDITED_NOTIONS
+        ]
+        names = [client.name for client in contributions]
+        some = summarise(names, [ManyValues(part, words.signed) for part in changes], changes[0])
+        note = note_on_many(len(names), f"what they add to {NAMES[AUDITED_NOTIONS[0]]}")
+        return Table(caption, columns, some, note)
     return Table(caption, columns, rows, LEFT_OUT)
 
 
@@ -204,9 +217,9 @@ def _tabulate_gaps(notions: Mapping[str, Disparity]) -> Iterator[Table]:
 
 def _make_group_section(audit: Audit) -> Section:
     picture = rates_picture(audit)
-    tables = [words.group_table("Groups", [*audit.groups, audit.overall])]
+    tables = [words.rates_table("Groups", [*audit.groups, audit.overall])]
     tables += [
-        words.group_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute
+        words.rates_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute
     ]
     sentences = tuple(
         f"By {part.attribute} alone: {NAMES['demographic_parity']} "

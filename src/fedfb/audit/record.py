@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from fedfb.audit.baseline import compare_with_baseline
-from fedfb.audit.calibration import measure_calibration
 from fedfb.audit.measures import (
     describe_all,
     describe_attributes,
@@ -19,6 +17,7 @@ from fedfb.audit.measures import (
     measure_notions,
     read_interval,
 )
+from fedfb.audit.optional import compare_with_baseline, measure_calibration
 from fedfb.audit.result import (
     About,
     Audit,

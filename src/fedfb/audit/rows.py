@@ -1,6 +1,7 @@
 """The rows that an audit is about, and the tables of counts that a client makes of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -9,8 +10,8 @@ import numpy as np
 
 from fedfb.audit.result import About
 from fedfb.core import Arrays
-from fedfb.data.partition import Clients, by_column
-from fedfb.data.read import names_of
+from fedfb.data.partition import Clients, by_column, rows_of_clients
+from fedfb.data.sources import is_stream, load_bytes
 from fedfb.data.statistics import AddUp
 from fedfb.data.table import Table, concat
 from fedfb.errors import DataError
@@ -88,7 +89,7 @@ def check_subject(groups: Sequence[str], favourable: bool, about: About) -> None
         )
 
 
-def deal(
+def deal_rows(
     client: Int[Array, " n"], names: Sequence[str], rows: AuditedRows
 ) -> dict[str, AuditedRows]:
     """Return the rows of every client. Clients without rows are left out.
@@ -99,13 +100,12 @@ def deal(
         rows: all rows together.
 
     >>> y = np.array([0, 1, 1])
-    >>> clients = deal(np.array([1, 0, 1]), ["a", "b", "c"], AuditedRows(y, y * 0, y / 1.0))
+    >>> clients = deal_rows(np.array([1, 0, 1]), ["a", "b", "c"], AuditedRows(y, y * 0, y / 1.0))
     >>> {name: part.y.tolist() for name, part in clients.items()}
     {'a': [1], 'b': [0, 1]}
     """
     clients = {}
-    for number, name in enumerate(names):
-        places = np.flatnonzero(client == number)
+    for name, places in zip(names, rows_of_clients(client, len(names)), strict=True):
         if len(places):
             score, baseline = (None if part is None else part[places] for part in rows[3:])
             y, group, decision = (part[places] for part in rows[:3])
@@ -115,14 +115,14 @@ def deal(
 
 def stack_columns(tables: Sequence[Table], names: Sequence[str]) -> Table:
     """Return some columns of all files as one table, file after file."""
-    return concat([Table({name: t.column(name) for name in names}, t.source) for t in tables])
+    return concat([replace(t, columns={name: t.column(name) for name in names}) for t in tables])
 
 
-def find_clients(paths: Sequence[Path], tables: Sequence[Table], column: str | None) -> Clients:
+def find_clients(names: Sequence[str], tables: Sequence[Table], column: str | None) -> Clients:
     """Return the client of every row.
 
     Args:
-        paths: files of the rows.
+        names: names of the files.
         tables: rows of each file.
         column: column that names the client; None: every file is a client.
 
@@ -132,7 +132,7 @@ def find_clients(paths: Sequence[Path], tables: Sequence[Table], column: str | N
         _refuse_missing(clients, column)
         return by_column(clients.text(column))
     sizes = [len(table) for table in tables]
-    return Clients(np.repeat(np.arange(len(paths)), sizes), names_of(list(paths)))
+    return Clients(np.repeat(np.arange(len(names)), sizes), tuple(names))
 
 
 def refuse_absent(table: Table, label: str, positive: str) -> None:
@@ -148,17 +148,18 @@ def refuse_absent(table: Table, label: str, positive: str) -> None:
 
 def _refuse_missing(table: Table, column: str) -> None:
     """Refuse rows that do not name their client."""
-    missing = int((table.text(column) == "").sum())
-    if missing:
+    missing = np.flatnonzero(table.text(column) == "")
+    if len(missing):
         raise DataError(
-            f"{table.source}: column {column!r} names the client and is missing in {missing} of "
-            f"{len(table)} rows. Fill it in or remove these rows."
+            f"{table.places(missing)}: column {column!r} names the client and is missing in "
+            f"{len(missing)} of {len(table)} rows. Fill it in or remove these rows."
         )
 
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    return sha256(read_bytes(path, "the file that was read just before")).hexdigest()
+    expected = "the file that was read just before"
+    return sha256(load_bytes(path) if is_stream(path) else read_bytes(path, expected)).hexdigest()
 
 
 SCORE_BINS = 10
@@ -231,8 +232,9 @@ def _sum(place: Array, weight: Array, places: int) -> Float[Array, " k"]:
 
 def make_uploads(subject: Subject) -> dict[str, Arrays]:
     """Return the upload of every client, each from the rows of this client alone."""
+    randomised = subject.randomised  # it looks at the rows of all clients
     return {
-        name: make_table_upload(rows, len(subject.groups), subject.randomised)
+        name: make_table_upload(rows, len(subject.groups), randomised)
         for name, rows in subject.clients.items()
     }
 

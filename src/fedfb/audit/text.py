@@ -10,17 +10,17 @@ from fedfb.audit.result import (
     AuditFigure,
     Calibration,
     Disparity,
-    Interval,
     Measure,
     Rates,
 )
+from fedfb.experiments.seed_result import Interval
 from fedfb.notions.chance import Chance
+from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import NAMES, ends_in_words, number
 from fedfb.report.table import Table, make_console, print_table
 
 ALONE = "Intervals are of 95%, each for its rate alone."
 
-_MOST_CLIENTS = 20
 """The most clients that are printed; the page and JSON have all."""
 
 
@@ -32,12 +32,12 @@ def print_audit(audit: Audit) -> None:
     console.print(headline(audit) + "\n")
     print_table(_tabulate_disparities(audit), console)
     console.print("chance: mean and 95% quantile of a classifier that does not see groups\n")
-    print_table(group_table("Groups", [*audit.groups, audit.overall], narrow=True), console)
+    print_table(rates_table("Groups", [*audit.groups, audit.overall], narrow=True), console)
     console.print("\n" + four_fifths_sentence(audit))
     for attribute in audit.by_attribute:
         console.print()
         print_table(
-            group_table(f"By {attribute.attribute}", attribute.groups, narrow=True), console
+            rates_table(f"By {attribute.attribute}", attribute.groups, narrow=True), console
         )
     if audit.clients:
         console.print()
@@ -73,7 +73,7 @@ def _tabulate_disparities(audit: Audit) -> Table:
     return Table("Disparity", ("", "value", "95% interval", "chance", "its 95%"), tuple(rows))
 
 
-def group_table(caption: str, groups: Sequence[AuditedGroup], narrow: bool = False) -> Table:
+def rates_table(caption: str, groups: Sequence[AuditedGroup], narrow: bool = False) -> Table:
     """Return every group's rows and rates with their intervals.
 
     Args:
@@ -105,7 +105,15 @@ def _tabulate_clients(audit: Audit, clients: Sequence[AuditedClient]) -> Table:
     # A client has no client parity of its own.
     notion = notion if notion != "client_parity" else "demographic_parity"
     changes = {part.name: part.notions[notion].change for part in audit.contributions or ()}
-    rows: list[tuple[str, ...]] = [
+    caption, columns = (
+        f"Clients ({NAMES[notion]})",
+        ("", "rows", "accuracy", "loss", "own", "change"),
+    )
+    if len(clients) > MOST_CLIENTS:
+        change = [changes.get(client.name) for client in clients]
+        rows, note = summarise_clients(clients, [notion], ManyValues(change, signed))
+        return Table(caption, columns, rows, note)
+    rows = tuple(
         (
             client.name,
             rows_cell(client),
@@ -114,12 +122,36 @@ def _tabulate_clients(audit: Audit, clients: Sequence[AuditedClient]) -> Table:
             value(client.notions.of_groups[notion]),
             signed(changes.get(client.name)),
         )
-        for client in clients[:_MOST_CLIENTS]
+        for client in clients
+    )
+    return Table(caption, columns, rows)
+
+
+def summarise_clients(
+    clients: Sequence[AuditedClient], notions: Sequence[str], *more: ManyValues
+) -> tuple[tuple[tuple[str, ...], ...], str]:
+    """Return rows about many clients, ranked by their losses, and a note on these rows.
+
+    Cells that are hidden are in no quantile.
+
+    Args:
+        clients: the clients.
+        notions: notions whose disparity within each client is a column.
+        *more: columns after these.
+    """
+    loss = [client.loss for client in clients]
+    columns = [
+        ManyValues([client.n for client in clients], write_count),
+        ManyValues([None if c.accuracy is None else c.accuracy.value for c in clients], number),
+        ManyValues(loss, number),
+        *(
+            ManyValues([client.notions.of_groups[notion].value for client in clients], number)
+            for notion in notions
+        ),
+        *more,
     ]
-    if len(clients) > _MOST_CLIENTS:
-        rows.append((f"... and {len(clients) - _MOST_CLIENTS} more",))
-    columns = ("", "rows", "accuracy", "loss", "own", "change")
-    return Table(f"Clients ({NAMES[notion]})", columns, tuple(rows))
+    rows = summarise([client.name for client in clients], columns, loss)
+    return rows, note_on_many(len(clients), "loss")
 
 
 def _tabulate_calibration(groups: Sequence[Calibration]) -> Table:

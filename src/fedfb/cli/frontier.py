@@ -103,7 +103,7 @@ def frontier(
         found = _trained(experiment, names, quick, make_store(no_store), epsilons)
         if out:
             _keep(found, out)
-    show(found, csv, as_json)
+    show_frontier(found, csv, as_json)
     if plot:
         _draw(found, plot)
         talk(f"The picture is in {plot}.")
@@ -178,7 +178,7 @@ def _csv(found: "Frontier") -> str:
     return frontier_csv(found)
 
 
-def show(found: "Frontier", csv: Path | None, as_json: bool) -> None:
+def show_frontier(found: "Frontier", csv: Path | None, as_json: bool) -> None:
     """Print the frontier as tables, JSON or CSV, and write the CSV asked for."""
     from fedfb.experiments.codec import to_json
     from fedfb.files import write_whole

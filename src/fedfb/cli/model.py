@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedfb.cli.options import refuse_taken, talk
+from fedfb.cli.options import dialect_options, refuse_taken, talk
+from fedfb.data.dialect import Dialect
 from fedfb.errors import ConfigError
 from fedfb.extras import is_installed, refuse_without
 
 
+@dialect_options
 def predict(
+    dialect: Dialect,
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
     rows: Annotated[
         Path, typer.Argument(help="A CSV or Parquet file with the columns of the training rows.")
@@ -52,7 +55,10 @@ def predict(
     if out is not None:
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)
-    prediction = model.predict(encode_file(model.encoder, rows, groups=False), client)
+    raw = encode_file(model.encoder, rows, dialect, groups=False)
+    for note in raw.notes:
+        talk(note)
+    prediction = model.predict(raw, client)
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["score", "decision"])

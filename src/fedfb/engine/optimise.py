@@ -47,7 +47,7 @@ def empty(model: Network, runs: int, dtype: np.dtype) -> Packed:
     return Packed(flat, tuple(weights), tuple(biases))
 
 
-def pack(params: Float[Array, "r p"], model: Network) -> Packed:
+def pack_layers(params: Float[Array, "r p"], model: Network) -> Packed:
     """Return the runs' flat vectors in the packed layout."""
     packed = empty(model, len(params), params.dtype)
     for number, (weight, bias) in enumerate(model.split(params)):
@@ -56,7 +56,7 @@ def pack(params: Float[Array, "r p"], model: Network) -> Packed:
     return packed
 
 
-def unpack(packed: Packed, model: Network) -> Float[Array, "r p"]:
+def unpack_layers(packed: Packed, model: Network) -> Float[Array, "r p"]:
     """Return each run's flat vector; the inverse of pack."""
     runs, parts = len(packed.biases[0]), []
     for number, (weight, bias) in enumerate(zip(packed.weights, packed.biases, strict=True)):
@@ -171,7 +171,7 @@ def _per_parameter(
     by_run: Float[Array, " r"], model: Network, dtype: np.dtype
 ) -> Float[Array, " q"]:
     values = np.repeat(by_run.astype(dtype)[:, None], model.size, axis=1)
-    return pack(values, model).flat
+    return pack_layers(values, model).flat
 
 
 def _sgd(rate: Float[Array, " q"]) -> Move:

@@ -148,7 +148,7 @@ class _Cells:
 _CACHE: ArrayCache[_Cells] = ArrayCache()
 
 
-def cells_of(data: ClientData) -> _Cells:
+def row_cells(data: ClientData) -> _Cells:
     """Return the cells of a client's rows; cached if the rows are read-only."""
     if len(data.y) > CACHED_ROWS:
         return _make_cells(data)
@@ -157,7 +157,7 @@ def cells_of(data: ClientData) -> _Cells:
 
 def cell_counts(data: ClientData) -> Int[Array, "2 a"]:
     """Return the number of rows of each cell (label, group)."""
-    return cells_of(data).counts.copy()
+    return row_cells(data).counts.copy()
 
 
 def _make_cells(data: ClientData) -> _Cells:

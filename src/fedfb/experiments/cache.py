@@ -33,7 +33,7 @@ from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.files import CHANGED, say, write_whole, writing
-from fedfb.models.torch_model import is_own
+from fedfb.models import is_own
 
 _Key = Mapping[str, Any]
 """All that a record depends on, as JSON values."""

@@ -252,7 +252,7 @@ def differs(ours: _Figures, paper: _Figures, seeds: int = 5) -> bool:
     return False
 
 
-def explain(
+def explain_difference(
     ours: _Figures, paper: _Figures, figures: Mapping[str, _Figures], causes: Sequence[Cause]
 ) -> Explanation:
     """Return the steps from the printed figure to ours, one for each cause whose runs exist.

@@ -17,11 +17,10 @@ from fedfb.data import Federation, hold_out, load
 from fedfb.data.notes import small_note
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError, DivergenceError
-from fedfb.experiments.attained import warn_of_target
 from fedfb.experiments.evaluate import evaluate, few_of
-from fedfb.experiments.reporting import make_result, seed_results
+from fedfb.experiments.measure import seed_results
+from fedfb.experiments.reporting import make_result
 from fedfb.experiments.resolve import (
-    Setting,
     chooses,
     given_grid,
     outer_rule,
@@ -31,8 +30,9 @@ from fedfb.experiments.resolve import (
 )
 from fedfb.experiments.result import Result
 from fedfb.experiments.secure import make_add
-from fedfb.experiments.seed_result import Divergence, Evaluation, SeedResult
+from fedfb.experiments.seed_result import Divergence, Evaluation, SeedResult, Setting
 from fedfb.experiments.seeds import shared_test_rows
+from fedfb.experiments.shortfalls import warn_of_target
 from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.experiments.train import (
     LOWER,
@@ -52,8 +52,8 @@ from fedfb.experiments.tune import (
     pick,
     validation_loss,
 )
-from fedfb.models.torch_model import is_own
-from fedfb.notions import long_name
+from fedfb.models import is_own
+from fedfb.notions import labels_of, long_name
 from fedfb.runtime import Ledger, Progress, Saving
 
 if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
@@ -182,7 +182,7 @@ def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[
     minimum, names = experiment.minimum_group, federation.client_names
     sizes = [(names[client.id], len(client.y)) for client in federation.clients]
     few = [f"{name} ({rows})" for name, rows in sizes if rows < minimum]
-    return small_note("clients", few, minimum, "Merge them with other clients.")
+    return small_note("clients", few, minimum, "", "Merge them with other clients.")
 
 
 def _settings(experiment: Resolved, choice: Choice | None) -> list[Setting]:
@@ -270,7 +270,8 @@ def load_federations(experiment: Experiment, ledger: "Path | None" = None) -> di
     """
 
     def loaded(split: int) -> Federation:
-        return load(experiment.request, split, make_add(experiment, ledger, split))
+        add, labels = make_add(experiment, ledger, split), labels_of(experiment.notion)
+        return load(experiment.request, split, add, labels)
 
     # Seeds of one split get the same object. Others rely on it: they compare by identity.
     cached = lru_cache(maxsize=None)(loaded)

@@ -11,12 +11,10 @@ from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.effect import is_read, without_effect
 from fedfb.experiments.effect import outer_rule as outer_rule
+from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.notions import long_name
 from fedfb.settings import numbers
-
-Setting = Mapping[str, float]
-"""What one run of a grid is set to: its learning rate and its method's own knobs."""
 
 TARGETS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, FREE)
 """What is tried where not the disparity is given but the accuracy that it may cost."""

@@ -154,7 +154,7 @@ class Result(Value, frozen=True, kw_only=True):
         """Return a frame of pandas with one row for each seed, setting and group."""
         from fedfb.report import tables
 
-        return make_frame(tables.group_rows(self))
+        return make_frame(tables.rows_by_group(self))
 
     def to_latex(self) -> str:
         """Return the figures as a LaTeX table; it needs the package booktabs."""

@@ -25,7 +25,7 @@ from fedfb.experiments.outcome import Outcome
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Result
 from fedfb.experiments.spec import Experiment, Resolved
-from fedfb.experiments.spec_file import from_values, read_toml, to_toml
+from fedfb.experiments.spec_file import from_values, read_settings, to_toml
 from fedfb.experiments.train import QUIET, Fitted, build, make_engine, training_notion
 from fedfb.files import (
     interpreting,
@@ -194,7 +194,7 @@ def versions(experiment: Experiment) -> dict[str, str]:
 
 def read_experiment(folder: Path) -> Experiment:
     """Read the experiment of a run's folder."""
-    return from_values(read_toml(folder / EXPERIMENT, sealed=True))
+    return from_values(read_settings(folder / EXPERIMENT, sealed=True))
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from fedfb.core import Examples
 from fedfb.experiments.result import Frontier, Result, Shortfall, Summary
 from fedfb.experiments.seed_result import Interval, SeedResult, Setting
+from fedfb.notions.chance import draw_blind_disparities
+from fedfb.notions.disparity import notion_blocks
+from fedfb.notions.values import MINIMUM_ROWS, enough
 
 ALIKE = 0.99
 """From this share of equal decisions on a model is said to decide all rows alike."""
@@ -46,6 +50,40 @@ def _worst(extents: Sequence[tuple[Setting, Extent]], settings: int) -> Shortfal
         others = f"; {many} other setting{'s' if many > 1 else ''} likewise" if many else ""
         sentence = f"{sentence} (At {_words(at)}{others}.)"
     return Shortfall(kind=worst.kind, sentence=sentence, values=values)
+
+
+def warn_of_target(
+    targets: Sequence[float], notion: str, test: Examples, groups: int
+) -> tuple[str, ...]:
+    """Say before training that a target is below what test rows can show.
+
+    Groups that are treated alike have a disparity on these rows all the same. Its mean is that of
+    as many positive decisions as positive labels under demographic parity, else of one half, which
+    is where chance is largest.
+
+    Args:
+        targets: the targets that were asked for. 0 asks for the least there is: it is not judged.
+        notion: long name of the notion; client parity is not judged before there are losses.
+        test: the test rows.
+        groups: number of groups.
+    """
+    least = min((target for target in targets if target > 0), default=None)
+    if least is None or notion == "client_parity" or groups < 2:
+        return ()
+    by_label = np.bincount(test.y * groups + test.group, minlength=2 * groups).reshape(2, groups)
+    share = by_label[1].sum() / by_label.sum() if notion == "demographic_parity" else 0.5
+    decisions = np.stack([(1 - share) * by_label, share * by_label], axis=1)
+    [positives], [rows] = notion_blocks(notion, decisions[None])
+    if enough(rows, MINIMUM_ROWS).sum(axis=1).min() < 2:
+        return ()
+    by_chance = float(draw_blind_disparities(positives, rows, MINIMUM_ROWS).mean())
+    if least >= by_chance:
+        return ()
+    return (
+        f"target {least:g} is below what the test rows can show: groups that are treated alike "
+        f"show a disparity of {by_chance:.3f} by chance. Bring more test rows, merge small groups, "
+        "or raise the target.",
+    )
 
 
 def first_sentences(results: Sequence[Result]) -> list[str]:

@@ -203,7 +203,7 @@ class Experiment(DataRequest):
         A function that builds a model is kept by its name; an infinite epsilon asks for nothing.
         """
         if callable(self.model):
-            from fedfb.models.torch_model import name_of
+            from fedfb.models import name_of
 
             object.__setattr__(self, "model", name_of(self.model))
         if self.privacy_epsilon == inf:
@@ -254,7 +254,10 @@ class Resolved(Experiment):
     variant: str
 
 
-ADDED = ("minimum_group", "rest")
+ADDED = (
+    *("minimum_group", "rest", "client_rows", "dates"),
+    *("separator", "decimal", "thousands", "encoding"),
+)
 """Settings, beside those of privacy, that experiments written before did not have."""
 
 

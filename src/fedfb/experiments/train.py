@@ -21,9 +21,9 @@ from fedfb.data import Federation, astype, pooled
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.codec import to_builtins
-from fedfb.experiments.resolve import Setting, given_grid
+from fedfb.experiments.resolve import given_grid
 from fedfb.experiments.secure import make_carry, refuse_disclosure
-from fedfb.experiments.seed_result import Divergence
+from fedfb.experiments.seed_result import Divergence, Setting
 from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.models import make_model
 from fedfb.notions import Notion, long_name, make_notion

@@ -13,9 +13,10 @@ import numpy as np
 from fedfb import __version__
 from fedfb.core import Prediction
 from fedfb.data.columns import NumberColumn
-from fedfb.data.derive import Bins, derive
+from fedfb.data.dates import Dates
+from fedfb.data.derive import Bins, Blank, derive
 from fedfb.data.encode import Encoder, RawRows, Reading, reading
-from fedfb.data.groups import Groups, groups_in
+from fedfb.data.groups import Groups, groups_in, values_of
 from fedfb.data.table import Table
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError, DataError, unknown_name
@@ -62,7 +63,7 @@ class HandOver(NamedTuple):
 
     def decide(self, table: Table) -> Prediction:
         """Score and decide raw rows."""
-        x, group = self.encode(table)
+        x, group, _ = self.encode(table)
         return self.rule.decide(x, np.zeros(len(x), np.int64) if group is None else group)
 
 
@@ -82,7 +83,7 @@ def take_over(
     experiment = saved.experiment
     number = _find_client(client, saved.clients, saved.is_personal)
     inputs = len(saved.encoder.feature_names)
-    return HandOver(
+    handover = HandOver(
         saved.encoder,
         rule_of(experiment, saved.fitted, inputs, saved.run, number),
         experiment,
@@ -90,6 +91,18 @@ def take_over(
         about(saved.encoder, experiment, saved.fitted.seed, client),
         _read_result(folder, saved),
     )
+    _refuse_dates(handover.reading)
+    return handover
+
+
+def _refuse_dates(reading: Reading) -> None:
+    for rule in reading.rules:
+        if isinstance(rule, Dates):
+            raise ConfigError(
+                f"column {rule.source!r} is a date, and an exported model cannot derive its "
+                f"{rule.quantity}. Decide with fedfb predict, or write the number into a column "
+                "of its own and train again."
+            )
 
 
 def layers_of(rule: Rule) -> Network:
@@ -196,7 +209,7 @@ def _list_words(hand: HandOver, name: str) -> list[str]:
         if column.name in makes and not isinstance(column, NumberColumn):
             words.update(column.categories)
     for rule in hand.reading.rules:
-        if rule.source == name and not isinstance(rule, Bins):
+        if rule.source == name and not isinstance(rule, Bins | Blank | Dates):
             words.update(rule.values)
     groups = hand.encoder.groups
     for place, column_name in enumerate(groups.columns):
@@ -214,10 +227,9 @@ def between_values(columns: tuple[str, ...]) -> list[str]:
 
 
 def cells_of_groups(groups: Groups) -> list[tuple[str, ...]]:
-    """Return the values of the sensitive columns of each group, from its name."""
-    pattern = "(.*)".join(map(re.escape, between_values(groups.columns)))
-    matches = [re.fullmatch(pattern, name, re.DOTALL) for name in groups.names]
-    return [match.groups() for match in matches if match]
+    """Return the values of the sensitive columns of each group, also of merged ones."""
+    names = (*groups.names, *groups.merged)
+    return [cells for name in names if (cells := values_of(groups.columns, name)) is not None]
 
 
 def _find_rows_in_groups(encoder: Encoder, table: Table) -> Int[Array, " m"]:

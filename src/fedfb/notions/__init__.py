@@ -10,6 +10,7 @@ from fedfb.extras import export_lazily
 if TYPE_CHECKING:
     from fedfb.notions.base import Notion as Notion
     from fedfb.notions.base import Surrogate as Surrogate
+    from fedfb.notions.base import labels_of as labels_of
     from fedfb.notions.base import long_name as long_name
     from fedfb.notions.base import make_notion as make_notion
     from fedfb.notions.base import symmetric as symmetric
@@ -27,6 +28,7 @@ _HOME = {
     "Notion": "base",
     "PooledClientParity": "client_parity",
     "Surrogate": "base",
+    "labels_of": "base",
     "long_name": "base",
     "make_notion": "base",
     "symmetric": "base",

@@ -181,6 +181,15 @@ def long_name(name: str) -> str:
     return full
 
 
+def labels_of(name: str) -> tuple[int, ...]:
+    """Return the labels among whose rows a notion compares rates; empty: among all rows.
+
+    >>> labels_of("eo"), labels_of("dp")
+    ((1,), ())
+    """
+    return {"equal_opportunity": (1,), "equalized_odds": (0, 1)}.get(long_name(name), ())
+
+
 def make_notion(name: str, groups: int, symmetric: bool = False, minimum: int = 1) -> Notion:
     """Return the notion of that name for a number of groups.
 

@@ -11,8 +11,8 @@ from fedfb.experiments.compare import better
 from fedfb.experiments.run_folder import CELLS
 from fedfb.files import interpreting, read_json
 from fedfb.paper.markdown import explained_rows, figures_in_words, figures_table
-from fedfb.paper.targets import names, spread_of
-from fedfb.report.figures import Point, Series
+from fedfb.paper.targets import spread_of, target_names
+from fedfb.report.figures import PlottedPoint, Series
 from fedfb.report.folder import WRITTEN, read_folder
 from fedfb.report.html import Figure, Fold, Page, Section
 from fedfb.report.numbers import setting_in_words
@@ -45,7 +45,7 @@ def read_targets(folder: Path) -> tuple[_Target, ...]:
             f"the reproduction in {folder} is not finished: it has cells and no table. Finish it "
             f"first: fedfb reproduce all --out {folder}."
         )
-    return tuple(targets[name] for name in names() if name in targets)
+    return tuple(targets[name] for name in target_names() if name in targets)
 
 
 def reproduction_page(targets: Sequence[_Target]) -> Page:
@@ -158,9 +158,9 @@ def _pictures(target: _Target) -> list[Picture]:
     return pictures
 
 
-def _points(cell: _Target) -> list[Point]:
+def _points(cell: _Target) -> list[PlottedPoint]:
     return [
-        Point(
+        PlottedPoint(
             point["disparity"]["mean"],
             point["accuracy"]["mean"],
             None,

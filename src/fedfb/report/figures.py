@@ -167,7 +167,7 @@ LEFT_ROOM = 0.02
 """The room left of disparity 0, as a share of the axis: a marker at 0 is drawn whole."""
 
 
-class Point(NamedTuple):
+class PlottedPoint(NamedTuple):
     """A setting's mean: where it stands, how sure it is, and what to call it."""
 
     disparity: float
@@ -183,7 +183,7 @@ class Series(NamedTuple):
 
     name: str
     place: int
-    points: tuple[Point, ...]
+    points: tuple[PlottedPoint, ...]
     seeds: tuple[tuple[float, float], ...] = ()
     limit: bool = False
 
@@ -192,7 +192,7 @@ class Series(NamedTuple):
         """The marker, which distinguishes methods in a grey picture."""
         return MARKERS[self.place % len(MARKERS)]
 
-    def words(self, point: Point) -> str:
+    def words(self, point: PlottedPoint) -> str:
         """Say what a point is: method, setting, accuracy and disparity with their intervals."""
         setting = f", {point.setting}" if point.setting else ""
         return (
@@ -229,10 +229,10 @@ def algorithms_of(frontier: Frontier) -> list[str]:
     return [*names, *dict.fromkeys(p.algorithm for p in frontier.points if p.limit)]
 
 
-def _frontier_point(point: FrontierPoint) -> Point | None:
+def _frontier_point(point: FrontierPoint) -> PlottedPoint | None:
     if point.disparity.mean is None or point.accuracy.mean is None:
         return None
-    return Point(
+    return PlottedPoint(
         point.disparity.mean,
         point.accuracy.mean,
         point.disparity.interval,
@@ -273,16 +273,16 @@ def series_of_results(results: Sequence[Result]) -> list[Series]:
     return [series for series in all_series if series.points]
 
 
-def _mean_point(figures: Figures, notion: str, setting: Mapping[str, float]) -> Point | None:
+def _mean_point(figures: Figures, notion: str, setting: Mapping[str, float]) -> PlottedPoint | None:
     """Return the point of a summary, None where it has no disparity."""
     accuracy, disparity = figures.accuracy, figures.disparity[notion]
     if accuracy.mean is None or disparity.mean is None:
         return None
     ends = disparity.interval, accuracy.interval
-    return Point(disparity.mean, accuracy.mean, *ends, setting_in_words(setting))
+    return PlottedPoint(disparity.mean, accuracy.mean, *ends, setting_in_words(setting))
 
 
-def _free(results: Sequence[Result], notion: str) -> Point | None:
+def _free(results: Sequence[Result], notion: str) -> PlottedPoint | None:
     for result in results:
         free = result.summary and result.summary.free
         point = _mean_point(free, notion, {}) if free else None
@@ -291,7 +291,7 @@ def _free(results: Sequence[Result], notion: str) -> Point | None:
     return None
 
 
-def draw(
+def draw_series(
     axes: Any,
     series: Sequence[Series],
     constant: float | None,
@@ -337,7 +337,7 @@ def draw(
         yield gid, f"a constant classifier: accuracy {number(constant)}, disparity 0"
 
 
-def _draw_interval(axes: Any, point: Point, colour: str) -> None:
+def _draw_interval(axes: Any, point: PlottedPoint, colour: str) -> None:
     style = {"color": colour, "linewidth": 1, "alpha": 0.3, "zorder": 1}
     if point.disparity_ends:
         axes.plot([max(point.disparity_ends[0], 0), point.disparity_ends[1]],
@@ -347,7 +347,7 @@ def _draw_interval(axes: Any, point: Point, colour: str) -> None:
 
 
 def _draw_point(
-    axes: Any, curve: Series, point: Point, colour: str, palette: Palette, gid: str
+    axes: Any, curve: Series, point: PlottedPoint, colour: str, palette: Palette, gid: str
 ) -> None:
     marker, size = ("_", 8) if curve.limit else (curve.marker, 9)
     ring = palette.ink if point.pareto else palette.paper

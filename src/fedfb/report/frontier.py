@@ -17,7 +17,7 @@ from fedfb.report.figures import (
     Palette,
     Series,
     algorithms_of,
-    draw,
+    draw_series,
     knob_in_words,
     save_figure,
     series_of_frontier,
@@ -212,7 +212,7 @@ def draw_frontier(frontier: Frontier, path: Path) -> None:
     figure = Figure(figsize=(9, 5.4), layout="constrained")
     axes, palette = figure.subplots(), Palette()
     series = series_of_frontier(frontier)
-    list(draw(axes, series, frontier.constant, frontier.notion, palette))
+    list(draw_series(axes, series, frontier.constant, frontier.notion, palette))
     handles = [Line2D([], [], **style) for style in _legend(series, palette)]
     figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9)
     seeds = len(frontier.seeds)
@@ -277,7 +277,7 @@ def draw_private_frontier(frontier: Frontier, path: Path) -> None:
     for axes, epsilon, series in zip(panels, epsilons, curves, strict=False):
         if series is not curves[least]:
             _behind(axes, curves[least], palette)
-        list(draw(axes, series, frontier.constant, frontier.notion, palette))
+        list(draw_series(axes, series, frontier.constant, frontier.notion, palette))
         axes.set_title(f"epsilon {epsilon_in_words(epsilon)}", loc="left", fontsize=11)
         axes.label_outer()
     for axes in panels[max(len(epsilons) - across, 0) : len(epsilons)]:

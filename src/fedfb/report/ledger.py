@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fedfb.algorithms import Method
 from fedfb.experiments.explain import Explained, ExplainedExchange
+from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import shown_name
 from fedfb.report.privacy import of_accounts, print_privacy
 from fedfb.report.table import Table, make_console, print_table
@@ -43,9 +44,6 @@ IN_FRONT = {"tune": "tuning ", "achievable": "FedAvg "}
 """What is said of phases other than the run itself."""
 
 _PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."
-
-_MOST_CLIENTS = 20
-"""Of more clients only so many are printed; JSON has all."""
 
 
 class _Kind(NamedTuple):
@@ -123,8 +121,6 @@ def print_ledger(accounts: Sequence[Account], published: bool) -> None:
     console.print()
     clients = by_client(accounts)
     print_table(_clients_table(clients), console)
-    if len(clients) > _MOST_CLIENTS:
-        console.print(f"... and {len(clients) - _MOST_CLIENTS:,} more: --json has them all")
     console.print("\n" + sentence(accounts))
     privacy = of_accounts(accounts)
     if privacy is not None:
@@ -183,15 +179,20 @@ def _shape(shape: Sequence[int]) -> str:
 
 
 def _clients_table(clients: dict[str, dict[Visibility, Sum]]) -> Table:
-    rows = []
-    for name, sums in list(clients.items())[:_MOST_CLIENTS]:
+    numbers = []
+    for sums in clients.values():
         sent = [total for kind, total in sums.items() if kind != "public"]
         masked, received = sums.get("masked", Sum()), sums.get("public", Sum())
         whole = Sum(sum(total.messages for total in sent), sum(total.bytes for total in sent))
-        numbers = (whole.messages, whole.bytes, masked.bytes, received.bytes)
-        rows.append((name, *(f"{number:,}" for number in numbers)))
+        numbers.append((whole.messages, whole.bytes, masked.bytes, received.bytes))
     columns = ("client", "sent", "bytes", "of these masked", "received bytes")
-    return Table("By client", columns, tuple(rows))
+    if len(clients) > MOST_CLIENTS:
+        values = [ManyValues(part, write_count) for part in zip(*numbers, strict=True)]
+        rows = summarise([*clients], values, [part[1] - part[2] for part in numbers])
+        note = note_on_many(len(clients), "bytes that were not masked")
+        return Table("By client", columns, rows, note)
+    named = zip(clients, numbers, strict=True)
+    return Table("By client", columns, tuple((n, *map("{:,}".format, part)) for n, part in named))
 
 
 def sentence(accounts: Sequence[Account]) -> str:

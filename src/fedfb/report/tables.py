@@ -5,10 +5,8 @@ have the names that settings give them. Rows with all digits are for other progr
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
-
+from fedfb.core import MINIMUM_ROWS
 from fedfb.experiments.result import Comparison, Difference, Printed, Result, Summary
 from fedfb.experiments.seed_result import (
     ClientRates,
@@ -19,6 +17,7 @@ from fedfb.experiments.seed_result import (
     Statistic,
 )
 from fedfb.experiments.seeds import rate_interval
+from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import (
     NAMES,
     coverage_of,
@@ -32,17 +31,9 @@ from fedfb.report.numbers import (
     with_interval,
 )
 from fedfb.report.table import Row, Table
-from fedfb.shapes import Array, Float
 
 MOST_PAIRED = 3
 """Of more methods than these and one, a narrow table has only the differences from the first."""
-
-MOST_CLIENTS, MOST_PRINTED = 200, 20
-"""Of more clients a table shows quantiles: on a page, and where it is narrow."""
-
-QUANTILES = {"least": 0.0, "lower quarter": 0.25, "median": 0.5, "upper quarter": 0.75,
-             "largest": 1.0}  # fmt: skip
-SUMMARY = "Each column is sorted alone. The run's JSON has every client."
 
 
 CHANCE = "Chance: the mean disparity of as many decisions that do not depend on the group."
@@ -227,12 +218,10 @@ def client_table(
     own_disparity = notion in runs[0].local_disparity
     disparity = "own disparity" if narrow else "disparity of its own rows"
     columns = ("test rows", "accuracy", "loss", *((disparity,) if own_disparity else ()))
-    if (many := len(runs[0].clients)) > (MOST_PRINTED if narrow else MOST_CLIENTS):
-        some = tuple(summary_rows(runs, notion if own_disparity else None))
-        if narrow:
-            return Table(f"{many:,} clients, each column sorted alone", ("", *columns), some)
-        caption = _captioned(f"{many:,} clients", setting)
-        return Table(caption, (f"of {many:,}", *columns), some, SUMMARY)
+    if len(runs[0].clients) > MOST_CLIENTS:
+        caption = "Clients" if narrow else _captioned("Clients", setting)
+        aimed = notion if own_disparity else None
+        return _summarise_clients(runs, ("client", *columns), caption, aimed)
     rows = []
     for clients in zip(*(run.clients for run in runs), strict=True):
         accuracy, everyone = [part.accuracy for part in clients], [part.n for part in clients]
@@ -265,37 +254,34 @@ def _count(parts: Sequence[GroupRates | ClientRates], narrow: bool) -> str:
     return str(rows) if narrow else f"{rows:,}"
 
 
-def summary_rows(runs: Sequence[SeedResult], notion: str | None) -> list[tuple[str, ...]]:
-    """Return least, quarters and largest of the clients' means over seeds, column by column.
+def _summarise_clients(
+    runs: Sequence[SeedResult], columns: tuple[str, ...], caption: str, notion: str | None
+) -> Table:
+    """Return worst, quantiles and best of many clients, by their mean losses over seeds.
 
-    Columns are test rows, accuracy and loss. A column leaves out clients where it is not
-    estimable.
+    Clients with too few test rows for a rate are in the quantiles, and not among worst and best.
 
     Args:
         runs: one for each seed of one setting.
+        columns: headings.
+        caption: above the table.
         notion: adds a column: the disparity among each client's rows. None adds none.
     """
-    columns = [
-        _means([[client.n for client in run.clients] for run in runs]),
-        _means([[client.accuracy for client in run.clients] for run in runs]),
-        _means([[client.loss for client in run.clients] for run in runs]),
+    parts = [*zip(*(run.clients for run in runs), strict=True)]
+    loss = [mean([client.loss for client in part]) for part in parts]
+    rows = [mean([float(client.n) for client in part]) for part in parts]
+    values = [
+        ManyValues(rows, write_count),
+        ManyValues([mean([client.accuracy for client in part]) for part in parts], number),
+        ManyValues(loss, number),
     ]
     if notion is not None:
-        disparities = [[client.disparity[notion] for client in run.clients] for run in runs]
-        columns.append(_means(disparities))
-    rows = []
-    for name, share in QUANTILES.items():
-        first, *others = (np.quantile(column, share) if len(column) else None for column in columns)
-        rows.append((name, str(round(first or 0)), *(number(other) for other in others)))
-    return rows
-
-
-def _means(values: Sequence[Sequence[Any]]) -> Float[Array, " i"]:
-    """Return every client's mean over the seeds that have a value; clients without are left out."""
-    table = np.array(values, dtype=np.float64)  # None becomes NaN
-    seeds = np.sum(~np.isnan(table), axis=0)
-    means: Float[Array, " i"] = np.nansum(table, axis=0)[seeds > 0] / seeds[seeds > 0]
-    return means
+        own = [mean([client.disparity[notion] for client in part]) for part in parts]
+        values.append(ManyValues(own, number))
+    badness = [one if (n or 0) >= MINIMUM_ROWS else None for one, n in zip(loss, rows, strict=True)]
+    some = summarise([part[0].name for part in parts], values, badness)
+    measure = f"loss, of those with {MINIMUM_ROWS} test rows"
+    return Table(caption, columns, some, note_on_many(len(parts), measure))
 
 
 def run_rows(result: Result) -> list[Row]:
@@ -316,7 +302,7 @@ def run_rows(result: Result) -> list[Row]:
     ]
 
 
-def group_rows(result: Result) -> list[Row]:
+def rows_by_group(result: Result) -> list[Row]:
     """Return one row for each seed, setting and group."""
     return [
         {

@@ -26,7 +26,7 @@ class Leaving(NamedTuple):
 Leavings = Mapping[int, Leaving]
 """The clients that drop out in a round, by client id."""
 
-NOBODY: Leavings = {}
+NO_LEAVINGS: Leavings = {}
 
 
 def number_leaving(clients: int, share: float) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from fedfb.core import Arrays, Ask, ClientData, ClientTask, generator
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.runtime.boundary import (
-    NOBODY,
+    NO_LEAVINGS,
     Carry,
     Exchange,
     Leavings,
@@ -44,7 +44,7 @@ def make_ask(
     round: int,
     threads: int = 1,
     *,
-    leaving: Leavings = NOBODY,
+    leaving: Leavings = NO_LEAVINGS,
     carry: Carry | None = None,
     guard: Guard | None = None,
     runs: int | None = None,

@@ -141,6 +141,7 @@ def join(
     """
     header = read_header(invitation)
     place = (header.round, header.exchange)
+    # Two sums of one exchange would differ in their clients: the difference is a single upload.
     if place <= membership.last:
         round, exchange = membership.last
         raise ProtocolError(
@@ -149,6 +150,7 @@ def join(
         )
     session = make_session(membership.roster, *place, schema)
     link = agree(membership.keys.link, membership.roster.server, "the server")
+    # Fresh for each sum: what a revealed mask key opens is this sum's upload and no other.
     keys = (random(KEY_BYTES), random(KEY_BYTES))
     state = ClientState(session, membership.keys.id, Kind.INVITATION, link, *keys)
     if _open(state, invitation, Kind.INVITATION):
@@ -170,6 +172,7 @@ def share(
     """
     body, session, me = _open(state, message, Kind.KEY_LIST), state.session, state.id
     joined, peers = read_key_list(body, session, me)
+    # The client checks for itself: a server that names too few could unmask them.
     require_enough(joined, session, me, "joined")
     channels = agree_all(state.channel_key, {v: keys.channel for v, keys in peers.items()})
     seed, roster = random(KEY_BYTES), session.roster
@@ -192,6 +195,7 @@ def share(
         sets=ClientSets(joined=joined),
         channel_key=b"",
     )
+    # Bound to the session, so that a commitment of another sum does not fit.
     body = pack(sha256(session.digest, seed), pack_entries(sealed))
     return _send(next_state, Kind.SHARES, body, Kind.SHARE_LIST)
 
@@ -218,6 +222,7 @@ def mask(state: ClientState, message: bytes, vector: Ring) -> tuple[ClientState,
         plus=[derive_self_mask_key(session, me, state.seed), *(pairs[v] for v in pairs if v > me)],
         minus=[pairs[v] for v in pairs if v < me],
     )
+    # From here on the neighbours' shares alone can restore both secrets.
     next_state = replace(
         state,
         seed=b"",
@@ -241,6 +246,7 @@ def confirm(state: ClientState, message: bytes) -> tuple[ClientState, bytes]:
     next_state = replace(state, sets=state.sets._replace(survived=survived))
     text = _transcript(next_state)
     tags = {
+        # The direction is part of the key: a tag cannot be sent back as its own answer.
         client: make_tag(
             derive_key(state.channels[client], session.digest, b"confirm", me, client), text
         )
@@ -264,6 +270,7 @@ def reveal(state: ClientState, message: bytes) -> tuple[ClientState, bytes]:
     for client, neighbour_tag in tags.items():
         key = derive_key(state.channels[client], session.digest, b"confirm", client, me)
         check_tag(key, text, neighbour_tag, f"client {client}'s view of the survivors")
+    # The client itself confirms too.
     confirmed = len(tags) + 1
     if confirmed < session.roster.plan.threshold:
         place = (session.round, session.exchange)

@@ -64,6 +64,7 @@ def solve_multipliers(
             suffices.
     """
     if start is not None:
+        # A neighbour's multipliers are mostly within Newton's reach, and cost no solve on cells.
         polished = polish(grid, eps, start, 12)
         if polished.good:
             return _solution(grid, eps, polished)
@@ -74,10 +75,13 @@ def solve_multipliers(
     best: Solution | None = None
     for _ in range(ROUNDS if clients <= 20 else FEW_ROUNDS):
         on_cells = solve_on_cells(grid.population, eps, edges)
+        # The program is exact for its cells only; Newton's method removes their error.
         polished = polish(grid, eps, on_cells.lam, newton_steps)
         if polished.good:
             return _solution(grid, eps, polished)
         done = outcome(grid.population, on_cells.rule)
+        # Any multipliers bound the optimum (weak duality), also those at which Newton's method
+        # failed.
         bound = grid.negatives + dual_value(grid, eps, polished)
         gap = max(bound - done.accuracy, 0.0)
         if best is None or gap < best.gap:
@@ -148,6 +152,7 @@ def _violations(
     """Return the dual's (least) slope in each multiplier, and which multipliers should move."""
     nonzero = lam != 0
     at_zero = np.sign(current.gaps) * np.maximum(np.abs(current.gaps) - eps, 0.0)
+    # A multiplier other than 0 needs a budget used up; at 0 a gap may be anything within it.
     residual = np.where(nonzero, current.gaps + eps * np.sign(lam), at_zero)
     residual = np.where(free, residual, 0.0)
     return residual, free & (nonzero | (residual != 0))
@@ -165,10 +170,12 @@ def _newton_step(
         matrix = matrix + ridge * np.eye(len(matrix))
         step = np.zeros(len(residual))
         step[active] = -np.linalg.lstsq(matrix, residual[active], rcond=None)[0]
+        # Against its slope the dual falls; a step along the slope would leave the kink uphill.
         wrong = at_kink & active & (step * residual > 0)
         if not wrong.any() or np.array_equal(wrong, active):
             break
         active = active & ~wrong
+    # The whole step is shortened, so that it keeps its direction.
     return step / max(1.0, float(np.abs(step).max()) / LONGEST_STEP)
 
 
@@ -187,6 +194,7 @@ def _search_line(
     def at(size: float) -> tuple[Array, Gaps, Array]:
         trial = np.where(crossing & (sizes <= size), 0.0, lam + size * step)
         evaluation = evaluate_gaps(grid, trial)
+        # At the kink the slope of the side to which the step leads is meant.
         one_sided = evaluation.gaps + eps * np.sign(np.where(lam == 0, step, lam))
         return trial, evaluation, np.where(step == 0, 0.0, one_sided)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfb.algorithms.baselines.group_gaps import (
     MEAN_LOGIT,
-    Gaps,
+    GroupGaps,
     Push,
     descend_on_gaps,
     excess,
@@ -122,7 +122,7 @@ def agnosticfair(
             params, no_moments(params), reachable / reachable.sum(axis=1)[:, None], means, 0
         )
 
-    def push(s: State, gap: Gaps, total: Arrays) -> Push:
+    def push(s: State, gap: GroupGaps, total: Arrays) -> Push:
         covariance = gap.share * gap.value
         pressure = 2 * nu[:, None] * np.maximum(0.0, excess(covariance, tau).max(axis=1))
         gradient = pull(pressure * gap.share, covariance, gap.gradient)

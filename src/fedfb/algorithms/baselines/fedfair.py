@@ -8,8 +8,8 @@ import numpy as np
 from fedfb.algorithms.baselines.group_gaps import (
     LOSS_OF_POSITIVES,
     SOFT_MISS_RATE,
-    Gaps,
     GapStatistic,
+    GroupGaps,
     Push,
     descend_on_gaps,
     excess,
@@ -83,7 +83,7 @@ def fedfair(
         first = int(np.argmax(enough(positives, notion.minimum)))
         return State(params, no_moments(params), lam, first, 0)
 
-    def push(s: State, gap: Gaps, total: Arrays) -> Push:
+    def push(s: State, gap: GroupGaps, total: Arrays) -> Push:
         first = slice(s.reference, s.reference + 1)
         compared = gap.present & gap.present[:, first]
         d = np.where(compared, gap.value - gap.value[:, first], 0.0)

@@ -8,8 +8,8 @@ import numpy as np
 from fedfb.algorithms.baselines.group_gaps import (
     SOFT_MISS_RATE,
     SOFT_POSITIVE_RATE,
-    Gaps,
     GapStatistic,
+    GroupGaps,
     Push,
     descend_on_gaps,
     excess,
@@ -81,7 +81,7 @@ def fpfl(
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         return State(params, no_moments(params), np.zeros((len(params), groups)), 0)
 
-    def push(s: State, gap: Gaps, total: Arrays) -> Push:
+    def push(s: State, gap: GroupGaps, total: Arrays) -> Push:
         g = excess(gap.value, rule.tau).max(axis=1)
         pressure = np.maximum(0.0, s.lam + damping * g)
         lam = np.where(gap.present, np.maximum(0.0, s.lam + gamma * g), s.lam)

@@ -39,7 +39,7 @@ SOFT_MISS_RATE = GapStatistic("prob", (0, 1))
 LOSS_OF_POSITIVES = GapStatistic("ce", (0, 1))
 
 
-class Gaps(NamedTuple):
+class GroupGaps(NamedTuple):
     r"""The gaps :math:`h_a-h`, their gradients and each group's share of the compared rows.
 
     A group is not ``present`` if the participants have too few rows of it. Its gap, gradient and
@@ -116,7 +116,7 @@ def mean_loss_gradient(total: Arrays) -> Float[Array, "r p"]:
     return mean
 
 
-def measure_gaps(total: Arrays, minimum: int = 1) -> Gaps:
+def measure_gaps(total: Arrays, minimum: int = 1) -> GroupGaps:
     """Return the gaps of the participants' rows from the sum of their uploads.
 
     Args:
@@ -135,7 +135,7 @@ def measure_gaps(total: Arrays, minimum: int = 1) -> Gaps:
     slope = ratio(gradients, compared[..., None], 0.0) - ratio(
         gradients.sum(axis=1, keepdims=True), everyone[..., None], 0.0
     )
-    return Gaps(
+    return GroupGaps(
         np.where(present, value, 0.0),
         np.where(present[..., None], slope, 0.0),
         ratio(compared, everyone, 0.0),
@@ -164,7 +164,7 @@ def descend_on_gaps(
     tasks: tuple[ClientTask, ...],
     state: type[Any],
     setup: Callable[[Float[Array, "r p"], Ask], Any],
-    push: Callable[[Any, Gaps, Arrays], Push],
+    push: Callable[[Any, GroupGaps, Arrays], Push],
     minimum: int = 1,
     broadcast: Callable[[Any], Arrays] = lambda s: {},
 ) -> Algorithm:

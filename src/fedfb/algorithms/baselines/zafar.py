@@ -12,8 +12,8 @@ import numpy as np
 from fedfb.algorithms.baselines.group_gaps import (
     MEAN_LOGIT,
     MISTAKE_OF_POSITIVES,
-    Gaps,
     GapStatistic,
+    GroupGaps,
     Push,
     descend_on_gaps,
     excess,
@@ -86,7 +86,7 @@ def zafar(
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         return State(params, no_moments(params), np.zeros((len(params), 2, groups)), 0)
 
-    def push(s: State, gap: Gaps, total: Arrays) -> Push:
+    def push(s: State, gap: GroupGaps, total: Arrays) -> Push:
         covariance = gap.share * gap.value
         penalty = 2 * nu[:, None, None] * excess(covariance, tau)
         pressure = np.maximum(0.0, s.multipliers + penalty)

@@ -22,13 +22,12 @@ from fedfb.engine.native.library import (
     filled_up,
     kernel,
     layout_of,
-    pack,
     pack_steps,
-    unpack,
+    unpack_params,
 )
 from fedfb.engine.optimise import local_weights, move_lambda
 from fedfb.engine.private import PrivateEpoch, private_epochs
-from fedfb.engine.rows import ArrayCache, cell_counts, cells_of, orders
+from fedfb.engine.rows import ArrayCache, cell_counts, orders, row_cells
 from fedfb.models import Network
 from fedfb.shapes import Array, Float
 
@@ -61,7 +60,7 @@ class Work:
 
     def pack(self, params: Float[Array, "r p"]) -> Array:
         """Return parameters in the kernel's layout."""
-        return pack(params, self.model, self.layout, self.dtype)
+        return pack_steps(params[None], self.model, self.layout, self.dtype)
 
     def zeros(self) -> Array:
         """Return a zero for every parameter."""
@@ -73,34 +72,6 @@ class Work:
         table = aligned_zeros(len(weights) * self.job.table, self.dtype)
         table.reshape(len(weights), -1)[:, :cells] = weights.reshape(-1, cells)
         self.give(cell_weights=table)
-
-
-def begin(kernel: Kernel, model: Network, dtype: np.dtype, params: Array, data: ClientData) -> Work:
-    """Return the work of passing a client's rows through the runs' models."""
-    layout = layout_of(model, len(params), kernel.vector_bytes // dtype.itemsize)
-    x = _rows_in_memory(data.x)
-    job = Job(
-        runs=len(params),
-        inputs=model.inputs,
-        depth=len(model.layers),
-        features=layout.features,
-        slabs=layout.slabs,
-        wide=layout.wide,
-        upper=layout.upper,
-        stride=x.strides[0] // x.itemsize if len(x) > 1 else model.inputs,
-        x_is_double=x.dtype == np.float64,
-        groups=data.groups,
-        table=filled_up(2 * data.groups + 1, kernel.vector_bytes // dtype.itemsize),
-        all_rows=len(x),
-    )
-    work = Work(kernel, model, layout, dtype, job, {})
-    work.give(
-        sizes=np.array([units for _, units in model.layers], np.int64),
-        x=x,
-        cell=cells_of(data).number,
-        theta=work.pack(params),
-    )
-    return work
 
 
 def give_scratch(work: Work) -> Work:
@@ -242,10 +213,10 @@ class NativeEngine:
     def loss_sums(
         self, params: Float[Array, "r p"], data: ClientData, surrogate: RowLoss
     ) -> Float[Array, "r 2 a"]:
-        return self._sums(params, data, surrogate)
+        return self._sums_of(self._passing(params, data), data, surrogate)
 
     def confusion(self, params: Float[Array, "r p"], data: ClientData) -> Float[Array, "r 2 2 a"]:
-        positive = self._sums(params, data, "positive")
+        positive = self._sums_of(self._passing(params, data), data, "positive")
         return np.stack([cell_counts(data) - positive, positive], axis=2)
 
     def gradient(
@@ -270,7 +241,7 @@ class NativeEngine:
         weights = np.ones((len(params), 2, data.groups))
         work = self._differentiating(params, data, weights, surrogate)
         self._weigh_rows(work, row_weights)
-        parts = [self._gradient(work, rows, len(rows), surrogate) for rows in cells_of(data).rows]
+        parts = [self._gradient(work, rows, len(rows), surrogate) for rows in row_cells(data).rows]
         return np.stack(parts, axis=1).reshape(len(params), 2, data.groups, -1)
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
@@ -281,8 +252,33 @@ class NativeEngine:
         return found
 
     def _begin(self, params: Float[Array, "r p"], data: ClientData) -> Work:
+        """Return the work of passing a client's rows through the runs' models."""
         dtype = np.dtype(self.dtype)
-        return begin(kernel(dtype, self.instructions), self.model, dtype, params, data)
+        compiled = kernel(dtype, self.instructions)
+        layout = layout_of(self.model, len(params), compiled.vector_bytes // dtype.itemsize)
+        x = _rows_in_memory(data.x)
+        job = Job(
+            runs=len(params),
+            inputs=self.model.inputs,
+            depth=len(self.model.layers),
+            features=layout.features,
+            slabs=layout.slabs,
+            wide=layout.wide,
+            upper=layout.upper,
+            stride=x.strides[0] // x.itemsize if len(x) > 1 else self.model.inputs,
+            x_is_double=x.dtype == np.float64,
+            groups=data.groups,
+            table=filled_up(2 * data.groups + 1, compiled.vector_bytes // dtype.itemsize),
+            all_rows=len(x),
+        )
+        work = Work(compiled, self.model, layout, dtype, job, {})
+        work.give(
+            sizes=np.array([units for _, units in self.model.layers], np.int64),
+            x=x,
+            cell=row_cells(data).number,
+            theta=work.pack(params),
+        )
+        return work
 
     def _passing(self, params: Float[Array, "r p"], data: ClientData) -> Work:
         work = self._begin(params, data)
@@ -336,10 +332,7 @@ class NativeEngine:
         total[:] = 0
         at = None if order is None else order.ctypes.data
         work.kernel.add_gradient(byref(work.job), at, rows, KINDS.index(surrogate))
-        return unpack(total, self.model, work.layout)
-
-    def _sums(self, params: Float[Array, "r p"], data: ClientData, kind: str) -> Array:
-        return self._sums_of(self._passing(params, data), data, kind)
+        return unpack_params(total, self.model, work.layout)
 
     def _sums_of(self, work: Work, data: ClientData, kind: str) -> Array:
         sums = np.zeros((work.layout.runs, 2, data.groups))
@@ -347,4 +340,4 @@ class NativeEngine:
         return sums
 
     def _params(self, work: Work) -> Float[Array, "r p"]:
-        return unpack(work.behind["theta"], self.model, work.layout)
+        return unpack_params(work.behind["theta"], self.model, work.layout)

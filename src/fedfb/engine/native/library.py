@@ -32,23 +32,18 @@ cache, are faster."""
 
 
 class Layout(NamedTuple):
-    """The sizes of the kernel's layout for a model and a number of runs."""
+    """The sizes of the kernel's layout for a model and a number of runs.
+
+    ``first`` numbers hold the first layer of all runs, ``size`` numbers all parameters.
+    """
 
     runs: int
     features: int
     slabs: int
     wide: int
     upper: int
-
-    @property
-    def first(self) -> int:
-        """The numbers that hold the first layer of all runs."""
-        return self.slabs * self.features * self.wide
-
-    @property
-    def size(self) -> int:
-        """The numbers that hold all parameters."""
-        return self.first + self.runs * self.upper
+    first: int
+    size: int
 
 
 @lru_cache(maxsize=64)
@@ -59,13 +54,10 @@ def layout_of(model: Network, runs: int, lanes: int) -> Layout:
     vectors = filled_up(runs * units, lanes) // lanes
     most = FEW_VECTORS if inputs <= FEW_INPUTS else MOST_VECTORS
     slabs = filled_up(vectors, most) // most
-    return Layout(
-        runs,
-        filled_up(inputs + 1, FEATURE_TILE),
-        slabs,
-        filled_up(vectors, slabs) // slabs * lanes,
-        filled_up(later, lanes),
-    )
+    features, upper = filled_up(inputs + 1, FEATURE_TILE), filled_up(later, lanes)
+    wide = filled_up(vectors, slabs) // slabs * lanes
+    first = slabs * features * wide
+    return Layout(runs, features, slabs, wide, upper, first, first + runs * upper)
 
 
 def filled_up(count: int, unit: int) -> int:
@@ -84,11 +76,6 @@ def aligned_zeros(size: int, dtype: np.dtype) -> Array:
     return spare[start : start + size * dtype.itemsize].view(dtype)
 
 
-def pack(params: Float[Array, "r p"], model: Network, layout: Layout, dtype: np.dtype) -> Array:
-    """Return all runs' parameters in the kernel's layout."""
-    return pack_steps(params[None], model, layout, dtype)
-
-
 def pack_steps(
     values: Float[Array, "s r p"], model: Network, layout: Layout, dtype: np.dtype
 ) -> Array:
@@ -99,7 +86,7 @@ def pack_steps(
     return flat
 
 
-def unpack(flat: Array, model: Network, layout: Layout) -> Float[Array, "r p"]:
+def unpack_params(flat: Array, model: Network, layout: Layout) -> Float[Array, "r p"]:
     """Return each run's flat vector in float64; the inverse of pack."""
     return flat[_places(model, layout)].astype(np.float64, copy=False)
 

@@ -19,7 +19,7 @@ from fedfb.experiments.conformance.playing import (
     PlayedRun,
     answers,
     ask_backwards,
-    build,
+    build_algorithm,
     close,
     copied,
     demand,
@@ -28,8 +28,8 @@ from fedfb.experiments.conformance.playing import (
     make_clients,
     odd_federations,
     results,
-    run,
     run_asking,
+    run_method,
     same,
     seen_by,
     split,
@@ -65,7 +65,7 @@ def check_a_task_is_pure(method: Method, notion: str, variant: str) -> None:
 def check_every_question_is_declared(method: Method, notion: str, variant: str) -> None:
     """Only tasks of ``Algorithm.tasks`` are run: these declare what the server receives."""
     case, clients = Case(method, notion, variant), make_clients()
-    declared = {(task.name, task.reduce) for task in build(case, clients).tasks}
+    declared = {(task.name, task.reduce) for task in build_algorithm(case, clients).tasks}
     for answer in answers(case, clients):
         task = (answer.task.name, answer.task.reduce)
         demand(task in declared, f"asks {task[0]!r} ({task[1]}), which its tasks do not name")
@@ -183,17 +183,17 @@ def _holds_a_row(value: Array, x: Float[Array, "n d"]) -> bool:
 def check_the_same_seed_gives_the_same_bits(method: Method, notion: str, variant: str) -> None:
     """Run one algorithm twice, and a new one once: all runs have the same bits."""
     case, clients = Case(method, notion, variant), make_clients()
-    first = run(case, clients)
-    again = run(case, clients, algorithm=first.algorithm)
+    first = run_method(case, clients)
+    again = run_method(case, clients, algorithm=first.algorithm)
     same(as_arrays(first.trained), as_arrays(again.trained), "run a second time, it differs")
-    anew = run(case, clients)
+    anew = run_method(case, clients)
     same(as_arrays(first.trained), as_arrays(anew.trained), "built anew, it runs differently")
 
 
 def check_the_order_of_clients_changes_no_bit(method: Method, notion: str, variant: str) -> None:
     """Clients that are listed, or visited, in reverse order give the same run."""
     case, clients = Case(method, notion, variant), make_clients()
-    forward, backward = run(case, clients), run(case, clients[::-1])
+    forward, backward = run_method(case, clients), run_method(case, clients[::-1])
     broken = "the order of clients changes the run"
     same(as_arrays(forward.trained), as_arrays(backward.trained), broken)
     plain = run_asking(case, clients, make_ask)
@@ -213,9 +213,9 @@ def check_a_run_alone_is_the_run_in_a_grid(method: Method, notion: str, variant:
         {name: knob.usual(notion)[1][end] for name, knob in method.knobs.items()} for end in (0, -1)
     ]
     grid = [{**usual, **ends[0], "lr": 0.02}, usual, {**usual, **ends[1], "lr": 0.04}]
-    together = results(run(case, clients, grid), clients)
+    together = results(run_method(case, clients, grid), clients)
     for place, setting in enumerate(grid):
-        alone = results(run(case, clients, [setting]), clients)
+        alone = results(run_method(case, clients, [setting]), clients)
         inside = {name: value[place : place + 1] for name, value in together.items()}
         close(alone, inside, 1e-10, f"run {place} of a grid of 3 is not the run alone")
 
@@ -223,18 +223,18 @@ def check_a_run_alone_is_the_run_in_a_grid(method: Method, notion: str, variant:
 def check_a_run_can_be_saved_and_continued(method: Method, notion: str, variant: str) -> None:
     """State and memories survive as named arrays: the next round has the same bits."""
     case, clients = Case(method, notion, variant), make_clients()
-    begun, trained_on = run(case, clients), seen_by(case, clients)
+    begun, trained_on = run_method(case, clients), seen_by(case, clients)
     saved = {name: np.array(value) for name, value in as_arrays(begun.trained).items()}
     unsaveable = sorted(name for name, value in saved.items() if value.dtype == object)
     demand(not unsaveable, f"cannot be saved as arrays: {', '.join(unsaveable)}")
-    restored = from_arrays(build(case, clients), saved)
+    restored = from_arrays(build_algorithm(case, clients), saved)
     state, memories, history = begun.trained
     on = go_on(
         PlayedRun(begun.algorithm, Trained(state, dict(memories), history)),
         trained_on,
         [ROUNDS + 1],
     )
-    later = go_on(PlayedRun(build(case, clients), restored), trained_on, [ROUNDS + 1])
+    later = go_on(PlayedRun(build_algorithm(case, clients), restored), trained_on, [ROUNDS + 1])
     same(
         as_arrays(on.trained),
         as_arrays(later.trained),
@@ -245,7 +245,7 @@ def check_a_run_can_be_saved_and_continued(method: Method, notion: str, variant:
 def check_equal_models_average_to_themselves(method: Method, notion: str, variant: str) -> None:
     """Train at a learning rate of 1e-9: clients learn nothing, and the common model stays."""
     case, clients = Case(method, notion, variant), make_clients()
-    after = results(run(case, clients, [usual_setting(case, lr=1e-9)]), clients)
+    after = results(run_method(case, clients, [usual_setting(case, lr=1e-9)]), clients)
     if MODEL in after:
         before = {MODEL: start(1)}
         broken = "clients that learn nothing change the model: their weights do not sum to one"
@@ -257,7 +257,7 @@ def check_odd_federations_stay_finite(method: Method, notion: str, variant: str)
     case = Case(method, notion, variant)
     for name, clients in odd_federations().items():
         try:
-            done = run(case, clients)
+            done = run_method(case, clients)
         except ConfigError as error:
             raise ConformanceError(f"{name}: it refuses to run ({error})") from error
         finite(results(done, clients), name)
@@ -267,7 +267,7 @@ def check_partial_participation_stays_finite(method: Method, notion: str, varian
     """With half of five clients in a round, training stays finite, or refuses with a message."""
     case, clients = Case(method, notion, variant), make_clients((20, 12, 15, 9, 16))
     try:
-        done = run(case, clients, participation=0.5)
+        done = run_method(case, clients, participation=0.5)
     except ConfigError:
         return
     finite(results(done, clients), "half of the clients in a round")
@@ -277,7 +277,7 @@ def check_dropouts_stay_finite(method: Method, notion: str, variant: str) -> Non
     """With two of five clients that drop out in a round, training stays finite, or refuses."""
     case, clients = Case(method, notion, variant), make_clients((20, 12, 15, 9, 16))
     try:
-        done = run(case, clients, dropout=0.4)
+        done = run_method(case, clients, dropout=0.4)
     except ConfigError:
         return
     finite(results(done, clients), "clients that fall silent in the middle of a round")
@@ -290,7 +290,7 @@ def check_groups_are_only_names(method: Method, notion: str, variant: str) -> No
     # So large a step drives the weights to their bounds.
     for alpha in ({}, {"alpha": 20.0}):
         setting = [usual_setting(case, **alpha)]
-        plain, exchanged = run(case, clients, setting), run(case, swapped, setting)
+        plain, exchanged = run_method(case, clients, setting), run_method(case, swapped, setting)
         expected, mapped = results(plain, clients), results(exchanged, swapped)
         names = [name for name in (MODEL, SCORES) if name in expected]
         at = f" at {alpha}" if alpha else ""
@@ -308,10 +308,10 @@ def check_splitting_a_client_changes_nothing(method: Method, notion: str, varian
     With one gradient step on all rows a round. Only for methods that say they are ``additive``.
     """
     case, clients = Case(method, notion, variant), make_clients()
-    whole = results(run(case, clients, **ONE_STEP), clients)
+    whole = results(run_method(case, clients, **ONE_STEP), clients)
     for which in range(2):
         halves = split(clients, which)
-        parts = results(run(case, halves, **ONE_STEP), clients)
+        parts = results(run_method(case, halves, **ONE_STEP), clients)
         close(
             whole,
             parts,

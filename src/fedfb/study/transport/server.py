@@ -343,7 +343,7 @@ class FlowerTransport:
         return check_reply(self, id, reply.content[RECORD], where)
 
 
-def serve(
+def serve_study(
     study: Study, secrets: ServerSecrets, folder: Path, notify: Callable[[str], None]
 ) -> Result:
     """Run a study to its end, from where an earlier run of it stopped; return the result.

@@ -1,6 +1,8 @@
-"""A user's torch network as a model: flat parameter vectors, initial values, checks.
+"""The models: shapes, initial values and flat parameter vectors, and each by its name.
 
-Settings and files name it ``module:function``. Torch is imported only if such a model is used.
+Logistic regression and multilayer perceptrons are one class: a chain of layer sizes that ends in
+one logit. A name with a colon, ``module:function``, is a user's own torch network. Torch is
+imported only if such a model is used.
 """
 
 import sys
@@ -9,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module, invalidate_caches
+from itertools import pairwise
 from os import getcwd
 from threading import RLock
 from typing import Any
@@ -16,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import Key, generator
-from fedfb.errors import ConfigError
+from fedfb.errors import ConfigError, unknown_name
 from fedfb.extras import refuse_without
 from fedfb.shapes import Array, Float
 
@@ -37,7 +40,7 @@ def name_of(factory: Any) -> str:
     """Return the name ``module:function`` of a function or class.
 
     >>> name_of(is_own)
-    'fedfb.models.torch_model:is_own'
+    'fedfb.models:is_own'
     """
     module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", "")
     if not isinstance(factory, type) and hasattr(factory, "parameters"):
@@ -56,7 +59,7 @@ def name_of(factory: Any) -> str:
 def find_factory(name: str) -> Any:
     """Import the function of a name; modules in the working directory are found too.
 
-    >>> find_factory("fedfb.models.torch_model:is_own") is is_own
+    >>> find_factory("fedfb.models:is_own") is is_own
     True
     """
     module_name, _, attribute = name.partition(":")
@@ -257,3 +260,82 @@ def _refuse_mixing_rows(model: TorchModel, module: Any, rows: Any) -> None:
             "chance), in eval mode too, so a person would be decided by who else is asked about. "
             "Take that layer out."
         )
+
+
+@dataclass(frozen=True)
+class Network:
+    r"""A fully connected ReLU network with one logit; without hidden layers, logistic regression.
+
+    .. math:: h_0=x,\quad h_{l+1}=[h_l W_l+b_l]_+,\quad z=h_L W_L+b_L,\quad
+              P(y=1\mid x)=1/(1+e^{-z})
+
+    The parameters of one run are one flat vector: W_0 (row by row), b_0, W_1, b_1, ...
+
+    >>> Network(inputs=3, hidden=(4,)).size
+    21
+    """
+
+    inputs: int
+    hidden: tuple[int, ...] = ()
+
+    @cached_property
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        """The (inputs, outputs) of each layer."""
+        return tuple(pairwise((self.inputs, *self.hidden, 1)))
+
+    @cached_property
+    def size(self) -> int:
+        """The number of parameters."""
+        return sum((fan_in + 1) * fan_out for fan_in, fan_out in self.layers)
+
+    def init(self, seed: int) -> Float[Array, " p"]:
+        r"""Draw initial parameters, uniform on :math:`\pm 1/\sqrt{\text{fan in}}`, from a seed."""
+        rng = generator((seed, 0))
+        parts = []
+        for fan_in, fan_out in self.layers:
+            bound = fan_in**-0.5
+            parts.append(rng.uniform(-bound, bound, size=(fan_in + 1) * fan_out))
+        return np.concatenate(parts)
+
+    def split(
+        self, params: Float[Array, "r p"]
+    ) -> list[tuple[Float[Array, "r i o"], Float[Array, "r o"]]]:
+        """Return (W, b) of each layer as views into the flat vectors."""
+        runs, start, layers = len(params), 0, []
+        for fan_in, fan_out in self.layers:
+            middle = start + fan_in * fan_out
+            weight = params[:, start:middle].reshape(runs, fan_in, fan_out)
+            layers.append((weight, params[:, middle : middle + fan_out]))
+            start = middle + fan_out
+        return layers
+
+
+_MODELS = ("logistic", "mlp")
+
+Model = Network | TorchModel
+"""What an engine trains: it has ``inputs``, a number of parameters ``size``, and ``init``."""
+
+
+def make_model(name: str, inputs: int, hidden: tuple[int, ...] = (4,)) -> Model:
+    """Return the model with this name.
+
+    Args:
+        name: one of _MODELS, or ``module:function`` for a torch model.
+        inputs: number of features.
+        hidden: sizes of the hidden layers; only for ``mlp``.
+
+    >>> make_model("logistic", inputs=2)
+    Network(inputs=2, hidden=())
+    >>> make_model("nets:build", inputs=2)
+    TorchModel(name='nets:build', inputs=2)
+    """
+    if is_own(name):
+        return TorchModel(name, inputs)
+    if name not in _MODELS:
+        raise ConfigError(unknown_name("model", name, _MODELS))
+    if name == "mlp" and (not hidden or min(hidden) < 1):
+        raise ConfigError(
+            f"an mlp needs hidden layers of at least one unit, got {hidden!r}. "
+            "Give sizes such as --hidden 16,8, or choose --model logistic."
+        )
+    return Network(inputs, hidden if name == "mlp" else ())
