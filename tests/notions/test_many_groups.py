@@ -17,7 +17,7 @@ RUNS = 1_000
 FEWEST = 0.93
 GROUPS = (2, 3, 6, 12, 24)
 RATES = (0.05, 0.5, 0.95)
-SMALLEST = (10, 13, 30)
+SMALLEST = (10, 30)
 
 
 def sizes_of(groups, shape, smallest):
