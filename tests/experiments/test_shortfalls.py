@@ -14,6 +14,7 @@ from msgspec.structs import replace as change
 
 import fedfb
 from fedfb.data.repeats import beyond_chance, copied_share
+from fedfb.estimator import FedAvgClassifier
 from fedfb.experiments.measure import chance, measure_training, training_figures
 from fedfb.experiments.outcome import load_federations, run
 from fedfb.experiments.seed_result import MethodAccount, Privacy, SeedResult, Statistic, Training
@@ -314,7 +315,7 @@ def test_copied_rows_are_told_and_not_of_the_classifiers_training_rows():
     [copies] = [s for s in report.shortfalls if s.kind == "copies"]
     assert copies.values["share"] == pytest.approx(0.7, abs=0.05)
     x, y, more = weak_rows()
-    model = fedfb.FedAvgClassifier(rounds=3).fit(x, y, **more)
+    model = FedAvgClassifier(rounds=3).fit(x, y, **more)
     assert "copies" not in kinds(model.result_)
 
 

@@ -119,8 +119,12 @@ def _target(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Ext
         return None
     kind = "client" if result.notion == "client_parity" else "group"
     at_bound = dict.fromkeys(name for run in runs for name in run.method.at_bound or ())
+    uncut = dict.fromkeys(name for run in runs for name in run.method.left_out or ())
     # "Weights of 0" would read as weights that are 0.
-    names = [f"{kind} {name}" if name.isdigit() else name for name in at_bound]
+    names, left_out = (
+        [f"{kind} {name}" if name.isdigit() else name for name in of_method]
+        for of_method in (at_bound, uncut)
+    )
     on_test = "" if interval is None else f" (95% interval {' to '.join(map(_figure, interval))})"
     if missed:
         bound = f"Weights of {_and(names)} are at their bound. " if names else ""
@@ -128,6 +132,11 @@ def _target(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Ext
             f"Target missed{_on_seeds(missed, runs)}: training disparity {_figure(reached)}, "
             f"target {_plain(target)}{on_test.replace('(', '(on test rows ')}. "
             f"{bound}{_ways_on(result, bool(names))}"
+        )
+    elif left_out:
+        sentence = (
+            f"Target {_plain(target)} is reached without {_and(left_out)}, not with all "
+            f"groups{on_test}: too few training rows for thresholds. Merge small groups (--merge)."
         )
     else:
         sentence = (

@@ -113,7 +113,8 @@ def mean_rate(rates: Float[Array, "s *e"], rows: Float[Array, "s *e"], shared: f
     mean, n = rates.mean(axis=0), len(rows) / np.sum(1 / rows, axis=0)
     z = np.array(normal_quantile(LEVEL))
     alone = z * np.sqrt(rate_variance(mean * n, n))
-    effective = n * (alone / _half_widths(rates, alone, z, shared)) ** 2
+    # Seeds far apart tell less than a single row; the interval of one row is nearly everything.
+    effective = np.maximum(n * (alone / _half_widths(rates, alone, z, shared)) ** 2, 1.0)
     return rate_ends(mean * effective, effective)
 
 
