@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from fedfb.notions.chance import Chance
+
 Interval = tuple[float, float]
 """The ends of a 95% interval."""
 
@@ -233,6 +235,7 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
         method: what the method says of its end.
         needs_single: tasks of which the method needs every client's upload by itself.
         rounds: training, round by round; empty where nobody looked.
+        chance: by disparity what chance alone shows; empty where a grid has several settings.
         training: None for a method without a target.
         diverged: where training diverged; figures are then None.
     """
@@ -251,3 +254,4 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
     training: Training | None
     privacy: Privacy | None = None
     diverged: Divergence | None = None
+    chance: Mapping[str, Chance | None] = {}
