@@ -200,6 +200,8 @@ class LocalSolver(NamedTuple):
         weight_decay: adds ``weight_decay * w`` to the gradient.
         prox: weight of the pull towards an anchor, one value per run; None: no pull.
         private: DP-SGD; None: plain training.
+        newton: whether logistic regressions are fitted exactly, by sums
+            (``fedfb.algorithms.newton``). Of the other fields only ``weight_decay`` is read then.
     """
 
     learning_rate: Float[Array, " r"]
@@ -209,3 +211,4 @@ class LocalSolver(NamedTuple):
     weight_decay: float = 0.0
     prox: Float[Array, " r"] | None = None
     private: PrivateTraining | None = None
+    newton: bool = False

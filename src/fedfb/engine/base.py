@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from fedfb.core import ClientData, Key, LocalSolver
+from fedfb.engine.curvature import Curvature
 from fedfb.engine.losses import RowLoss
 from fedfb.models import Model
 from fedfb.notions import Notion, Surrogate
@@ -113,6 +114,18 @@ class Engine(Protocol):
         row_weights: Float[Array, "r n"] | None = None,
     ) -> Float[Array, "r 2 a p"]:
         """Return the gradient of the loss summed over the rows of each cell, in one pass."""
+
+    def curvature(
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        cell_weights: Float[Array, "r 2 a"],
+        full: bool = True,
+    ) -> Curvature:
+        """Return the sums of a Newton step of logistic regression, in double precision.
+
+        ``full``: the triangle of second derivatives; otherwise its diagonal.
+        """
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
         """Return the logit of every row."""

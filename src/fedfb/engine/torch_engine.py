@@ -16,6 +16,7 @@ import numpy as np
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
 from fedfb.engine.base import Rebalance
+from fedfb.engine.curvature import Curvature, no_curvature
 from fedfb.engine.losses import RowLoss, slope
 from fedfb.engine.optimise import Move, local_weights, make_move, move_lambda
 from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
@@ -159,6 +160,15 @@ class TorchEngine:
         cells = np.eye(2 * data.groups)[:, :, None]
         gradients = self._gradients(params, data, cells, surrogate, row_weights)
         return np.stack(gradients, axis=1).reshape(len(params), 2, data.groups, -1)
+
+    def curvature(
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        cell_weights: Float[Array, "r 2 a"],
+        full: bool = True,
+    ) -> Curvature:
+        raise no_curvature(self.model)
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
         logits = np.zeros((len(params), len(x)))

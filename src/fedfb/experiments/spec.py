@@ -102,6 +102,13 @@ class Experiment(DataRequest):
         by_method=True,
     )
     secure: bool = setting(False, "Mask what clients send: the server receives only sums", METHOD)
+    solver: Literal["newton", "local"] | None = setting(
+        None,
+        "newton: fit a logistic regression exactly, by sums; local: clients train, the server "
+        "averages (default local)",
+        METHOD,
+        by_method=True,
+    )
     local_epochs: Annotated[int, Meta(ge=1)] = setting(
         30, "Passes over its rows that a client makes in a round", METHOD, by_method=True
     )
@@ -250,6 +257,8 @@ ADDED = ("minimum_group", "rest")
 
 def _is_usual_addition(experiment: Experiment, declared: Field[Any]) -> bool:
     """Return True for a later setting at its default: hashes written before it must not change."""
+    if declared.name == "solver":  # every experiment before it trained locally
+        return experiment.solver != "newton"
     added = declared.name in ADDED or setting_of(declared).panel == PRIVACY
     return added and bool(getattr(experiment, declared.name) == declared.default)
 

@@ -31,7 +31,7 @@ from fedfb.experiments.resolve import Setting, given_grid, picks_rate, trial_gri
 from fedfb.experiments.scores import scores_task, without_fairness
 from fedfb.experiments.secure import WIDEST
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.train import LOWER, build, make_engine, training_notion
+from fedfb.experiments.train import LOWER, build, make_engine, start_params, training_notion
 from fedfb.experiments.tune import HELD_OUT
 from fedfb.models.own import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
@@ -100,7 +100,7 @@ def make_trial(
         make_evaluation_task(algorithm, example if evaluated is None else evaluated),
     ]
     tasks = {task.name: task for task in (*algorithm.tasks, *extra_tasks)}
-    start = np.repeat(engine.model.init(study.seed)[None], len(settings), axis=0)
+    start = start_params(experiment, engine, study.seed, len(settings))
     return Trial(algorithm, tasks, start, settings, watch, like, engine.instructions)
 
 

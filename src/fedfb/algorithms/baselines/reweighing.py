@@ -5,14 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.algorithms.method import TRAINING, Method, Problem
-from fedfb.algorithms.tasks import (
-    Scaling,
-    average,
-    count_task,
-    fit_task,
-    global_model,
-    read_counts,
-)
+from fedfb.algorithms.newton import make_fit
+from fedfb.algorithms.tasks import Scaling, count_task, global_model, read_counts
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
@@ -72,7 +66,7 @@ def reweighing(
     def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
         return np.repeat(broadcast["weights"][None], len(broadcast["params"]), axis=0)
 
-    fit = fit_task(engine, solver, cell_weights, scaling)
+    fit = make_fit(engine, solver, cell_weights, scaling)
     count = count_task(notion)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
@@ -83,10 +77,10 @@ def reweighing(
         return State(params, weights)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
-        total = ask(fit, {"params": s.params, "weights": s.weights})
-        return State(average(total, s.params), s.weights), Info()
+        params = fit.solve(ask, s.params, {}, {"weights": s.weights})
+        return State(params, s.weights), Info()
 
-    return global_model("reweighing", engine, (count, fit), State, setup, round)
+    return global_model("reweighing", engine, (count, fit.task), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:
@@ -105,5 +99,5 @@ METHOD = Method(
     paper="Kamiran, Calders 2012; Abay et al. 2020",
     make=_make,
     notions=("demographic_parity",),
-    reads={**TRAINING, "scaling": ()},
+    reads={**TRAINING, "scaling": (), "solver": ()},
 )

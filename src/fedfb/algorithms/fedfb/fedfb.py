@@ -4,7 +4,7 @@ Algorithms 1-5 of the paper's appendix. CFL, the paper's centralised FairBatch, 
 with all rows on one client.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -33,12 +33,12 @@ from fedfb.algorithms.fedfb.signals import (
     summed_signal,
 )
 from fedfb.algorithms.method import ALL_NOTIONS, TRAINING, Knob, Method, Problem
+from fedfb.algorithms.newton import make_fit
 from fedfb.algorithms.tasks import (
     Scaling,
     average,
     count_task,
     fit_and_measure_task,
-    fit_task,
     global_model,
     predict_globally,
     read_counts,
@@ -74,7 +74,8 @@ def fedfb(
 ) -> Algorithm:
     r"""Return FedFB for a notion of fairness.
 
-    In round t, clients train on rows weighted by :math:`\omega(\lambda)`, and the server averages.
+    In round t, clients train on rows weighted by :math:`\omega(\lambda)`, and the server averages;
+    or the weighted rows are fitted exactly (:mod:`fedfb.algorithms.newton`).
     Every k rounds the summed signal :math:`\mu` moves lambda: to the point where the signal should
     vanish, or by the paper's step :math:`\lambda\leftarrow\Pi_\Lambda(\lambda+\alpha_u\mu)`. At the
     initial lambda every weight is 1, so the first round is FedAvg's.
@@ -96,11 +97,13 @@ def fedfb(
         return notion.cell_weights(broadcast["weights"], data.id, data.groups)
 
     count, measure = count_task(notion), signal_exchange(engine, notion, outer)
-    fit = fit_task(engine, solver, cell_weights, scaling)
+    fit = make_fit(engine, solver, cell_weights, scaling)
+    joint = None
     if outer.timing != "post":
-        fit = fit_and_measure_task(
-            fit, measure.task, "received" if outer.timing == "piggyback" else "trained"
+        at: Literal["received", "trained"] = (
+            "received" if outer.timing == "piggyback" else "trained"
         )
+        joint = fit_and_measure_task(fit.task, measure.task, at)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         counts = read_counts(ask(count, {}))
@@ -109,13 +112,16 @@ def fedfb(
         return State(params, lam, counts, 0, empty_record(lam), params, never, far, far)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
-        weights = notion.weights(s.lam, s.counts)
-        total = ask(fit, {"params": s.params, "weights": weights, "counts": s.counts})
-        measured = s.params
-        s = s._replace(params=average(total, s.params), t=s.t + 1)
+        weights, measured = notion.weights(s.lam, s.counts), s.params
+        if joint is None:
+            params = fit.solve(ask, s.params, {"weights": weights}, {"counts": s.counts})
+        else:
+            total = ask(joint, {"params": s.params, "weights": weights, "counts": s.counts})
+            params = average(total, s.params)
+        s = s._replace(params=params, t=s.t + 1)
         if s.t % outer.period:
             return s, Info(lam=s.lam)
-        if outer.timing == "post":
+        if joint is None:
             measured = s.params
             total = ask(measure.task, {"params": measured, "counts": s.counts})
         signal = measure.read(total, s.counts)
@@ -151,7 +157,7 @@ def fedfb(
     algorithm = global_model(
         "fedfb",
         engine,
-        (count, fit, measure.task) if outer.timing == "post" else (count, fit),
+        (count, fit.task, measure.task) if joint is None else (count, joint),
         State,
         setup,
         round,
@@ -298,6 +304,7 @@ METHOD = Method(
         **TRAINING,
         **SIGNAL,
         "scaling": (),
+        "solver": (),
         "normalise": ("step",),
         "decay": ("step", "paper"),
         "reference": ("step", "paper"),

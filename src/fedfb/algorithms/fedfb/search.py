@@ -18,8 +18,8 @@ from fedfb.algorithms.fedfb.root_search import (
     line_effect,
     lines,
 )
+from fedfb.algorithms.newton import curvature_upload, fit_with
 from fedfb.algorithms.tasks import (
-    average,
     equal_weights,
     global_model,
     predict_globally,
@@ -127,6 +127,15 @@ def fedfb_by_sums(
         weight = np.exp(memory["theta"]) * len(data.y)
         return weigh_model(trained, weight), memory
 
+    def upload_curvature(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        # The first exchange of a fit is for all runs: shifts move then, and not again.
+        memory = apply_shift(broadcast, memory)
+        omega = np.exp(memory["theta"])[broadcast["run"], None, None]
+        weights = omega * equal_weights(broadcast, data)
+        return curvature_upload(engine, broadcast["params"], data, weights), memory
+
     def upload_loss(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
@@ -168,6 +177,9 @@ def fedfb_by_sums(
         return upload, {**memory, "next": record, "searched": searched}
 
     fit = ClientTask("fit", "sum", train)
+    if solver.newton:
+        fit = ClientTask("newton", "sum", upload_curvature)
+    solve = fit_with(fit, solver)
     measure = ClientTask("measure", "sum", upload_loss)
     line_up = ClientTask("line up", "sum", upload_line)
     search = ClientTask("search", "sum", upload_weights)
@@ -180,9 +192,9 @@ def fedfb_by_sums(
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         searched = np.asarray(s.t - s.t % period)
-        place = {"level": s.level, "part": s.part, "searched": searched}
-        total = ask(fit, {"params": s.params, **place})
-        s = s._replace(params=average(total, s.params), t=s.t + 1)
+        place = {"level": s.level, "part": s.part, "run": np.arange(len(s.params))}
+        params = solve(ask, s.params, place, {"searched": searched})
+        s = s._replace(params=params, t=s.t + 1)
         if s.t % period:
             return s, Info()
         total = ask(measure, {"params": s.params, "round": np.asarray(s.t)})

@@ -253,5 +253,5 @@ METHOD = Method(
     },
     variants=("plain", "mixed", *COMBINED),
     outer_rules=("solve",),
-    reads={**TRAINING, **dict.fromkeys((*fedfb.SIGNAL, "scaling"), COMBINED)},
+    reads={**TRAINING, "solver": (), **dict.fromkeys((*fedfb.SIGNAL, "scaling"), COMBINED)},
 )

@@ -8,8 +8,14 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine.base import Rebalance
+from fedfb.engine.curvature import (
+    Curvature,
+    curvature_size,
+    no_curvature,
+    split_curvature,
+)
 from fedfb.engine.losses import RowLoss, slope
-from fedfb.engine.native.layout import unpack
+from fedfb.engine.native.layout import SIDE_BY_SIDE, unpack
 from fedfb.engine.native.library import KINDS, best_instructions, kernel
 from fedfb.engine.native.work import (
     Work,
@@ -116,6 +122,26 @@ class NativeEngine:
         found = np.empty((len(params), len(x)))
         work.kernel.logits(byref(work.job), len(x), found.ctypes.data)
         return found
+
+    def curvature(
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        cell_weights: Float[Array, "r 2 a"],
+        full: bool = True,
+    ) -> Curvature:
+        if self.model.hidden:
+            raise no_curvature(self.model)
+        work = self._begin(params, data)
+        make_sparse(work, passes=1)
+        sums = np.zeros((len(params), curvature_size(self.model.size, full)))
+        arrays = [
+            np.ascontiguousarray(array, np.float64)
+            for array in (params, cell_weights, np.empty((SIDE_BY_SIDE, self.model.size)))
+        ]
+        at = [array.ctypes.data for array in (*arrays, sums)]
+        work.kernel.add_curvature(byref(work.job), len(data.y), full, *at)
+        return split_curvature(sums, self.model.size)
 
     def _begin(self, params: Float[Array, "r p"], data: ClientData) -> Work:
         dtype = np.dtype(self.dtype)

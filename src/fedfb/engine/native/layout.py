@@ -18,6 +18,10 @@ FEW_INPUTS, FEW_VECTORS = 16, 3
 cache, are faster."""
 
 
+SIDE_BY_SIDE = 4
+"""Dense rows that are added to a matrix of second derivatives at a time."""
+
+
 class Layout(NamedTuple):
     """The sizes of the kernel's layout for a model and a number of runs."""
 

@@ -67,6 +67,7 @@ class Kernel(ctypes.Structure):
         ("count_nonzero", ctypes.CFUNCTYPE(None, _job, _whole, _at)),
         ("compress", ctypes.CFUNCTYPE(None, _job, _whole, _at, _at)),
         ("train_private", ctypes.CFUNCTYPE(None, _job, _at, _at, _whole)),
+        ("add_curvature", ctypes.CFUNCTYPE(None, _job, _whole, _whole, _at, _at, _at, _at)),
     )
 
 

@@ -9,7 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from fedfb.engine.losses import STEEPNESS
-from fedfb.engine.native.layout import FEATURE_TILE, FEW_INPUTS, FEW_VECTORS, MOST_VECTORS
+from fedfb.engine.native.layout import (
+    FEATURE_TILE,
+    FEW_INPUTS,
+    FEW_VECTORS,
+    MOST_VECTORS,
+    SIDE_BY_SIDE,
+)
 from fedfb.engine.optimise import BETA1, BETA2, EPSILON
 from fedfb.errors import ConfigError
 
@@ -19,6 +25,7 @@ REMEDY = (
 )
 
 CONSTANTS: dict[str, float] = {
+    "SIDE_BY_SIDE": SIDE_BY_SIDE,
     "FEATURE_TILE": FEATURE_TILE,
     "FEW_INPUTS": FEW_INPUTS,
     "FEW_VECTORS": FEW_VECTORS,

@@ -203,6 +203,7 @@ def build(
         epochs=experiment.local_epochs,
         batch=experiment.batch,
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
+        newton=experiment.solver == "newton",
     )
     trained_notion = notion_of(case, clients)
     return method.make(
