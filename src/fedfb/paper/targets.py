@@ -162,7 +162,16 @@ TABLES = {"mlp": "tab:dp_mlp", "logistic": "tab:dp_lg"}
 
 OURS_TO_CHOOSE = (
     *("data", "model", "algorithm", "outer", "alpha", "knobs", "lr", "seeds", "tune"),
-    *("accuracy_floor", "scaling", "signal_loss", "normalise", "decay", "timing", "reference"),
+    *(
+        "accuracy_floor",
+        "solver",
+        "scaling",
+        "signal_loss",
+        "normalise",
+        "decay",
+        "timing",
+        "reference",
+    ),
     *("bits_mode", "rounding", "secure", "precision", "engine"),
 )
 """Settings that no figure depends on by itself: which cell is meant, and how a method gets there.
