@@ -201,7 +201,10 @@ class LocalSolver(NamedTuple):
         prox: weight of the pull towards an anchor, one value per run; None: no pull.
         private: DP-SGD; None: plain training.
         newton: whether logistic regressions are fitted exactly, by sums
-            (``fedfb.algorithms.newton``). Of the other fields only ``weight_decay`` is read then.
+            (``fedfb.algorithms.newton``). Of the other fields only ``weight_decay`` and ``fading``
+            are read then.
+        fading: what the second derivatives of earlier rounds count in an exact fit, 0 to 1: for
+            rounds in which other clients take part.
     """
 
     learning_rate: Float[Array, " r"]
@@ -212,3 +215,4 @@ class LocalSolver(NamedTuple):
     prox: Float[Array, " r"] | None = None
     private: PrivateTraining | None = None
     newton: bool = False
+    fading: float = 0.0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from federations import make_engine, merge
+from federations import deal, make_engine, make_rows, merge
 from fedfb.algorithms import newton
 from fedfb.algorithms.fedavg import fedavg
 from fedfb.algorithms.fedfb.fedfb import fedfb
@@ -25,35 +25,6 @@ from fedfb.runtime.secure import carry_masked
 
 EXACT = LocalSolver(np.zeros(1), newton=True)
 SPLITS = ("iid", "dirichlet", "one group a client")
-
-
-def make_rows(seed: int, rows: int, groups: int, features: int = 4) -> ClientData:
-    """Rows of groups that differ in size, in base rate and in what predicts the label."""
-    rng = np.random.default_rng(seed)
-    group = rng.choice(groups, rows, p=rng.dirichlet(np.full(groups, 3.0)))
-    x = rng.normal(size=(rows, features)) + 0.7 * group[:, None] / groups
-    logit = x[:, 0] + rng.normal(size=groups)[group] * 0.7 + 0.5 * x[:, 1] * (group == 0)
-    y = (logit + rng.logistic(size=rows) > 0).astype(np.int64)
-    y[: 2 * groups], group[: 2 * groups] = np.divmod(np.arange(2 * groups), groups)
-    return ClientData(0, x, y, group, groups)
-
-
-def deal(data: ClientData, split: str, clients: int, seed: int) -> tuple[ClientData, ...]:
-    """Distribute rows over clients; clients may be empty."""
-    rng = np.random.default_rng(seed)
-    if split == "iid":
-        owner = rng.integers(clients, size=len(data.y))
-    elif split == "dirichlet":
-        shares = rng.dirichlet(np.full(clients, 0.1), size=data.groups)
-        owner = np.array([rng.choice(clients, p=shares[group]) for group in data.group])
-    else:
-        owner = data.group + data.groups * rng.integers(
-            max(clients // data.groups, 1), size=len(data.y)
-        )
-    return tuple(
-        ClientData(number, data.x[rows], data.y[rows], data.group[rows], data.groups)
-        for number, rows in ((i, owner == i) for i in range(max(clients, owner.max() + 1)))
-    )
 
 
 def fit(algorithm, clients, features=4, rounds=1, runs=1, **more):
@@ -184,7 +155,7 @@ def fit_of_all_rows(data, start, losses):
         losses.append(newton.read_sums(of_run, points[0], 0.0).loss)
         return upload
 
-    return newton.fit_exactly(ask_sums, start[None], 0.0)[0]
+    return newton.fit_exactly(ask_sums, start[None], 0.0)[0][0]
 
 
 def test_a_step_that_raises_the_loss_is_halved():
@@ -261,6 +232,29 @@ def test_secure_sums_end_at_the_same_fit_and_order_changes_no_bit():
     ]
     np.testing.assert_allclose(masked[0], plain, rtol=1e-6, atol=1e-8)
     np.testing.assert_array_equal(masked[0], masked[1])
+
+
+def test_earlier_rounds_count_where_others_take_part():
+    """Cohort after cohort: with memory models are nearer to that of all rows. Seeds are fixed."""
+    clients = deal(make_rows(12, 2000, 2), "iid", 40, 0)
+    start, off = np.zeros((1, 5)), {0.0: [], newton.FADING: []}
+    whole = fit(fedavg(make_engine(4), EXACT), clients).params
+    for fading, distances in off.items():
+        algorithm = fedavg(make_engine(4), EXACT._replace(fading=fading))
+        for seed in range(6):
+            state = train(
+                algorithm, clients, start, seed=seed, rounds=12, watch=None, participation=0.1
+            ).state
+            distances.append(np.abs(state.params - whole).max())
+    assert np.mean(off[newton.FADING]) < 0.6 * np.mean(off[0.0]), off
+
+
+@pytest.mark.parametrize("fading", [0.0, 0.8])
+def test_with_everybody_and_memory_the_fit_stays_the_pooled_fit(fading):
+    data = make_rows(12, 500, 2)
+    expected = fit(fedavg(make_engine(4), EXACT), (data,)).params
+    found = fit(fedavg(make_engine(4), EXACT._replace(fading=fading)), (data,), rounds=4).params
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("more", [{"participation": 0.4}, {"dropout": 0.4}], ids=str)

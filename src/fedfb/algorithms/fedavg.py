@@ -5,8 +5,8 @@ Networks.
 """
 
 from fedfb.algorithms.method import ALL_NOTIONS, TRAINING, Knob, Method, Problem
-from fedfb.algorithms.newton import make_fit
-from fedfb.algorithms.tasks import Model, equal_weights, global_model
+from fedfb.algorithms.newton import Fitted, make_fit, start_of
+from fedfb.algorithms.tasks import equal_weights, global_model
 from fedfb.core import Algorithm, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.shapes import Array, Float
@@ -26,13 +26,13 @@ def fedavg(engine: Engine, solver: LocalSolver) -> Algorithm:
     """
     fit = make_fit(engine, solver, equal_weights)
 
-    def setup(params: Float[Array, "r p"], ask: Ask) -> Model:
-        return Model(params)
+    def setup(params: Float[Array, "r p"], ask: Ask) -> Fitted:
+        return start_of(params, solver)
 
-    def round(s: Model, ask: Ask) -> tuple[Model, Info]:
-        return Model(fit.solve(ask, s.params, {}, {})), Info()
+    def round(s: Fitted, ask: Ask) -> tuple[Fitted, Info]:
+        return fit.solve(ask, s, {}, {}), Info()
 
-    return global_model("fedavg", engine, (fit.task,), Model, setup, round)
+    return global_model("fedavg", engine, (fit.task,), Fitted, setup, round)
 
 
 METHOD = Method(
@@ -42,6 +42,7 @@ METHOD = Method(
     make=lambda problem: fedavg(problem.engine, problem.solver),
     fair=False,
     notions=ALL_NOTIONS,
+    one_fit=("plain",),
     reads={**TRAINING, "solver": ()},
 )
 

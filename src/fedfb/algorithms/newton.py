@@ -11,6 +11,10 @@ Its gradient and its second derivatives are sums over rows, hence sums over clie
           H_i=\sum_{j\in i}\omega_jp_j(1-p_j)x_jx_j^\top
 
 is therefore the step on pooled rows, up to rounding, however the rows are distributed over clients.
+
+If other clients take part in every round, the rows of earlier rounds count by their second
+derivatives A, which fade: a round minimises :math:`f(w)+\frac12(w-w_0)^\top A(w-w_0)` from the last
+parameters :math:`w_0`, and then :math:`A\leftarrow\rho(A+\sum_iH_i)`.
 """
 
 from collections import deque
@@ -49,6 +53,12 @@ PAIRS = 10
 ENOUGH, MOST_HALVINGS = 1e-4, 10
 """A step is taken if the loss falls by this part of what its slope promises; otherwise it is
 halved, so many times at most."""
+
+
+FADING = 0.8
+r"""The factor :math:`\rho` where a share of the clients takes part. Measured (a made table of 5
+groups, two of them rare, 100 clients, participation .1, 10 rounds, 6 seeds; mean disparity of FedFB
+for dp and eo, IID and Dirichlet): local training .26, :math:`\rho=0` .20, .5 .19, .8 .16."""
 
 
 class Sums(NamedTuple):
@@ -97,17 +107,26 @@ AskSums = Callable[[Float[Array, "r p"], Int[Array, " r"]], Arrays]
 
 
 def fit_exactly(
-    ask_sums: AskSums, start: Float[Array, "r p"], weight_decay: float
-) -> Float[Array, "r p"]:
-    """Return the parameters that minimise f, of every run; a run that is done is not asked for.
+    ask_sums: AskSums,
+    start: Float[Array, "r p"],
+    weight_decay: float,
+    past: Float[Array, "r q"] | None = None,
+) -> tuple[Float[Array, "r p"], list[Array]]:
+    """Return the parameters that minimise f, and the second derivatives there, of every run.
+
+    A run that is done is not asked for.
 
     Args:
         ask_sums: one exchange.
         start: where the search starts; a fit for nearly the same weights ends in 1 to 3 exchanges.
         weight_decay: added to the ridge once for each row of weight 1.
+        past: second derivatives A of earlier rounds; None: none.
     """
-    params, points = start.copy(), dict[int, Array]()
-    fits = [minimise(first, weight_decay) for first in start]
+    params, points, seconds = start.copy(), dict[int, Array](), [np.zeros(0) for _ in start]
+    fits = [
+        minimise(first, weight_decay, None if past is None else past[run])
+        for run, first in enumerate(start)
+    ]
     for run, fit in enumerate(fits):
         points[run] = next(fit)
     while points:
@@ -116,38 +135,65 @@ def fit_exactly(
             try:
                 points[run] = fits[run].send({name: sums[place] for name, sums in total.items()})
             except StopIteration as end:
-                params[run] = end.value
+                params[run], seconds[run] = end.value
                 del points[run]
-    return params
+    return params, seconds
 
 
 def minimise(
-    start: Float[Array, " p"], weight_decay: float
-) -> Generator[Float[Array, " p"], Arrays, Float[Array, " p"]]:
-    """Yield the points at which one run needs sums; return where f is least.
+    start: Float[Array, " p"], weight_decay: float, past: Float[Array, " q"] | None
+) -> Generator[Float[Array, " p"], Arrays, tuple[Float[Array, " p"], Float[Array, " q"]]]:
+    """Yield the points at which one run needs sums; return where f is least, and its curvature.
 
     The loss of the next exchange shows whether a step was too long: then it is halved. A total over
     other rows (clients dropped out) cannot be compared with the last, and the step is taken.
     """
     w, pairs = start, deque[tuple[Array, Array]](maxlen=PAIRS)
-    here = read_sums((yield w), w, weight_decay)
+
+    def read(total: Arrays, at: Float[Array, " p"]) -> Sums:
+        if past is not None:
+            total = add_past(total, past, at - start)
+        return read_sums(total, at, weight_decay)
+
+    total = yield w
+    here = read(total, w)
     full = here.second.ndim == 2
     for _ in range(MOST_STEPS if full else MOST_STEPS_SLOW):
         if here.weight <= 0:
-            return w
+            break
         step = np.linalg.solve(here.second, here.gradient) if full else corrected(here, pairs)
         promise = float(here.gradient @ step)
         if promise <= (CLOSE if full else CLOSE_SLOW) * here.weight:
-            return w - step
-        for _ in range(MOST_HALVINGS):
-            there = read_sums((yield w - step), w - step, weight_decay)
-            rose = there.loss - here.loss + ENOUGH * promise > CLOSE * here.weight
+            w = w - step
+            break
+        for halvings in range(MOST_HALVINGS + 1):
+            moved, fall = step / 2**halvings, promise / 2**halvings
+            total = yield w - moved
+            there = read(total, w - moved)
+            rose = there.loss - here.loss + ENOUGH * fall > CLOSE * here.weight
             if not (rose and np.isclose(there.weight, here.weight, rtol=1e-6)):
                 break
-            step, promise = step / 2, promise / 2
-        pairs.append((-step, there.gradient - here.gradient))
-        w, here = w - step, there
-    return w
+        pairs.append((-moved, there.gradient - here.gradient))
+        w, here = w - moved, there
+    return w, total["second"]
+
+
+def add_past(total: Arrays, past: Float[Array, " q"], move: Float[Array, " p"]) -> Arrays:
+    """Return one run's total with the second derivatives of earlier rounds.
+
+    Args:
+        total: one run's part of the total of :func:`curvature_upload`.
+        past: second derivatives, as in the upload.
+        move: the point, less where the earlier rounds ended.
+    """
+    full = len(past) != len(move)
+    slope = full_matrix(past, len(move)) @ move if full else past * move
+    return {
+        **total,
+        "loss": total["loss"] + move @ slope / 2,
+        "gradient": total["gradient"] + slope,
+        "second": total["second"] + past,
+    }
 
 
 def read_sums(total: Arrays, w: Float[Array, " p"], weight_decay: float) -> Sums:
@@ -189,9 +235,16 @@ def corrected(here: Sums, pairs: Sequence[tuple[Array, Array]]) -> Float[Array, 
     return step
 
 
-Solve = Callable[[Ask, Float[Array, "r p"], Arrays, Arrays], Float[Array, "r p"]]
-"""Ask, parameters to start from, and what the broadcast holds beside them (arrays by run, arrays of
-all runs) -> the parameters of the fit."""
+class Fitted(NamedTuple):
+    """The parameters of a fit, and the second derivatives that count in the next one."""
+
+    params: Float[Array, "r p"]
+    past: Float[Array, "r q"]
+
+
+Solve = Callable[[Ask, Fitted, Arrays, Arrays], Fitted]
+"""Ask, the last fit, and what the broadcast holds beside its parameters (arrays by run, arrays of
+all runs) -> the fit."""
 
 
 class Fit(NamedTuple):
@@ -199,6 +252,14 @@ class Fit(NamedTuple):
 
     task: ClientTask
     solve: Solve
+
+
+def start_of(params: Float[Array, "r p"], solver: LocalSolver) -> Fitted:
+    """Return the state of a fit before the first round."""
+    size = params.shape[1]
+    sums = size * (size + 1) // 2 if size <= MOST_PARAMETERS else size
+    remembered = sums if solver.newton and solver.fading else 0
+    return Fitted(params, np.zeros((len(params), remembered)))
 
 
 def make_fit(
@@ -225,21 +286,22 @@ def fit_with(task: ClientTask, solver: LocalSolver) -> Solve:
     Args:
         task: its uploads are those of :func:`curvature_upload` if the solver is exact, otherwise
             those of :func:`fedfb.algorithms.tasks.weigh_model`.
-        solver: ``newton`` and ``weight_decay`` are read.
+        solver: ``newton``, ``fading`` and ``weight_decay`` are read.
     """
 
-    def train(
-        ask: Ask, params: Float[Array, "r p"], by_run: Arrays, common: Arrays
-    ) -> Float[Array, "r p"]:
-        return average(ask(task, {"params": params, **by_run, **common}), params)
+    def train(ask: Ask, last: Fitted, by_run: Arrays, common: Arrays) -> Fitted:
+        params = last.params
+        return Fitted(average(ask(task, {"params": params, **by_run, **common}), params), last.past)
 
-    def solve(
-        ask: Ask, params: Float[Array, "r p"], by_run: Arrays, common: Arrays
-    ) -> Float[Array, "r p"]:
+    def solve(ask: Ask, last: Fitted, by_run: Arrays, common: Arrays) -> Fitted:
         def ask_sums(points: Float[Array, "r p"], runs: Int[Array, " r"]) -> Arrays:
             parts = {name: array[runs] for name, array in by_run.items()}
             return ask(task, {"params": points, **parts, **common})
 
-        return fit_exactly(ask_sums, params, solver.weight_decay)
+        past = last.past if solver.fading else None
+        params, seconds = fit_exactly(ask_sums, last.params, solver.weight_decay, past)
+        if past is not None:
+            past = solver.fading * (past + np.stack(seconds))
+        return Fitted(params, last.past if past is None else past)
 
     return solve if solver.newton else train

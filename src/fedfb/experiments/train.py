@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedfb.algorithms import Method, Problem, find_method
+from fedfb.algorithms.newton import FADING
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import (
     Algorithm,
@@ -371,6 +372,7 @@ def build(
         weight_decay=experiment.weight_decay,
         private=_private_training(experiment, noise),
         newton=experiment.solver == "newton",
+        fading=FADING if experiment.participation < 1 else 0.0,
     )
     variant = experiment.variant or method.variants[0]
     return method.make(Problem(engine, solver, notion, values, variant, asdict(experiment)))

@@ -44,5 +44,6 @@ METHOD = Method(
     knobs={"target": fedfb.TARGET},
     pooled=("plain",),
     outer_rules=("solve",),
+    one_fit=("plain",),
     reads={**TRAINING, "solver": ()},
 )

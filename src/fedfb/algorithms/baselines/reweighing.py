@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.algorithms.method import TRAINING, Method, Problem
-from fedfb.algorithms.newton import make_fit
+from fedfb.algorithms.newton import Fitted, make_fit, start_of
 from fedfb.algorithms.tasks import Scaling, count_task, global_model, read_counts
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
@@ -32,9 +32,10 @@ def independent_weights(counts: Num[Array, "2 a"]) -> Float[Array, "2 a"]:
 
 
 class State(NamedTuple):
-    """The common model and the pooled weights of the cells."""
+    """The common model, what counts of earlier rounds, and the pooled weights of the cells."""
 
     params: Float[Array, "r p"]
+    past: Float[Array, "r q"]
     weights: Float[Array, "2 a"]
 
 
@@ -74,11 +75,11 @@ def reweighing(
         weights = np.ones(counts.shape)
         compared = notion.present(counts)
         weights[:, compared] = independent_weights(counts[:, compared])
-        return State(params, weights)
+        return State(*start_of(params, solver), weights)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
-        params = fit.solve(ask, s.params, {}, {"weights": s.weights})
-        return State(params, s.weights), Info()
+        fitted = fit.solve(ask, Fitted(s.params, s.past), {}, {"weights": s.weights})
+        return State(*fitted, s.weights), Info()
 
     return global_model("reweighing", engine, (count, fit.task), State, setup, round)
 
@@ -99,5 +100,6 @@ METHOD = Method(
     paper="Kamiran, Calders 2012; Abay et al. 2020",
     make=_make,
     notions=("demographic_parity",),
+    one_fit=("plain",),
     reads={**TRAINING, "scaling": (), "solver": ()},
 )

@@ -18,7 +18,7 @@ from fedfb.algorithms.fedfb.root_search import (
     line_effect,
     lines,
 )
-from fedfb.algorithms.newton import curvature_upload, fit_with
+from fedfb.algorithms.newton import Fitted, curvature_upload, fit_with, start_of
 from fedfb.algorithms.tasks import (
     equal_weights,
     global_model,
@@ -58,6 +58,7 @@ class State(NamedTuple):
     best_round: Int[Array, " r"]
     distance: Float[Array, " r"]
     off_target: Float[Array, " r"]
+    past: Float[Array, "r q"]
 
 
 def fedfb_by_sums(
@@ -188,13 +189,14 @@ def fedfb_by_sums(
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         nought, never = np.zeros(len(params)), np.zeros(len(params), dtype=int)
         far = nought + np.inf
-        return State(params, 0, nought, nought, params, never, far, far)
+        past = start_of(params, solver).past
+        return State(params, 0, nought, nought, params, never, far, far, past)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         searched = np.asarray(s.t - s.t % period)
         place = {"level": s.level, "part": s.part, "run": np.arange(len(s.params))}
-        params = solve(ask, s.params, place, {"searched": searched})
-        s = s._replace(params=params, t=s.t + 1)
+        fitted = solve(ask, Fitted(s.params, s.past), place, {"searched": searched})
+        s = s._replace(params=fitted.params, past=fitted.past, t=s.t + 1)
         if s.t % period:
             return s, Info()
         total = ask(measure, {"params": s.params, "round": np.asarray(s.t)})
@@ -210,7 +212,10 @@ def fedfb_by_sums(
         far = np.where(free | ((s.part == 0) & (over < 0)), 0.0, np.abs(over))
         part = choose_part(means, ask)
         s = s._replace(part=part, level=find_level({**means, "part": part}, ask))
-        return keep_nearer(s, s.params, far, far, period), Info(signal=gap[:, None])
+        # The first local training does not count: a model that has learnt nothing has no gap.
+        if s.t > period or solver.newton:
+            s = keep_nearer(s, s.params, far, far)
+        return s, Info(signal=gap[:, None])
 
     def choose_part(broadcast: Arrays, ask: Ask) -> Float[Array, " r"]:
         """Return the part of every client's gap that its weight shall remove."""

@@ -253,5 +253,6 @@ METHOD = Method(
     },
     variants=("plain", "mixed", *COMBINED),
     outer_rules=("solve",),
+    one_fit=("plain", "mixed"),
     reads={**TRAINING, "solver": (), **dict.fromkeys((*fedfb.SIGNAL, "scaling"), COMBINED)},
 )
