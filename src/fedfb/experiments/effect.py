@@ -50,12 +50,24 @@ OF_LOCAL_TRAINING = ("local_epochs", "batch", "optimiser", "scaling", "lr")
 def solver_of(experiment: Experiment) -> Literal["newton", "local"] | None:
     """Return what fits the model; None for a method that cannot be asked.
 
-    >>> solver_of(Experiment(solver="newton")), solver_of(Experiment(algorithm="ditto"))
-    ('newton', None)
+    By default logistic regressions are fitted exactly where a plain weighted fit is what the method
+    asks for, and no setting of local training is given.
+
+    >>> solver_of(Experiment()), solver_of(Experiment(lr=(0.01,)))
+    ('newton', 'local')
     """
-    if forms_that_read(find_method(experiment.algorithm), "solver") is None:
+    method, usual = find_method(experiment.algorithm), Experiment()
+    if forms_that_read(method, "solver") is None:
         return None
-    return experiment.solver or "local"
+    local = (
+        experiment.model != "logistic"
+        or experiment.privacy_epsilon is not None
+        or experiment.timing != "post"
+        or experiment.tune
+        or _wanted_rule(experiment, method) not in (None, "solve")
+        or any(getattr(experiment, name) != getattr(usual, name) for name in OF_LOCAL_TRAINING)
+    )
+    return experiment.solver or ("local" if local else "newton")
 
 
 def refuse_newton(experiment: Experiment) -> None:

@@ -27,10 +27,11 @@ def resolve(experiment: Experiment) -> Experiment:
     What is chosen on validation rows stays open: filled in it would be a value to choose from.
     To resolve twice is to resolve once, and the hash of an experiment is that of the resolved one.
 
-    >>> resolve(Experiment(algorithm="fedavg")).rounds
+    >>> resolve(Experiment(algorithm="fedavg", solver="local")).rounds
     10
-    >>> [resolve(Experiment(algorithm="fedavg", tune=tune)).lr for tune in (False, True)]
-    [(0.005,), ()]
+    >>> local = Experiment(algorithm="fedavg", solver="local")
+    >>> resolve(local).lr, resolve(replace(local, tune=True)).lr
+    ((0.005,), ())
     """
     method = find_method(experiment.algorithm)
     check_fit(experiment, method)
@@ -55,14 +56,22 @@ def resolve(experiment: Experiment) -> Experiment:
         target=values.get("target", ()) if experiment.cost is None else (),
         lr=() if picks_rate(experiment) else values.get("lr", ()),
         knobs=tuple(knobs),
-        rounds=experiment.rounds or method.rounds,
+        rounds=experiment.rounds or _usual_rounds(experiment, method),
     )
+
+
+def _usual_rounds(experiment: Experiment, method: Method) -> int:
+    """Return the default number of rounds; one for an exact fit of all rows with fixed weights."""
+    variant = experiment.variant or method.variants[0]
+    everyone = experiment.participation == 1 and not experiment.dropout
+    once = solver_of(experiment) == "newton" and everyone and variant in method.one_fit
+    return 1 if once else method.rounds
 
 
 def picks_rate(experiment: Experiment) -> bool:
     """Return whether the learning rate is chosen on validation rows although nobody asked.
 
-    >>> picks_rate(Experiment()), picks_rate(Experiment(lr=(0.01,)))
+    >>> picks_rate(Experiment(model="mlp")), picks_rate(Experiment())
     (True, False)
     """
     solved = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"

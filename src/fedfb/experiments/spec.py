@@ -85,12 +85,14 @@ class Experiment(DataRequest):
     )
     lr: tuple[Annotated[float, Meta(gt=0)], ...] = setting(
         (),
-        "Learning rate; several make a grid (default: chosen on validation rows by methods that "
-        "take a target, else the method's)",
+        "Learning rate of local training; several make a grid (default: chosen on validation rows "
+        "by methods that take a target, else the method's)",
         METHOD,
     )
     rounds: Annotated[int, Meta(ge=1)] | None = setting(
-        None, "Communication rounds (default 10, or the method's)", METHOD
+        None,
+        "Communication rounds (default 10, or the method's; 1 for exact fits with fixed weights)",
+        METHOD,
     )
     participation: Annotated[float, Meta(gt=0, le=1)] = setting(
         1.0, "Share of the clients that take part in a round", METHOD, by_method=True
@@ -105,7 +107,7 @@ class Experiment(DataRequest):
     solver: Literal["newton", "local"] | None = setting(
         None,
         "newton: fit a logistic regression exactly, by sums; local: clients train, the server "
-        "averages (default local)",
+        "averages (default newton where nothing asks for local training)",
         METHOD,
         by_method=True,
     )

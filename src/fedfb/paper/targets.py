@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fedfb.algorithms import find_method
 from fedfb.data.request import DRAWN, SEVERAL_ATTRIBUTES
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.compare import Cause
+from fedfb.experiments.effect import forms_that_read
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Printed, Statistic
 from fedfb.experiments.spec import Experiment
@@ -104,6 +106,9 @@ class Target(NamedTuple):
         """
         seeds = list(QUICK_SEEDS if quick else SEEDS)
         values = {**self.settings, **column.settings, **row.settings}
+        # The clients of the paper train locally.
+        if forms_that_read(find_method(values["algorithm"]), "solver") is not None:
+            values = {"solver": "local", **values}
         experiment = from_values({"seeds": ",".join(map(str, seeds)) + ",", **values})
         return replace(experiment, tune=False) if quick else experiment
 
