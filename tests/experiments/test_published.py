@@ -47,6 +47,8 @@ OTHERS = {
     "positive": {"positive": "1"},
     "sensitive": {"data": "compas", "sensitive": ("sex",)},
     "minimum_group": {"minimum_group": 50},
+    "dates": {"dates": ("opened: year",)},
+    "client_rows": {"client_rows": 50},
     "rest": {"data": "compas", "rest": "others"},
     "client_column": {"client_column": "site"},
     "schema": {"schema": "own.toml"},

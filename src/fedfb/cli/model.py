@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedfb.cli.options import refuse_taken, talk
+from fedfb.cli.options import dialect_options, refuse_taken, talk
+from fedfb.data.dialect import Dialect
 from fedfb.errors import ConfigError
 from fedfb.extras import is_installed, refuse_without
 
 
+@dialect_options
 def predict(
+    dialect: Dialect,
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
     rows: Annotated[
         Path, typer.Argument(help="A CSV or Parquet file with the columns of the training rows.")
@@ -52,7 +55,10 @@ def predict(
     if out is not None:
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)
-    prediction = model.predict(encode_file(model.encoder, rows, groups=False), client)
+    raw = encode_file(model.encoder, rows, dialect, groups=False)
+    for note in raw.notes:
+        talk(note)
+    prediction = model.predict(raw, client)
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["score", "decision"])
@@ -118,7 +124,7 @@ def export(
 
 def _write_onnx(handover: "HandOver") -> tuple[bytes, str]:
     refuse_without("export", "--to onnx", "onnx")
-    from fedfb.export.comparing import made_up_rows, refuse_difference
+    from fedfb.export.handover import made_up_rows, refuse_difference
     from fedfb.export.to_onnx import onnx_model, run_onnx
 
     content = onnx_model(handover).SerializeToString()
@@ -131,8 +137,8 @@ def _write_onnx(handover: "HandOver") -> tuple[bytes, str]:
 
 def _write_skops(handover: "HandOver") -> tuple[bytes, str]:
     refuse_without("export", "--to skops", "skops")
-    from fedfb.export.comparing import made_up_rows, refuse_difference
     from fedfb.export.formats import run_skops, skops_file
+    from fedfb.export.handover import made_up_rows, refuse_difference
 
     content, types = skops_file(handover)
     rows = made_up_rows(handover)

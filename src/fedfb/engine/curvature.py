@@ -4,30 +4,14 @@ They are in double precision on every engine: a fit by sums is the same however 
 over clients only if the sums agree to rounding.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from fedfb.core import ClientData
-from fedfb.engine.losses import loss, sigmoid
+from fedfb.engine.base import Curvature, loss, sigmoid
 from fedfb.engine.rows import by_cell, chunks
 from fedfb.errors import ConfigError
 from fedfb.models import Model, Network
 from fedfb.shapes import Array, Float
-
-
-class Curvature(NamedTuple):
-    r"""Sums over rows of the weighted cross-entropy and its derivatives, by run.
-
-    .. math:: \sum_j\omega_j\ell_j,\qquad \sum_j\omega_j(p_j-y_j)\,x_j,\qquad
-              \sum_j\omega_j\,p_j(1-p_j)\,x_jx_j^\top
-
-    ``second`` is the lower triangle of the matrix, row by row, or its diagonal.
-    """
-
-    loss: Float[Array, " r"]
-    gradient: Float[Array, "r p"]
-    second: Float[Array, "r q"]
 
 
 def curvature_size(parameters: int, full: bool) -> int:

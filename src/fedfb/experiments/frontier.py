@@ -15,25 +15,23 @@ from fedfb.algorithms import METHODS, Method, find_method
 from fedfb.algorithms.fedfb.thresholds import LEVELS
 from fedfb.errors import FedFBError
 from fedfb.experiments.cache import Store, load_rows, result_of
+from fedfb.experiments.codec import SCHEMA
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.evaluate import mean_and_std
 from fedfb.experiments.outcome import OnRound
 from fedfb.experiments.reporting import plain
-from fedfb.experiments.resolve import given_grid, total_rounds, tuning_grid
+from fedfb.experiments.resolve import given_grid, resolve, total_rounds, tuning_grid
 from fedfb.experiments.result import (
-    SCHEMA,
-    Estimate,
     Frontier,
     GroupMeans,
     LeftOut,
     MethodShortfall,
     Point,
     Result,
-    SeedResult,
     Shortfall,
-    Statistic,
 )
 from fedfb.experiments.run_folder import versions
+from fedfb.experiments.seed_result import Estimate, SeedResult, Statistic
 from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec import PRIVACY, Experiment
@@ -127,7 +125,7 @@ def plan(
         reason = _unfit(method, long_name(experiment.notion), groups, is_named=names is not None)
         try:
             if reason is None:
-                check_runnable(replace(request, target=request.target[:1]), groups)
+                check_runnable(resolve(replace(request, target=request.target[:1])), groups)
                 curves.extend(_curves(method, request, quick))
                 continue
         except FedFBError as error:

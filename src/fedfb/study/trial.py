@@ -13,30 +13,33 @@ import numpy as np
 from fedfb.algorithms import find_method
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.audit.rows import AuditedRows
-from fedfb.audit.tables import make_table_upload as audit_tables
+from fedfb.audit.rows import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
-from fedfb.data.conform import tables_of
+from fedfb.data.conform import check_file, drop_notes, tables_of
 from fedfb.data.derive import derive
+from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import hold_out_of
 from fedfb.data.groups import Groups
+from fedfb.data.problems import refuse
 from fedfb.data.read import read_rows
 from fedfb.data.schema import Schema
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
 from fedfb.experiments.explain import random_client
-from fedfb.experiments.resolve import Setting, given_grid, picks_rate, trial_grid
-from fedfb.experiments.scores import scores_task, without_fairness
+from fedfb.experiments.resolve import given_grid, picks_rate, resolve, trial_grid
+from fedfb.experiments.rule import scores_task, without_fairness
 from fedfb.experiments.secure import WIDEST
+from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import LOWER, build, make_engine, start_params, training_notion
 from fedfb.experiments.tune import HELD_OUT
-from fedfb.models.own import is_own
+from fedfb.models import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
 from fedfb.shapes import Array, Float
-from fedfb.study.messages import pack_values, unpack_values
+from fedfb.study.journal import pack_values, unpack_values
 from fedfb.study.study import Study, refuse_single
 
 DATA, TUNE, RUN, ACHIEVABLE = "data", "tune", "run", "achievable"
@@ -78,7 +81,9 @@ def make_trial(
         rates: the learning rates that were chosen, one for each setting.
         evaluated: the rows on which a client evaluates the final state; None on the server.
     """
-    experiment = without_fairness(study.experiment) if phase == ACHIEVABLE else study.experiment
+    experiment = (
+        without_fairness(study.experiment) if phase == ACHIEVABLE else resolve(study.experiment)
+    )
     if is_own(experiment.model):
         raise ConfigError(
             f"--model {experiment.model}: a study trains logistic or mlp. A torch model is a "
@@ -125,7 +130,7 @@ def make_largest_encoder(schema: Schema, sensitive_at_prediction: bool) -> Encod
     """Return an encoder in which every category and every group of a schema occurs."""
     columns: list[Column] = [
         NumberColumn(column.name, 0.0, 1.0, column.missing == "mean")
-        if column.kind == "number"
+        if column.is_number
         else CategoryColumn(column.name, tuple(sorted({*column.categories, MISSING_CATEGORY})))
         for column in schema.of("feature")
     ]
@@ -171,13 +176,17 @@ class PreparedData:
     trial: Trial
 
 
-def read_table(schema: Schema, path: str | Path) -> Table:
-    """Read a client's file; refuse rows that do not fit the schema, as fedfb run --schema does."""
-    [raw] = tables_of([read_rows(path)], None, schema)
+def read_table(
+    schema: Schema, path: str | Path, dialect: Dialect = DETECT
+) -> tuple[Table, tuple[str, ...]]:
+    """Read a client's file, and notes about it; refuse rows that do not fit the schema."""
+    cells = read_rows(path, Dialects(dialect, schema.files).of(path))
+    refuse(check_file(cells, schema), [cells])
+    [raw] = tables_of([cells], schema)
     table = derive(raw, schema.derived)
     labels(table, schema.label.name, schema.label.positive)
     Groups(schema.crossed, schema.group_names).group_of(table)
-    return table
+    return table, (*cells.notes, *drop_notes([cells], schema))
 
 
 def describe_phase(phase: str, encoder: Encoder, rates: tuple[float, ...] = ()) -> str:
