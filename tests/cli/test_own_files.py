@@ -29,6 +29,7 @@ def clients(write, tmp_path):
     return ("clients/north.csv", "clients/south.csv", "clients/west.csv")
 
 
+@pytest.mark.slow
 def test_an_unquoted_pattern_two_patterns_and_a_folder_are_the_same_run(fedfb, clients, write):
     runs = [
         fedfb("run", "--data", *data, *OWN, *FAST, "--json").json
@@ -44,6 +45,7 @@ def test_an_unquoted_pattern_two_patterns_and_a_folder_are_the_same_run(fedfb, c
     assert runs[0]["runs"] == file["runs"] == last["runs"]
 
 
+@pytest.mark.slow
 def test_every_command_takes_several_files(fedfb, clients):
     fedfb("schema", "infer", *clients, *OWN, "--out", "schema.toml")
     check = fedfb("schema", "check", "schema.toml", *clients)
@@ -55,6 +57,7 @@ def test_every_command_takes_several_files(fedfb, clients):
                  1, "--json").code == 0  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_declared_dialect_is_read_by_every_command(fedfb, clients, write, tmp_path):
     whole = rows(";").replace(".", "").replace("Näher", "cook")
     lines = [line.replace("1", "1.", 1) if line[0] == "1" else line for line in whole.splitlines()]

@@ -440,3 +440,17 @@ def test_dialects_of_files_are_found_by_name_pattern_and_path():
         ".",
         None,
     ]
+
+
+def test_a_missing_header_is_told_from_a_misspelt_name(folder):
+    Path("rows.csv").write_text("31,F,y\n52,M,n\n")
+    with pytest.raises(DataError, match=r"unknown column 'paid'.*is the header line missing\?"):
+        load_own("rows.csv", **OWN)
+
+
+def test_numbers_in_one_file_and_words_in_another_are_never_categories(folder):
+    bank("banks/d.csv", lambda x: "high" if x > 2000 else "low", rows=range(400))
+    with pytest.raises(
+        DataError, match=r"banks/d\.csv, line 2: column 'income' holds 120 numbers and 400"
+    ):
+        load_own("banks", **OWN)

@@ -16,7 +16,7 @@ from fedfb.data.doctor import diagnose
 from fedfb.data.schema_file import read_schema
 from fedfb.data.settle import settle
 from fedfb.errors import DataError
-from fedfb.report.doctor import print_diagnosis, to_json
+from fedfb.report.doctor import print_diagnosis, survey_values
 from messy import bank, write_banks
 
 BANKS = Wanted("approved", "ja", ("sex",))
@@ -353,7 +353,7 @@ def test_what_no_schema_settles_is_left(folder):
 def test_json_has_all_that_the_table_has(folder):
     write_banks(folder)
     diagnosis = diagnose("banks", BANKS, DETECT)
-    values = json.loads(to_json(diagnosis))
+    values = json.loads(survey_values(diagnosis))
     assert values["stops"] is True
     assert [file["encoding"] for file in values["files"]][:2] == ["utf-8", "cp1252"]
     assert len(values["problems"]) == len(diagnosis.problems)

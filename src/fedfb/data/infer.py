@@ -24,7 +24,7 @@ from fedfb.data.label_checks import check_labels, check_vocabulary, missing_cell
 from fedfb.data.problems import LEAVE_OUT, Problem
 from fedfb.data.schema import ColumnSchema, Kind, Schema, check_column, check_declarations
 from fedfb.data.suspicion import Suspicion, are_numbers, suspicion
-from fedfb.data.table import all_numbers
+from fedfb.data.table import all_numbers, list_some, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
 
 MAX_GROUP_VALUES = 20
@@ -225,7 +225,11 @@ def _infer_sensitive(
 
 def _refuse_absent(files: Sequence[Cells], name: str) -> None:
     if not any(name in file.columns for file in files):
-        raise DataError(f"{files[0].source}: {unknown_name('column', name, set(files[0].columns))}")
+        columns = {column for file in files for column in file.columns}
+        has_numbers = any(parse_number(column) is not None for column in columns)
+        hint = ". Some names are numbers: is the header line missing?" if has_numbers else ""
+        sources = list_some([file.source for file in files], 3)
+        raise DataError(f"{sources}: {unknown_name('column', name, columns)}{hint}")
 
 
 def _refuse_roles(dates: Collection[str], others: Collection[str | None]) -> None:

@@ -75,6 +75,17 @@ def split_patterns(data: str) -> list[str]:
         return [data]
 
 
+def describe_data(data: str) -> str:
+    """Return a value as results name it: many paths are counted.
+
+    >>> describe_data("a.csv b.csv c.csv d.csv")
+    'a.csv b.csv and 2 more'
+    """
+    parts = split_patterns(data)
+    more = f" and {len(parts) - 2} more" if len(parts) > 3 else ""
+    return join_patterns(parts[:2]) + more if more else data
+
+
 def find_files(data: str, test: str | None = None) -> Files:
     """Return the files of paths, patterns and folders, sorted by name.
 

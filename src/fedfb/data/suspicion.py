@@ -6,7 +6,7 @@ repeats stays a feature.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
@@ -120,7 +120,8 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> Suspic
         )
         return Suspicion("decorated number", what, _is_no_number)
     numbers = rows - sum(counts[cell] for cell in words_only)
-    if 2 * numbers > rows and len(counts) - len(words_only) > FEWEST:
+    parts = [counts, *(column.words.counts() for column in files if len(files) > 1)]
+    if any(map(_are_mostly_numbers, parts)):
         what = (
             f"holds {numbers} numbers and {rows - numbers} cells that are none, such as "
             f"{words_only[0]!r}"
@@ -139,6 +140,13 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> Suspic
 
 def _is_no_number(cell: str) -> bool:
     return parse_number(cell) is None
+
+
+def _are_mostly_numbers(counts: Mapping[str, int]) -> bool:
+    """Return whether most cells, of all files or of one, are numbers, and not just a few codes."""
+    numbers = [n for cell, n in counts.items() if cell and parse_number(cell) is not None]
+    present = sum(counts.values()) - counts.get("", 0)
+    return 2 * sum(numbers) > present and len(numbers) > FEWEST
 
 
 def _shorten(text: str) -> str:

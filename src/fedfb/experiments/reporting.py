@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict as fields_of
 
+from fedfb.data.sources import describe_data
 from fedfb.engine import explain_engine
 from fedfb.experiments.codec import SCHEMA
 from fedfb.experiments.evaluate import (
@@ -67,7 +68,7 @@ def make_result(
     ]
     result = Result(
         schema=SCHEMA,
-        data=experiment.data,
+        data=describe_data(experiment.data),
         model=experiment.model,
         algorithm=experiment.algorithm,
         notion=long_name(experiment.notion),
