@@ -203,11 +203,11 @@ def _free(settings: Sequence[Setting], choice: Choice | None) -> list[Setting]:
     there is no one model to compare with.
     """
     met = any(setting["target"] == FREE for setting in settings)
-    rates = {setting["lr"] for setting in settings}
+    rates = {setting.get("lr") for setting in settings}
     if met or (choice is None and len(rates) > 1):
         return []
-    rate = choice.rates[-1] if choice else settings[0]["lr"]
-    return [{**settings[0], "target": FREE, "lr": rate}]
+    picked = {"lr": choice.rates[-1]} if choice and choice.rates else {}
+    return [{**settings[0], "target": FREE, **picked}]
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,8 @@ class _Work:
         """
         seeds = self.experiment.seeds
         rows = [sum(len(c.y) for c in self.federations[seed].clients) for seed in seeds]
-        blas_is_idle = is_own(self.experiment.model) or is_native(self.experiment.engine)
+        own = is_own(self.experiment.model) or is_native(self.experiment.engine)
+        blas_is_idle = own and self.experiment.solver != "newton"
         if len(seeds) == 1 and rows[0] < WORTH_THREADS and blas_is_idle:
             return [task(seed, self.on_round) for seed in seeds]
         from concurrent.futures import CancelledError, ThreadPoolExecutor

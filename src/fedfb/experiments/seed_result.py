@@ -125,6 +125,8 @@ class MethodAccount(Value, frozen=True, kw_only=True):
         chosen_round: the round nearest to the target on training rows.
         off_target: how far the training disparity is from the target.
         off_target_before: the same, before thresholds.
+        training_accuracy: accuracy of the chosen round on training rows, before thresholds.
+        constant_accuracy: accuracy of the best constant decision on training rows.
         at_bound: groups (client parity: clients) whose weights are at their bound.
         left_out: groups with too few rows for a threshold.
         target_is_for: the measure that the target bounds, where it is not the disparity.
@@ -136,6 +138,8 @@ class MethodAccount(Value, frozen=True, kw_only=True):
     chosen_round: int | None = None
     off_target: float | None = None
     off_target_before: float | None = None
+    training_accuracy: float | None = None
+    constant_accuracy: float | None = None
     at_bound: tuple[str, ...] | None = None
     left_out: tuple[str, ...] | None = None
     target_is_for: str | None = None

@@ -20,6 +20,10 @@ RARER = 0.1
 SURE = 1.96
 """Standard errors beyond which a difference is more than chance."""
 
+TRAINED = 100
+"""Epochs of local training from which on a model that is worse than a constant is no surprise of a
+training that was cut short."""
+
 _CONSTANT = "constant"
 
 
@@ -278,6 +282,36 @@ def _alike(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Exte
     return share, Shortfall(kind="alike", sentence=sentence, values=values)
 
 
+def _no_better(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
+    settings = result.settings
+    epochs = (settings.get("rounds") or 0) * (settings.get("local_epochs") or 0)
+    if settings.get("solver") != "newton" and epochs < TRAINED:
+        return None
+    for where in ("training", "test"):
+        pairs = [pair for run in runs if (pair := _beside_constant(run, where)) is not None]
+        accuracy, constant = np.mean(pairs, axis=0).tolist() if pairs else (1.0, 0.0)
+        # On training rows the method could choose; on a few test rows equal is as good as more.
+        if accuracy < constant or (where == "training" and accuracy == constant):
+            sentence = (
+                f"No more accurate than a constant: accuracy {_figure(accuracy)} on {where} rows, "
+                f"and {_figure(constant)} if every row gets the same decision. Add features, raise "
+                "the target, or use thresholds."
+            )
+            values = {"accuracy": accuracy, _CONSTANT: constant, "rows": where}
+            shortfall = Shortfall(kind="constant", sentence=sentence, values=values)
+            return constant - accuracy, shortfall
+    return None
+
+
+def _beside_constant(run: SeedResult, where: str) -> tuple[float, float] | None:
+    """Return the accuracy of a run and of the best constant; None for methods that choose none."""
+    trained, constant = run.method.training_accuracy, run.method.constant_accuracy
+    if where == "test":
+        constant = None if trained is None else run.majority_accuracy
+        trained = run.accuracy
+    return None if trained is None or constant is None else (trained, constant)
+
+
 def _loss(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
     losses = [(run.loss, run.constant_loss, run.loss_error) for run in runs]
     estimable = [of_run for of_run in losses if of_run[1] is not None]
@@ -315,6 +349,7 @@ _KINDS: tuple[Callable[[Result, Summary, Sequence[SeedResult]], Extent | None], 
     _privacy,
     _less_fair,
     _alike,
+    _no_better,
     _loss,
     _copies,
 )

@@ -85,12 +85,14 @@ class Experiment(DataRequest):
     )
     lr: tuple[Annotated[float, Meta(gt=0)], ...] = setting(
         (),
-        "Learning rate; several make a grid (default: chosen on validation rows by methods that "
-        "take a target, else the method's)",
+        "Learning rate of local training; several make a grid (default: chosen on validation rows "
+        "by methods that take a target, else the method's)",
         METHOD,
     )
     rounds: Annotated[int, Meta(ge=1)] | None = setting(
-        None, "Communication rounds (default 10, or the method's)", METHOD
+        None,
+        "Communication rounds (default 10, or the method's; 1 for exact fits with fixed weights)",
+        METHOD,
     )
     participation: Annotated[float, Meta(gt=0, le=1)] = setting(
         1.0, "Share of the clients that take part in a round", METHOD, by_method=True
@@ -102,6 +104,13 @@ class Experiment(DataRequest):
         by_method=True,
     )
     secure: bool = setting(False, "Mask what clients send: the server receives only sums", METHOD)
+    solver: Literal["newton", "local"] | None = setting(
+        None,
+        "newton: fit a logistic regression exactly, by sums; local: clients train, the server "
+        "averages (default newton where nothing asks for local training)",
+        METHOD,
+        by_method=True,
+    )
     local_epochs: Annotated[int, Meta(ge=1)] = setting(
         30, "Passes over its rows that a client makes in a round", METHOD, by_method=True
     )
@@ -263,6 +272,8 @@ ADDED = (
 
 def _is_usual_addition(experiment: Experiment, declared: Field[Any]) -> bool:
     """Return True for a later setting at its default: hashes written before it must not change."""
+    if declared.name == "solver":  # every experiment before it trained locally
+        return experiment.solver != "newton"
     added = declared.name in ADDED or setting_of(declared).panel == PRIVACY
     return added and bool(getattr(experiment, declared.name) == declared.default)
 

@@ -34,7 +34,7 @@ from fedfb.experiments.rule import scores_task, without_fairness
 from fedfb.experiments.secure import WIDEST_SUM
 from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.train import LOWER, build, make_engine, training_notion
+from fedfb.experiments.train import LOWER, build, make_engine, start_params, training_notion
 from fedfb.experiments.tune import HELD_OUT
 from fedfb.models import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
@@ -105,7 +105,7 @@ def make_trial(
         make_evaluation_task(algorithm, example if evaluated is None else evaluated),
     ]
     tasks = {task.name: task for task in (*algorithm.tasks, *extra_tasks)}
-    start = np.repeat(engine.model.init(study.seed)[None], len(settings), axis=0)
+    start = start_params(experiment, engine, study.seed, len(settings))
     return Trial(algorithm, tasks, start, settings, watch, like, engine.instructions)
 
 
