@@ -160,6 +160,30 @@ def test_a_model_that_decides_all_rows_alike_is_said_with_the_share():
     assert "alike" not in [s.kind for s in find_shortfalls(change(report, runs=(rare,)))]
 
 
+def test_a_model_no_better_than_a_constant_is_said():
+    """By training rows where a round is chosen by them, else beyond the chance of the test rows."""
+    report = quiet(Experiment(rows=400, test_rows=400, sensitive_at_prediction=True))
+    [record] = report.runs
+    assert "constant" not in kinds(report)
+    assert record.method.constant_accuracy < record.method.training_accuracy
+
+    def found(**changes):
+        run_record = change(record, **changes)
+        shortfalls = find_shortfalls(change(report, runs=(run_record,)))
+        return [one for one in shortfalls if one.kind == "constant"]
+
+    account = change(record.method, training_accuracy=record.method.constant_accuracy)
+    [worse] = found(method=account)
+    assert worse.values["rows"] == "training"
+    assert "No more accurate than a constant" in worse.sentence
+    share = record.majority_accuracy
+    error = (share * (1 - share) / record.rows) ** 0.5
+    assert found(accuracy=share - 0.5 * error) == []
+    [worse] = found(accuracy=share - 1.5 * error)
+    assert worse.values["rows"] == "test"
+    assert found(accuracy=share - 1.5 * error, method=MethodAccount()) == []
+
+
 def test_a_loss_above_the_constant_classifiers_is_said():
     steep = quiet(replace(QUICK, algorithm="fedavg", optimiser="sgd", lr=(300.0,)))
     [record] = steep.runs

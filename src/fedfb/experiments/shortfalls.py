@@ -290,8 +290,10 @@ def _no_better(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> 
     for where in ("training", "test"):
         pairs = [pair for run in runs if (pair := _beside_constant(run, where)) is not None]
         accuracy, constant = np.mean(pairs, axis=0).tolist() if pairs else (1.0, 0.0)
-        # On training rows the method could choose; on a few test rows equal is as good as more.
-        if accuracy < constant or (where == "training" and accuracy == constant):
+        # On training rows the method could choose; a few test rows may be unlike them by chance.
+        rows = float(np.sum([run.rows for run in runs]))
+        chance = float(np.sqrt(accuracy * (1 - accuracy) / rows)) if where == "test" else 0.0
+        if constant - accuracy >= chance:
             sentence = (
                 f"No more accurate than a constant: accuracy {_figure(accuracy)} on {where} rows, "
                 f"and {_figure(constant)} if every row gets the same decision. Add features, raise "
