@@ -24,8 +24,8 @@ def normal_quantile(level: float) -> float:
 
 
 def binomial_score(
-    count: Float[Array, "*k"], rows: Float[Array, "*k"], rate: Float[Array, "*k"]
-) -> Float[Array, "*k"]:
+    count: Float[Array, "*#k"], rows: Float[Array, "*#k"], rate: Float[Array, "*#k"]
+) -> Float[Array, "*#k"]:
     r"""Return the normal quantile of a binomial probability (Peizer and Pratt 1968).
 
     .. math:: \Phi^{-1} P(X \le k) \approx \frac{d}{|k + \frac12 - np|}

@@ -102,7 +102,7 @@ def rate_ends(
     return below, 1 - above
 
 
-def _low_end(k: Float[Array, "*k"], n: Float[Array, "*k"], level: float) -> Float[Array, "*k"]:
+def _low_end(k: Float[Array, "2 *k"], n: Float[Array, "*k"], level: float) -> Float[Array, "2 *k"]:
     """Return the rate at which a count of at least k has half of the probability left out."""
     # With fractional counts below 1 the next smaller count would be negative.
     smaller, critical = np.maximum(k - 1, -0.4), normal_quantile(level)
@@ -341,12 +341,13 @@ def _undominated(
     return np.sort(np.concatenate(layers))
 
 
-def intervals(bands: Bands) -> tuple[Float[Array, " r"], Float[Array, " r"]]:
+def intervals(bands: Bands) -> tuple[Float[Array, "*r"], Float[Array, "*r"]]:
     """Return both ends of every run's largest absolute gap, see the docstring of this module.
 
-    >>> ends = [np.array([value]) for value in (-0.1, 0.2, -0.05, 0.15)]
-    >>> intervals(Bands(np.array([0.05]), *ends, critical=2.0))
-    (np.float64(0.0), np.float64(0.15))
+    >>> ends = [np.array([[value]]) for value in (-0.1, 0.2, -0.05, 0.15)]
+    >>> intervals(Bands(np.array([[0.05]]), *ends, critical=2.0))
+    (array([0.]), array([0.15]))
     """
     low = np.maximum(np.maximum(bands.low, -bands.high), 0.0).max(axis=-1)
-    return low, np.maximum(bands.alone_high, -bands.alone_low).max(axis=-1)
+    high = np.maximum(bands.alone_high, -bands.alone_low).max(axis=-1)
+    return np.asarray(low), np.asarray(high)
