@@ -93,7 +93,7 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
         kind="model",
         name=folder.name,
         notion=long_name(experiment.notion),
-        data=choice.data or experiment.data,
+        data=choice.data or experiment.own_data,
         label=choice.label or model.encoder.label,
         positive=choice.positive or model.encoder.positive,
         rows="; ".join((rows.description, *rows.notes)),
@@ -144,7 +144,7 @@ def read_model_rows(folder: Path, model: SavedModel, choice: ModelChoice) -> _Ro
 
     """
     experiment = _resolve_experiment(folder)
-    is_same = choice.data is None or _is_same(choice.data, experiment.data)
+    is_same = choice.data is None or _is_same(choice.data, experiment.own_data)
     if not is_same:
         return read_files(model, choice, experiment, notes=())
     if not choice.names_columns:

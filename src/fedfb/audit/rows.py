@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.audit.result import About
+from fedfb.data.database import Database
 from fedfb.data.partition import Clients, by_column
 from fedfb.data.read import names_of
 from fedfb.data.table import Table, concat
@@ -115,7 +116,9 @@ def stack_columns(tables: Sequence[Table], names: Sequence[str]) -> Table:
     return concat([Table({name: t.column(name) for name in names}, t.source) for t in tables])
 
 
-def find_clients(paths: Sequence[Path], tables: Sequence[Table], column: str | None) -> Clients:
+def find_clients(
+    paths: Sequence[Path | Database], tables: Sequence[Table], column: str | None
+) -> Clients:
     """Return the client of every row.
 
     Args:
@@ -129,7 +132,7 @@ def find_clients(paths: Sequence[Path], tables: Sequence[Table], column: str | N
         _refuse_missing(clients, column)
         return by_column(clients.text(column))
     sizes = [len(table) for table in tables]
-    return Clients(np.repeat(np.arange(len(paths)), sizes), names_of(list(paths)))
+    return Clients(np.repeat(np.arange(len(paths)), sizes), names_of(paths))
 
 
 def refuse_absent(table: Table, label: str, positive: str) -> None:

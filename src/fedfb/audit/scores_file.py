@@ -75,17 +75,18 @@ def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) 
         None if other is None else other.decision,
     )  # fmt: skip
     paths = paths_of(pattern)
+    kind = "file" if isinstance(paths[0], Path) else "table"
     about = About(
         kind="scores",
-        name=Path(pattern).name if len(paths) == 1 else pattern,
+        name=paths[0].name if len(paths) == 1 else pattern,
         notion=None,
         data=pattern,
         label=columns.label,
         positive=columns.positive,
-        rows="all rows of the file" if len(paths) == 1 else "all rows of the files",
+        rows=f"all rows of the {kind}" if len(paths) == 1 else f"all rows of the {kind}s",
         decided_by=describe_decision(columns),
         baseline=None if baseline is None else Path(baseline).name,
-        hashes={str(path): digest(path) for path in paths},
+        hashes={str(path): digest(path) for path in paths if isinstance(path, Path)},
     )
     return Subject(deal(*scored.clients, rows), scored.groups.names, columns.sensitive, about)
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedfb.cli.options import talk
+from fedfb.cli.options import Query, talk
+from fedfb.data.address import with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import names
 
@@ -49,6 +50,7 @@ def audit(
             rich_help_panel=ROWS,
         ),
     ] = None,
+    query: Query = None,
     label: Annotated[
         str | None, typer.Option(help="The column of the label.", rich_help_panel=ROWS)
     ] = None,
@@ -158,6 +160,12 @@ def audit(
         )
     if out is not None:
         check_tools()
+    if data is not None:
+        data = with_query(data, query)
+    elif scores is not None:
+        scores = with_query(scores, query)
+    elif query is not None:
+        raise ConfigError("--query asks a database: name it with --data, or leave --query out.")
     columns = _drop_none(label=label, positive=positive, client=client_column)
     crossed = names(sensitive) if sensitive is not None else None
     if model is not None:

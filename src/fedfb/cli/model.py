@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedfb.cli.options import refuse_taken, talk
+from fedfb.cli.options import Query, refuse_taken, talk
+from fedfb.data.address import with_query
 from fedfb.errors import ConfigError
 from fedfb.extras import is_installed, refuse_without
 
@@ -16,7 +17,8 @@ from fedfb.extras import is_installed, refuse_without
 def predict(
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
     rows: Annotated[
-        Path, typer.Argument(help="A CSV or Parquet file with the columns of the training rows.")
+        str,
+        typer.Argument(help="A CSV or Parquet file, or a database, with the columns of training."),
     ],
     seed: Annotated[
         int | None,
@@ -32,6 +34,7 @@ def predict(
         str | None,
         typer.Option(help="The client of these rows, if every client has its own model."),
     ] = None,
+    query: Query = None,
     out: Annotated[Path | None, typer.Option(help="The file to write (default: print).")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
@@ -52,7 +55,10 @@ def predict(
     if out is not None:
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)
-    prediction = model.predict(encode_file(model.encoder, rows, groups=False), client)
+    raw = encode_file(model.encoder, with_query(rows, query), groups=False)
+    for note in raw.notes:
+        talk(f"Note: {note}.")
+    prediction = model.predict(raw, client)
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["score", "decision"])

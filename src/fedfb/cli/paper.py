@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 SCORE_SETTINGS = (
     *("label", "positive", "sensitive", "client_column", "schema", "ignore", "bins", "merge"),
-    *("partition", "clients", "groups"),
+    *("query", "partition", "clients", "groups"),
     *("heterogeneity", "q", "rows", "split_seed", "sensitive_at_prediction", "model", "hidden"),
     *("lr", "rounds", "local_epochs", "batch", "seeds", "engine"),
 )

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fedfb.cli.options import Sections, talk
+from fedfb.cli.options import Query, Sections, talk
+from fedfb.data.address import with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import declarations, names
 
@@ -23,7 +24,9 @@ MAX_CELLS = 5
 
 @app.command(cls=Sections)
 def infer(
-    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'clients/*.csv'.")],
+    data: Annotated[
+        str, typer.Argument(help="A file, a pattern such as 'clients/*.csv', or a database.")
+    ],
     label: Annotated[str, typer.Option(help="The column to predict.")] = "",
     positive: Annotated[str, typer.Option(help="Its favourable value.")] = "",
     sensitive: Annotated[
@@ -42,6 +45,7 @@ def infer(
             metavar="COLUMN: ..", help="Values to merge into one, 'race: Asian+Other=rest'."
         ),
     ] = "",
+    query: Query = None,
     out: Annotated[Path | None, typer.Option(help="Write into this new file.")] = None,
 ) -> None:
     """Write a schema of files, to edit and to agree on.
@@ -66,7 +70,7 @@ def infer(
             )
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists. Give a new file, or remove it first.")
-    files = [read_rows(path) for path in paths_of(data)]
+    files = [read_rows(path) for path in paths_of(with_query(data, query))]
     wanted = Wanted(
         label,
         positive,
@@ -91,7 +95,10 @@ def infer(
 @app.command(cls=Sections)
 def check(
     schema: Annotated[Path, typer.Argument(help="A schema, as fedfb schema infer writes it.")],
-    data: Annotated[str, typer.Argument(help="A file, or a pattern such as 'clients/*.csv'.")],
+    data: Annotated[
+        str, typer.Argument(help="A file, a pattern such as 'clients/*.csv', or a database.")
+    ],
+    query: Query = None,
 ) -> None:
     """List the cells of files that do not fit a schema.
 
@@ -106,7 +113,7 @@ def check(
 
     declared = read_schema(schema)
     fits = True
-    for path in paths_of(data):
+    for path in paths_of(with_query(data, query)):
         counts: Counter[str] = Counter()
         for misfit in misfits(read_rows(path), declared):
             counts[misfit.column] += 1

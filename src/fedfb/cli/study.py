@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedfb.cli.options import Sections, experiment_options, read_names, talk
+from fedfb.cli.options import Query, Sections, experiment_options, read_names, talk
+from fedfb.data.address import with_query
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import refuse_without
@@ -25,7 +26,7 @@ study = typer.Typer(
 
 
 @experiment_options(
-    "data", "client_column", "test", "partition", "clients", "groups", "heterogeneity", "q",
+    "data", "query", "client_column", "test", "partition", "clients", "groups", "heterogeneity", "q",
     "rows", "test_rows", "resplit", "cost", "dropout", "secure", "tune", "accuracy_floor",
 )  # fmt: skip
 def init(
@@ -176,8 +177,10 @@ def key(
 def join(
     bundle: Annotated[Path, typer.Argument(help="The bundle of this client.")],
     data: Annotated[
-        Path | None, typer.Option(help="The rows of this client, a CSV or Parquet file.")
+        str | None,
+        typer.Option(help="The rows of this client: a CSV or Parquet file, or a database."),
     ] = None,
+    query: Query = None,
     key: Annotated[
         Path | None,
         typer.Option(help="The keys of this client, if it made them (fedfb study key)."),
@@ -205,10 +208,13 @@ def join(
         raise ConfigError("fedfb join needs the rows of this client: --data FILE.csv.")
     contents = read_bundle(bundle, key)
     folder = state or locate_state(bundle)
+    data = with_query(data, query)
     worker = Worker(contents, data, folder)
     try:
         rows = worker.open()
         typer.echo("\n".join(describe_uploads(contents, data, rows["train"], rows["test"])))
+        for note in rows["notes"]:
+            talk(f"Note: {note}.")
         if not yes:
             typer.confirm("Join?", abort=True)
         from fedfb.study.transport.client import run_node

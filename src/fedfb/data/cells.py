@@ -85,13 +85,15 @@ class SourceColumn:
 class Cells(NamedTuple):
     """A source: its columns, its number of rows, and a function from rows to their lines.
 
-    Lines are computed only where a message needs them. Rows of a frame count from 1.
+    Lines are computed only where a message needs them. Rows of a frame count from 1. ``notes`` are
+    sentences about how the source was read.
     """
 
     source: str
     columns: dict[str, SourceColumn]
     rows: int
     lines_of: Callable[[Int[Array, " m"]], list[int]] = lambda rows: (rows + 1).tolist()
+    notes: tuple[str, ...] = ()
 
     def as_text(self) -> Table:
         """Return all columns as they are written."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
+from fedfb.data.database import Database
 from fedfb.data.derive import Bins, Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.groups import Groups
 from fedfb.data.read import read_rows
@@ -93,10 +94,14 @@ class Encoder:
 
 
 class RawRows(NamedTuple):
-    """Encoded rows of a file; ``group`` is None where it is absent or not requested."""
+    """Encoded rows of a file; ``group`` is None where it is absent or not requested.
+
+    ``notes`` are those of the file, see :class:`fedfb.data.cells.Cells`.
+    """
 
     x: Float[Array, "n d"]
     group: Int[Array, " n"] | None
+    notes: tuple[str, ...] = ()
 
 
 def fit_encoder(
@@ -172,13 +177,13 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
 
 
 def encode_file(
-    encoder: Encoder, path: str | Path, separator: str | None = None, groups: bool = True
+    encoder: Encoder, path: str | Path | Database, separator: str | None = None, groups: bool = True
 ) -> RawRows:
     """Encode a file of raw rows as in training. It needs no label. Other columns are ignored.
 
     Args:
         encoder: the encoder.
-        path: a CSV or Parquet file.
+        path: a CSV or Parquet file, or a database.
         separator: separator of a CSV file; None: detected.
         groups: whether to read groups that the model does not read. If not, a row of an unknown
             group is no error.
@@ -196,10 +201,10 @@ def encode_file(
     sensitive = {sources.get(name, name) for name in encoder.groups.columns}
     reads_group = groups and sensitive <= set(columns)
     if not encoder.sensitive_at_prediction and not reads_group:
-        return RawRows(encoder.encode(table), None)
+        return RawRows(encoder.encode(table), None, cells.notes)
     table = encoder.prepare(table)
     group = encoder.groups.group_of(table)
-    return RawRows(encoder.encode(table, group), group)
+    return RawRows(encoder.encode(table, group), group, cells.notes)
 
 
 def _is_finite(numbers: Float[Array, " n"] | None) -> bool:

@@ -10,6 +10,7 @@ from importlib import import_module
 import numpy as np
 
 from fedfb.core import generator
+from fedfb.data.address import hide
 from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.conform import agreed_schema, tables_of, type_notes
 from fedfb.data.declare import Wanted
@@ -18,7 +19,7 @@ from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
-from fedfb.data.read import names_of, paths_of, read_rows
+from fedfb.data.read import names_of, notes_of, paths_of, read_rows
 from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
@@ -89,7 +90,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
     from fedfb.data.loading import load_own
 
     return load_own(
-        request.data,
+        request.own_data,
         request.label or "",
         request.positive or "",
         request.sensitive,
@@ -139,10 +140,10 @@ def load_own(
     rest: str | None = None,
     add: AddUp = add_in_clear,
 ) -> Federation:
-    """Load CSV and Parquet files. Every column that is not named is a feature.
+    """Load CSV and Parquet files, or tables of a database. A column without a role is a feature.
 
     Args:
-        pattern: path of a file, or a pattern of several.
+        pattern: path of a file, a pattern of several, or the address of a database.
         label: column to predict.
         positive: its favourable value.
         sensitive: columns whose crossed values form the groups.
@@ -161,6 +162,7 @@ def load_own(
         add: adds the clients' uploads, from which numbers are scaled.
 
     """
+    pattern = hide(pattern)
     paths = paths_of(pattern, test)
     files = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
     wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
@@ -235,7 +237,11 @@ def federate_cells(
         sensitive_at_prediction=sensitive_at_prediction,
         derived=schema.derived,
         group_order=order,
-        notes=(*type_notes(schema), *_note_labels(table, label, positive)),
+        notes=(
+            *notes_of([*files.values(), *([] if test is None else [test])]),
+            *type_notes(schema),
+            *_note_labels(table, label, positive),
+        ),
         learn=by_sums(add, schema),
     )
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.data.address import is_address
 from fedfb.data.cells import (
     MISSING,
     Cells,
@@ -27,6 +28,7 @@ from fedfb.data.cells import (
     clean_names,
     typed,
 )
+from fedfb.data.database import Database, as_database, databases_of, read_database
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.files import CHANGED
@@ -57,8 +59,11 @@ def read_csvs(
     return typed([read_cells(path, separator) for path in paths], text)
 
 
-def read_rows(path: str | Path, separator: str | None = None) -> Cells:
-    """Read a file: Parquet and Arrow by the suffix, everything else as CSV."""
+def read_rows(path: "str | Path | Database", separator: str | None = None) -> Cells:
+    """Read a file or a database: Parquet and Arrow by the suffix, everything else as CSV."""
+    if (database := as_database(path)) is not None:
+        return read_database(database)
+    assert not isinstance(path, Database)
     suffix = Path(path).suffix.lower()
     if suffix in (*_PARQUET, *_ARROW):
         return _read_arrow(path, "Parquet" if suffix in _PARQUET else "Arrow")
@@ -331,8 +336,16 @@ def _read_arrow(path: str | Path, form: str) -> Cells:
         ) from None
 
 
-def paths_of(pattern: str, test: str | None = None) -> list[Path]:
+def paths_of(pattern: str, test: str | None = None) -> list[Path | Database]:
     """Return the files of a path or pattern, sorted by name. ``test`` must not be among them."""
+    if is_address(pattern):
+        databases = databases_of(pattern)
+        if test is not None and is_address(test) and set(databases) & set(databases_of(test)):
+            raise ConfigError(
+                "the test rows are also training rows: --test and --data name the same table. "
+                "Name another table, or leave --test out."
+            )
+        return [*databases]
     if Path(pattern).is_dir():
         raise DataError(f"{pattern!r} is a folder. Write '{pattern.rstrip('/')}/*.csv'.")
     literal = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
@@ -349,7 +362,12 @@ def paths_of(pattern: str, test: str | None = None) -> list[Path]:
     return sorted(paths, key=lambda path: (path.stem, str(path)))
 
 
-def names_of(paths: list[Path]) -> tuple[str, ...]:
+def notes_of(files: Collection[Cells]) -> tuple[str, ...]:
+    """Return the notes of all files."""
+    return tuple(note for file in files for note in file.notes)
+
+
+def names_of(paths: Sequence[Path | Database]) -> tuple[str, ...]:
     """Name files by their stems, or by their paths where two have the same stem."""
     stems = [path.name.split(".csv.")[0] if ".csv." in path.name else path.stem for path in paths]
     return tuple(stems if len(set(stems)) == len(stems) else map(str, paths))

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from fedfb.data.address import SUFFIXES, hide, is_address, read_address, with_query
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.settings import Declarations, setting
 
@@ -25,7 +26,10 @@ BUILT_IN: tuple[str, ...] = ("synthetic", "adult", "compas", "bank", *POPULATION
 SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
 """Published data sets with a choice of attributes that form the groups."""
 
-_OWN_ONLY = ("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge")
+_OWN_ONLY = (
+    *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge"),
+    "query",
+)
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
 _DRAWN_ONLY = ("rows", "test_rows")
 
@@ -44,8 +48,11 @@ class DataRequest:
     """
 
     data: str = setting(
-        "synthetic", "A name (fedfb list), or your own files, CSV or Parquet: 'clients/*.csv'", DATA
+        "synthetic",
+        "A name (fedfb list), your own files 'clients/*.csv', or postgresql://host/db?table=NAME",
+        DATA,
     )
+    query: str | None = setting(None, "A database: the rows to read, as 'select ...'", DATA)
     label: str | None = setting(None, "Own files: the column to predict", DATA)
     positive: str | None = setting(None, "Own files: its favourable value", DATA)
     sensitive: tuple[str, ...] = setting(
@@ -100,6 +107,23 @@ class DataRequest:
         in_words=True,
     )
 
+    def __post_init__(self) -> None:
+        """Take passwords out of the addresses of databases."""
+        hide_secrets(self)
+
+    @property
+    def own_data(self) -> str:
+        """Your own files, or the address of a database with its query."""
+        return with_query(self.data, self.query)
+
+
+def hide_secrets(request: DataRequest) -> None:
+    """Take passwords out of a request: it is written into results, and into files."""
+    for name in ("data", "test"):
+        value = getattr(request, name)
+        if isinstance(value, str):
+            object.__setattr__(request, name, hide(value))
+
 
 def check_request(request: DataRequest) -> None:
     """Refuse a request without data, without a needed option, or with one that does not apply."""
@@ -109,6 +133,9 @@ def check_request(request: DataRequest) -> None:
             f"{unknown_name('data set', request.data, BUILT_IN)}. Name your own files by "
             "their path, e.g. 'rows.csv' or 'clients/*.csv'."
         )
+    for name in ("data", "test") if is_own else ():
+        if is_address(address := getattr(request, name)):
+            read_address(address)  # here: before a folder is made
     _refuse_inapplicable(request, () if is_own else _OWN_ONLY, "your own files")
     if not is_own and request.data not in SEVERAL_ATTRIBUTES:
         _refuse_inapplicable(request, ("sensitive", "rest"), "your own files, adult and compas")
@@ -148,7 +175,7 @@ def draws_rows(request: DataRequest) -> bool:
 
 
 def _is_path(data: str) -> bool:
-    looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet"))
+    looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet", *SUFFIXES))
     return looks_like_one or os.path.exists(data) or bool(glob(data))
 
 

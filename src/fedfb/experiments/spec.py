@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from fedfb.data.request import DATA, DRAWN, DataRequest
+from fedfb.data.request import DATA, DRAWN, DataRequest, hide_secrets
 from fedfb.settings import (
     Assignments,
     Seeds,
@@ -202,6 +202,7 @@ class Experiment(DataRequest):
 
         A function that builds a model is kept by its name; an infinite epsilon asks for nothing.
         """
+        hide_secrets(self)
         if callable(self.model):
             from fedfb.models.own import name_of
 
@@ -244,7 +245,7 @@ class Experiment(DataRequest):
         return seed if self.data in DRAWN or self.resplit else 0
 
 
-ADDED = ("minimum_group", "rest")
+ADDED = ("minimum_group", "rest", "query")
 """Settings, beside those of privacy, that experiments written before did not have."""
 
 

@@ -17,6 +17,7 @@ from fedfb.core import Arrays, Task
 from fedfb.data.fit_columns import make_column_upload
 from fedfb.data.groups import Groups
 from fedfb.data.loading import split_client
+from fedfb.data.read import read_rows
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError, WriteError
 from fedfb.experiments.scores import withheld
@@ -123,6 +124,7 @@ class _Client:
     folder: Path
     train: Table
     test: Table
+    notes: tuple[str, ...] = ()
     prepared: PreparedData | None = None
     period: bytes = b""
     keys: ClientKeys | None = field(repr=False, default=None)
@@ -136,17 +138,18 @@ def open_client(bundle: Bundle, path: str | Path, folder: Path) -> _Client:
 
     Args:
         bundle: the study, and this client's name and keys.
-        path: a CSV or Parquet file.
+        path: a CSV or Parquet file, or the address of a database.
         folder: where the client keeps its own files.
     """
     study = bundle.study
-    table = read_table(study.schema, path)
+    cells = read_rows(path)
+    table = read_table(study.schema, cells)
     if len(table) < 2:
         raise DataError(f"{path} has {len(table)} rows, and at least 2 are needed. Add rows.")
     schema = study.schema
     group = Groups(schema.crossed, schema.group_names).group_of(table)
     train, test = split_client(group, bundle.id, study.split)
-    return _Client(bundle, folder, table.take(train), table.take(test))
+    return _Client(bundle, folder, table.take(train), table.take(test), cells.notes)
 
 
 def handle(client: _Client, kind: str, content: Content) -> tuple[_Client, dict[str, Any]]:

@@ -5,7 +5,6 @@ For a client also its rows: read and checked by the study's schema, and encoded 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from fedfb.algorithms.tasks import confusion_task
 from fedfb.audit.rows import AuditedRows
 from fedfb.audit.tables import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
+from fedfb.data.cells import Cells
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
 from fedfb.data.conform import tables_of
@@ -22,7 +22,6 @@ from fedfb.data.derive import derive
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import hold_out_of
 from fedfb.data.groups import Groups
-from fedfb.data.read import read_rows
 from fedfb.data.schema import Schema
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
@@ -171,9 +170,9 @@ class PreparedData:
     trial: Trial
 
 
-def read_table(schema: Schema, path: str | Path) -> Table:
-    """Read a client's file; refuse rows that do not fit the schema, as fedfb run --schema does."""
-    [raw] = tables_of([read_rows(path)], None, schema)
+def read_table(schema: Schema, cells: Cells) -> Table:
+    """Read a client's rows; refuse rows that do not fit the schema, as fedfb run --schema does."""
+    [raw] = tables_of([cells], None, schema)
     table = derive(raw, schema.derived)
     labels(table, schema.label.name, schema.label.positive)
     Groups(schema.crossed, schema.group_names).group_of(table)

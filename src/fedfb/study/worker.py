@@ -6,6 +6,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fedfb.data.address import copy_secrets, keep_secrets
 from fedfb.errors import FedFBError
 from fedfb.study.keys import Bundle
 
@@ -20,8 +21,8 @@ class Worker:
     A new process has no keys and no description of the phase: it knows only its rows.
     """
 
-    def __init__(self, bundle: Bundle, data: Path, folder: Path) -> None:
-        self._start = (bundle, data, folder)
+    def __init__(self, bundle: Bundle, data: str | Path, folder: Path) -> None:
+        self._start = (bundle, data, folder, copy_secrets())
         self._process: Any = None
         self._pipe: Connection | None = None
 
@@ -31,7 +32,7 @@ class Worker:
         return int(self._process.pid)
 
     def open(self) -> dict[str, Any]:
-        """Start the process; return how many rows it has, or raise the error of its file."""
+        """Start the process; return counts of rows, and notes, or raise the error of the file."""
         context = multiprocessing.get_context("spawn")
         self._pipe, other_end = context.Pipe()
         self._process = context.Process(target=_work, args=(other_end, *self._start), daemon=True)
@@ -84,17 +85,24 @@ class Worker:
             self._pipe = None
 
 
-def _work(pipe: Connection, bundle: Bundle, data: Path, folder: Path) -> None:
+def _work(
+    pipe: Connection,
+    bundle: Bundle,
+    data: str | Path,
+    folder: Path,
+    secrets: dict[str, dict[str, str]],
+) -> None:
     from threadpoolctl import threadpool_limits
 
     from fedfb.study.client import handle, open_client
 
+    keep_secrets(secrets)
     try:
         client = open_client(bundle, data, folder)
     except FedFBError as error:
         pipe.send(error)
         return
-    pipe.send({"train": len(client.train), "test": len(client.test)})
+    pipe.send({"train": len(client.train), "test": len(client.test), "notes": client.notes})
     with threadpool_limits(limits=1):
         while True:
             try:

@@ -1,0 +1,256 @@
+"""Addresses of databases, as ``postgresql://user@host/db?table=loans``. Secrets are kept apart.
+
+A password never stands in an experiment, a result, a ledger or a message: :func:`hide` takes it out
+where an address enters, and keeps it in the memory of this process for the connection alone.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from fedfb.errors import ConfigError
+
+SERVER, SQLITE, DUCKDB = "postgresql", "sqlite", "duckdb"
+_KINDS = {"postgres": SERVER, SERVER: SERVER, SQLITE: SQLITE, DUCKDB: DUCKDB}
+SUFFIXES = {".sqlite": SQLITE, ".sqlite3": SQLITE, ".db": SQLITE, ".duckdb": DUCKDB}
+"""Suffixes of database files."""
+
+_MAGIC = {SQLITE: (0, b"SQLite format 3\0"), DUCKDB: (8, b"DUCK")}
+
+_PUBLIC = frozenset(
+    [
+        "table",
+        "query",
+        "host",
+        "hostaddr",
+        "port",
+        "user",
+        "dbname",
+        "sslmode",
+        "sslrootcert",
+        "sslcert",
+        "sslkey",
+        "sslcrl",
+        "service",
+        "passfile",
+        "connect_timeout",
+        "application_name",
+        "client_encoding",
+        "target_session_attrs",
+        "options",
+        "channel_binding",
+        "gssencmode",
+        "krbsrvname",
+        "keepalives",
+        "keepalives_idle",
+        "load_balance_hosts",
+    ]
+)
+"""Parameters of an address that are shown. Every other one may be a secret."""
+
+_START = re.compile(r"(^|[=,\s])([A-Za-z][A-Za-z0-9+.-]*)://")
+_HOSTS = re.compile(r"(?:\[[^\]]*\]|[^:/\s]*)(?::\d*)?(?:,|/|$)")
+_PARAMETERS = re.compile(r"\?(?=\w+=)")
+_CONNINFO = re.compile(r"(?i)\b((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)")
+_SECRET_USER = 20
+
+# The only state of a module in the library: an address must lose its secrets where it enters, and
+# gets them back where the connection is made; what lies between writes it to files and messages.
+_secrets: dict[str, dict[str, str]] = {}
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database and what is read of it: tables by name, or a query; neither: its only table."""
+
+    kind: str
+    location: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that the address names."""
+        return [value for name, value in self.parameters if name == "table"]
+
+    @property
+    def query(self) -> str | None:
+        """The query that the address holds."""
+        return dict(self.parameters).get("query")
+
+    @property
+    def base(self) -> "Address":
+        """The database alone."""
+        rest = tuple(pair for pair in self.parameters if pair[0] not in ("table", "query"))
+        return Address(self.kind, self.location, rest)
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """User, password and other parameters that are not shown."""
+        return _secrets.get(str(self.base), {})
+
+    def __str__(self) -> str:
+        """Return the address without secrets."""
+        place = self.location if self.kind == SERVER else f"/{quote(self.location, safe='/*[]')}"
+        pairs = "&".join(f"{name}={quote(value, safe='/,')}" for name, value in self.parameters)
+        return f"{self.kind}://{place}" + (f"?{pairs}" if pairs else "")
+
+    def redact(self, message: str) -> str:
+        """Return a message of a driver without the secrets of this address."""
+        values = {form for v in self.secrets.values() if v for form in (v, quote(v), quote(v, ""))}
+        for value in sorted(values, key=len, reverse=True):
+            message = message.replace(value, "***")
+        return hide(message)
+
+
+def hide(text: str) -> str:
+    """Return text without the secrets of the addresses in it, which this process remembers.
+
+    >>> hide("--data=postgresql://ann:p%40ss@host/bank?table=loans&sslpassword=x")
+    '--data=postgresql://ann@host/bank?table=loans'
+    >>> hide("clients/*.csv")
+    'clients/*.csv'
+    """
+    starts = list(_START.finditer(text))
+    if not starts:
+        return _CONNINFO.sub(r"\1***", text)
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    parts = [text[: starts[0].start()]]
+    for match, end in zip(starts, ends, strict=True):
+        scheme, rest = match[2], text[match.end() : end]
+        parts.append(match[1] + _hide_one(scheme, rest))
+    return "".join(parts)
+
+
+def _hide_one(scheme: str, rest: str) -> str:
+    kind = _KINDS.get(scheme.lower().partition("+")[0])
+    if kind is None:
+        # Not an address of ours, but a password in it is one all the same.
+        return f"{scheme}://" + re.sub(r"^([^/@:]*):[^/]*@", r"\1@", rest)
+    if kind != SERVER:
+        return f"{scheme}://{rest}"
+    address, secrets = _take_apart(rest)
+    if secrets:
+        _secrets[str(address.base)] = secrets
+    return str(address)
+
+
+def _take_apart(rest: str) -> tuple[Address, dict[str, str]]:
+    """Return an address of a server, and its secrets. A password may hold any character."""
+    split = _PARAMETERS.search(rest)
+    head, tail = (rest, "") if split is None else (rest[: split.start()], rest[split.end() :])
+    if "@" in tail and "@" not in head and not _HOSTS.match(head):
+        head, tail = rest, ""
+    login, _, location = head.rpartition("@")
+    user, _, password = (unquote(part) for part in login.partition(":"))
+    pairs = [("user", user), ("password", password), *_read_pairs(tail)]
+    public = [pair for pair in pairs if not _is_secret(*pair)]
+    shown_user = next((value for name, value in public if name == "user" and value), "")
+    secrets = {name: value for name, value in pairs if value and (name, value) not in public}
+    location = f"{quote(shown_user, '')}@{location}" if shown_user else location
+    return Address(SERVER, location, tuple(p for p in public if p[0] != "user")), secrets
+
+
+def _read_pairs(text: str) -> Iterator[tuple[str, str]]:
+    for part in filter(None, text.split("&")):
+        name, _, value = part.partition("=")
+        yield unquote(name), unquote(value)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    if name != "user":
+        return name not in _PUBLIC
+    # A token in place of a user: long, of letters and digits.
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return len(value) >= _SECRET_USER and mixed
+
+
+def keep_secrets(secrets: Mapping[str, dict[str, str]]) -> None:
+    """Remember what :func:`hide` took out in the process that started this one."""
+    _secrets.update(secrets)
+
+
+def copy_secrets() -> dict[str, dict[str, str]]:
+    """Return what :func:`hide` took out, for a process that this one starts."""
+    return dict(_secrets)
+
+
+def is_address(text: object) -> bool:
+    """Return whether a text names a database by a URL of any kind.
+
+    >>> is_address("postgresql://host/db"), is_address("clients/*.csv")
+    (True, False)
+    """
+    match = _START.match(text) if isinstance(text, str) else None
+    return match is not None and not match[1]
+
+
+def read_address(text: str) -> Address:
+    """Read the address of a database.
+
+    >>> read_address("sqlite:///bank/loans.db?table=loans")
+    Address(kind='sqlite', location='bank/loans.db', parameters=(('table', 'loans'),))
+    """
+    scheme, _, rest = hide(text).partition("://")
+    kind = _KINDS.get(scheme.lower().partition("+")[0])
+    if kind is None:
+        raise ConfigError(
+            f"{scheme}:// is not read. Expected postgresql://host/database?table=NAME, "
+            "sqlite:///FILE or duckdb:///FILE; of another database write the rows into a CSV or "
+            "Parquet file."
+        )
+    if kind == SERVER:
+        return _take_apart(rest)[0]
+    location, _, tail = rest.partition("?")
+    if not location.startswith("/"):
+        raise ConfigError(
+            f"{scheme}://{location}: three slashes precede the path of a file ({kind}:///loans.db) "
+            f"and four an absolute one ({kind}:////data/loans.db)."
+        )
+    pairs = tuple(_read_pairs(tail))
+    for name, _ in pairs:
+        if name not in ("table", "query"):
+            raise ConfigError(f"a {kind} file has no parameter {name!r}. Expected table or query.")
+    return Address(kind, unquote(location[1:]), pairs)
+
+
+def kind_of_file(path: str | Path) -> str | None:
+    """Return which database a file is, by its first bytes or else its suffix; None: neither."""
+    path = Path(path)
+    if not path.is_file():  # a pipe is not a database, and reading it would take its bytes
+        return None
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError:
+        head = b""
+    for kind, (place, magic) in _MAGIC.items():
+        if head[place : place + len(magic)] == magic:
+            return kind
+    return SUFFIXES.get(path.suffix.lower())
+
+
+def with_query(data: str, query: str | None) -> str:
+    """Return the address of data with a query in it.
+
+    >>> with_query("bank.sqlite", "select * from loans")
+    'sqlite:///bank.sqlite?query=select%20%2A%20from%20loans'
+    """
+    if query is None:
+        return data
+    if is_address(data):
+        address = read_address(data)
+        if address.tables or address.query:
+            raise ConfigError(
+                "--query and a table in --data are both given. Leave one of them out."
+            )
+        more = (*address.parameters, ("query", query))
+        return str(Address(address.kind, address.location, more))
+    kind = kind_of_file(data) or SUFFIXES.get(Path(data).suffix.lower())
+    if kind is None:
+        raise ConfigError(
+            f"--query asks a database, and {data!r} is none. Expected postgresql://host/database, "
+            "or a file of SQLite or DuckDB."
+        )
+    return str(Address(kind, data, (("query", query),)))
