@@ -26,8 +26,8 @@ study = typer.Typer(
 
 
 @experiment_options(
-    "data", "query", "client_column", "test", "partition", "clients", "groups", "heterogeneity", "q",
-    "rows", "test_rows", "resplit", "cost", "dropout", "secure", "tune", "accuracy_floor",
+    "data", "query", "client_column", "test", "partition", "clients", "groups", "heterogeneity",
+    "q", "rows", "test_rows", "resplit", "cost", "dropout", "secure", "tune", "accuracy_floor",
 )  # fmt: skip
 def init(
     experiment: Experiment,

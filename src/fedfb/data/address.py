@@ -20,33 +20,12 @@ SUFFIXES = {".sqlite": SQLITE, ".sqlite3": SQLITE, ".db": SQLITE, ".duckdb": DUC
 _MAGIC = {SQLITE: (0, b"SQLite format 3\0"), DUCKDB: (8, b"DUCK")}
 
 _PUBLIC = frozenset(
-    [
-        "table",
-        "query",
-        "host",
-        "hostaddr",
-        "port",
-        "user",
-        "dbname",
-        "sslmode",
-        "sslrootcert",
-        "sslcert",
-        "sslkey",
-        "sslcrl",
-        "service",
-        "passfile",
-        "connect_timeout",
-        "application_name",
-        "client_encoding",
-        "target_session_attrs",
-        "options",
-        "channel_binding",
-        "gssencmode",
-        "krbsrvname",
-        "keepalives",
-        "keepalives_idle",
-        "load_balance_hosts",
-    ]
+    (
+        *("table", "query", "host", "hostaddr", "port", "user", "dbname", "service", "options"),
+        *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile", "connect_timeout"),
+        *("application_name", "client_encoding", "target_session_attrs", "channel_binding"),
+        *("gssencmode", "krbsrvname", "keepalives", "keepalives_idle", "load_balance_hosts"),
+    )
 )
 """Parameters of an address that are shown. Every other one may be a secret."""
 

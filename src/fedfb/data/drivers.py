@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -169,10 +169,8 @@ def _connect_server(address: Address, source: str) -> Iterator[Driver]:
         state = getattr(error, "sqlstate", None) or ""
         raise DataError(f"{source}: {address.redact(_reason(error))}. {_advise(state)}") from None
     finally:
-        try:
+        with suppress(Error, OSError):  # it was cut
             connection.close()
-        except (Error, OSError):  # it was cut
-            pass
 
 
 def _reason(error: BaseException) -> str:

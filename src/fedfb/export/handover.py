@@ -55,8 +55,9 @@ class HandOver(NamedTuple):
 
     def decide(self, table: Table) -> Prediction:
         """Score and decide raw rows."""
-        x, group = self.encode(table)
-        return self.rule.decide(x, np.zeros(len(x), np.int64) if group is None else group)
+        rows = self.encode(table)
+        group = np.zeros(len(rows.x), np.int64) if rows.group is None else rows.group
+        return self.rule.decide(rows.x, group)
 
 
 def take_over(
