@@ -175,13 +175,12 @@ def _connect_server(address: Address, source: str) -> Iterator[Driver]:
 
 def _reason(error: BaseException) -> str:
     """Return what a driver says, without the statement, which may be long."""
-    for name, value in getattr(error, "details", None) or ():
-        if name == "PG_DIAG_MESSAGE_PRIMARY":
-            text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-            return text.rstrip(".")
-    text = str(error).partition("\n\nQuery was:")[0].partition(". SQLSTATE")[0]
-    text = text.rpartition("[libpq] ")[2].removeprefix("Failed to connect: ")
-    return " ".join(text.split()).rstrip(".") or type(error).__name__
+    details = dict(getattr(error, "details", None) or ())
+    primary = details.get(b"PG_DIAG_MESSAGE_PRIMARY") or details.get("PG_DIAG_MESSAGE_PRIMARY")
+    text = primary.decode(errors="replace") if isinstance(primary, bytes) else str(error)
+    text = text.partition("\n\nQuery was:")[0].rpartition("[libpq] ")[2]
+    line = text.removeprefix("Failed to connect: ").strip().partition("\n")[0]
+    return line.partition(". SQLSTATE")[0].strip().rstrip(".") or type(error).__name__
 
 
 _ADVICE = {
