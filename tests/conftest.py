@@ -36,22 +36,21 @@ def store_of_its_own(tmp_path_factory):
 
 
 class Server(NamedTuple):
-    """A PostgreSQL server: its address, without and with a password."""
+    """A PostgreSQL server with a database of this worker's own."""
 
     host: str
-    user: str = USER
-    password: str = PASSWORD
+    database: str
 
-    def address(
-        self, rest: str = "", database: str = "postgres", password: str | None = None
-    ) -> str:
-        login = f"{self.user}:{quote(password or self.password, '')}"
-        return f"postgresql://{login}@{self.host}/{database}{rest}"
+    def address(self, rest: str = "", database: str = "", password: str = PASSWORD) -> str:
+        """Return an address as a user types it, with the password."""
+        login = f"{USER}:{quote(password, '')}"
+        return f"postgresql://{login}@{self.host}/{database or self.database}{rest}"
 
-    def shown(self, rest: str = "", database: str = "postgres") -> str:
-        return f"postgresql://{self.user}@{self.host}/{database}{rest}"
+    def shown(self, rest: str = "") -> str:
+        """Return the address as everything shows it."""
+        return f"postgresql://{USER}@{self.host}/{self.database}{rest}"
 
-    def execute(self, *statements: str, database: str = "postgres") -> None:
+    def execute(self, *statements: str, database: str = "") -> None:
         from adbc_driver_postgresql import dbapi
 
         with dbapi.connect(self.address(database=database), autocommit=True) as connection:
@@ -60,6 +59,7 @@ class Server(NamedTuple):
                     cursor.execute(statement)
 
     def ingest(self, name: str, table: Any) -> None:
+        """Make a table of one of Arrow."""
         from adbc_driver_postgresql import dbapi
 
         with dbapi.connect(self.address()) as connection, connection.cursor() as cursor:
@@ -74,8 +74,11 @@ def postgres() -> Server:
     binaries = find_binaries()
     if binaries is None:
         pytest.skip(WITHOUT_POSTGRES)
-    in_worker = "PYTEST_XDIST_WORKER" in os.environ
-    return Server(f"127.0.0.1:{start_once(binaries, os.getppid() if in_worker else os.getpid())}")
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    port = start_once(binaries, os.getppid() if worker else os.getpid())
+    server = Server(f"127.0.0.1:{port}", f"bank_{worker or 'alone'}")
+    server.execute(f"create database {server.database}", database="postgres")
+    return server
 
 
 WITHOUT_POSTGRES = "PostgreSQL or its driver is not installed: apt-get install postgresql"

@@ -355,10 +355,10 @@ def loans(postgres):
         "create table unit.void (a int)",
         "create sequence unit.counter",
         "create view unit.seen as select a from unit.heap",
-        "create role poor login password 'poor man'",
+        f"create role poor_{postgres.database} login password 'poor man'",
     )
     yield lambda table: postgres.address(f"?table=unit.{quote(table, '')}")
-    postgres.execute("drop schema unit cascade", "drop role poor")
+    postgres.execute("drop schema unit cascade", f"drop role poor_{postgres.database}")
 
 
 def test_values_of_postgresql_are_those_of_a_csv_file(loans):
@@ -474,7 +474,7 @@ def test_errors_of_a_server_say_what_to_do(loans, postgres):
     assert '"nodb" does not exist' in said(postgres.address(database="nodb"))
     assert "refused" in said("postgresql://ann:pw@127.0.0.1:1/db")
     assert 'invalid URI query parameter: "tok"' in said(postgres.address("?tok=secret"))
-    poor = f"postgresql://poor:poor%20man@{postgres.host}/postgres"
+    poor = f"postgresql://poor_{postgres.database}:poor%20man@{postgres.host}/{postgres.database}"
     denied = said(with_query(poor, "select * from unit.fit"))
     assert "permission denied for schema unit. Ask for the right" in denied
 
@@ -488,17 +488,18 @@ def test_a_connection_that_is_cut_ends_in_a_sentence(loans, postgres):
         read_rows(with_query(postgres.address(), query))
 
 
-def test_text_of_a_server_in_another_encoding_is_text(loans, postgres):
-    postgres.execute("create database latin encoding 'LATIN1' template template0")
+def test_text_of_a_server_in_another_encoding_is_text(postgres):
+    latin = f"latin_{postgres.database}"
+    postgres.execute(f"create database {latin} encoding 'LATIN1' template template0")
     try:
         postgres.execute(
             "create table t (a text primary key)",
             "insert into t values (E'\\u00e9')",
-            database="latin",
+            database=latin,
         )
-        assert texts(read_rows(postgres.address(database="latin"))) == {"a": ["é"]}
+        assert texts(read_rows(postgres.address(database=latin))) == {"a": ["é"]}
     finally:
-        postgres.execute("drop database latin")
+        postgres.execute(f"drop database {latin}")
 
 
 def test_tables_of_a_server_are_clients(loans, postgres):
