@@ -40,11 +40,12 @@ class DataRequest:
 
     ``label``, ``positive``, ``client_column`` and ``test`` belong to your own files. ``sensitive``
     belongs to your own files and some published data sets. ``ignore``, ``bins`` and ``merge``
-    declare the treatment of columns; a ``schema`` declares all of it. Groups with fewer training
-    rows than ``minimum_group`` become the group ``rest``, if it has a name. ``clients``, ``groups``
-    and ``heterogeneity`` belong to the synthetic data, ``q`` to the populations of the paper's
-    figures, ``rows`` and ``test_rows`` to both. ``resplit`` belongs to the published data sets. For
-    your own files the partition 'paper' means: by files, or by the client column.
+    declare the treatment of columns; a ``schema`` declares all of it. ``query`` chooses rows of a
+    database. Groups with fewer training rows than ``minimum_group`` become the group ``rest``, if
+    it has a name. ``clients``, ``groups`` and ``heterogeneity`` belong to the synthetic data, ``q``
+    to the populations of the paper's figures, ``rows`` and ``test_rows`` to both. ``resplit``
+    belongs to the published data sets. For your own files the partition 'paper' means: by files, or
+    by the client column.
     """
 
     data: str = setting(
@@ -52,7 +53,6 @@ class DataRequest:
         "A name (fedfb list), your own files 'clients/*.csv', or postgresql://host/db?table=NAME",
         DATA,
     )
-    query: str | None = setting(None, "A database: the rows to read, as 'select ...'", DATA)
     label: str | None = setting(None, "Own files: the column to predict", DATA)
     positive: str | None = setting(None, "Own files: its favourable value", DATA)
     sensitive: tuple[str, ...] = setting(
@@ -80,6 +80,7 @@ class DataRequest:
         DATA,
     )
     test: str | None = setting(None, "Own files: test rows (default: 30% of each client)", DATA)
+    query: str | None = setting(None, "A database: the rows to read, as 'select ...'", DATA)
     partition: str = setting(
         "paper",
         "paper, group, column:NAME, shares:.5,.5/.2,.8 (a list a group) or dirichlet:.5,5",
