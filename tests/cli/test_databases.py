@@ -68,6 +68,7 @@ def server(postgres, loans):
         "job::varchar(9), sex::char(3), branch, paid from plain",
         "alter table bank.loans add primary key (id)",
         "drop table plain",
+        "create view bank.held as select * from bank.loans order by id limit 60",
     )
     yield postgres
     postgres.execute("drop schema bank cascade")
@@ -138,8 +139,13 @@ def test_no_output_repeats_a_password(fedfb, server, loans, tmp_path, monkeypatc
     sides = ("--data", table, *OWN, *FAST)
     Path("own.toml").write_text(f'data = "{table}"\nlabel = "paid"\npositive = "yes"\nsex = 1\n')
     Path("scores.toml").write_text(f'data = "{table}"\nlabel = "paid"\npositive = 3\n')
+    good = f'data = "{table}"\ntest = "{more.replace("loans", "held")}"\nlabel = "paid"\npositive = "yes"\n'
+    Path("good.toml").write_text(
+        good + 'sensitive = ["sex"]\nignore = ["id", "branch"]\nrounds = 1\nlr = [0.1]\n'
+    )
     commands = {
         0: [
+            ("run", "good.toml", "--seeds", "1", "--out", "filed"),
             ("run", *sides, "--out", "run"),
             ("run", "--data", more, *OWN, *FAST, "--json"),
             ("run", "--data", raw, *OWN, *FAST),
@@ -189,8 +195,8 @@ def test_no_output_repeats_a_password(fedfb, server, loans, tmp_path, monkeypatc
             main()
         trace = traceback.format_exception(error.type, error.value, error.tb)
         assert_hidden(line, "".join(trace))
-    Path("own.toml").unlink()
-    Path("scores.toml").unlink()
+    for typed in ("good", "own", "scores"):
+        Path(f"{typed}.toml").unlink()
     files = read_all(tmp_path)
     assert {"experiment.toml", "report.html", "audit.json", "result.json"} <= {
         Path(place).name for place, _ in files

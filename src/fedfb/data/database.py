@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from fedfb.data.address import (
     SERVER,
@@ -28,8 +29,8 @@ _NO_CODE = re.compile(
 _READS = ("select", "with", "values", "table", "from", "(")
 """How a statement begins that only reads. A transaction that only reads refuses the rest."""
 
-_UNFIT = {"money": "numeric", "oid": "bigint"}
-"""Types of PostgreSQL whose values its driver changes, and what to cast them to."""
+_UNFIT = {"money": "numeric", "oid": "bigint", "json": "text", "jsonb": "text"}
+"""Types of PostgreSQL that look like numbers or words in Arrow, and what to convert them to."""
 
 
 @dataclass(frozen=True)
@@ -231,14 +232,15 @@ def _plain_values(source: str, field: Any, column: Any) -> Any:
     from pyarrow import types
 
     title = (field.metadata or {}).get(b"POSTGRESQL:type", b"").decode()
-    kind = getattr(field.type, "extension_name", "")
-    if kind == "arrow.opaque":
-        title = title or field.type.type_name
-        column = pyarrow.chunked_array([c.storage for c in column.chunks], field.type.storage_type)
+    if isinstance(field.type, pyarrow.BaseExtensionType):
+        storage = [chunk.storage for chunk in column.chunks]
+        column = pyarrow.chunked_array(storage, field.type.storage_type)
+    if title == "uuid":
+        cells = [None if cell is None else str(UUID(bytes=cell)) for cell in column.to_pylist()]
+        return pyarrow.chunked_array([pyarrow.array(cells, pyarrow.string())])
     data = column.type
-    unfit = (types.is_nested, types.is_binary, types.is_large_binary, types.is_interval)
-    is_unfit = kind == "arrow.json" or types.is_fixed_size_binary(data) or title in _UNFIT
-    if is_unfit or any(is_type(data) for is_type in unfit):
+    unfit = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    if title in _UNFIT or types.is_interval(data) or any(is_type(data) for is_type in unfit):
         cast = f'cast("{field.name}" as {_UNFIT.get(title, "text")})'
         raise DataError(
             f"{source}, column {field.name!r}: values of type {title or data} are not single "
