@@ -139,7 +139,8 @@ def test_no_output_repeats_a_password(fedfb, server, loans, tmp_path, monkeypatc
     sides = ("--data", table, *OWN, *FAST)
     Path("own.toml").write_text(f'data = "{table}"\nlabel = "paid"\npositive = "yes"\nsex = 1\n')
     Path("scores.toml").write_text(f'data = "{table}"\nlabel = "paid"\npositive = 3\n')
-    good = f'data = "{table}"\ntest = "{more.replace("loans", "held")}"\nlabel = "paid"\npositive = "yes"\n'
+    held = more.replace("loans", "held")
+    good = f'data = "{table}"\ntest = "{held}"\nlabel = "paid"\npositive = "yes"\n'
     Path("good.toml").write_text(
         good + 'sensitive = ["sex"]\nignore = ["id", "branch"]\nrounds = 1\nlr = [0.1]\n'
     )
