@@ -35,14 +35,14 @@ def cpu(who):
 def federated(folder, rounds):
     """Run with the server in this process; return seconds per round and CPU of both sides."""
     from fedfb.study.keys import read_server_secrets
-    from fedfb.study.transport.server import serve
+    from fedfb.study.transport.server import serve_study
 
     clients = federation.write_clients(folder / "clients")
     study = federation.init(folder / "study", clients, [*SETTINGS, "--rounds", str(rounds)])
     planned, secrets = read_server_secrets(study)
     before = cpu(resource.RUSAGE_SELF), cpu(resource.RUSAGE_CHILDREN)
     processes = [federation.join(study, client, clients) for client in federation.CLIENTS]
-    serve(planned, secrets, study.parent, lambda text: None)
+    serve_study(planned, secrets, study.parent, lambda text: None)
     for process in processes:
         process.wait()
     used = cpu(resource.RUSAGE_SELF) - before[0], cpu(resource.RUSAGE_CHILDREN) - before[1]

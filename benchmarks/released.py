@@ -10,8 +10,8 @@ import time
 from typing import NamedTuple
 
 from fedfb.experiments.evaluate import summarise
-from fedfb.experiments.result import Quality
-from fedfb.paper.released import run
+from fedfb.experiments.seed_result import Quality
+from fedfb.paper.released import run_released
 
 
 class Case(NamedTuple):
@@ -55,7 +55,7 @@ HEAD = ("data", "method", "lr", "alpha", "switched", "seeds", "printed", "releas
 
 def row(case: Case) -> list[str]:
     start = time.process_time()
-    records = run(
+    records = run_released(
         case.data,
         case.method,
         model=case.model,

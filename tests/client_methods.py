@@ -8,6 +8,7 @@ from fedfb.algorithms import find_method
 from fedfb.algorithms.method import Problem
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientData
+from fedfb.experiments.spec import Experiment
 from fedfb.notions import ClientParity
 from fedfb.runtime import make_ask, train
 
@@ -23,7 +24,9 @@ def build(name, engine, solver, variant=None, options=None, **knobs):
         for knob, declared in method.knobs.items()
     }
     variant = variant or method.variants[0]
-    return method.make(Problem(engine, solver, ClientParity(), values, variant, options or {}))
+    return method.make(
+        Problem(engine, solver, ClientParity(), values, variant, Experiment(**(options or {})))
+    )
 
 
 def run(algorithm, clients, engine, rounds=3, seed=0, runs=1, **more):

@@ -1,7 +1,6 @@
 """What the tests of LFT, FairFed and reweighing share."""
 
 import math
-from dataclasses import asdict
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from fedfb.experiments.spec import Experiment
 from fedfb.notions import make_notion
 from fedfb.runtime import train
 
-OPTIONS = {**asdict(Experiment(sensitive_at_prediction=True)), "outer": "solve", "rounds": 2}
+OPTIONS = Experiment(sensitive_at_prediction=True, outer="solve", rounds=2)
 
 
 def run(algorithm, clients, engine, rounds=2, seed=0, runs=1, **more):

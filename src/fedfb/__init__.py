@@ -8,7 +8,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import export_lazily
+from fedfb.extras import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.core import ClientData as ClientData

@@ -1,8 +1,9 @@
-"""Packages that only some commands need: an extra of the installation brings them."""
+"""Imports at first use: packages that an extra brings, and names of our own packages."""
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from fedfb.errors import ConfigError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+
 EXTRAS: dict[str, tuple[str, ...]] = {
+    "excel": ("python_calamine",),
     "export": ("onnx", "onnxruntime", "skops"),
     "flower": ("flwr", "cryptography", "fastapi", "httpx", "starlette", "uvicorn"),
     "parquet": (),  # pyarrow is always installed
@@ -79,3 +82,28 @@ def install_command(extra: str) -> str:
         f"{python} -m pip install 'fedfb[{extra}]' (or, in a clone of fedfb, "
         f"pip install '.[{extra}]')"
     )
+
+
+def export_lazily(
+    package: str, homes: Mapping[str, str], *names: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
+
+    Args:
+        package: the package, its ``__name__``.
+        homes: for each public name, the module of the package that defines it.
+        names: further public names, which the package defines itself.
+
+    >>> from fedfb.errors import ConfigError
+    >>> import_name, _, public = export_lazily("fedfb", {"ConfigError": "errors"}, "__version__")
+    >>> import_name("ConfigError") is ConfigError, public
+    (True, ['ConfigError', '__version__'])
+    """
+    public = sorted([*homes, *names])
+
+    def import_name(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return import_name, lambda: public, public

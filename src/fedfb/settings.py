@@ -23,7 +23,8 @@ class Setting(NamedTuple):
     ``or_own`` is the form of values beside the choices, which have a colon: a user's own.
     ``needs`` names another setting and the values with which this one has an effect (none: any
     value but the default). A setting that is ``by_method`` has one where the method reads it.
-    A setting ``in_words`` is never a switch: the command line has it as yes or no.
+    A setting ``in_words`` is never a switch: the command line has it as yes or no. A setting with
+    ``several`` values has them as one text, in which each is a word.
     """
 
     help: str
@@ -33,6 +34,7 @@ class Setting(NamedTuple):
     in_words: bool = False
     needs: tuple[str, tuple[Any, ...]] | None = None
     by_method: bool = False
+    several: bool = False
 
 
 def setting(default: Any, help: str, panel: str, **more: Any) -> Any:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from federations import make_clients, make_engine, make_solver, merge
 from fedfb.algorithms.baselines.agnosticfair import agnosticfair, constant_kernel, gaussian_kernel
 from fedfb.algorithms.baselines.zafar import zafar
-from fedfb.engine.losses import loss
+from fedfb.engine.base import loss
 from fedfb.errors import ConfigError
 from fedfb.runtime import make_ask
 from scalar_logistic import (

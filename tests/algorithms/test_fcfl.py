@@ -18,6 +18,7 @@ from fedfb.algorithms.baselines.fcfl import (
 )
 from fedfb.algorithms.method import Problem
 from fedfb.errors import ConfigError
+from fedfb.experiments.spec import Experiment
 from fedfb.notions import make_notion
 from scalar_logistic import (
     ROWS,
@@ -166,7 +167,7 @@ def test_the_first_stage_takes_two_fifths_of_the_rounds():
     clients, engine = make_clients(0), make_engine()
     knobs = {"eps": np.array([1.0])}
     problem = Problem(
-        engine, make_solver(lr=1e-9), make_notion("dp", 2), knobs, "plain", {"rounds": 10}
+        engine, make_solver(lr=1e-9), make_notion("dp", 2), knobs, "plain", Experiment(rounds=10)
     )
     warm = [record.lam[0, 0] for record in run(METHOD.make(problem), clients, engine, 10).history]
     late = build(engine, 1.0, first_stage=4, lr=1e-9)

@@ -8,6 +8,7 @@ from fedfb.algorithms.baselines import agnosticfair, fcfl, fedfair, fpfl, zafar
 from fedfb.algorithms.method import Problem
 from fedfb.core import Examples
 from fedfb.errors import ConfigError
+from fedfb.experiments.spec import Experiment
 from fedfb.notions import make_notion
 from fedfb.runtime import make_ask
 from step_methods import run
@@ -31,7 +32,7 @@ every_case = pytest.mark.parametrize(
 
 def build(method, notion, variant, engine, groups=2, runs=1, rounds=3, **knobs):
     values = {name: np.full(runs, knob.default) for name, knob in method.knobs.items()}
-    solver, options = make_solver(runs, 0.05), {"rounds": rounds}
+    solver, options = make_solver(runs, 0.05), Experiment(rounds=rounds)
     return method.make(
         Problem(engine, solver, make_notion(notion, groups), values | knobs, variant, options)
     )

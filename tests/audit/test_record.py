@@ -7,12 +7,18 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
 from audited import ABOUT, GROUPS, federation, pooled
-from fedfb.audit.baseline import compare_accuracy, compare_disparity
 from fedfb.audit.measures import draw_blind_disparities, summarize_draws
+from fedfb.audit.optional import compare_accuracy, compare_disparity
 from fedfb.audit.record import UNKNOWN_UNDER_MASKS, audit
 from fedfb.audit.result import encode_audit, read_audit
-from fedfb.audit.rows import AuditedRows, Subject
-from fedfb.audit.tables import SCORE_BINS, add_uploads, make_table_upload, make_uploads
+from fedfb.audit.rows import (
+    SCORE_BINS,
+    AuditedRows,
+    Subject,
+    add_uploads,
+    make_table_upload,
+    make_uploads,
+)
 from fedfb.data.statistics import add_in_clear
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_audit_add

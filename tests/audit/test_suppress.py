@@ -15,8 +15,8 @@ from fedfb.audit.measures import describe_groups, describe_rates
 from fedfb.audit.page import audit_page
 from fedfb.audit.record import audit, name_hidden
 from fedfb.audit.result import Hidden, encode_audit
+from fedfb.audit.rows import add_uploads, make_uploads, read_tables
 from fedfb.audit.suppress import hide, publish, publish_clients
-from fedfb.audit.tables import add_uploads, make_uploads, read_tables
 from fedfb.data.statistics import add_in_clear
 from fedfb.report.html import render
 

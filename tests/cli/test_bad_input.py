@@ -142,7 +142,7 @@ def test_an_experiment_file_that_is_not_there_is_named(fedfb, tmp_path):
         (
             client_file().replace("n\n", "y\n"),
             "",
-            ["all of the 28 training rows", "Two classes are"],
+            ["all of the 40 training rows", "Two classes are"],
         ),
         (client_file() + "3,F\n", "", ["rows.csv, line 42: 2 cells, expected 3"]),
         (b"age,sex,y\n\xff,F,y\n", "", ["rows.csv, line 2: not UTF-8"]),

@@ -7,7 +7,7 @@ import pytest
 
 from cli.asking import OWN, client_file, refused
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.spec_file import from_values, read_toml
+from fedfb.experiments.spec_file import from_values, read_settings
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_one_experiment_has_one_hash_everywhere(fedfb, kept, tmp_path, flags):
     kept(*flags)
     result = json.loads((tmp_path / "kept/result.json").read_text())
     name = result["experiment_hash"]
-    typed = from_values(read_toml(tmp_path / "kept/experiment.toml"))
+    typed = from_values(read_settings(tmp_path / "kept/experiment.toml"))
     assert resolve(typed).hash == name
     for command in (
         *(("report", "kept"), ("audit", "kept", "--out", "audited")),

@@ -201,7 +201,7 @@ def population():
 
 
 def plugin():
-    from fedfb.algorithms.registry import read_methods
+    from fedfb.algorithms.method import read_methods
 
     return read_methods(Path("plugin.py"))
 

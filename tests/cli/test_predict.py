@@ -73,7 +73,7 @@ def test_an_unseen_category_and_a_superfluous_column_work(fedfb, write):
     ("content", "fragments"),
     [
         ("sex\nF\n", ["new.csv: unknown column 'age'"]),
-        ("age,sex\nold,F\n", ["new.csv, row 1, column 'age': 'old' is not a finite number"]),
+        ("age,sex\nold,F\n", ["new.csv, line 2, column 'age': 'old' is not a finite number"]),
         ("age,sex\n", ["new.csv has a header but no rows"]),
     ],
 )
@@ -110,6 +110,6 @@ def test_a_model_that_is_not_given_the_group_decides_whoever_comes(fedfb, traine
     assert said.out == fedfb("predict", "kept", "without.csv").out
     flags = (*OWN, "--test", "test.csv", "--local-epochs", 1, "--sensitive-at-prediction", "yes")
     fedfb("run", "--data", "rows.csv", *flags, "--out", "given")
-    unseen = "new.csv: group 'X' (1 rows) does not occur in training rows"
+    unseen = "new.csv, line 3: group 'X' (1 rows) does not occur in training rows"
     refused(fedfb("predict", "given", "new.csv"), unseen)
     refused(fedfb("predict", "given", "without.csv"), "without.csv: unknown column 'sex'")

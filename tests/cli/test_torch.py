@@ -72,7 +72,7 @@ def test_export_writes_what_can_be_written(fedfb, kept, tmp_path):
         assert not (tmp_path / "kept" / f"model.{to}").exists()
     said = fedfb("export", "kept", "--to", "skops")
     assert said.code == 0, said.err
-    assert "fedfb.models.torch_model.TorchModel" in said.err
+    assert "fedfb.models.TorchModel" in said.err
 
 
 def test_the_server_may_see_sums_only(fedfb):

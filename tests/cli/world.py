@@ -100,7 +100,7 @@ def done(*arguments: object) -> Said:
 
 def tiny_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``fedfb reproduce`` know the tiny table alone."""
-    monkeypatch.setattr("fedfb.paper.targets.names", lambda: [TARGET.name])
+    monkeypatch.setattr("fedfb.paper.targets.target_names", lambda: [TARGET.name])
     monkeypatch.setattr("fedfb.paper.targets.read_target", lambda name: TARGET)
 
 

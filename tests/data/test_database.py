@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.data.address import hide, read_address, with_query
+from fedfb.data.address import hide, read_address
 from fedfb.data.database import check_query, databases_of
-from fedfb.data.read import paths_of, read_rows
+from fedfb.data.read import read_rows
+from fedfb.data.sources import find_files, with_query
 from fedfb.errors import ConfigError, DataError
 
 words = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
@@ -250,12 +251,15 @@ def test_several_files_and_tables_are_several_clients(sqlite):
     for name in ("north", "south"):
         sqlite("create table t (a)", "create table u (a)", f"insert into t values ('{name}')",
                name=f"{name}.sqlite")  # fmt: skip
-    paths = paths_of("sqlite:///*.sqlite?table=t")
+    paths = find_files("sqlite:///*.sqlite?table=t").paths
     assert [path.stem for path in paths] == ["north", "south"]
     assert [texts(read_rows(path))["a"] for path in paths] == [["north"], ["south"]]
-    assert [path.stem for path in paths_of("sqlite:///north.sqlite?table=t&table=u")] == ["t", "u"]
+    assert [path.stem for path in find_files("sqlite:///north.sqlite?table=t&table=u").paths] == [
+        "t",
+        "u",
+    ]
     with pytest.raises(DataError, match=r"no file 'east\*'"):
-        paths_of("sqlite:///east*?table=t")
+        find_files("sqlite:///east*?table=t")
 
 
 # DuckDB.
@@ -503,11 +507,11 @@ def test_text_of_a_server_in_another_encoding_is_text(postgres):
 
 
 def test_tables_of_a_server_are_clients(loans, postgres):
-    paths = paths_of(postgres.address("?table=unit.heap&table=unit.keyed"))
+    paths = find_files(postgres.address("?table=unit.heap&table=unit.keyed")).paths
     assert [path.stem for path in paths] == ["unit.heap", "unit.keyed"]
     assert [read_rows(path).rows for path in paths] == [4, 4]
     with pytest.raises(ConfigError, match="the same table"):
-        paths_of(postgres.address("?table=a"), postgres.address("?table=a"))
+        find_files(postgres.address("?table=a"), postgres.address("?table=a"))
 
 
 def test_an_empty_password_is_none():

@@ -76,11 +76,6 @@ def test_a_group_only_in_test_rows_is_refused(make_federation, small_table):
         make_federation(table=table)
 
 
-def test_an_empty_client_is_named(make_federation):
-    with pytest.raises(DataError, match="client 'east' has no training rows"):
-        make_federation(client_names=("north", "south", "east"))
-
-
 def test_numbers_too_large_to_average_are_refused(make_federation, small_table):
     table = small_table.with_column("age", np.array([1e308] * 5 + [1.7e308] * 5))
     with pytest.raises(DataError, match="feature 'age' is not finite once scaled"):

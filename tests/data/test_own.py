@@ -125,19 +125,20 @@ def test_more_than_two_labels_are_set_against_each_other_with_a_note(own, write)
     ("options", "message"),
     [
         ({"pattern": "clients/*.csv"}, "no file matches 'clients/\\*.csv'"),
-        ({"pattern": "."}, "'.' is a folder"),
+        ({"pattern": "empty"}, "the folder empty has no tables"),
         ({"label": "Y"}, "rows.csv: unknown column 'Y'"),
         ({"sensitive": ("sexe",)}, "rows.csv: unknown column 'sexe'; did you mean 'sex'"),
         ({"client_column": "twn"}, "rows.csv: unknown column 'twn'; did you mean 'town'"),
         ({"partition": "column:twn"}, "unknown column 'twn'; did you mean 'town'"),
         ({"positive": "yes"}, "'yes' never occurs in the label column 'y', whose values are n, y"),
-        ({"client_column": "age"}, "client '0' has 1 rows, and at least 2 are needed"),
+        ({"client_column": "age"}, "none of the 20 clients has 2 rows"),
         ({"test": "absent.csv"}, "there is no file 'absent.csv'"),
         ({"sensitive": ("sex", "age", "town")}, "no columns are left as features"),
     ],
 )
 def test_what_is_wrong_with_the_files_is_told(own, write, options, message):
     write(client(20))
+    Path("empty").mkdir()
     with pytest.raises(DataError, match=message):
         own(**options)
 

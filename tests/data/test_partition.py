@@ -4,8 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedfb.data import Groups, Table, by_shares, parse_partition
-from fedfb.data.partition import Partition, assign, by_column, by_group
+from fedfb.data import Groups, Table, by_shares, load, parse_partition
+from fedfb.data.frames import federation_from_frames
+from fedfb.data.partition import (
+    Clients,
+    Partition,
+    assign,
+    by_column,
+    by_group,
+    rows_of_clients,
+    seat,
+)
+from fedfb.data.request import DataRequest
 from fedfb.data.table import Words
 from fedfb.errors import ConfigError, DataError
 
@@ -116,15 +126,12 @@ def test_drawn_shares_deal_every_row_and_leave_no_client_without(alpha, clients,
     people = Table({"sex": np.repeat(np.array(["F", "M"], object), sizes)}, "people.csv")
     rows = np.arange(sum(sizes))
     how = parse_partition(f"dirichlet:{alpha},{clients}")
-    try:
-        client, names = assign(how, people, GROUPS, rows, (seed, 13))
-    except ConfigError:  # a small parameter leaves a client without in nearly every draw
-        assert alpha == 0.1
-        return
+    client, names = assign(how, people, GROUPS, rows, (seed, 13))
     counts = np.bincount(client, minlength=clients)
     assert len(names) == clients
     assert counts.sum() == len(rows)
-    assert counts.min() >= 10
+    # A small parameter leaves a client without rows in nearly every draw.
+    assert counts.min() >= 10 or alpha == 0.1
     if alpha == 5000.0:
         share = counts / len(rows)
         assert np.abs(share - 1 / clients).max() < 0.05
@@ -151,6 +158,67 @@ def test_what_is_no_dirichlet_is_refused(text):
         parse_partition(text)
 
 
-def test_too_many_clients_for_the_rows_are_refused():
-    with pytest.raises(ConfigError, match="fewer than 10 of the 6 training rows"):
-        assign(parse_partition("dirichlet:1,3"), PEOPLE, GROUPS, np.arange(6), (0, 13))
+def test_a_draw_of_more_clients_than_rows_is_a_plain_draw():
+    how, rows = parse_partition("dirichlet:.5,1000"), np.arange(600)
+    people = Table({"sex": np.repeat(np.array(["F", "M"], object), 300)}, "people.csv")
+    client, names = assign(how, people, GROUPS, rows, (3, 13))
+    again = assign(how, people, GROUPS, rows, (3, 13))
+    np.testing.assert_array_equal(client, again.client)
+    assert len(names) == 1000
+    assert client.min() >= 0
+
+
+@given(st.lists(st.integers(-1, 8), min_size=1, max_size=60), st.integers(1, 5))
+def test_clients_sit_out_or_keep_their_rows_and_names(client, least):
+    names = tuple("abcdefghi")
+    dealt, rows = Clients(np.array(client), names), np.arange(len(client))
+    counts = np.bincount(dealt.client[dealt.client >= 0], minlength=9)
+    if counts.max() < least:
+        with pytest.raises(DataError, match="none of the 9 clients"):
+            seat(dealt, rows, rows, least)
+        return
+    (numbers, seated), notes = seat(dealt, rows, rows, least)
+    assert seated == tuple(name for name, n in zip(names, counts, strict=True) if n >= least)
+    for before, after in zip(client, numbers.tolist(), strict=True):
+        stays = before >= 0 and counts[before] >= least
+        assert (names[before] == seated[after]) if stays else after == -1
+    out = 9 - len(seated)
+    assert len(notes) == (out > 0)
+    if out:
+        lost = sum(counts[counts < least])
+        assert notes[0].startswith(f"{out} of 9 clients ha")
+        assert f"{lost} training row" in notes[0]
+
+
+@given(st.lists(st.integers(-1, 5), max_size=40))
+def test_rows_of_clients_are_those_of_a_loop(client):
+    parts = rows_of_clients(np.array(client, int), 6)
+    assert [part.tolist() for part in parts] == [
+        [row for row, number in enumerate(client) if number == wanted] for wanted in range(6)
+    ]
+
+
+def test_the_rows_of_clients_that_sit_out_are_counted():
+    rng = np.random.default_rng(0)
+    rows = {
+        "x": rng.standard_normal(400).tolist(),
+        "sex": rng.choice(["F", "M"], 400).tolist(),
+        "y": rng.integers(0, 2, 400).tolist(),
+        "branch": [*(f"b{i // 3}" for i in range(300)), *(f"single {i}" for i in range(100))],
+    }
+    federation = federation_from_frames(rows, "y", 1, "sex", client_column="branch")
+    trained = sum(len(client.y) for client in federation.clients)
+    assert len(federation.clients) == len(federation.client_names) == 100
+    assert trained + len(federation.test.y) == 300
+    [note] = [note for note in federation.notes if "sit out" in note]
+    assert note.startswith("100 of 200 clients have fewer than 2 rows (--client-rows)")
+    assert "100 training rows are left out" in note
+
+
+def test_test_rows_of_a_client_that_sits_out_belong_to_no_client():
+    request = DataRequest("synthetic", partition="dirichlet:.1,200", rows=300, test_rows=300)
+    federation = load(request, 0)
+    assert len(federation.test.y) == 300
+    assert (federation.test.client == -1).any()
+    assert all(len(client.y) for client in federation.clients)
+    assert [client.id for client in federation.clients] == list(range(len(federation.clients)))

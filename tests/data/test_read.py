@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.data import read_csv, read_csvs
-from fedfb.data.read import read_cells
+from fedfb.data.csv_file import read_cells
 from fedfb.errors import DataError
 
 

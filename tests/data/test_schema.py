@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from data.test_frames import people, same
 from fedfb.data import encode_file, federation_from_frames, load_own
-from fedfb.data.conform import misfits
+from fedfb.data.conform import check_file
 from fedfb.data.declare import Wanted
 from fedfb.data.infer import infer
+from fedfb.data.problems import number_lines
 from fedfb.data.read import read_rows
 from fedfb.data.schema import ColumnSchema, Schema, bin_names
 from fedfb.data.schema_file import read_schema, write_schema
@@ -145,18 +146,22 @@ def test_cells_that_do_not_fit_are_all_found_and_stop_a_run(files):
     frame.loc[3, "income"], frame.loc[5, "job"], frame.loc[7, "sex"] = "much", "king", "X"
     frame.loc[9, "age"] = None
     frame.assign(extra=1).drop(columns="children").to_csv(path, index=False)
-    found = misfits(read_rows(path), read_schema("schema.toml"))
-    assert {(one.line, one.column, one.kind) for one in found} == {
-        (0, "extra", "column"),
-        (0, "children", "column"),
-        (5, "income", "number"),
-        (7, "job", "category"),
-        (9, "sex", "category"),
-        (11, "age", "missing"),
+    rows = read_rows(path)
+    problems = number_lines(check_file(rows, read_schema("schema.toml")), [rows])
+    assert {(p.line, p.column, p.kind, p.count) for p in problems} == {
+        (0, "extra", "undeclared column", 400),
+        (0, "children", "absent column", 400),
+        (5, "income", "not a number", 1),
+        (7, "job", "undeclared value", 1),
+        (9, "sex", "undeclared value", 1),
+        (11, "age", "missing group", 1),
     }
     frame.to_csv(path, index=False)
-    with pytest.raises(DataError, match=r"west\.csv, line \d+, column '\w+': '\w+' is not"):
+    with pytest.raises(DataError) as refusal:
         load_own("clients/*.csv", schema="schema.toml")
+    lines = str(refusal.value).splitlines()
+    assert lines[:2] == ["4 problems of the files:", "clients/west.csv"]
+    assert "  line 5, column 'income': 'much' is not a number" in lines
 
 
 def test_a_code_declared_a_category_is_one_and_a_declared_identifier_is_a_feature(files):

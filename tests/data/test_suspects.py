@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from fedfb.data.cells import SourceColumn
-from fedfb.data.infer import suspicion
+from fedfb.data.suspicion import suspicion
 
 RNG = np.random.default_rng(0)
 
 
 def suspect(name, files):
-    return suspicion(name, [SourceColumn.of(cells) for cells in files])
+    doubt = suspicion(name, [SourceColumn.of(cells) for cells in files])
+    return None if doubt is None else doubt.what
 
 
 def whole(numbers) -> list[str]:
@@ -35,11 +36,8 @@ NO_FEATURES = {
     "days in a number": ("t", [f"2024{1 + i % 12:02}{1 + i % 28:02}" for i in range(60)], "date"),
     "remarks": ("said", [" ".join(RNG.permutation(WORDS)[:6]) for _ in range(60)], "free text"),
     "one cell is no number": ("income", [*whole(RNG.permutation(9999)[:59]), "l2"], "'l2'"),
-    "thousands": ("x", [f"{i} 000" for i in range(40)] * 2, "signs in them"),
     "dollars": ("x", [f"${i}.50" for i in range(40)] * 2, "signs in them"),
     "percent": ("x", [f"{i}%" for i in range(40)] * 2, "signs in them"),
-    "thousands with points": ("x", [f"{1 + i % 5}.000.000" for i in range(40)], "with a comma"),
-    "decimal commas": ("x", [f"{i},5" for i in range(40)], "with a comma"),
 }
 FEATURES = {
     "income in whole dollars": ("income", whole(RNG.normal(40_000, 9000, 300))),

@@ -7,7 +7,7 @@ import pytest
 
 from fedfb.experiments.compare import better
 from fedfb.paper.markdown import PAGE_HEAD
-from fedfb.paper.targets import names, printed, read_target
+from fedfb.paper.targets import printed, read_target, target_names
 
 PAGE = (Path(__file__).parents[2] / "docs/reproduction.md").read_text(encoding="utf-8")
 PAIR = re.compile(r"(\*\*)?(-?\.\d+)[^/]*/ (-?\.\d+)")
@@ -35,7 +35,7 @@ def figures(match):
 
 def test_the_page_opens_as_the_generator_opens_it():
     assert PAGE.startswith(PAGE_HEAD)
-    assert sorted(name for name, _ in sections()) == sorted(names())
+    assert sorted(name for name, _ in sections()) == sorted(target_names())
 
 
 def test_a_figure_is_bold_exactly_if_its_digits_are_better_than_the_printed_ones():
@@ -51,7 +51,7 @@ def test_a_figure_is_bold_exactly_if_its_digits_are_better_than_the_printed_ones
     assert any(marks)
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name.startswith("table")])
+@pytest.mark.parametrize("name", [name for name in target_names() if name.startswith("table")])
 def test_the_printed_figures_on_the_page_are_the_papers(name):
     target, rows = read_target(name), dict(table_of(dict(sections())[name]))
     for row in target.rows:

@@ -18,7 +18,7 @@ from engine_cases import (
 )
 from fedfb.core import ClientData
 from fedfb.engine import NativeEngine, NumpyEngine, Rebalance, cell_counts
-from fedfb.engine.native.work import SPARSE_PASSES
+from fedfb.engine.native.engine import SPARSE_PASSES
 from fedfb.errors import ConfigError
 from fedfb.models import Network
 from fedfb.notions import make_notion

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fedfb.engine.native.work as native_work
+import fedfb.engine.native.engine as native_work
 from engine_cases import INSTRUCTIONS, engine_cases, instruction_sets, make_case, precisions
 from federations import make_clients, make_solver
 from fedfb.algorithms import Outer

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfb.engine.native.library import KINDS, Job, Kernel
-from fedfb.engine.native.seams import check_seams
+from fedfb.engine.native.library import KINDS, Job, Kernel, check_seams
 from fedfb.errors import ConfigError
 
 SOURCES = Path(__file__).parents[2] / "src/fedfb/engine/native"

@@ -13,11 +13,10 @@ from fedfb.engine import (
     minibatches,
     sigmoid,
 )
-from fedfb.engine.losses import loss
-from fedfb.engine.packed import pack, unpack
+from fedfb.engine.base import loss
+from fedfb.engine.optimise import pack_layers, unpack_layers
 from fedfb.errors import ConfigError
-from fedfb.models import Network, TorchModel
-from fedfb.models.own import name_of
+from fedfb.models import Network, TorchModel, name_of
 from fedfb.notions import make_notion
 
 HIDDEN = [(), (4,), (5, 3)]
@@ -70,7 +69,7 @@ def test_logits_are_those_of_a_plain_loop(make_engine, hidden):
 def test_packing_and_unpacking_is_the_identity(hidden, seed):
     model = Network(3, hidden)
     params = np.random.default_rng(seed).normal(size=(3, model.size))
-    np.testing.assert_array_equal(unpack(pack(params, model), model), params)
+    np.testing.assert_array_equal(unpack_layers(pack_layers(params, model), model), params)
 
 
 @hidden_sizes

@@ -22,8 +22,7 @@ from fedfb.core import PrivateTraining
 from fedfb.engine import Rebalance, cell_counts, choose_engine
 from fedfb.engine.torch_engine import TorchEngine
 from fedfb.errors import ConfigError
-from fedfb.models import TorchModel
-from fedfb.models.own import name_of
+from fedfb.models import TorchModel, name_of
 from fedfb.notions import make_notion
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedfb[torch]'")

@@ -144,7 +144,7 @@ def test_a_study_states_whether_the_group_is_given(given):
 
 def test_the_reproduction_states_the_papers_choice():
     """Also where it is not the default, or a change of the default would change its figures."""
-    for name in targets.names():
+    for name in targets.target_names():
         assert targets.read_target(name).settings["sensitive_at_prediction"] is True
 
 

@@ -9,15 +9,16 @@ import pytest
 from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.cache import Store, result_of
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import load_federations, run, train
-from fedfb.experiments.result import Divergence, Statistic, to_builtins
 from fedfb.experiments.run_folder import claim, load_model, save
+from fedfb.experiments.seed_result import Divergence, Statistic
 from fedfb.experiments.spec import Experiment
 from fedfb.report.folder import Found
 from fedfb.report.frontier import print_frontier
 from fedfb.report.html import render
-from fedfb.report.sections import make_page
+from fedfb.report.page import make_page
 from fedfb.runtime import DivergedError
 from fedfb.runtime.local import make_ask, refuse_non_finite
 

@@ -13,6 +13,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, r
 
 from fedfb.core import Examples, Prediction
 from fedfb.errors import DataError
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.evaluate import (
     area_under_curve,
     client_loss_table,
@@ -21,14 +22,8 @@ from fedfb.experiments.evaluate import (
     evaluate,
     summarise,
 )
-from fedfb.experiments.result import (
-    Evaluation,
-    Figures,
-    GroupRates,
-    Quality,
-    Statistic,
-    to_builtins,
-)
+from fedfb.experiments.result import Figures
+from fedfb.experiments.seed_result import Evaluation, GroupRates, Quality, Statistic
 
 GROUPS = ["f", "m", "x"]
 CLIENTS = ["north", "south"]

@@ -10,7 +10,8 @@ from fedfb.algorithms import METHODS
 from fedfb.errors import DivergenceError
 from fedfb.experiments import frontier as module
 from fedfb.experiments.frontier import Place, dominates, frontier, pareto, plan, with_pareto
-from fedfb.experiments.result import Estimate, Point
+from fedfb.experiments.result import Point
+from fedfb.experiments.seed_result import Estimate
 from fedfb.experiments.spec import Experiment
 
 TINY = Experiment(rows=200, test_rows=200, rounds=2, local_epochs=1, seeds=(0, 1))

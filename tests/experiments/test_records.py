@@ -137,7 +137,7 @@ def test_a_method_of_ones_own_is_never_kept(store, trained, monkeypatch):
     def mine(problem):
         return METHODS["fedavg"].make(problem)
 
-    monkeypatch.setattr("fedfb.algorithms.registry.METHODS", METHODS)
+    monkeypatch.setattr("fedfb.algorithms.method.METHODS", METHODS)
     register(METHODS["fedavg"]._replace(name="mine", make=mine))
     try:
         own = replace(TINY, algorithm="mine", seeds=(0,))

@@ -8,7 +8,8 @@ from msgspec.structs import replace as change
 
 from fedfb.errors import ConfigError, WriteError
 from fedfb.experiments.compare import compare
-from fedfb.experiments.result import Printed, Statistic
+from fedfb.experiments.result import Printed
+from fedfb.experiments.seed_result import Statistic
 from fedfb.experiments.spec import Experiment
 from fedfb.paper.targets import printed
 from fedfb.report.figures import FORMATS, check_figure_path, draw_comparison

@@ -11,10 +11,9 @@ from msgspec.structs import replace as change
 
 import fedfb
 from fedfb.data.repeats import beyond_chance, copied_share
-from fedfb.experiments.attained import chance, measure_training
+from fedfb.experiments.measure import chance, measure_training, training_figures
 from fedfb.experiments.outcome import load_federations, run
-from fedfb.experiments.reporting import training_figures
-from fedfb.experiments.result import MethodAccount, Privacy, SeedResult, Statistic, Training
+from fedfb.experiments.seed_result import MethodAccount, Privacy, SeedResult, Statistic, Training
 from fedfb.experiments.shortfalls import find_shortfalls
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime import RoundRecord

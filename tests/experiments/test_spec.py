@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values, read_toml, to_toml
+from fedfb.experiments.spec_file import from_values, read_settings, to_toml
 from fedfb.settings import kind_of
 
 
@@ -47,7 +47,7 @@ def test_an_experiment_survives_toml(tmp_path_factory, settings):
     experiment = Experiment(**settings)
     path = tmp_path_factory.getbasetemp() / "experiment.toml"
     path.write_text(to_toml(experiment), encoding="utf-8")
-    back = from_values(read_toml(path))
+    back = from_values(read_settings(path))
     assert back == experiment
     assert back.hash == experiment.hash
 

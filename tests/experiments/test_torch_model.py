@@ -19,8 +19,7 @@ from fedfb.experiments.conformance import playing as running
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.rule import rule_of
 from fedfb.experiments.spec_file import from_values, to_toml
-from fedfb.models import TorchModel
-from fedfb.models.own import find_factory
+from fedfb.models import TorchModel, find_factory
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedfb[torch]'")
 nets = pytest.importorskip("torch_nets")

@@ -13,9 +13,8 @@ from fedfb.data.table import Table
 from fedfb.experiments.result import Result
 from fedfb.experiments.rule import Rule
 from fedfb.experiments.spec import Experiment
-from fedfb.export.comparing import UNSEEN, made_up_rows, on_an_edge
 from fedfb.export.formats import run_skops, skops_file
-from fedfb.export.handover import HandOver
+from fedfb.export.handover import UNSEEN, HandOver, made_up_rows, on_an_edge
 from fedfb.export.to_onnx import onnx_model, run_onnx
 from fedfb.models import Network
 

@@ -9,15 +9,14 @@ import pytest
 from export.own_rows import SETTINGS, write_rows
 from fedfb.data import encode_file
 from fedfb.data.columns import NumberColumn
+from fedfb.data.csv_file import read_cells
 from fedfb.data.derive import Bins
-from fedfb.data.read import read_cells
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import FedFBThresholdsClassifier
 from fedfb.experiments.run_folder import load_model
-from fedfb.export.comparing import made_up_rows, on_an_edge
-from fedfb.export.formats import of_classifier
-from fedfb.export.handover import take_over
+from fedfb.export.formats import coefficients, of_classifier
+from fedfb.export.handover import made_up_rows, on_an_edge, take_over
 from fedfb.export.to_onnx import onnx_model, run_onnx
 
 METHODS = [
@@ -68,6 +67,21 @@ def test_own_rows_with_gaps_unseen_values_and_crossed_groups(trained, tmp_path, 
     assert_same(hand, made_up_rows(hand))
 
 
+def test_merged_and_new_groups_are_decided_as_the_rest_group(trained, tmp_path):
+    write_rows(tmp_path / "rows.csv")
+    new = write_rows(tmp_path / "new.csv", seed=1)
+    merged = {"rest": "others", "minimum_group": 60, "sensitive_at_prediction": True}
+    _, folder = trained(data=str(tmp_path / "rows.csv"), **{**SETTINGS, **merged})
+    hand = take_over(folder)
+    assert "others" in hand.encoder.groups.names
+    assert hand.encoder.groups.merged
+    assert_same(hand, typed_as_read(hand, new))
+    assert_same(hand, made_up_rows(hand))
+    *others, last = coefficients(hand)["groups"]
+    assert (last["name"], last["values"]) == ("others", [])
+    assert all(group["values"] for group in others)
+
+
 def test_what_is_compared_is_what_fedfb_predict_gives(trained, tmp_path):
     write_rows(tmp_path / "rows.csv")
     new = write_rows(tmp_path / "new.csv", seed=1, unseen=True)
@@ -77,6 +91,33 @@ def test_what_is_compared_is_what_fedfb_predict_gives(trained, tmp_path):
     ours = hand.decide(typed_as_read(hand, new))
     np.testing.assert_array_equal(ours.score, given.score)
     np.testing.assert_array_equal(ours.decision, given.decision)
+
+
+def test_codes_for_missing_values_and_merged_spellings_are_handed_over(trained, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{rng.choice([-1, 999, *range(40)])},{rng.choice(['Ulm', 'ulm', 'Bonn', '??'])},"
+        f"{'FM'[i % 2]},{'yn'[i // 2 % 2]}"
+        for i in range(200)
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(["hours,town,sex,y", *rows]) + "\n")
+    (tmp_path / "schema.toml").write_text(
+        '[columns.hours]\nrole = "feature"\ntype = "number"\nblank = ["-1", "999"]\n'
+        '[columns.town]\nrole = "feature"\ntype = "category"\nmerge = { Ulm = ["ulm"] }\n'
+        'categories = ["Bonn", "Ulm", "ulm", "??"]\nblank = ["??"]\n'
+        '[columns.sex]\nrole = "sensitive"\ncategories = ["F", "M"]\n'
+        '[columns.y]\nrole = "label"\npositive = "y"\ncategories = ["n", "y"]\n'
+    )
+    outcome, folder = trained(
+        data=str(tmp_path / "rows.csv"), schema=str(tmp_path / "schema.toml"), algorithm="fedavg"
+    )
+    hand = take_over(folder)
+    assert outcome.federation.feature_names == (
+        *("hours", "hours missing", "town=Bonn", "town=Ulm", "town=missing"),
+    )
+    assert_same(hand, typed_as_read(hand, tmp_path / "rows.csv"))
+    kinds = [rule["kind"] for rule in coefficients(hand)["rules"]]
+    assert kinds == ["blank", "blank", "merge"]
 
 
 def raw_rows(outcome, folder, rows=3000):

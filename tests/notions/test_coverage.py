@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from fedfb.notions.disparity import four_fifths_interval, rate_disparity
-from fedfb.notions.intervals import (
-    critical_value,
-    mix_variance,
-    parity_contrasts,
-    rate_ends,
-    rate_variance,
-    standard_errors,
-)
+from fedfb.notions.critical import critical_value, standard_errors
+from fedfb.notions.disparity import rate_disparity
+from fedfb.notions.intervals import mix_variance, parity_contrasts, rate_ends, rate_variance
+from fedfb.notions.values import four_fifths_interval
 
 FEDERATIONS = 1_000
 # Of 1,000 intervals that truly cover 95 %, fewer than 93 % or more than 97 % cover with probability

@@ -16,9 +16,9 @@ from fedfb.notions.disparity import (
     disparities,
     equal_opportunity,
     equalized_odds,
-    four_fifths,
     spd,
 )
+from fedfb.notions.values import four_fifths
 
 RATE_ESTIMATES = [demographic_parity, equal_opportunity, equalized_odds]
 

@@ -5,18 +5,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.stats import studentized_range
 
+from fedfb.notions.critical import critical_value, range_critical_value, standard_errors
 from fedfb.notions.intervals import (
     Bands,
-    critical_value,
     half_widths,
     interval,
     mean_variance,
     parity_bands,
     parity_contrasts,
-    range_critical_value,
     range_interval,
     rate_variance,
-    standard_errors,
 )
 
 ROWS = {2: [300, 200], 3: [300, 200, 100], 5: [250, 200, 200, 150, 100]}

@@ -13,8 +13,9 @@ import pytest
 from scipy.special import ndtri
 
 from fedfb.notions import intervals
+from fedfb.notions.critical import critical_value
 from fedfb.notions.disparity import loss_variances, notion_bands
-from fedfb.notions.intervals import critical_value, parity_contrasts, range_interval
+from fedfb.notions.intervals import parity_contrasts, range_interval
 from fedfb.notions.over_seeds import (
     MeanDisparity,
     difference_of_disparities,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfb.errors import ConfigError
-from fedfb.paper.released import load
+from fedfb.paper.released import load_released
 from fedfb.paper.released.data import count_cells, hold_out_last_tenth, pool_clients
 from fedfb.paper.released.training import BATCH
 
@@ -53,7 +53,7 @@ COUNTS = {
 def test_counts_are_those_of_the_released_code(name):
     if not name.startswith("synthetic") and not os.environ.get("FEDFB_DATA"):
         pytest.skip("FEDFB_DATA does not name a folder with the published files")
-    data = load(name)
+    data = load_released(name)
     cells = count_cells(pool_clients(data.clients), data.groups)
     found = {
         "features": data.test.x.shape[1],
@@ -67,29 +67,29 @@ def test_counts_are_those_of_the_released_code(name):
 
 
 def test_clients_hold_the_released_shares_of_each_group():
-    held = [np.bincount(client.group).tolist() for client in load("synthetic").clients]
+    held = [np.bincount(client.group).tolist() for client in load_released("synthetic").clients]
     assert held == [[281, 1045], [564, 627], [564, 419]]
 
 
 def test_the_slip_leaves_the_third_client_without_group_1():
-    held = [np.bincount(c.group, minlength=2) for c in load("synthetic-high-slip").clients]
+    held = [np.bincount(c.group, minlength=2) for c in load_released("synthetic-high-slip").clients]
     assert held[2].tolist() == [141, 0]
 
 
 def test_every_row_is_dealt_once():
-    data = load("synthetic")
+    data = load_released("synthetic")
     x = pool_clients(data.clients).x
     assert len(np.unique(x, axis=0)) == len(x) == 3500
 
 
 def test_the_group_is_the_last_feature():
-    data = load("synthetic")
+    data = load_released("synthetic")
     np.testing.assert_array_equal(data.test.x[:, -1], data.test.group)
 
 
 def test_an_unknown_name_is_refused():
     with pytest.raises(ConfigError, match="did you mean 'adult'"):
-        load("adults")
+        load_released("adults")
 
 
 FAIRFED = {
@@ -105,7 +105,7 @@ def test_the_setting_of_fairfed_has_the_released_sizes(name):
     if not os.environ.get("FEDFB_DATA"):
         pytest.skip("FEDFB_DATA does not name a folder with the published files")
     features, sizes = FAIRFED[name]
-    data = load(name)
+    data = load_released(name)
     assert data.test.x.shape[1] == features
     assert len(data.clients) == 5
     if sizes:

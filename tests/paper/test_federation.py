@@ -6,12 +6,12 @@ import pytest
 from fedfb.data.table import Table
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
-from fedfb.paper.released import as_federation, load
+from fedfb.paper.released import as_federation, load_released
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return load("synthetic")
+    return load_released("synthetic")
 
 
 def test_every_client_keeps_its_rows_and_test_rows_belong_to_none(rows):

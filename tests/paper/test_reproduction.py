@@ -5,15 +5,16 @@ import json
 import pytest
 
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.compare import Cause, better, differs, explain
+from fedfb.experiments.compare import Cause, better, differs, explain_difference
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.result import Result, SeedResult
+from fedfb.experiments.result import Result
+from fedfb.experiments.seed_result import SeedResult
 from fedfb.experiments.train import training_notion
 from fedfb.paper import reproduce as reproduction
 from fedfb.paper.markdown import as_markdown, draw_target, renew
-from fedfb.paper.released import load as load_released
+from fedfb.paper.released import load_released
 from fedfb.paper.reproduce import SELECTIONS, reproduce
-from fedfb.paper.targets import Target, TargetLine, names, read_target
+from fedfb.paper.targets import Target, TargetLine, read_target, target_names
 
 TINY = Target(
     "tiny",
@@ -29,7 +30,7 @@ TINY = Target(
 )
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", target_names())
 def test_every_cell_of_every_target_is_an_experiment(name):
     target = read_target(name)
     for row in target.rows:
@@ -38,7 +39,7 @@ def test_every_cell_of_every_target_is_an_experiment(name):
                 resolve(target.experiment(row, column, quick=False))
 
 
-@pytest.mark.parametrize("name", [n for n in names() if n.startswith("table")])
+@pytest.mark.parametrize("name", [n for n in target_names() if n.startswith("table")])
 def test_every_table_has_the_printed_figure_of_its_cells(name):
     target = read_target(name)
     printed = [
@@ -51,7 +52,7 @@ def test_every_table_has_the_printed_figure_of_its_cells(name):
     assert all(printed)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", target_names())
 def test_every_cause_is_shown_by_rows_of_its_target(name):
     target = read_target(name)
     rows = {row.name: row for row in target.rows}
@@ -65,7 +66,7 @@ def test_every_cause_is_shown_by_rows_of_its_target(name):
 
 PAPERS_RULE = [
     pytest.param(target, row, id=f"{target.name}: {row.name}")
-    for target in map(read_target, names())
+    for target in map(read_target, target_names())
     for row in target.rows
     if "as printed" in row.name or "by the paper's step" in row.name
 ]
@@ -193,13 +194,15 @@ def test_a_difference_is_explained_by_the_steps_that_lead_from_the_paper_to_ours
     paper, ours = figures(0.80, 0.03), figures(0.83, 0.003)
     found = {"old": figures(0.80, 0.03), "mended": figures(0.829, 0.005), "far": figures(0.7, 0.2)}
     averaging = Cause("averaging", "old", "mended")
-    whole = explain(ours, paper, found, [averaging])
+    whole = explain_difference(ours, paper, found, [averaging])
     assert (whole.verdict, len(whole.steps)) == ("explained", 1)
     assert whole.left == pytest.approx(0.002)
-    assert explain(ours, paper, found, [Cause("averaging", "old", "never run")]).steps == ()
-    assert explain(ours, paper, found, []).verdict == "unexplained"
+    assert (
+        explain_difference(ours, paper, found, [Cause("averaging", "old", "never run")]).steps == ()
+    )
+    assert explain_difference(ours, paper, found, []).verdict == "unexplained"
     # A step that begins elsewhere than the one before it ended leaves that distance unexplained.
-    broken = explain(ours, paper, found, [averaging, Cause("rule", "far", "mended")])
+    broken = explain_difference(ours, paper, found, [averaging, Cause("rule", "far", "mended")])
     assert broken.verdict == "unexplained"
 
 
@@ -248,7 +251,7 @@ def test_missing_data_are_named_all_at_once_before_anything_is_trained(
 ):
     monkeypatch.setenv("FEDFB_DATA", str(tmp_path))
     monkeypatch.setattr(reproduction, "_cell", lambda *a: pytest.fail("trained"))
-    targets = [read_target(name) for name in (names() if wanted == "all" else [wanted])]
+    targets = [read_target(name) for name in (target_names() if wanted == "all" else [wanted])]
     with pytest.raises(DataError, match=r"nothing was trained: .* adult, bank, compas") as refused:
         reproduction.check_data(targets, tmp_path / "out", quick=True)
     said = str(refused.value)

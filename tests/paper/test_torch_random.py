@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedfb.paper.released.torch_random import (
+from fedfb.paper.released.training import (
     draw_linear,
     draw_words,
     loader_orders,

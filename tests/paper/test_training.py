@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fedfb.paper.released.rules import average_by_size, average_by_weight, first_clients
-from fedfb.paper.released.torch_random import loader_orders
 from fedfb.paper.released.training import (
     LocalRows,
     add_ones,
     draw_initial,
+    loader_orders,
     margins,
     released_cross_entropy,
     train_released,

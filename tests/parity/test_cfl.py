@@ -1,5 +1,7 @@
 """FedFB on one client is CFL to the bit, and CFL is an independent pooled FairBatch to 1e-10."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pooled_fairbatch import pooled_fairbatch
@@ -11,7 +13,7 @@ from fedfb.algorithms.tasks import confusion_task
 from fedfb.data import load, pooled
 from fedfb.engine import minibatches
 from fedfb.experiments import outcome as experiments
-from fedfb.experiments.resolve import given_grid
+from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import fit
 from fedfb.notions import PooledClientParity, make_notion
@@ -29,9 +31,7 @@ def test_fedfb_with_one_client_equals_cfl(notion, model):
     alone = pooled(load(experiment.request, 0))
     settings = given_grid(experiment)
     states = [
-        fit(
-            Experiment(**{**vars(experiment), "algorithm": name}), alone, settings, seed=4
-        ).trained.state
+        fit(resolve(replace(experiment, algorithm=name)), alone, settings, seed=4).trained.state
         for name in ("fedfb", "cfl")
     ]
     if notion == "cp":  # a client keeps its weight to itself: it is 1 up to rounding
@@ -80,5 +80,5 @@ def test_cfl_through_the_experiment_is_fedfb_on_pooled_rows():
     outcome = experiments.train(experiment)
     [fitted] = outcome.fitted
     one = pooled(load(experiment.request, 0))
-    same = fit(Experiment(**{**vars(experiment), "algorithm": "fedfb"}), one, fitted.settings, 0)
+    same = fit(resolve(replace(experiment, algorithm="fedfb")), one, fitted.settings, 0)
     np.testing.assert_array_equal(fitted.trained.state.params, same.trained.state.params)

@@ -9,8 +9,7 @@ from scipy.stats import norm
 from fedfb.errors import ConfigError
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
-from fedfb.privacy import Budget, Workload, calibrate, epsilon_of
-from fedfb.privacy.accounting import grid_of
+from fedfb.privacy import Budget, Workload, calibrate, epsilon_of, grid_of
 
 DELTA = 1e-5
 TINY = {"rows": 400, "test_rows": 200, "rounds": 3, "local_epochs": 2, "lr": (0.005,)}

@@ -11,8 +11,7 @@ from fedfb.experiments.explain import random_client
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import QUIET, build, make_engine, training_notion
-from fedfb.privacy import Protection, protect
-from fedfb.privacy.noise import noise_scales
+from fedfb.privacy import Protection, noise_scales, protect
 from fedfb.runtime import make_ask
 
 ROW = ClientData(0, np.zeros((1, 1)), np.zeros(1, int), np.zeros(1, int), 1)

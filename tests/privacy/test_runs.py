@@ -10,11 +10,11 @@ import pytest
 from fedfb.algorithms import METHODS
 from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DisclosureError, FedFBError
+from fedfb.experiments.codec import to_json
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run, train
 from fedfb.experiments.privacy import check_privacy, plan_privacy, questions
 from fedfb.experiments.resolve import given_grid, resolve
-from fedfb.experiments.result import to_json
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values
 from fedfb.experiments.train import build, make_engine, training_notion
@@ -61,10 +61,10 @@ def test_every_method_is_private_or_refused_by_name(algorithm):
     private = {"rounds": 2, "privacy_epsilon": 1.0, **GIVEN}
     experiment = Experiment(algorithm=algorithm, notion=notion, **private)
     if algorithm in ABLE:
-        check_privacy(experiment)
+        check_privacy(resolve(experiment))
     else:
         with pytest.raises(FedFBError, match=algorithm):
-            check_privacy(experiment)
+            check_privacy(resolve(experiment))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as change
 
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.compare import compare_into
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import train
-from fedfb.experiments.result import to_builtins
 from fedfb.experiments.run_folder import FRONTIER, save
 from fedfb.experiments.spec import Experiment
 from fedfb.files import write_json

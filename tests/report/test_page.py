@@ -17,7 +17,7 @@ from fedfb.paper.page import page_of_folder, reproduction_headline
 from fedfb.report.folder import Found, ReportedRun, read_folder
 from fedfb.report.headline import frontier_headline, run_headline
 from fedfb.report.html import render
-from fedfb.report.sections import make_page
+from fedfb.report.page import make_page
 from report.reproduced import reproduced
 
 TINY = Experiment(rows=300, test_rows=300, rounds=3, local_epochs=2, seeds=(0, 1))
@@ -166,7 +166,7 @@ def test_a_frontier_has_its_pareto_set_limit_and_constant_classifier():
     given = replace(TINY, seeds=(0,), sensitive_at_prediction=True)
     record = frontier(given, ["fedavg", "fedfb", "hardt"], quick=True)
     text = render(make_page(Found((), frontier=record)))
-    for word in ("Pareto set", "hardt (limit)", "a constant classifier", "The frontier on"):
+    for word in ("Pareto set", "Hardt (limit)", "a constant classifier", "The frontier on"):
         assert word in text
     assert "Of 2 approaches" in frontier_headline(record)
 

@@ -9,11 +9,13 @@ import pytest
 from msgspec.structs import replace as change
 
 from fedfb.errors import ConfigError, DataError
+from fedfb.experiments.codec import from_json, to_builtins, to_json
 from fedfb.experiments.compare import compare
 from fedfb.experiments.outcome import run
-from fedfb.experiments.result import Comparison, Result, from_json, to_builtins, to_json
+from fedfb.experiments.result import Comparison, Result
 from fedfb.experiments.spec import Experiment
-from fedfb.report.table import comparison_rows, to_csv
+from fedfb.report.table import to_csv
+from fedfb.report.tables import comparison_rows
 
 TINY = Experiment(rows=200, test_rows=200, rounds=1, local_epochs=1, seeds=(0, 1), lr=(0.01,))
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.runtime.dropout import TURNS, draw_leavings, number_leaving
+from fedfb.runtime.boundary import TURNS, draw_leavings, number_leaving
 
 
 @given(

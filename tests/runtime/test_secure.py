@@ -15,11 +15,12 @@ from fedfb.experiments.conformance.playing import (
     results,
     start,
 )
+from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import check_runnable
 from fedfb.runtime import Saving, as_arrays, make_ask, reduce_uploads, train
 from fedfb.runtime import loop as training_loop
-from fedfb.runtime.dropout import TURNS, Leaving, draw_leavings, is_counted, silent_in
+from fedfb.runtime.boundary import TURNS, Leaving, draw_leavings, is_counted, silent_in
 from fedfb.runtime.secure import carry_masked, refuse_too_few
 from fedfb.secure import RangeError, ThresholdError
 from runtime.methods import build
@@ -93,13 +94,13 @@ def test_a_method_that_needs_more_than_sums_is_refused_before_training(case):
     )
     pooled = case.method.is_pooled(case.variant)
     with pytest.raises(ConfigError if pooled else DisclosureError, match=case.method.name):
-        check_runnable(experiment)
+        check_runnable(resolve(experiment))
 
 
 def test_the_methods_of_the_paper_are_among_those_that_sum():
     assert {"fedfb", "fedfb-sums", "fedavg", "fairfed", "q-ffl"} <= {c.method.name for c in SUMMED}
     # A target for the root mean square gap of the losses needs only sums too.
-    check_runnable(Experiment(algorithm="fedfb", notion="cp", target=(0.1,), secure=True))
+    check_runnable(resolve(Experiment(algorithm="fedfb", notion="cp", target=(0.1,), secure=True)))
 
 
 @pytest.mark.parametrize("name", ["fedfb", "fairfed", "q-ffl", "fedfb-sums", "fedavg"])
@@ -245,4 +246,4 @@ def test_a_wide_bound_keeps_small_and_large_values(scale):
 def test_secure_sums_ask_for_their_package(monkeypatch):
     monkeypatch.setattr("fedfb.extras.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'fedfb\[privacy\]'"):
-        check_runnable(Experiment(secure=True))
+        check_runnable(resolve(Experiment(secure=True)))

@@ -5,7 +5,7 @@ from fedfb.secure import SERVER, Kind
 from fedfb.secure.encoding import pack_set, unpack, unpack_entries
 from fedfb.secure.keys import agree
 from fedfb.secure.messages import LAYOUT, make_header, write_frame
-from fedfb.secure.shares import SHARE_BYTES
+from fedfb.secure.secrets import SHARE_BYTES
 from secure.clients import TURNS, client_step, ring_vectors, seeded
 
 

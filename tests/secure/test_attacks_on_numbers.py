@@ -9,9 +9,8 @@ from fedfb import secure
 from fedfb.secure import AuthenticationError, Kind, ProtocolError, SecureError, ThresholdError
 from fedfb.secure.encoding import pack, pack_entries, pack_set, unpack_entries
 from fedfb.secure.keys import agree
-from fedfb.secure.masks import add_masks
 from fedfb.secure.messages import SEALED_BYTES, derive_pair_mask_keys, write_frame
-from fedfb.secure.shares import combine
+from fedfb.secure.secrets import add_masks, combine
 from secure.clients import federation, plain_sum, play, ring_vectors
 from secure.liars import body_of, reveal_shares, say, survivors, until
 

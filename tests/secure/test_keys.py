@@ -15,8 +15,8 @@ from fedfb import secure
 from fedfb.secure import AuthenticationError, FormatError, Kind, keys
 from fedfb.secure.graph import find_neighbours
 from fedfb.secure.keys import derive_key, sha256
-from fedfb.secure.masks import add_masks, write_ring
 from fedfb.secure.messages import LAYOUT, derive_pair_mask_keys, derive_self_mask_key
+from fedfb.secure.secrets import add_masks, write_ring
 from secure.clients import federation, record, seeded
 
 unhex = bytes.fromhex

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedfb.secure import FormatError, ProtocolError, ThresholdError
-from fedfb.secure.shares import PRIME, SHARE_BYTES, combine, find_weights_at_zero, split_secret
+from fedfb.secure.secrets import PRIME, SHARE_BYTES, combine, find_weights_at_zero, split_secret
 from secure.clients import seeded
 
 secrets = st.binary(min_size=32, max_size=32)

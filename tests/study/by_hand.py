@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
-from fedfb.data.read import paths_of, read_rows
+from fedfb.data.read import read_files
 from fedfb.study.client import handle, open_client
 from fedfb.study.journal import EVENTS, Log
 from fedfb.study.keys import create, read_bundle, read_server_secrets
@@ -24,7 +24,7 @@ def make(folder, experiment, rows=80, **options):
     """Write clients and a study; return its file, and the folder of the clients."""
     clients = federation.write_clients(folder / "clients", rows)
     wanted = Wanted("urgent", "yes", experiment.sensitive or ("sex", "region"))
-    schema = agreed_schema([read_rows(path) for path in paths_of(f"{clients}/*.csv")], wanted)
+    schema = agreed_schema([*read_files(f"{clients}/*.csv").values()], wanted)
     return create_in(folder, clients, schema, experiment, **options)
 
 

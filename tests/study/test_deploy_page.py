@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfb.experiments.result import to_builtins
+from fedfb.experiments.codec import to_builtins
 from fedfb.runtime.ledger import read_ledger
 from study.by_hand import federation
 from study.replay import assert_same_bits

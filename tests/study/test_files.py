@@ -10,8 +10,7 @@ from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.errors import DataError
 from fedfb.experiments.spec import Experiment
 from fedfb.study.client import load_memory, save_memory
-from fedfb.study.journal import ExchangeTotal, Journal
-from fedfb.study.messages import pack_message, unpack_message
+from fedfb.study.journal import ExchangeTotal, Journal, pack_message, unpack_message
 from fedfb.study.study import make_study, study_from_toml, study_to_toml
 
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)

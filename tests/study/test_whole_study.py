@@ -18,7 +18,7 @@ from fedfb.audit.record import audit
 from fedfb.audit.result import read_audit
 from fedfb.data.encode import Encoder
 from fedfb.data.schema_file import read_schema
-from fedfb.experiments.result import to_builtins
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.run_folder import read_result, save
 from fedfb.experiments.secure import make_audit_add
 from fedfb.experiments.shortfalls import other_notes

@@ -7,7 +7,7 @@ from scipy.special import expit, ndtr
 
 from fedfb.data.datasets.gaussians import Gaussians
 from fedfb.theory import Gaussian, client, population
-from fedfb.theory.settings import gaussian_population
+from fedfb.theory.population import gaussian_population
 
 
 @st.composite

@@ -21,7 +21,7 @@ from fedfb.theory import (
     setting,
     tau,
 )
-from fedfb.theory.thresholds import gaps_at, local_problem, pairs_at, pooled_problem
+from fedfb.theory.cfl import gaps_at, local_problem, pairs_at, pooled_problem
 from few_examples import one_in
 from theory.populations import cells, cfl_by_program, gaussians, populations
 

@@ -210,7 +210,7 @@ def global_model(
     )
 
 
-class Model(NamedTuple):
+class ModelState(NamedTuple):
     """The state of an algorithm that carries on the common model only."""
 
     params: Float[Array, "r p"]
@@ -231,13 +231,13 @@ def averaging(
         memory: what a client keeps at the start, see :class:`fedfb.core.Algorithm`.
     """
 
-    def setup(params: Float[Array, "r p"], ask: Ask) -> Model:
-        return Model(params)
+    def setup(params: Float[Array, "r p"], ask: Ask) -> ModelState:
+        return ModelState(params)
 
-    def round(s: Model, ask: Ask) -> tuple[Model, Info]:
-        return Model(average(ask(fit, {"params": s.params}), s.params)), Info()
+    def round(s: ModelState, ask: Ask) -> tuple[ModelState, Info]:
+        return ModelState(average(ask(fit, {"params": s.params}), s.params)), Info()
 
-    return global_model(name, engine, (fit,), Model, setup, round, memory)
+    return global_model(name, engine, (fit,), ModelState, setup, round, memory)
 
 
 def _inverse(value: Float[Array, "*s"]) -> Float[Array, "*s"]:

@@ -8,12 +8,11 @@ from fedfb.audit import text as words
 from fedfb.audit.result import Audit, Card
 from fedfb.experiments.run_folder import DEPENDENCIES
 from fedfb.experiments.shortfalls import first_sentences, other_notes
-from fedfb.report.figures import shown_name
 from fedfb.report.folder import ReportedRun
 from fedfb.report.ledger import exchanges_sentence as exchange_sentence
 from fedfb.report.ledger import sentence as ledger_sentence
+from fedfb.report.numbers import NAMES, shown_name
 from fedfb.report.sections import explained_run
-from fedfb.report.text import NAMES
 
 NOT_STATED = (
     "Not stated. Whoever answers for the model should say here what it decides, about whom, and "

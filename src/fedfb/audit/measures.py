@@ -17,7 +17,6 @@ from fedfb.audit.result import (
     Contribution,
     Disparity,
     GroupGap,
-    Interval,
     LeftOutGroup,
     Measure,
     Notions,
@@ -25,9 +24,10 @@ from fedfb.audit.result import (
 from fedfb.audit.suppress import PublishedTable
 from fedfb.core import Key, generator
 from fedfb.data.groups import values_of
-from fedfb.notions.disparity import DisparityEstimate, four_fifths_interval, rate_estimate
+from fedfb.experiments.seed_result import Interval
+from fedfb.notions.disparity import DisparityEstimate, rate_estimate
 from fedfb.notions.intervals import half_widths, rate_ends
-from fedfb.notions.values import enough, largest_rate_gap
+from fedfb.notions.values import enough, four_fifths_interval, largest_rate_gap
 from fedfb.shapes import Array, Bool, Float
 
 Blocks = tuple[Float[Array, "b a"], Float[Array, "b a"]]

@@ -1,6 +1,5 @@
 """Let a trained model decide on rows: the subject of an audit, from the folder of a run."""
 
-import glob
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from fedfb.audit.result import About
 from fedfb.audit.rows import (
     AuditedRows,
     Subject,
-    deal,
+    deal_rows,
     digest,
     find_clients,
     refuse_absent,
@@ -18,26 +17,28 @@ from fedfb.audit.rows import (
 )
 from fedfb.audit.scores_file import read_decisions
 from fedfb.core import Examples
-from fedfb.data import RawRows, encode_file, load
+from fedfb.data import RawRows, load
 from fedfb.data.check import labels
 from fedfb.data.derive import derive
+from fedfb.data.dialect import DETECT, Dialect, Dialects
+from fedfb.data.encode import encode_cells
 from fedfb.data.groups import groups_in
 from fedfb.data.partition import Clients
-from fedfb.data.read import paths_of, read_rows
+from fedfb.data.read import notes_of
+from fedfb.data.read import read_files as read_tables
 from fedfb.data.request import BUILT_IN
+from fedfb.data.sources import find_files
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.resolve import resolve
 from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
     MODELS,
     SavedModel,
     load_model,
-    read_experiment,
 )
 from fedfb.experiments.spec import Experiment
-from fedfb.notions import long_name
+from fedfb.notions import labels_of, long_name
 from fedfb.shapes import Array, Int
 
 TEST_ROWS = "the run's own test rows"
@@ -46,7 +47,7 @@ TRAINED_ON = "the files are those that the model was trained on: training rows a
 
 
 class ModelChoice(NamedTuple):
-    """What to audit where it differs from the run: rows, columns; and seed and setting."""
+    """What to audit where it differs from the run: rows, columns; and seed, setting and dialect."""
 
     data: str | None = None
     label: str | None = None
@@ -55,6 +56,7 @@ class ModelChoice(NamedTuple):
     client: str | None = None
     seed: int | None = None
     setting: int = 0
+    dialect: Dialect = DETECT
 
     @property
     def names_columns(self) -> bool:
@@ -88,7 +90,7 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
     score, decision = _decide(model, rows.examples)
     other = None if baseline is None else _decide_otherwise(baseline, choice, rows)
     client_rows = AuditedRows(rows.examples.y, rows.group, decision, score, other)
-    experiment = _resolve_experiment(folder)
+    experiment = model.experiment
     about = About(
         kind="model",
         name=folder.name,
@@ -101,11 +103,7 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
         baseline=None if baseline is None else baseline.name,
         hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
     )
-    return Subject(deal(*rows.clients, client_rows), rows.groups, rows.attributes, about)
-
-
-def _resolve_experiment(folder: Path) -> Experiment:
-    return resolve(read_experiment(folder))
+    return Subject(deal_rows(*rows.clients, client_rows), rows.groups, rows.attributes, about)
 
 
 def _decide(model: SavedModel, examples: Examples) -> tuple[Array, Array]:
@@ -121,7 +119,7 @@ def _decide_otherwise(folder: Path, choice: ModelChoice, rows: _Rows) -> Array:
                 f"{folder} does not say which of its rows are the run's own test rows. Name the "
                 "rows of this file, in its order, with --data."
             )
-        return read_decisions(folder, len(rows.examples.y))
+        return read_decisions(folder, len(rows.examples.y), choice.dialect)
     model = load_model(folder, run=choice.setting)
     # The groups that are compared are those of the first model, whatever this one was trained with.
     baseline_rows = read_model_rows(folder, model, choice._replace(seed=None))
@@ -143,7 +141,7 @@ def read_model_rows(folder: Path, model: SavedModel, choice: ModelChoice) -> _Ro
         choice: names files and columns that differ from the run's.
 
     """
-    experiment = _resolve_experiment(folder)
+    experiment = model.experiment
     is_same = choice.data is None or _is_same(choice.data, experiment.own_data)
     if not is_same:
         return read_files(model, choice, experiment, notes=())
@@ -169,16 +167,19 @@ def _refuse_rows_elsewhere(folder: Path, experiment: Experiment) -> None:
 def _is_same(data: str, trained_on: str) -> bool:
     if data == trained_on:
         return True
-    files, training_files = (
-        {Path(path).resolve() for path in glob.glob(text, recursive=True)}
-        for text in (data, trained_on)
-    )
-    return bool(files) and files == training_files
+    try:
+        files, training_files = (
+            {path.resolve() for path in find_files(text).paths} for text in (data, trained_on)
+        )
+    except DataError:  # the training files are elsewhere now
+        return False
+    return files == training_files
 
 
 def load_test_rows(model: SavedModel, experiment: Experiment) -> _Rows:
     """Return the rows that the run set aside for its test, with their clients."""
-    federation = load(experiment.request, experiment.split_of(model.fitted.seed))
+    labels = labels_of(experiment.notion)
+    federation = load(experiment.request, experiment.split_of(model.fitted.seed), labels=labels)
     test = federation.test
     clients, names = test.client, federation.client_names
     # Some test rows may belong to no client.
@@ -200,8 +201,8 @@ def read_files(
         notes: sentences that belong to the description of the rows.
 
     """
-    paths = paths_of(choice.data or "")
-    tables = [read_rows(path).as_text() for path in paths]
+    by_name = read_tables(choice.data or "", Dialects(choice.dialect))
+    tables = [file.as_text() for file in by_name.values()]
     label, positive = choice.label or model.encoder.label, choice.positive or model.encoder.positive
     table = stack_columns(tables, (label, *choice.sensitive))
     if choice.label is None and choice.positive is None:
@@ -211,8 +212,9 @@ def read_files(
     refuse_absent(table, label, positive)
     usual = experiment.client_column
     usable = usual is not None and all(usual in file.columns for file in tables)
-    clients = find_clients(paths, tables, choice.client or (usual if usable else None))
-    raw = [encode_file(model.encoder, path) for path in paths]
+    clients = find_clients([*by_name], tables, choice.client or (usual if usable else None))
+    read_notes = (*notes, *notes_of([*by_name.values()]))
+    raw = [encode_cells(model.encoder, file) for file in by_name.values()]
     parts = [_read_groups(part, model, choice, t) for part, t in zip(raw, tables, strict=True)]
     by_model = np.concatenate(parts)
     groups = groups_in(table, choice.sensitive) if choice.sensitive else model.encoder.groups
@@ -220,7 +222,7 @@ def read_files(
     number = {name: place for place, name in enumerate(model.clients)}
     ids = np.array([number.get(name, -1) for name in clients.names])[clients.client]
     examples = Examples(np.concatenate([part.x for part in raw]), y, by_model, ids)
-    return _Rows(examples, clients, group, groups.names, groups.columns, ALL_ROWS, notes)
+    return _Rows(examples, clients, group, groups.names, groups.columns, ALL_ROWS, read_notes)
 
 
 def _read_groups(

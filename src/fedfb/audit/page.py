@@ -8,45 +8,24 @@ from fedfb.audit.result import (
     AUDITED_NOTIONS,
     Audit,
     AuditedClient,
-    AuditedGroup,
     Calibration,
     Contribution,
     Disparity,
     LeftOutGroup,
     Measure,
-    Rates,
 )
 from fedfb.audit.result import AuditFigure as Value
 from fedfb.report.headline import NOTION_MEANINGS
-from fedfb.report.html import Figure, Fold, Page, Section, Table
-from fedfb.report.numbers import number
-from fedfb.report.text import NAMES
+from fedfb.report.html import Figure, Fold, Page, Section
+from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise
+from fedfb.report.numbers import NAMES, number
+from fedfb.report.table import Table
 
-ALONE = "Intervals are of 95%, each for its rate alone."
 BY_LABEL = "Rows are those of groups that are shown by label."
 LEFT_OUT = (
     "A plus: the federation would be fairer without the client. Only rows that are shown are left "
     "out; *: some are hidden."
 )
-
-
-def _group_table(caption: str, groups: Sequence[AuditedGroup]) -> Table:
-    """Return every group's rows and rates with their intervals."""
-    rows = tuple(
-        (
-            group.name,
-            words.rows_cell(group),
-            *(_write_rate(group, key) for key in words.RATE_COLUMNS),
-        )
-        for group in groups
-    )
-    return Table(caption, ("group", "rows", *words.RATE_COLUMNS.values()), rows, ALONE)
-
-
-def _write_rate(group: Rates, key: str) -> str:
-    """Write a rate with its interval. The base rate is no decision and goes without."""
-    rate = group.rate(key)
-    return words.rate_cell(rate) if key == "base_rate" else words.with_ends(rate, "-")
 
 
 def client_section(audit: Audit) -> Iterator[Section]:
@@ -59,14 +38,18 @@ def client_section(audit: Audit) -> Iterator[Section]:
     folds = tuple(
         Fold(
             f"Groups of {client.name}",
-            (_group_table(client.name, client.groups), _tabulate_disparities(client)),
+            (words.rates_table(client.name, client.groups), _tabulate_disparities(client)),
         )
-        for client in audit.clients
+        for client in (audit.clients if len(audit.clients) <= MOST_CLIENTS else ())
     )
     yield Section("clients", "Clients", tables=tuple(tables), folds=folds)
 
 
 def _tabulate_clients(clients: Sequence[AuditedClient]) -> Table:
+    columns = ("client", "rows", "accuracy", "loss", *(NAMES[notion] for notion in AUDITED_NOTIONS))
+    if len(clients) > MOST_CLIENTS:
+        some, note = words.summarise_clients(clients, AUDITED_NOTIONS)
+        return Table("Rows of each client", columns, some, f"{note} {BY_LABEL}")
     rows = tuple(
         (
             client.name,
@@ -77,7 +60,6 @@ def _tabulate_clients(clients: Sequence[AuditedClient]) -> Table:
         )
         for client in clients
     )
-    columns = ("client", "rows", "accuracy", "loss", *(NAMES[notion] for notion in AUDITED_NOTIONS))
     return Table("Rows of each client", columns, rows, BY_LABEL)
 
 
@@ -91,6 +73,15 @@ def _tabulate_contributions(contributions: Sequence[Contribution]) -> Table:
     )
     columns = ("left out", *(NAMES[notion] for notion in AUDITED_NOTIONS))
     caption = "The disparity of all without a client, and what the client adds to it"
+    if len(contributions) > MOST_CLIENTS:
+        changes = [
+            [client.notions[notion].change for client in contributions]
+            for notion in AUDITED_NOTIONS
+        ]
+        names = [client.name for client in contributions]
+        some = summarise(names, [ManyValues(part, words.signed) for part in changes], changes[0])
+        note = note_on_many(len(names), f"what they add to {NAMES[AUDITED_NOTIONS[0]]}")
+        return Table(caption, columns, some, note)
     return Table(caption, columns, rows, LEFT_OUT)
 
 
@@ -226,8 +217,10 @@ def _tabulate_gaps(notions: Mapping[str, Disparity]) -> Iterator[Table]:
 
 def _make_group_section(audit: Audit) -> Section:
     picture = rates_picture(audit)
-    tables = [_group_table("Groups", [*audit.groups, audit.overall])]
-    tables += [_group_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute]
+    tables = [words.rates_table("Groups", [*audit.groups, audit.overall])]
+    tables += [
+        words.rates_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute
+    ]
     sentences = tuple(
         f"By {part.attribute} alone: {NAMES['demographic_parity']} "
         f"{words.with_ends(part.notions.demographic_parity, 'not estimable')}."

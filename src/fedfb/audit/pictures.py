@@ -8,7 +8,7 @@ from fedfb.report.figures import MARKERS, style
 from fedfb.report.numbers import number
 from fedfb.report.svg import (
     NARROW,
-    PAGE,
+    THEME,
     WIDE,
     Mark,
     Picture,
@@ -86,22 +86,22 @@ def _draw_rates(
     titles = {}
     if overall:
         axis.axvline(
-            overall.value, color=PAGE.muted, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1
+            overall.value, color=THEME.muted, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1
         )
     for place, group in enumerate(groups):
         rate = group.rate(key)
         if rate is None:
             continue
         value, (low, high) = rate.value, rate.interval
-        axis.plot([low, high], [place, place], color=PAGE.series[0], linewidth=2.2, zorder=2)
+        axis.plot([low, high], [place, place], color=THEME.series[0], linewidth=2.2, zorder=2)
         gid = f"{prefix}{key}-{place}"
         axis.plot(
-            value, place, marker="o", markersize=8, color=PAGE.series[0], linestyle="none",
-            markeredgecolor=PAGE.paper, markeredgewidth=0.8, gid=gid, zorder=3, clip_on=False,
+            value, place, marker="o", markersize=8, color=THEME.series[0], linestyle="none",
+            markeredgecolor=THEME.paper, markeredgewidth=0.8, gid=gid, zorder=3, clip_on=False,
         )  # fmt: skip
         titles[gid] = f"{group.name}, {title}: {number(value)} ({number(low)} to {number(high)})"
-    axis.set_title(title, loc="left", fontsize=12, color=PAGE.ink)
-    style(axis, PAGE)
+    axis.set_title(title, loc="left", fontsize=12, color=THEME.ink)
+    style(axis, THEME)
     return titles
 
 
@@ -111,10 +111,10 @@ def calibration_picture(groups: Sequence[Calibration]) -> Picture:
     def draw(size: Size, prefix: str) -> str:
         figure = blank_figure(size._replace(height=380 if size is WIDE else 340))
         axis, titles = figure.subplots(), {}
-        axis.plot([0, 1], [0, 1], color=PAGE.muted, linewidth=1, linestyle=(0, (4, 3)))
+        axis.plot([0, 1], [0, 1], color=THEME.muted, linewidth=1, linestyle=(0, (4, 3)))
         number_of = 0
         for place, group in enumerate(groups):
-            colour = PAGE.series[place % len(PAGE.series)]
+            colour = THEME.series[place % len(THEME.series)]
             bins = group.bins
             xs, ys = [b.score for b in bins], [b.observed.value for b in bins]
             axis.plot(xs, ys, color=colour, linewidth=1.4, alpha=0.8)
@@ -124,7 +124,7 @@ def calibration_picture(groups: Sequence[Calibration]) -> Picture:
                 axis.plot([x, x], bin.observed.interval, color=colour, linewidth=1, alpha=0.4)
                 axis.plot(
                     x, y, marker=MARKERS[place % len(MARKERS)], markersize=7, color=colour,
-                    markeredgecolor=PAGE.paper, markeredgewidth=0.8, linestyle="none", gid=gid,
+                    markeredgecolor=THEME.paper, markeredgewidth=0.8, linestyle="none", gid=gid,
                     clip_on=False,
                 )  # fmt: skip
                 titles[gid] = (
@@ -133,9 +133,9 @@ def calibration_picture(groups: Sequence[Calibration]) -> Picture:
                 )
         axis.set_xlim(0, 1)
         axis.set_ylim(0, 1)
-        axis.set_xlabel("mean score of the bin", color=PAGE.ink, fontsize=12)
-        axis.set_ylabel("favourable labels", color=PAGE.ink, fontsize=12)
-        style(axis, PAGE)
+        axis.set_xlabel("mean score of the bin", color=THEME.ink, fontsize=12)
+        axis.set_ylabel("favourable labels", color=THEME.ink, fontsize=12)
+        style(axis, THEME)
         return svg_of(figure, prefix, titles)
 
     legend = [Mark(colour_key(place), group.name) for place, group in enumerate(groups)]

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from fedfb.audit.baseline import compare_with_baseline
-from fedfb.audit.calibration import measure_calibration
 from fedfb.audit.measures import (
     describe_all,
     describe_attributes,
@@ -20,6 +18,7 @@ from fedfb.audit.measures import (
     measure_notions,
     read_interval,
 )
+from fedfb.audit.optional import compare_with_baseline, measure_calibration
 from fedfb.audit.result import (
     About,
     Audit,
@@ -31,9 +30,8 @@ from fedfb.audit.result import (
     Hidden,
     Rates,
 )
-from fedfb.audit.rows import Subject, check_subject
+from fedfb.audit.rows import Subject, Tables, add_uploads, check_subject, make_uploads, read_tables
 from fedfb.audit.suppress import PublishedClient, PublishedTable, publish, publish_clients
-from fedfb.audit.tables import Tables, add_uploads, make_uploads, read_tables
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
 from fedfb.notions.disparity import client_parity

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Struct, field
 
 from fedfb.errors import DataError
-from fedfb.experiments.result import say_client
+from fedfb.experiments.codec import say_client
+from fedfb.experiments.seed_result import Interval
 from fedfb.extras import make_frame
 from fedfb.files import interpreting, read_json
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 _SCHEMA = 2
 """Version of the JSON that ``encode_audit`` writes. Raise it when a field changes."""
-
-Interval = tuple[float, float]
-"""The two ends of a 95% interval."""
 
 Compares = Literal["all", "shown"]
 """Groups that a disparity compares: all that are large enough, or the published ones of them."""
@@ -286,7 +284,7 @@ def _make_row(client: str, group: str, part: Rates) -> dict[str, Any]:
     return row
 
 
-def to_json(audit: Audit) -> dict[str, Any]:
+def audit_values(audit: Audit) -> dict[str, Any]:
     """Return an audit as JSON values, with the version of their schema."""
     return {"schema": _SCHEMA, **msgspec.to_builtins(audit)}
 
@@ -294,7 +292,7 @@ def to_json(audit: Audit) -> dict[str, Any]:
 def encode_audit(audit: Audit) -> str:
     """Return an audit as JSON text."""
     # msgspec writes a number that is not finite as null, which would pass for a hidden one.
-    return json.dumps(to_json(audit), indent=1, allow_nan=False)
+    return json.dumps(audit_values(audit), indent=1, allow_nan=False)
 
 
 def read_audit(path: Path) -> Audit:

@@ -1,6 +1,7 @@
-"""The rows that an audit is about: labels, groups and decisions by client, and their files."""
+"""The rows that an audit is about, and the tables of counts that a client makes of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -8,11 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.audit.result import About
-from fedfb.data.database import Database
-from fedfb.data.partition import Clients, by_column
-from fedfb.data.read import names_of
+from fedfb.core import Arrays
+from fedfb.data.partition import Clients, by_column, rows_of_clients
+from fedfb.data.sources import is_stream, load_bytes
+from fedfb.data.statistics import AddUp
 from fedfb.data.table import Table, concat
 from fedfb.errors import DataError
+from fedfb.experiments.evaluate import cross_entropy
 from fedfb.files import read_bytes
 from fedfb.shapes import Array, Float, Int
 
@@ -86,7 +89,7 @@ def check_subject(groups: Sequence[str], favourable: bool, about: About) -> None
         )
 
 
-def deal(
+def deal_rows(
     client: Int[Array, " n"], names: Sequence[str], rows: AuditedRows
 ) -> dict[str, AuditedRows]:
     """Return the rows of every client. Clients without rows are left out.
@@ -97,13 +100,12 @@ def deal(
         rows: all rows together.
 
     >>> y = np.array([0, 1, 1])
-    >>> clients = deal(np.array([1, 0, 1]), ["a", "b", "c"], AuditedRows(y, y * 0, y / 1.0))
+    >>> clients = deal_rows(np.array([1, 0, 1]), ["a", "b", "c"], AuditedRows(y, y * 0, y / 1.0))
     >>> {name: part.y.tolist() for name, part in clients.items()}
     {'a': [1], 'b': [0, 1]}
     """
     clients = {}
-    for number, name in enumerate(names):
-        places = np.flatnonzero(client == number)
+    for name, places in zip(names, rows_of_clients(client, len(names)), strict=True):
         if len(places):
             score, baseline = (None if part is None else part[places] for part in rows[3:])
             y, group, decision = (part[places] for part in rows[:3])
@@ -113,16 +115,14 @@ def deal(
 
 def stack_columns(tables: Sequence[Table], names: Sequence[str]) -> Table:
     """Return some columns of all files as one table, file after file."""
-    return concat([Table({name: t.column(name) for name in names}, t.source) for t in tables])
+    return concat([replace(t, columns={name: t.column(name) for name in names}) for t in tables])
 
 
-def find_clients(
-    paths: Sequence[Path | Database], tables: Sequence[Table], column: str | None
-) -> Clients:
+def find_clients(names: Sequence[str], tables: Sequence[Table], column: str | None) -> Clients:
     """Return the client of every row.
 
     Args:
-        paths: files of the rows.
+        names: names of the files.
         tables: rows of each file.
         column: column that names the client; None: every file is a client.
 
@@ -132,7 +132,7 @@ def find_clients(
         _refuse_missing(clients, column)
         return by_column(clients.text(column))
     sizes = [len(table) for table in tables]
-    return Clients(np.repeat(np.arange(len(paths)), sizes), names_of(paths))
+    return Clients(np.repeat(np.arange(len(names)), sizes), tuple(names))
 
 
 def refuse_absent(table: Table, label: str, positive: str) -> None:
@@ -148,14 +148,108 @@ def refuse_absent(table: Table, label: str, positive: str) -> None:
 
 def _refuse_missing(table: Table, column: str) -> None:
     """Refuse rows that do not name their client."""
-    missing = int((table.text(column) == "").sum())
-    if missing:
+    missing = np.flatnonzero(table.text(column) == "")
+    if len(missing):
         raise DataError(
-            f"{table.source}: column {column!r} names the client and is missing in {missing} of "
-            f"{len(table)} rows. Fill it in or remove these rows."
+            f"{table.places(missing)}: column {column!r} names the client and is missing in "
+            f"{len(missing)} of {len(table)} rows. Fill it in or remove these rows."
         )
 
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    return sha256(read_bytes(path, "the file that was read just before")).hexdigest()
+    expected = "the file that was read just before"
+    return sha256(load_bytes(path) if is_stream(path) else read_bytes(path, expected)).hexdigest()
+
+
+SCORE_BINS = 10
+"""Bins of scores, all of the same width."""
+
+
+class Tables(NamedTuple):
+    """Counts of one client, or of all clients together.
+
+    ``confusion[label, decision, group]``; ``joint[label, decision, baseline, group]``;
+    ``bins[label, group, bin]`` of scores and ``score_sums[group, bin]``; ``losses[0, group]`` sums
+    up the cross-entropy and ``losses[1, group]`` its square.
+    """
+
+    confusion: Float[Array, "2 2 a"]
+    joint: Float[Array, "2 2 2 a"] | None = None
+    bins: Float[Array, "2 a b"] | None = None
+    score_sums: Float[Array, "a b"] | None = None
+    losses: Float[Array, "2 a"] | None = None
+
+
+def make_table_upload(rows: AuditedRows, groups: int, randomised: bool) -> Arrays:
+    """Return the upload of one client: tables of counts of its rows.
+
+    Args:
+        rows: rows of the client.
+        groups: number of groups.
+        randomised: whether some decisions are chances. Counts are whole numbers otherwise.
+
+    >>> y = np.array([0, 1, 1])
+    >>> make_table_upload(AuditedRows(y, y * 0, y / 1.0), 1, False)["confusion"][:, :, 0]
+    array([[1, 0],
+           [0, 2]])
+    """
+    counts = np.float64 if randomised else np.int64
+    cell = rows.y * groups + rows.group
+    upload: Arrays = {"confusion": _count(cell, groups, rows.decision).astype(counts)}
+    if rows.baseline is not None:
+        other = (1 - rows.baseline, rows.baseline)
+        upload["joint"] = np.stack(
+            [_count(cell, groups, rows.decision, weight) for weight in other], axis=2
+        ).astype(counts)
+    if rows.score is not None:
+        place = np.minimum((rows.score * SCORE_BINS).astype(np.int64), SCORE_BINS - 1)
+        of_bin = rows.group * SCORE_BINS + place
+        upload["bins"] = np.bincount(
+            rows.y * groups * SCORE_BINS + of_bin, minlength=2 * groups * SCORE_BINS
+        ).reshape(2, groups, SCORE_BINS)
+        upload["score_sums"] = _sum(of_bin, rows.score, groups * SCORE_BINS).reshape(
+            groups, SCORE_BINS
+        )
+        loss = cross_entropy(rows.score, rows.y)
+        upload["losses"] = np.stack([_sum(rows.group, w, groups) for w in (loss, loss**2)])
+    return upload
+
+
+def _count(
+    cell: Array, groups: int, decision: Array, weight: Array | None = None
+) -> Float[Array, "2 2 a"]:
+    """Count rows, of this weight, by label, decision and group."""
+    weight = np.ones(len(cell)) if weight is None else weight
+    parts = [_sum(cell, weight * chance, 2 * groups) for chance in (1 - decision, decision)]
+    return np.stack([part.reshape(2, groups) for part in parts], axis=1)
+
+
+def _sum(place: Array, weight: Array, places: int) -> Float[Array, " k"]:
+    # bincount of no rows returns integers even with weights.
+    return np.bincount(place, weights=weight, minlength=places).astype(np.float64)
+
+
+def make_uploads(subject: Subject) -> dict[str, Arrays]:
+    """Return the upload of every client, each from the rows of this client alone."""
+    randomised = subject.randomised  # it looks at the rows of all clients
+    return {
+        name: make_table_upload(rows, len(subject.groups), randomised)
+        for name, rows in subject.clients.items()
+    }
+
+
+def read_tables(upload: Mapping[str, Array]) -> Tables:
+    """Read an upload, or a sum of uploads."""
+    return Tables(**{name: value.astype(np.float64) for name, value in upload.items()})
+
+
+def add_uploads(uploads: Mapping[str, Arrays], add: AddUp) -> Tables:
+    """Return the sum over all clients.
+
+    Args:
+        uploads: upload of each client, by name.
+        add: adds uploads, masked or unmasked.
+
+    """
+    return read_tables(add("audit", {}, uploads))

@@ -10,7 +10,7 @@ from fedfb.audit.result import About
 from fedfb.audit.rows import (
     AuditedRows,
     Subject,
-    deal,
+    deal_rows,
     digest,
     find_clients,
     refuse_absent,
@@ -18,9 +18,11 @@ from fedfb.audit.rows import (
 )
 from fedfb.data.cells import Cells
 from fedfb.data.check import labels
+from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients
-from fedfb.data.read import paths_of, read_rows
+from fedfb.data.read import notes_of, read_files, read_rows
+from fedfb.data.sources import find_files
 from fedfb.data.table import parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
@@ -50,15 +52,19 @@ class _Scored(NamedTuple):
     clients: Clients
     score: Float[Array, " n"] | None
     decision: Float[Array, " n"]
+    notes: tuple[str, ...] = ()
 
 
-def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) -> Subject:
+def scores_subject(
+    pattern: str, columns: Columns, baseline: str | None = None, dialect: Dialect = DETECT
+) -> Subject:
     """Read files of scores.
 
     Args:
         pattern: path of a file, or a pattern of several.
         columns: what each column holds.
         baseline: file of another classifier's scores, with the same rows in the same order.
+        dialect: how the files are written, where it is not detected.
 
     """
     if baseline is not None and Path(baseline).is_dir():
@@ -66,15 +72,15 @@ def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) 
             f"the baseline {baseline} is a folder, and a model needs features, which a scores file "
             "does not have. Give its scores on these rows as a file."
         )
-    scored = read_scores(pattern, columns)
-    other = None if baseline is None else read_scores(baseline, columns)
+    scored = read_scores(pattern, columns, dialect)
+    other = None if baseline is None else read_scores(baseline, columns, dialect)
     if other is not None:
         refuse_other_rows(scored, other)
     rows = AuditedRows(
         scored.y, scored.group, scored.decision, scored.score,
         None if other is None else other.decision,
     )  # fmt: skip
-    paths = paths_of(pattern)
+    paths = find_files(pattern).paths
     kind = "file" if isinstance(paths[0], Path) else "table"
     about = About(
         kind="scores",
@@ -83,12 +89,12 @@ def scores_subject(pattern: str, columns: Columns, baseline: str | None = None) 
         data=pattern,
         label=columns.label,
         positive=columns.positive,
-        rows=f"all rows of the {kind}" if len(paths) == 1 else f"all rows of the {kind}s",
+        rows="; ".join((f"all rows of the {kind}" + "s" * (len(paths) > 1), *scored.notes)),
         decided_by=describe_decision(columns),
         baseline=None if baseline is None else Path(baseline).name,
         hashes={str(path): digest(path) for path in paths if isinstance(path, Path)},
     )
-    return Subject(deal(*scored.clients, rows), scored.groups.names, columns.sensitive, about)
+    return Subject(deal_rows(*scored.clients, rows), scored.groups.names, columns.sensitive, about)
 
 
 def describe_decision(columns: Columns) -> str:
@@ -102,7 +108,7 @@ def describe_decision(columns: Columns) -> str:
     return f"{columns.score} of at least {columns.threshold:g}"
 
 
-def read_scores(pattern: str, columns: Columns) -> _Scored:
+def read_scores(pattern: str, columns: Columns, dialect: Dialect = DETECT) -> _Scored:
     """Read scores or decisions. A client is a file, or a value of a column."""
     if columns.score is None and columns.decision is None:
         raise ConfigError(
@@ -110,8 +116,8 @@ def read_scores(pattern: str, columns: Columns) -> _Scored:
         )
     if not 0 <= columns.threshold <= 1:
         raise ConfigError(f"--threshold is {columns.threshold:g}, expected 0 to 1.")
-    paths = paths_of(pattern)
-    files = [read_rows(path) for path in paths]
+    by_name = read_files(pattern, Dialects(dialect))
+    files = [*by_name.values()]
     tables = [file.as_text() for file in files]
     table = stack_columns(tables, (columns.label, *columns.sensitive))
     y = labels(table, columns.label, columns.positive)
@@ -126,19 +132,22 @@ def read_scores(pattern: str, columns: Columns) -> _Scored:
     if decision is None:
         assert score is not None  # the first check refuses neither
         decision = (score >= columns.threshold).astype(np.float64)
-    clients = find_clients(paths, tables, columns.client)
-    return _Scored(table.source, y, groups.group_of(table), groups, clients, score, decision)
+    clients = find_clients([*by_name], tables, columns.client)
+    return _Scored(
+        table.source, y, groups.group_of(table), groups, clients, score, decision, notes_of(files)
+    )
 
 
-def read_decisions(path: Path, rows: int) -> Float[Array, " n"]:
+def read_decisions(path: Path, rows: int, dialect: Dialect = DETECT) -> Float[Array, " n"]:
     """Read decisions as ``fedfb predict`` prints them: a column decision, or a column score.
 
     Args:
         path: the file.
         rows: number of rows that the file must have.
+        dialect: how the file is written, where it is not detected.
 
     """
-    cells = read_rows(path)
+    cells = read_rows(path, dialect)
     if cells.rows != rows:
         raise DataError(
             f"the baseline {path} has {cells.rows} rows, and {rows} are audited. Give the "
@@ -187,11 +196,10 @@ def _read_numbers(file: Cells, column: str, valid: Valid) -> Float[Array, " n"]:
     values = cells.look_up([np.nan if n is None else n for n in numbers], np.float64)
     wrong = np.flatnonzero(~valid(values))
     if len(wrong):
-        row = int(wrong[0])
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise DataError(
-            f"{file.source}, line {file.lines_of(wrong[:1])[0]}{more}, column {column!r}: "
-            f"{cells.values[cells.codes[row]]!r} is not {_EXPECTED[valid]}."
+            f"{file.place(int(wrong[0]))}{more}, column {column!r}: "
+            f"{cells.values[cells.codes[wrong[0]]]!r} is not {_EXPECTED[valid]}."
         )
     return values
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.audit.tables import Tables
+from fedfb.audit.rows import Tables
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float
 

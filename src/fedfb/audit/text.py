@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from rich.table import Table
-
 from fedfb.audit.result import (
     Audit,
     AuditedClient,
@@ -13,14 +11,16 @@ from fedfb.audit.result import (
     Calibration,
     Chance,
     Disparity,
-    Interval,
     Measure,
     Rates,
 )
-from fedfb.report.numbers import number
-from fedfb.report.text import NAMES, make_console, make_table
+from fedfb.experiments.seed_result import Interval
+from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
+from fedfb.report.numbers import NAMES, ends_in_words, number
+from fedfb.report.table import Table, make_console, print_table
 
-_MOST_CLIENTS = 20
+ALONE = "Intervals are of 95%, each for its rate alone."
+
 """The most clients that are printed; the page and JSON have all."""
 
 
@@ -30,26 +30,30 @@ def print_audit(audit: Audit) -> None:
     console.print(audit.name, style="bold", end="")
     console.print(f": {audit.decided_by}; {audit.rows}")
     console.print(headline(audit) + "\n")
-    console.print(_tabulate_disparities(audit))
+    print_table(_tabulate_disparities(audit), console)
     console.print("chance: mean and 95% quantile of a classifier that does not see groups\n")
-    console.print(_tabulate_groups("Groups", [*audit.groups, audit.overall]))
+    print_table(rates_table("Groups", [*audit.groups, audit.overall], narrow=True), console)
     console.print("\n" + four_fifths_sentence(audit))
     for attribute in audit.by_attribute:
         console.print()
-        console.print(_tabulate_groups(f"By {attribute.attribute}", attribute.groups))
+        print_table(
+            rates_table(f"By {attribute.attribute}", attribute.groups, narrow=True), console
+        )
     if audit.clients:
         console.print()
-        console.print(_tabulate_clients(audit, audit.clients))
+        print_table(_tabulate_clients(audit, audit.clients), console)
         console.print(
             "change: what the client adds to the disparity of all (+: fairer without it)",
             style="dim",
         )
     if audit.calibration:
         console.print()
-        console.print(_tabulate_calibration(audit.calibration))
+        print_table(_tabulate_calibration(audit.calibration), console)
     if audit.comparison:
         console.print()
-        console.print(_tabulate_comparison(audit))
+        title = f"Less the baseline {audit.baseline}"
+        columns = ("", "difference", "95% interval (paired)")
+        print_table(Table(title, columns, tuple(difference_rows(audit))), console)
     for line in hidden_sentences(audit):
         console.print(line)
     for note in audit.notes:
@@ -57,36 +61,60 @@ def print_audit(audit: Audit) -> None:
 
 
 def _tabulate_disparities(audit: Audit) -> Table:
-    table = make_table("Disparity", "", "value", "95% interval", "chance", "its 95%")
+    rows: list[tuple[str, ...]] = []
     for notion, disparity in audit.notions.by_name.items():
         chance = audit.chance[notion]
         if disparity.interval is None or chance is None:
-            table.add_row(NAMES[notion], "-", "not estimable", "", "")
+            rows.append((NAMES[notion], "-", "not estimable", "", ""))
             continue
-        ends = " to ".join(map(number, disparity.interval))
         by_chance = (number(chance.mean), number(chance.quantile_95))
-        table.add_row(NAMES[notion], value(disparity), ends, *by_chance)
-    return table
+        ends = ends_in_words(disparity.interval)
+        rows.append((NAMES[notion], value(disparity), ends, *by_chance))
+    return Table("Disparity", ("", "value", "95% interval", "chance", "its 95%"), tuple(rows))
 
 
-def _tabulate_groups(title: str, groups: Sequence[AuditedGroup]) -> Table:
-    table = make_table(title, "", "rows", *RATE_COLUMNS.values())
-    for group in groups:
-        cells = (rate_cell(group.rate(key)) for key in RATE_COLUMNS)
-        table.add_row(group.name, rows_cell(group), *cells)
-    return table
+def rates_table(caption: str, groups: Sequence[AuditedGroup], narrow: bool = False) -> Table:
+    """Return every group's rows and rates with their intervals.
+
+    Args:
+        caption: of the table.
+        groups: one row each.
+        narrow: for a terminal, without intervals.
+    """
+    cell = _write_rate_alone if narrow else _write_rate
+    rows = tuple(
+        (group.name, rows_cell(group), *(cell(group, key) for key in RATE_COLUMNS))
+        for group in groups
+    )
+    columns = ("" if narrow else "group", "rows", *RATE_COLUMNS.values())
+    return Table(caption, columns, rows, "" if narrow else ALONE)
+
+
+def _write_rate_alone(group: Rates, key: str) -> str:
+    return rate_cell(group.rate(key))
+
+
+def _write_rate(group: Rates, key: str) -> str:
+    """Write a rate with its interval. The base rate is no decision and goes without."""
+    rate = group.rate(key)
+    return rate_cell(rate) if key == "base_rate" else with_ends(rate, "-")
 
 
 def _tabulate_clients(audit: Audit, clients: Sequence[AuditedClient]) -> Table:
     notion = aim(audit)
     # A client has no client parity of its own.
     notion = notion if notion != "client_parity" else "demographic_parity"
-    table = make_table(
-        f"Clients ({NAMES[notion]})", "", "rows", "accuracy", "loss", "own", "change"
-    )
     changes = {part.name: part.notions[notion].change for part in audit.contributions or ()}
-    for client in clients[:_MOST_CLIENTS]:
-        table.add_row(
+    caption, columns = (
+        f"Clients ({NAMES[notion]})",
+        ("", "rows", "accuracy", "loss", "own", "change"),
+    )
+    if len(clients) > MOST_CLIENTS:
+        change = [changes.get(client.name) for client in clients]
+        rows, note = summarise_clients(clients, [notion], ManyValues(change, signed))
+        return Table(caption, columns, rows, note)
+    rows = tuple(
+        (
             client.name,
             rows_cell(client),
             rate_cell(client.accuracy),
@@ -94,25 +122,44 @@ def _tabulate_clients(audit: Audit, clients: Sequence[AuditedClient]) -> Table:
             value(client.notions.of_groups[notion]),
             signed(changes.get(client.name)),
         )
-    if len(clients) > _MOST_CLIENTS:
-        table.add_row(f"... and {len(clients) - _MOST_CLIENTS} more")
-    return table
+        for client in clients
+    )
+    return Table(caption, columns, rows)
+
+
+def summarise_clients(
+    clients: Sequence[AuditedClient], notions: Sequence[str], *more: ManyValues
+) -> tuple[tuple[tuple[str, ...], ...], str]:
+    """Return rows about many clients, ranked by their losses, and a note on these rows.
+
+    Cells that are hidden are in no quantile.
+
+    Args:
+        clients: the clients.
+        notions: notions whose disparity within each client is a column.
+        *more: columns after these.
+    """
+    loss = [client.loss for client in clients]
+    columns = [
+        ManyValues([client.n for client in clients], write_count),
+        ManyValues([None if c.accuracy is None else c.accuracy.value for c in clients], number),
+        ManyValues(loss, number),
+        *(
+            ManyValues([client.notions.of_groups[notion].value for client in clients], number)
+            for notion in notions
+        ),
+        *more,
+    ]
+    rows = summarise([client.name for client in clients], columns, loss)
+    return rows, note_on_many(len(clients), "loss")
 
 
 def _tabulate_calibration(groups: Sequence[Calibration]) -> Table:
-    table = make_table("Calibration", "", "mean score", "base rate", "error")
-    for group in groups:
-        cells = map(number, (group.mean_score, group.base_rate, group.error))
-        table.add_row(group.name, *cells)
-    return table
-
-
-def _tabulate_comparison(audit: Audit) -> Table:
-    title = f"Less the baseline {audit.baseline}"
-    table = make_table(title, "", "difference", "95% interval (paired)")
-    for row in difference_rows(audit):
-        table.add_row(*row)
-    return table
+    rows = tuple(
+        (group.name, *map(number, (group.mean_score, group.base_rate, group.error)))
+        for group in groups
+    )
+    return Table("Calibration", ("", "mean score", "base rate", "error"), rows)
 
 
 def difference_rows(audit: Audit) -> list[tuple[str, str, str]]:

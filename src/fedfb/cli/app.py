@@ -8,7 +8,7 @@ from typing import TextIO
 import typer
 
 import fedfb
-from fedfb.cli import audit, explain, frontier, model, paper, run, schema, study
+from fedfb.cli import audit, doctor, explain, frontier, model, paper, run, schema, study
 from fedfb.cli.options import Sections, add_plugin_option
 from fedfb.data.address import hide
 from fedfb.errors import FedFBError, WriteError
@@ -41,6 +41,7 @@ app.command(cls=Sections)(paper.achievable)
 app.command(cls=Sections)(paper.reproduce)
 for command in (frontier.frontier, model.report, audit.audit, model.export):
     app.command(cls=Sections)(add_plugin_option(command))
+app.command(cls=Sections)(doctor.doctor)
 app.add_typer(schema.app, name="schema")
 
 app.add_typer(study.study, name="study")
@@ -81,7 +82,13 @@ def main() -> None:
     arguments = [hide(argument) for argument in sys.argv[1:] if argument != "--debug"]
     stdout = sys.stdout  # click replaces this stream if its reader has left
     try:
-        _run(arguments, stdout)
+        try:
+            app(arguments)
+        except SystemExit:
+            # Flush now: an error at the end of the process could not be caught.
+            if stdout is not None:
+                stdout.flush()
+            raise
     except (FedFBError, OSError, MemoryError) as error:
         if "--debug" in sys.argv:
             raise
@@ -97,16 +104,6 @@ def main() -> None:
     except SystemExit as ending:
         if ending.code == INTERRUPTED:
             say("fedfb: stopped. A run with --out continues with --resume.")
-        raise
-
-
-def _run(arguments: list[str], stdout: TextIO | None) -> None:
-    try:
-        app(arguments)
-    except SystemExit:
-        # Flush now: an error at the end of the process could not be caught.
-        if stdout is not None:
-            stdout.flush()
         raise
 
 

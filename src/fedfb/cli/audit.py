@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedfb.cli.options import Query, talk
-from fedfb.data.address import with_query
+from fedfb.cli.options import Query, dialect_options, talk
+from fedfb.data.dialect import Dialect
+from fedfb.data.sources import join_patterns, with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import names
 
@@ -19,12 +20,14 @@ AUDIT, PAGE, CARD, LEDGER = "audit.json", "audit.html", "model-card.md", "ledger
 ROWS, MODEL, SCORES, AUDITING = "Rows", "Model", "Scores file", "Audit"
 
 
+@dialect_options
 def audit(
+    dialect: Dialect,
     model: Annotated[
         Path | None, typer.Argument(help="The --out folder of a finished run.")
     ] = None,
     scores: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="In place of a model: a CSV of scores or decisions; 'scores/*.csv', one a client.",
             rich_help_panel=SCORES,
@@ -44,7 +47,7 @@ def audit(
         ),
     ] = None,
     data: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="Files to audit on, such as 'clients/*.csv' (default: the run's own test rows).",
             rich_help_panel=ROWS,
@@ -153,30 +156,31 @@ def audit(
 
     if mix not in ("given", "drawn"):
         raise ConfigError(f"--mix is {mix!r}, expected given or drawn.")
-    if (model is None) == (scores is None):
+    data_files, score_files = (join_patterns(files) if files else None for files in (data, scores))
+    if (model is None) == (score_files is None):
         raise ConfigError(
             "name what to audit: the folder of a run (fedfb audit runs/mine) or a file of scores "
             "(--scores FILE), one of both."
         )
     if out is not None:
         check_tools()
-    if data is not None:
-        data = with_query(data, query)
-    elif scores is not None:
-        scores = with_query(scores, query)
+    if data_files is not None:
+        data_files = with_query(data_files, query)
+    elif score_files is not None:
+        score_files = with_query(score_files, query)
     elif query is not None:
         raise ConfigError("--query asks a database: name it with --data, or leave --query out.")
     columns = _drop_none(label=label, positive=positive, client=client_column)
     crossed = names(sensitive) if sensitive is not None else None
     if model is not None:
         _refuse("a model", score=score, decision=decision, threshold=threshold)
-        subject = _read_model(model, data, columns, crossed, seed, setting, baseline)
+        subject = _read_model(model, data_files, columns, crossed, seed, setting, baseline, dialect)
     else:
-        _refuse("a scores file", data=data, seed=seed, setting=setting)
+        _refuse("a scores file", data=data_files, seed=seed, setting=setting)
         if decision is not None:
             _refuse("a column of decisions", threshold=threshold)
         more = _drop_none(score=score, decision=decision, threshold=threshold)
-        subject = _read_scores(scores or "", {**columns, **more}, crossed, baseline)
+        subject = _read_scores(score_files or "", {**columns, **more}, crossed, baseline, dialect)
     with claim_empty(out, undo=True) if out else nullcontext():
         ledger = out / LEDGER if out else None
         add = make_audit_add(secure, ledger) if secure or ledger else add_in_clear
@@ -210,17 +214,24 @@ def _read_model(
     seed: int | None,
     setting: int | None,
     baseline: str | None,
+    dialect: Dialect,
 ) -> "Subject":
     from fedfb.audit.model_rows import ModelChoice, model_subject
     from fedfb.audit.scores_file import check_column_names
 
     sensitive = () if crossed is None else check_column_names(crossed)
-    choice = ModelChoice(data, **columns, sensitive=sensitive, seed=seed, setting=setting or 0)
+    choice = ModelChoice(
+        data, **columns, sensitive=sensitive, seed=seed, setting=setting or 0, dialect=dialect
+    )
     return model_subject(folder, choice, None if baseline is None else Path(baseline))
 
 
 def _read_scores(
-    scores: str, columns: dict[str, Any], crossed: tuple[str, ...] | None, baseline: str | None
+    scores: str,
+    columns: dict[str, Any],
+    crossed: tuple[str, ...] | None,
+    baseline: str | None,
+    dialect: Dialect,
 ) -> "Subject":
     from fedfb.audit.scores_file import Columns, check_column_names, scores_subject
 
@@ -228,17 +239,17 @@ def _read_scores(
         if name not in columns:
             raise ConfigError(f"a scores file needs --{name}: see fedfb audit --help.")
     named = Columns(**columns, sensitive=check_column_names(crossed or ()))
-    return scores_subject(scores, named, baseline)
+    return scores_subject(scores, named, baseline, dialect)
 
 
 def write_audit(audit: "Audit", out: Path) -> None:
     """Write an audit into a folder, as JSON, as a page and as a model card."""
     from fedfb.audit.card import card_as_markdown
     from fedfb.audit.page import audit_page
-    from fedfb.audit.result import to_json
+    from fedfb.audit.result import audit_values
     from fedfb.files import write_json, write_whole
     from fedfb.report.html import render
 
     write_whole(out / CARD, card_as_markdown(audit.name, audit.card or {}))
     write_whole(out / PAGE, render(audit_page(audit)))
-    write_json(out / AUDIT, to_json(audit))
+    write_json(out / AUDIT, audit_values(audit))

@@ -14,7 +14,7 @@ from fedfb.settings import convert_value, read_annotation
 
 WITHOUT = (
     *("algorithm", "data", "query", "label", "positive", "sensitive", "client_column", "test"),
-    *("schema", "ignore", "bins", "merge"),
+    *("schema", "ignore", "bins", "merge", "dates"),
     *("partition", "clients", "groups", "heterogeneity", "rows", "test_rows", "split_seed"),
     *("sensitive_at_prediction", "seeds", "accuracy_floor", "precision", "minimum_group", "rest"),
     *("q", "resplit", "optimiser", "weight_decay", "batch", "engine"),
@@ -65,7 +65,7 @@ def explain(
 if TYPE_CHECKING:
     from fedfb.algorithms import Method
 
-DATA = {
+DATA_SETS = {
     "synthetic": "the paper's two Gaussians; 2-3 groups, 2-4 clients, drawn on the spot",
     "adult": "income over 50K; sex; 2 clients by work class",
     "compas": "no new offence in two years; sex x race (4 groups); 2 clients by age",
@@ -105,7 +105,7 @@ def show(
     if algorithms:
         return show_algorithms(as_json)
     methods = {m.name: f"{m.summary}; {cite(m)}" for m in METHODS.values()}
-    sections = {"algorithms": methods, "notions": NOTIONS, "data": DATA, "models": MODELS}
+    sections = {"algorithms": methods, "notions": NOTIONS, "data": DATA_SETS, "models": MODELS}
     if as_json:
         typer.echo(json.dumps(sections, indent=1))
     else:
@@ -151,7 +151,7 @@ def check(
     Example: fedfb check mine.py
     """
     from fedfb.algorithms import METHODS, register
-    from fedfb.algorithms.registry import read_methods
+    from fedfb.algorithms.method import read_methods
     from fedfb.experiments.conformance import checks, failure_of
 
     registered = METHODS.get(method)

@@ -1,6 +1,5 @@
 """``fedfb frontier``: every approach on the same seeds, accuracy against disparity."""
 
-import io
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +103,7 @@ def frontier(
         found = _trained(experiment, names, quick, make_store(no_store), epsilons)
         if out:
             _keep(found, out)
-    show(found, csv, as_json)
+    show_frontier(found, csv, as_json)
     if plot:
         _draw(found, plot)
         talk(f"The picture is in {plot}.")
@@ -162,7 +161,7 @@ def _trained(
 
 def _keep(found: "Frontier", folder: Path) -> None:
     """Write what a frontier came to into its folder; the picture only where it can be drawn."""
-    from fedfb.experiments.result import to_builtins
+    from fedfb.experiments.codec import to_builtins
     from fedfb.experiments.run_folder import FRONTIER
     from fedfb.files import write_json, write_whole
 
@@ -174,16 +173,14 @@ def _keep(found: "Frontier", folder: Path) -> None:
 
 
 def _csv(found: "Frontier") -> str:
-    from fedfb.report.frontier import write_csv
+    from fedfb.report.frontier import frontier_csv
 
-    lines = io.StringIO(newline="")
-    write_csv(found, lines)
-    return lines.getvalue()
+    return frontier_csv(found)
 
 
-def show(found: "Frontier", csv: Path | None, as_json: bool) -> None:
+def show_frontier(found: "Frontier", csv: Path | None, as_json: bool) -> None:
     """Print the frontier as tables, JSON or CSV, and write the CSV asked for."""
-    from fedfb.experiments.result import to_json
+    from fedfb.experiments.codec import to_json
     from fedfb.files import write_whole
     from fedfb.report.frontier import print_frontier, print_private_frontier
 

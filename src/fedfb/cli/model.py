@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedfb.cli.options import Query, refuse_taken, talk
-from fedfb.data.address import with_query
+from fedfb.cli.options import Query, dialect_options, refuse_taken, talk
+from fedfb.data.dialect import Dialect
+from fedfb.data.sources import with_query
 from fedfb.errors import ConfigError
 from fedfb.extras import is_installed, refuse_without
 
 
+@dialect_options
 def predict(
+    dialect: Dialect,
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
     rows: Annotated[
         str,
@@ -55,9 +58,9 @@ def predict(
     if out is not None:
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)
-    raw = encode_file(model.encoder, with_query(rows, query), groups=False)
+    raw = encode_file(model.encoder, with_query(rows, query), dialect, groups=False)
     for note in raw.notes:
-        talk(f"Note: {note}.")
+        talk(note)
     prediction = model.predict(raw, client)
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
@@ -124,7 +127,7 @@ def export(
 
 def _write_onnx(handover: "HandOver") -> tuple[bytes, str]:
     refuse_without("export", "--to onnx", "onnx")
-    from fedfb.export.comparing import made_up_rows, refuse_difference
+    from fedfb.export.handover import made_up_rows, refuse_difference
     from fedfb.export.to_onnx import onnx_model, run_onnx
 
     content = onnx_model(handover).SerializeToString()
@@ -137,8 +140,8 @@ def _write_onnx(handover: "HandOver") -> tuple[bytes, str]:
 
 def _write_skops(handover: "HandOver") -> tuple[bytes, str]:
     refuse_without("export", "--to skops", "skops")
-    from fedfb.export.comparing import made_up_rows, refuse_difference
     from fedfb.export.formats import run_skops, skops_file
+    from fedfb.export.handover import made_up_rows, refuse_difference
 
     content, types = skops_file(handover)
     rows = made_up_rows(handover)

@@ -4,7 +4,8 @@ The flags of an experiment are read from its declaration, so that each setting i
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import Field, fields
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from fedfb.data.dialect import FLAGS, Dialect
+from fedfb.data.sources import STDIN
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values, read_toml
+from fedfb.experiments.spec_file import from_values, read_settings
 from fedfb.settings import describe_default, flag_of, kind_of, names, setting_of
 
 if TYPE_CHECKING:
@@ -72,13 +75,33 @@ def make_option(field: Field[Any]) -> inspect.Parameter:
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[bool | None if switch else str | None, option],
+        annotation=Annotated[
+            list[str] | None if declared.several else bool | None if switch else str | None, option
+        ],
     )
 
 
+def dialect_options(command: Command) -> Command:
+    """Give a command the settings that say how text files are written, as its ``dialect``."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [p for p in signature.parameters.values() if p.name != "dialect"]
+    declared = [field for field in fields(Experiment) if field.name in FLAGS]
+
+    def run_command(**values: Any) -> None:
+        dialect = Dialect(**{name: values.pop(name) for name in FLAGS})
+        command(**values, dialect=dialect)
+
+    parameters += [make_option(field) for field in declared]
+    run_command.__name__, run_command.__doc__ = command.__name__, command.__doc__
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    run_command.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    run_command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run_command
+
+
 def _read_experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
-    values = {} if file is None else read_toml(file)
-    overrides = {name: value for name, value in flags.items() if value is not None}
+    values = {} if file is None else read_settings(file)
+    overrides = {name: value for name, value in flags.items() if value not in (None, [])}
     return from_values({**values, **overrides})
 
 
@@ -135,11 +158,50 @@ COLUMN = 26
 """The largest width of the column of flags; a longer flag gets a separate line."""
 
 
+SEVERAL = ("data", "scores", "like")
+"""Options that take several paths, one after the other."""
+
+
+def _repeat_flags(args: Sequence[str], several: Collection[str]) -> Iterator[str]:
+    """Write the flag before each of its values.
+
+    >>> list(_repeat_flags(["--data", "a.csv", "b.csv", "--label", "y"], ["--data"]))
+    ['--data', 'a.csv', '--data', 'b.csv', '--label', 'y']
+    """
+    flag, first = None, False
+    for arg in args:
+        if arg.startswith("-") and arg != STDIN:
+            flag, first = (arg, True) if arg in several else (None, False)
+            yield arg
+        elif flag is None or _is_own_argument(arg):
+            yield arg
+            flag = None if not first else flag
+        else:
+            yield from (arg,) if first else (flag, arg)
+            first = False
+
+
+def _is_own_argument(word: str) -> bool:
+    """Return whether a word after paths is an experiment or the folder of a run."""
+    return word.endswith(".toml") or os.path.isfile(os.path.join(word, "experiment.toml"))
+
+
 class Sections(TyperCommand):
     """A command whose help lists options by section; its description explains its arguments.
 
     Typer has no plain sections, only drawn panels, which leave half of 80 columns for the words.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read flags. An unquoted pattern, which the shell has expanded, is one value."""
+        several = {
+            name
+            for option in self.get_params(ctx)
+            if option.param_type_name == "option" and option.name in SEVERAL and option.multiple
+            for name in option.opts
+        }
+        parsed: list[str] = super().parse_args(ctx, list(_repeat_flags(args, several)))
+        return parsed
 
     # Any: the types belong to click, which newer versions of typer contain.
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -210,7 +272,7 @@ def register_plugins(values: list[str]) -> None:
     if not paths:
         return
     from fedfb.algorithms import register
-    from fedfb.algorithms.registry import read_methods
+    from fedfb.algorithms.method import read_methods
 
     for path in paths:
         for method in read_methods(path):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedfb.cli.options import experiment_options, talk
+from fedfb.data.sources import join_patterns
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.settings import flag_of, numbers
@@ -53,7 +54,7 @@ def reproduce(
     from fedfb.paper import targets
     from fedfb.paper.markdown import as_markdown, draw_target, renew
 
-    chosen = targets.names() if target == "all" else [target]
+    chosen = targets.target_names() if target == "all" else [target]
     specs = [targets.read_target(name) for name in chosen]
     reproduction.check_data(specs, out, quick)
     make_folder(out)
@@ -83,8 +84,8 @@ if TYPE_CHECKING:
     from fedfb.theory import Population
 
 SCORE_SETTINGS = (
-    *("label", "positive", "sensitive", "client_column", "schema", "ignore", "bins", "merge"),
-    *("query", "partition", "clients", "groups"),
+    *("query", "label", "positive", "sensitive", "client_column", "schema", "ignore", "bins"),
+    *("merge", "dates", "partition", "clients", "groups"),
     *("heterogeneity", "q", "rows", "split_seed", "sensitive_at_prediction", "model", "hidden"),
     *("lr", "rounds", "local_epochs", "batch", "seeds", "engine"),
 )
@@ -107,7 +108,7 @@ def achievable(
         Path | None, typer.Option(help="Your own population, as TOML.", metavar="FILE")
     ] = None,
     data: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="Estimate the population from data, by the scores of FedAvg.", metavar="DATA"
         ),
@@ -152,20 +153,20 @@ def achievable(
     for path in (plot, plot_gaps):
         if path:
             check_figure_path(path)
-    if [setting, population, data].count(None) != 2:
+    if sum(map(bool, (setting, population, data))) != 1:
         raise ConfigError(
             "fedfb achievable needs one population: --setting NAME (example1, fig1b, fig1c, fig2, "
             "fig3, toy), --population FILE, or --data DATA."
         )
-    if data is None:
+    if not data:
         _refuse_settings(experiment)
     printed, budgets = (
         _read_numbers(levels, "--levels") or ACHIEVABLE_LEVELS,
         _read_numbers(eps, "--eps") or None,
     )
-    if data is not None:
-        chosen, extra = estimate_population(replace(experiment, data=data))
-        title = data
+    if data:
+        title = join_patterns(data)
+        chosen, extra = estimate_population(replace(experiment, data=title))
     else:
         (chosen, title), extra = choose_population(setting, population, experiment.q), {}
     if plot_gaps:

@@ -48,9 +48,9 @@ def run(
     Example: fedfb run --data synthetic --algorithm fedfb --notion dp --seeds 5
     """
     from fedfb.experiments import run_folder as store
+    from fedfb.experiments.codec import to_json
     from fedfb.experiments.outcome import train
     from fedfb.experiments.resolve import total_rounds
-    from fedfb.experiments.result import to_json
     from fedfb.report.text import print_run
 
     if resume and out is None:
@@ -176,9 +176,10 @@ def compare_and_show(
 
 def _show(comparison: "Comparison", paper: "Mapping[str, Printed | None]", shown: Shown) -> None:
     """Write the files that were asked for, and print what belongs on stdout."""
-    from fedfb.experiments.result import to_json
+    from fedfb.experiments.codec import to_json
     from fedfb.files import write_whole
-    from fedfb.report.table import comparison_rows, to_csv
+    from fedfb.report.table import to_csv
+    from fedfb.report.tables import comparison_rows
     from fedfb.report.text import print_comparison
 
     texts = {}

@@ -1,13 +1,14 @@
 """``fedfb schema``: describe the columns of your own files, and check files against a schema."""
 
-from collections import Counter
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedfb.cli.options import Query, Sections, talk
-from fedfb.data.address import with_query
+from fedfb.cli.options import Query, Sections, dialect_options, talk
+from fedfb.data.dialect import Dialect, Dialects
+from fedfb.data.sources import join_patterns, with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import declarations, names
 
@@ -18,15 +19,15 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-MAX_CELLS = 5
-"""How many wrong cells of a column are printed; all are counted."""
+
+FILES = typer.Argument(help="Files, folders, patterns such as 'clients/*.csv', or databases.")
 
 
 @app.command(cls=Sections)
+@dialect_options
 def infer(
-    data: Annotated[
-        str, typer.Argument(help="A file, a pattern such as 'clients/*.csv', or a database.")
-    ],
+    data: Annotated[list[str], FILES],
+    dialect: Dialect,
     label: Annotated[str, typer.Option(help="The column to predict.")] = "",
     positive: Annotated[str, typer.Option(help="Its favourable value.")] = "",
     sensitive: Annotated[
@@ -45,20 +46,25 @@ def infer(
             metavar="COLUMN: ..", help="Values to merge into one, 'race: Asian+Other=rest'."
         ),
     ] = "",
+    dates: Annotated[
+        str, typer.Option(metavar="COLUMN: ..", help="What is derived from dates, 'birth: year'.")
+    ] = "",
     query: Query = None,
     out: Annotated[Path | None, typer.Option(help="Write into this new file.")] = None,
 ) -> None:
     """Write a schema of files, to edit and to agree on.
 
-    DATA is a file, or a pattern in quotes. --label names the column to predict, --positive its
-    favourable value, --sensitive the columns that form the groups. Identifiers, dates and free text
-    are detected and left out. A run with the schema gives the same bits as a run with these flags.
+    DATA are files, folders, patterns or databases. --label names the column to predict, --positive
+    its favourable value, --sensitive the columns that form the groups. Identifiers, dates and free
+    text are detected and left out. A run with the schema gives the same bits as a run with these
+    flags.
 
     Example: fedfb schema infer rows.csv --label paid --positive yes --sensitive sex --out s.toml
     """
     from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
-    from fedfb.data.read import paths_of, read_rows
+    from fedfb.data.problems import name_files, refuse
+    from fedfb.data.read import notes_of, read_files
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
 
@@ -70,7 +76,10 @@ def infer(
             )
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists. Give a new file, or remove it first.")
-    files = [read_rows(path) for path in paths_of(with_query(data, query))]
+    pattern = with_query(join_patterns(data), query)
+    files = [*read_files(pattern, Dialects(dialect)).values()]
+    for note in notes_of(files):
+        talk(note)
     wanted = Wanted(
         label,
         positive,
@@ -79,51 +88,68 @@ def infer(
         names(ignore),
         declarations(bins),
         declarations(merge),
+        declarations(dates),
     )
     schema, doubts = infer_schema(files, wanted)
+    left_out = {column.name for column in schema.of("ignored")}
+    undecided = {doubt.column for doubt in doubts if doubt.kind == "undecided number"}
+    refuse((d for d in doubts if d.column not in left_out - undecided), files)
+    files_of: dict[tuple[str, str], list[str]] = {}
     for doubt in doubts:
-        left_out = schema.named[doubt.column].role == "ignored"
-        talk(f"column {doubt.column!r} {doubt.what}" + (": left out." if left_out else "."))
+        files_of.setdefault((doubt.what, doubt.column), []).append(doubt.source)
+    for (what, name), sources in files_of.items():
+        where = name_files(sources)
+        if name in left_out:
+            talk(f"LEFT OUT: {where}: {what}. To use it, give it a role and a type in the schema.")
+        else:
+            talk(f"{where}: {what}.")
     text = write_schema(schema)
     if out is None:
         typer.echo(text, nl=False)
         return
     write_whole(out, text)
-    talk(f"The schema is in {out}. Check it, then: fedfb run --data {data!r} --schema {out}")
+    more = "" if query is None else f" --query {shlex.quote(query)}"
+    talk(
+        f"The schema is in {out}. Check it, then: "
+        f"fedfb run --data {_quote(data)}{more} --schema {out}"
+    )
+
+
+def _quote(data: list[str]) -> str:
+    """Write files as the command line takes them; many are not written out."""
+    return shlex.join(data) if len(data) <= 3 else f"{shlex.join(data[:2])} ..."
 
 
 @app.command(cls=Sections)
+@dialect_options
 def check(
     schema: Annotated[Path, typer.Argument(help="A schema, as fedfb schema infer writes it.")],
-    data: Annotated[
-        str, typer.Argument(help="A file, a pattern such as 'clients/*.csv', or a database.")
-    ],
+    data: Annotated[list[str], FILES],
+    dialect: Dialect,
     query: Query = None,
 ) -> None:
     """List the cells of files that do not fit a schema.
 
-    SCHEMA is a file from fedfb schema infer, DATA a file or a pattern in quotes. The exit code is 1
-    if a cell does not fit.
+    SCHEMA is a file from fedfb schema infer, DATA are files, folders or patterns. The exit code is
+    1 if a cell does not fit.
 
     Example: fedfb schema check schema.toml 'clients/*.csv'
     """
-    from fedfb.data.conform import misfits
-    from fedfb.data.read import paths_of, read_rows
+    from fedfb.data.conform import check_file
+    from fedfb.data.problems import number_lines
+    from fedfb.data.read import notes_of, try_files
     from fedfb.data.schema_file import read_schema
 
     declared = read_schema(schema)
-    fits = True
-    for path in paths_of(with_query(data, query)):
-        counts: Counter[str] = Counter()
-        for misfit in misfits(read_rows(path), declared):
-            counts[misfit.column] += 1
-            if counts[misfit.column] <= MAX_CELLS:
-                typer.echo(str(misfit))
-        for column, count in counts.items():
-            if count > MAX_CELLS:
-                typer.echo(f"{path}, column {column!r}: {count} cells in all")
-        if not counts:
-            typer.echo(f"{path}: fits")
-        fits = fits and not counts
-    if not fits:
+    pattern = with_query(join_patterns(data), query)
+    by_client, unreadable = try_files(pattern, Dialects(dialect, declared.files))
+    files = [*by_client.values()]
+    for note in notes_of(files):
+        talk(note)
+    misfits = [problem for file in files for problem in check_file(file, declared)]
+    problems = number_lines([*unreadable, *misfits], files)
+    for source in sorted({file.source for file in files} | {p.source for p in problems}):
+        sentences = [problem.sentence() for problem in problems if problem.source == source]
+        typer.echo("\n".join(sentences) or f"{source}: fits")
+    if problems:
         raise typer.Exit(1)

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedfb.cli.options import Query, Sections, experiment_options, read_names, talk
-from fedfb.data.address import with_query
+from fedfb.cli.options import (
+    Query,
+    Sections,
+    dialect_options,
+    experiment_options,
+    read_names,
+    talk,
+)
+from fedfb.data.dialect import FLAGS, Dialect, Dialects
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import refuse_without
@@ -25,17 +32,20 @@ study = typer.Typer(
 )
 
 
+@dialect_options
 @experiment_options(
     "data", "query", "client_column", "test", "partition", "clients", "groups", "heterogeneity",
     "q", "rows", "test_rows", "resplit", "cost", "dropout", "secure", "tune", "accuracy_floor",
+    *FLAGS,
 )  # fmt: skip
 def init(
     experiment: Experiment,
+    dialect: Dialect,
     folder: Annotated[Path, typer.Argument(help="A new folder for the study.")],
     like: Annotated[
-        str,
+        list[str] | None,
         typer.Option(help="In place of --schema: a file, or several ('*.csv'), like the clients'."),
-    ] = "",
+    ] = None,
     clients: Annotated[
         str, typer.Option("--clients", help="The names of the clients, separated by commas.")
     ] = "",
@@ -96,7 +106,7 @@ def init(
     clients = clients or silos  # its name before version 0.2
     if not clients:
         raise ConfigError("a study needs the names of its clients: --clients east,north,south.")
-    schema = _read_schema(experiment, like)
+    schema = _read_schema(experiment, like or [], dialect)
     new_study = make_study(
         name or folder.resolve().name,
         address,
@@ -119,11 +129,12 @@ def init(
     )
 
 
-def _read_schema(experiment: Experiment, like: str) -> "Schema":
+def _read_schema(experiment: Experiment, like: list[str], dialect: Dialect) -> "Schema":
     """Return the schema of the flag, or the schema of the files of --like."""
     from fedfb.data.conform import agreed_schema
     from fedfb.data.declare import Wanted
-    from fedfb.data.read import paths_of, read_rows
+    from fedfb.data.read import notes_of, try_files
+    from fedfb.data.sources import join_patterns
 
     described = experiment.label and experiment.positive and experiment.sensitive
     if bool(like) == bool(experiment.schema) or not (experiment.schema or described):
@@ -140,9 +151,12 @@ def _read_schema(experiment: Experiment, like: str) -> "Schema":
         ignore=experiment.ignore,
         bins=experiment.bins,
         merge=experiment.merge,
+        dates=experiment.dates,
     )
-    files = [read_rows(path) for path in paths_of(like)] if like else []
-    return agreed_schema(files, wanted, experiment.schema)
+    files, problems = try_files(join_patterns(like), Dialects(dialect)) if like else ({}, [])
+    for note in notes_of(files.values()):
+        talk(note)
+    return agreed_schema([*files.values()], wanted, experiment.schema, problems=problems)
 
 
 study.command(cls=Sections)(init)
@@ -174,8 +188,10 @@ def key(
     talk(f"{out / client}.key stays on this machine. Send {out / client}.pub to the server.")
 
 
+@dialect_options
 def join(
     bundle: Annotated[Path, typer.Argument(help="The bundle of this client.")],
+    dialect: Dialect,
     data: Annotated[
         str | None,
         typer.Option(help="The rows of this client: a CSV or Parquet file, or a database."),
@@ -199,6 +215,7 @@ def join(
     Example: fedfb join north.bundle --data north.csv
     """
     refuse_without("flower", "a study")
+    from fedfb.data.sources import is_stream, with_query
     from fedfb.study.disclosure import describe_uploads
     from fedfb.study.journal import locate_state
     from fedfb.study.keys import read_bundle
@@ -206,15 +223,17 @@ def join(
 
     if data is None:
         raise ConfigError("fedfb join needs the rows of this client: --data FILE.csv.")
+    if is_stream(Path(data)):
+        raise ConfigError(f"fedfb join needs its rows more than once: give a file, not {data}.")
     contents = read_bundle(bundle, key)
     folder = state or locate_state(bundle)
     data = with_query(data, query)
-    worker = Worker(contents, data, folder)
+    worker = Worker(contents, data, folder, dialect)
     try:
         rows = worker.open()
-        typer.echo("\n".join(describe_uploads(contents, data, rows["train"], rows["test"])))
         for note in rows["notes"]:
-            talk(f"Note: {note}.")
+            talk(note)
+        typer.echo("\n".join(describe_uploads(contents, data, rows["train"], rows["test"])))
         if not yes:
             typer.confirm("Join?", abort=True)
         from fedfb.study.transport.client import run_node
@@ -242,13 +261,13 @@ def serve(
     from fedfb.study.journal import RUN_FOLDER
     from fedfb.study.keys import read_server_secrets
     from fedfb.study.results import format_report
-    from fedfb.study.transport.server import serve
+    from fedfb.study.transport.server import serve_study
 
     study, secrets = read_server_secrets(file)
     talk(f"Serving {study.name} on {study.address}, TLS and node authentication on. Join by")
     talk("  fedfb join CLIENT.bundle --data ROWS.csv")
     talk(f"Clients: {', '.join(study.clients)}. Ctrl-C stops; the same command continues.")
-    report = serve(study, secrets, file.parent, talk)
+    report = serve_study(study, secrets, file.parent, talk)
     typer.echo("\n".join(format_report(report)))
     talk(f"Model, report and ledger are in {file.parent / RUN_FOLDER}; fedfb fetch copies them.")
 
@@ -290,13 +309,13 @@ def fetch(
     from fedfb.experiments.run_folder import claim_empty, read_result
     from fedfb.experiments.shortfalls import first_sentences
     from fedfb.study.journal import RUN_FOLDER, locate_state
-    from fedfb.study.results import fetch
+    from fedfb.study.results import fetch_results
 
     if to is None:
         raise ConfigError("fedfb fetch needs a new folder to copy to: --to FOLDER.")
     folder = source.parent / RUN_FOLDER if source.suffix == ".toml" else locate_state(source)
     with claim_empty(to, undo=True):
-        names = [*fetch(folder, to), *_write_audit_page(to)]
+        names = [*fetch_results(folder, to), *_write_audit_page(to)]
         result = read_result(to, "a result as the study wrote it")
     for sentence in first_sentences([result]):
         typer.echo(sentence)

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import export_lazily
+from fedfb.extras import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.data.datasets.fetch import path_of as path_of

@@ -7,6 +7,7 @@ where an address enters, and keeps it in the memory of this process for the conn
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -29,7 +30,12 @@ _PUBLIC = frozenset(
 )
 """Parameters of an address that are shown. Every other one may be a secret."""
 
-_START = re.compile(r"(^|[=,\s])([A-Za-z][A-Za-z0-9+.-]*)://")
+_START = re.compile(r"(^|[=,\s'\"(\[])([A-Za-z][A-Za-z0-9+.-]*)://")
+_QUOTED = {
+    "'": re.compile(r"""'((?:[^']|'"'"')*)'(?![^\s,;:.)\]}])"""),
+    '"': re.compile(r""""((?:[^"\\]|\\.)*)"(?![^\s,;:.)\]}])"""),
+}
+"""Quoted text as a shell reads it, with the quotes that shlex writes within it."""
 _HOSTS = re.compile(r"(?:\[[^\]]*\]|[^:/\s]*)(?::\d*)?(?:,|/|$)")
 _PARAMETERS = re.compile(r"\?(?=\w+=)")
 _CONNINFO = re.compile(r"(?i)\b((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)")
@@ -94,12 +100,37 @@ def hide(text: str) -> str:
     starts = list(_START.finditer(text))
     if not starts:
         return _CONNINFO.sub(r"\1***", text)
-    ends = [match.start() for match in starts[1:]] + [len(text)]
-    parts = [text[: starts[0].start()]]
-    for match, end in zip(starts, ends, strict=True):
-        scheme, rest = match[2], text[match.end() : end]
-        parts.append(match[1] + _hide_one(scheme, rest))
-    return "".join(parts)
+    limits = [match.start() for match in starts[1:]] + [len(text)]
+    parts, end = [], 0
+    for match, limit in zip(starts, limits, strict=True):
+        if match.start() < end:  # in the quotes of the one before
+            continue
+        quoted = _QUOTED[match[1]].match(text, match.start()) if match[1] in _QUOTED else None
+        parts.append(text[end : match.start()])
+        if quoted is None:
+            size = _measure(text[match.end() : limit])
+            end = match.end() + size
+            parts.append(match[1] + _hide_one(match[2], text[match.end() : end]))
+        else:
+            end = quoted.end()
+            is_plain = match[1] == "'"
+            word = quoted[1].replace("'\"'\"'", "'") if is_plain else _ESCAPE.sub(r"\1", quoted[1])
+            shown = _hide_one(match[2], word[len(match[2]) + 3 :])
+            shown = shown.replace("'", "'\"'\"'") if is_plain else _MARKS.sub(r"\\\g<0>", shown)
+            parts.append(match[1] + shown + match[1])
+    return "".join(parts) + text[end:]
+
+
+_ESCAPE, _MARKS = re.compile(r'\\([\\"$`])'), re.compile(r'[\\"$`]')
+"""Characters with a backslash in double quotes, and those that need one."""
+
+
+def _measure(text: str) -> int:
+    """Return where an address without quotes ends. Spaces before its last @ are of its password."""
+    if _PARAMETERS.search(text):
+        return len(text.rstrip())
+    space = re.search(r"\s", text[text.rfind("@") + 1 :])
+    return len(text) if space is None else text.rfind("@") + 1 + space.start()
 
 
 def _hide_one(scheme: str, rest: str) -> str:
@@ -127,6 +158,7 @@ def _take_apart(rest: str) -> tuple[Address, dict[str, str]]:
     public = [pair for pair in pairs if not _is_secret(*pair)]
     shown_user = next((value for name, value in public if name == "user" and value), "")
     secrets = {name: value for name, value in pairs if value and (name, value) not in public}
+    location = re.sub(r"[\s'\"]", lambda mark: quote(mark[0]), location)
     location = f"{quote(shown_user, '')}@{location}" if shown_user else location
     return Address(SERVER, location, tuple(p for p in public if p[0] != "user")), secrets
 
@@ -165,6 +197,18 @@ def is_address(text: object) -> bool:
     return match is not None and not match[1]
 
 
+def is_one_address(text: str) -> bool:
+    """Return whether a text is one address, not words of which the first one is an address."""
+    if not is_address(text) or len(_START.findall(text)) > 1:
+        return False
+    if not re.search(r"\s", text):
+        return True
+    scheme, _, rest = text.partition("://")
+    path = unquote(rest.partition("?")[0][1:])
+    is_file = _KINDS.get(scheme.lower()) in (SQLITE, DUCKDB)
+    return is_file and (Path(path).exists() or bool(glob(path, recursive=True)))
+
+
 def read_address(text: str) -> Address:
     """Read the address of a database.
 
@@ -199,37 +243,17 @@ def kind_of_file(path: str | Path) -> str | None:
     path = Path(path)
     if not path.is_file():  # a pipe is not a database, and reading it would take its bytes
         return None
+    return kind_by_magic(path) or SUFFIXES.get(path.suffix.lower())
+
+
+def kind_by_magic(path: Path) -> str | None:
+    """Return which database a file is by its first bytes; None: neither, or it is unreadable."""
     try:
         with path.open("rb") as file:
             head = file.read(16)
     except OSError:
-        head = b""
+        return None
     for kind, (place, magic) in _MAGIC.items():
         if head[place : place + len(magic)] == magic:
             return kind
-    return SUFFIXES.get(path.suffix.lower())
-
-
-def with_query(data: str, query: str | None) -> str:
-    """Return the address of data with a query in it.
-
-    >>> with_query("bank.sqlite", "select * from loans")
-    'sqlite:///bank.sqlite?query=select%20%2A%20from%20loans'
-    """
-    if query is None:
-        return data
-    if is_address(data):
-        address = read_address(data)
-        if address.tables or address.query:
-            raise ConfigError(
-                "--query and a table in --data are both given. Leave one of them out."
-            )
-        more = (*address.parameters, ("query", query))
-        return str(Address(address.kind, address.location, more))
-    kind = kind_of_file(data) or SUFFIXES.get(Path(data).suffix.lower())
-    if kind is None:
-        raise ConfigError(
-            f"--query asks a database, and {data!r} is none. Expected postgresql://host/database, "
-            "or a file of SQLite or DuckDB."
-        )
-    return str(Address(kind, data, (("query", query),)))
+    return None

@@ -17,7 +17,8 @@ from uuid import UUID
 
 import numpy as np
 
-from fedfb.data.table import Table, Words, check_same_columns, number_as_text, parse_number
+from fedfb.data.dialect import DETECT, Dialect
+from fedfb.data.table import Part, Table, Words, check_same_columns, number_as_text, parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
 
@@ -27,15 +28,24 @@ MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", 
 MAX_COLUMNS = 5000
 """The most columns of a file: every column becomes one feature or several."""
 
-_INVISIBLE = " \t\xa0\ufeff\u200b\u200e\u200f\u2060"
-"""Invisible characters that programs leave at the ends of cells."""
+_SPACES = " \t\r\n\xa0\u2007\u2009\u202f"
+_INVISIBLE = dict.fromkeys(map(ord, "\xad\ufeff\u200b\u200e\u200f\u2060\u061c"))
+_INVISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+"""Characters without width that programs leave in cells: marks of direction, of order, of breaks.
+
+Those that join letters stay: they have a meaning in some scripts.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class SourceColumn:
-    """A column of a source: text, numbers, truths, decimals, dates or times, in Arrow."""
+    """A column of a source: text, numbers, truths, decimals, dates or times, in Arrow.
+
+    ``doubt`` is the reason why its numbers are undecided: reading them is an error.
+    """
 
     data: Any
+    doubt: str = ""
 
     @classmethod
     def of(cls, cells: Iterable[str | float]) -> "SourceColumn":
@@ -56,16 +66,18 @@ class SourceColumn:
     @cached_property
     def numbers(self) -> Float[Array, " n"] | None:
         """The column as numbers, NaN where missing; None if some cell is no number."""
-        numbers = self._cast()
-        if numbers is not None:
-            return numbers
+        if self.doubt:
+            raise DataError(self.doubt)
+        if self.cast is not None:
+            return self.cast
         parsed = [parse_number(cell) if cell else np.nan for cell in self.words.values]
         if any(number is None for number in parsed):
             return None
         return self.words.look_up(parsed, np.float64)
 
-    def _cast(self) -> Float[Array, " n"] | None:
-        """Let Arrow read the numbers. It reads fewer spellings than Python: None if it fails."""
+    @cached_property
+    def cast(self) -> Float[Array, " n"] | None:
+        """The numbers as Arrow reads them, which knows fewer spellings than Python; None: fails."""
         import pyarrow
         from pyarrow import types
 
@@ -85,20 +97,31 @@ class SourceColumn:
 class Cells(NamedTuple):
     """A source: its columns, its number of rows, and a function from rows to their lines.
 
-    Lines are computed only where a message needs them. Rows of a frame count from 1. ``notes`` are
-    sentences about how the source was read.
+    Lines are computed only where a message needs them. Rows of a frame count from 1, and ``unit``
+    says which of both is counted. ``notes`` are sentences about how the source was read,
+    ``dialect`` is what was declared or detected.
     """
 
     source: str
     columns: dict[str, SourceColumn]
     rows: int
     lines_of: Callable[[Int[Array, " m"]], list[int]] = lambda rows: (rows + 1).tolist()
+    unit: str = "row"
     notes: tuple[str, ...] = ()
+    dialect: Dialect = DETECT
 
     def as_text(self) -> Table:
         """Return all columns as they are written."""
-        columns = {name: column.words for name, column in self.columns.items()}
-        return Table(columns, self.source)
+        return self.make_table({name: column.words for name, column in self.columns.items()})
+
+    def make_table(self, columns: Mapping[str, Any]) -> Table:
+        """Return a table of readings of the columns, which knows the places of its rows."""
+        part = Part(self.source, self.rows, self.lines_of, self.unit)
+        return Table(columns, self.source, (part,))
+
+    def place(self, row: int) -> str:
+        """Return the place of a row as messages name it."""
+        return Part(self.source, self.rows, self.lines_of, self.unit).place(row)
 
 
 def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ...]:
@@ -109,7 +132,7 @@ def typed(files: Sequence[Cells], text: Collection[str] = ()) -> tuple[Table, ..
         parts = None if name in text else _read_numbers(name, files)
         for number, file in enumerate(files):
             columns[number][name] = file.columns[name].words if parts is None else parts[number]
-    return tuple(Table(c, file.source) for c, file in zip(columns, files, strict=True))
+    return tuple(file.make_table(c) for c, file in zip(columns, files, strict=True))
 
 
 def _read_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
@@ -127,7 +150,7 @@ def _read_numbers(name: str, files: Sequence[Cells]) -> list[Array] | None:
         if len(infinite):
             words = file.columns[name].words
             raise DataError(
-                f"{file.source}, line {file.lines_of(infinite[:1])[0]}, column {name!r}: "
+                f"{file.place(int(infinite[0]))}, column {name!r}: "
                 f"{words.values[words.codes[infinite[0]]]!r} is not finite. Write a number, or "
                 "leave the cell empty if the value is missing."
             )
@@ -141,7 +164,9 @@ def clean(cells: Iterable[str], missing: Collection[str] = MISSING) -> list[str]
     ['a', 'é', '']
     """
     stripped = (
-        cell if cell.isascii() else unicodedata.normalize("NFC", cell).strip(_INVISIBLE)
+        cell
+        if cell.isascii()
+        else unicodedata.normalize("NFC", cell.translate(_INVISIBLE)).strip(_SPACES)
         for cell in map(str.strip, cells)
     )
     return ["" if cell in missing else cell for cell in stripped]

@@ -26,10 +26,11 @@ def labels(table: Table, label: str, positive: str) -> Int[Array, " n"]:
 
     """
     values = table.text(label)
-    missing = int((values == "").sum())
-    if missing:
+    missing = np.flatnonzero(values == "")
+    if len(missing):
         raise DataError(
-            f"{table.source}: the label {label!r} is missing in {missing} of {len(table)} rows. "
+            f"{table.places(missing)}: the label {label!r} is missing in {len(missing)} of "
+            f"{len(table)} rows. "
             "Every row to train or test on needs one: fill it in or remove these rows."
         )
     return (values == positive).astype(np.int64)
@@ -51,23 +52,6 @@ def refuse_one_class(y: Int[Array, " t"], table: Table, label: str, positive: st
             f"{table.source}: {share} of the {len(y)} training rows have {label} = {positive!r}. "
             "Two classes are needed: check the positive value, or add rows of the other class."
         )
-
-
-def refuse_empty_clients(client: Int[Array, " t"], names: tuple[str, ...]) -> None:
-    """Refuse clients without training rows.
-
-    Args:
-        client: number of each training row's client, -1 for none.
-        names: names of the clients.
-
-    """
-    counts = np.bincount(client[client >= 0], minlength=len(names))
-    for name, count in zip(names, counts.tolist(), strict=True):
-        if not count:
-            raise DataError(
-                f"client {name!r} has no training rows (rows per client: {counts.tolist()}). "
-                "Give it rows, or choose a partition with fewer clients."
-            )
 
 
 def refuse_vast(table: Table, columns: Sequence[Column]) -> None:
@@ -95,6 +79,6 @@ def refuse_infinite(x: Float[Array, "n d"], names: tuple[str, ...], table: Table
     if len(bad):
         row, column = bad[0].tolist()
         raise DataError(
-            f"{table.source}, row {row + 1}: feature {names[column]!r} is not finite once scaled. "
+            f"{table.place(row)}: feature {names[column]!r} is not finite once scaled. "
             "Its values are too large to average: express the column in another unit."
         )

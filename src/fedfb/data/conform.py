@@ -1,57 +1,104 @@
-"""Match files with a schema: choose the schema, list cells that do not fit, make the tables.
+"""Match files with a schema: choose the schema, report what does not fit, make the tables.
 
 The schema is declared in a file, or else inferred from the files.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
-from fedfb.data.cells import Cells
+from fedfb.data.cell_checks import blank_cells, check_against, check_cells
+from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.declare import Wanted
-from fedfb.data.infer import Doubt, infer
+from fedfb.data.infer import Inferred, infer
+from fedfb.data.label_checks import check_labels, missing_cells
+from fedfb.data.problems import Problem, refuse
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.schema_file import read_schema
-from fedfb.data.table import Table, check_same_columns, parse_number
-from fedfb.errors import ConfigError, DataError
+from fedfb.data.table import Table, list_some
+from fedfb.errors import ConfigError
+from fedfb.shapes import Array, Bool
 
 
 def agreed_schema(
-    files: Sequence[Cells], wanted: Wanted, declared: str | Schema | None = None
+    files: Sequence[Cells],
+    wanted: Wanted,
+    declared: str | Schema | None = None,
+    *,
+    test: Cells | None = None,
+    problems: Sequence[Problem] = (),
 ) -> Schema:
-    """Return the declared schema, or else infer it.
+    """Return the declared schema, or else infer it. Problems of all files are reported together.
 
     Args:
         files: training files.
         wanted: roles of columns, as flags declare them. They must not contradict the schema.
         declared: the schema, or the path of its file; None: infer it.
+        test: test rows, if they are in a file of their own.
+        problems: problems of files that cannot be read.
 
     Raises:
-        DataError: a column is doubtful, and only a declaration can settle it.
+        DataError: files cannot be used as they are.
 
     """
-    if declared is not None:
-        schema = declared if isinstance(declared, Schema) else read_schema(declared)
-        _refuse_contradictions(schema, wanted)
-        return schema
-    schema, doubts = infer(files, wanted)
-    if doubts:
-        raise DataError(f"{files[0].source}: {_describe_doubts(doubts, schema)}")
+    if declared is None and not (wanted.label and wanted.positive and wanted.sensitive):
+        raise ConfigError(
+            "the label, its positive value and the sensitive columns are needed, or a schema that "
+            "declares them."
+        )
+    if not files:
+        refuse(problems, files)
+    schema, of_columns = examine(files, wanted, declared)
+    test_files = [] if test is None else [add_client_column(test, schema.client)]
+    allowed = {"undeclared value", "missing client"}
+    of_test = [p for file in test_files for p in check_file(file, schema, allowed)]
+    refuse([*problems, *of_columns, *of_test], [*files, *test_files])
     return schema
 
 
-def _describe_doubts(doubts: Sequence[Doubt], schema: Schema) -> str:
-    """Describe all columns that are no features; if there is none, the first other doubt."""
-    features = [doubt for doubt in doubts if schema.named[doubt.column].role == "ignored"]
-    if not features:
-        return str(doubts[0])
-    sentences = "; ".join(f"column {doubt.column!r} {doubt.what}" for doubt in features)
-    names = ",".join(doubt.column for doubt in features)
-    return (
-        f"{sentences}. Leave out what is no feature (--ignore '{names}'), or declare it in a "
-        "schema (fedfb schema infer)."
-    )
+def add_client_column(test: Cells, client_column: str | None) -> Cells:
+    """Add an empty client column where test rows have none: they belong to no client."""
+    if client_column is None or client_column in test.columns:
+        return test
+    nobody = {client_column: SourceColumn.of([""] * test.rows)}
+    return test._replace(columns={**test.columns, **nobody})
+
+
+def examine(
+    files: Sequence[Cells], wanted: Wanted, declared: str | Schema | None = None
+) -> Inferred:
+    """Return the schema of training files, and their problems. See :func:`agreed_schema`."""
+    if declared is None:
+        return infer(files, wanted)
+    schema = declared if isinstance(declared, Schema) else read_schema(declared)
+    _refuse_contradictions(schema, wanted)
+    problems = [problem for file in files for problem in check_file(file, schema)]
+    if schema.label.name in set.intersection(*(set(file.columns) for file in files)):
+        problems += check_labels([blank_cells(file, schema) for file in files], schema.label)
+    return Inferred(schema, tuple(problems))
+
+
+def check_file(file: Cells, schema: Schema, allowed: Collection[str] = ()) -> list[Problem]:
+    """Return what does not fit the schema: columns, then cells, then missing labels and groups.
+
+    Args:
+        file: training or test rows.
+        schema: declarations about the columns.
+        allowed: kinds of problems that are not reported.
+
+    """
+    problems, file = check_against(file, schema), blank_cells(file, schema)
+    for column in schema.used:
+        if column.name not in file.columns:
+            continue
+        if column.role == "feature":
+            problems += check_cells([file], column, allowed)
+        else:
+            problems += check_cells([file], column, {*allowed, "missing cell"})
+            gaps = missing_cells([file], column.name, column.role)
+            problems += [] if column.missing == "drop" else gaps
+    return [problem for problem in problems if problem.kind not in allowed]
 
 
 def _refuse_contradictions(schema: Schema, wanted: Wanted) -> None:
@@ -66,7 +113,7 @@ def _refuse_contradictions(schema: Schema, wanted: Wanted) -> None:
                 f"--{flag} says {_write_names(value)} and the schema {schema.source} says "
                 f"{_write_names(declared)}. Leave the flag out, or change the schema."
             )
-    for flag in ("ignore", "bins", "merge"):
+    for flag in ("ignore", "bins", "merge", "dates"):
         if getattr(wanted, flag):
             raise ConfigError(
                 f"--{flag} and --schema both declare what is done with columns. Write it into the "
@@ -80,132 +127,68 @@ def _write_names(value: str | tuple[str, ...] | None) -> str:
 
 def type_notes(schema: Schema) -> tuple[str, ...]:
     """Return a sentence on how the columns were read."""
-    numbers = [_name_with_scale(c) for c in schema.of("feature") if c.kind == "number"]
+    numbers = [_name_with_scale(c) for c in schema.of("feature") if c.is_number]
     categories = [
         f"{c.name} ({len(c.categories)})" if c.categories else c.name
         for c in schema.of("feature")
-        if c.kind != "number"
+        if not c.is_number
     ]
     ignored = [column.name for column in schema.of("ignored")]
     parts = (("numbers", numbers), ("categories", categories), ("left out", ignored))
     return (
-        "columns: " + "; ".join(f"{title} {_list_some(names)}" for title, names in parts if names),
+        "columns: "
+        + "; ".join(f"{title} {list_some(names, 8)}" for title, names in parts if names),
     )
 
 
 def _name_with_scale(column: ColumnSchema) -> str:
-    scale = "its range" if column.range else column.scale
-    return column.name if scale == "standard" else f"{column.name} ({scale})"
+    scale = "its range" if column.range else column.scale.replace("standard", "")
+    treatment = ", ".join(filter(None, (column.quantity, scale)))
+    return f"{column.name} ({treatment})" if treatment else column.name
 
 
-def _list_some(names: Sequence[str], limit: int = 8) -> str:
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+def tables_of(files: Sequence[Cells], schema: Schema) -> tuple[Table, ...]:
+    """Return one table per file, without ignored columns and rows that are to be dropped."""
+    return tuple(_make_table(file, schema) for file in files)
 
 
-MisfitKind = Literal["column", "missing", "number", "category"]
+def _make_table(file: Cells, schema: Schema) -> Table:
+    file = blank_cells(file, schema)
+    columns = {column.name: _read_values(file, column) for column in schema.used}
+    table, missing = file.make_table(columns), rows_to_drop(file, schema)
+    return table.take(np.flatnonzero(~missing)) if missing.any() else table
 
 
-class Misfit(NamedTuple):
-    """A cell that does not fit the schema; line 0 stands for the whole column."""
-
-    source: str
-    line: int
-    column: str
-    kind: MisfitKind
-    what: str
-
-    def __str__(self) -> str:
-        place = f", line {self.line}" if self.line else ""
-        return f"{self.source}{place}, column {self.column!r}: {self.what}"
+def rows_to_drop(file: Cells, schema: Schema) -> Bool[Array, " n"]:
+    """Return the rows without a label, group or client, where the schema drops them."""
+    file = blank_cells(file, schema)
+    missing = np.zeros(file.rows, bool)
+    for column in schema.columns:
+        if column.missing == "drop":
+            missing |= file.columns[column.name].words == ""
+    return missing
 
 
-def misfits(file: Cells, schema: Schema) -> Iterator[Misfit]:
-    """Yield what does not fit: undeclared columns, then absent columns and cells."""
-    declared = schema.named
-    for name in file.columns:
-        if name not in declared:
-            yield Misfit(file.source, 0, name, "column", "the schema has no such column")
-    for column in schema.used:
-        if column.name not in file.columns:
-            yield Misfit(file.source, 0, column.name, "column", "the file has no such column")
-        else:
-            yield from cell_misfits(file, column)
+def drop_notes(files: Sequence[Cells], schema: Schema) -> tuple[str, ...]:
+    """Return a sentence that counts the rows that were left out, by column and file."""
+    parts = []
+    files = [blank_cells(file, schema) for file in files]
+    for column in schema.columns:
+        if column.missing == "drop":
+            for file in files:
+                count = int((file.columns[column.name].words == "").sum())
+                parts += [f"{count} of {file.rows} in {file.source} ({column.name})"] * (count > 0)
+    if not parts:
+        return ()
+    more = f", ... ({len(parts)} counts in all)" if len(parts) > MOST_COUNTS else ""
+    return (
+        "rows without a label, group or client were left out, as declared: "
+        f"{', '.join(parts[:MOST_COUNTS])}{more}",
+    )
 
 
-def cell_misfits(
-    file: Cells, column: ColumnSchema, allowed: Collection[MisfitKind] = ()
-) -> Iterator[Misfit]:
-    """Yield the cells of one column that do not fit.
-
-    Args:
-        file: the file.
-        column: declarations about the column.
-        allowed: kinds that are not reported.
-
-    """
-    cells, categories = file.columns[column.name], frozenset(column.categories)
-    if column.kind == "number" and cells.numbers is not None:
-        gaps_fit = column.missing != "refuse" or "missing" in allowed
-        wrong = np.isinf(cells.numbers) if gaps_fit else ~np.isfinite(cells.numbers)
-        if not wrong.any():
-            return
-    reasons = [_find_misfit(cell, column, categories) for cell in cells.words.values]
-    reported = [reason is not None and reason[0] not in allowed for reason in reasons]
-    rows = np.flatnonzero(cells.words.look_up(reported, bool))
-    lines = file.lines_of(rows) if len(rows) else []
-    for line, code in zip(lines, cells.words.codes[rows].tolist(), strict=True):
-        if (reason := reasons[code]) is not None:
-            yield Misfit(file.source, line, column.name, *reason)
-
-
-def _find_misfit(
-    cell: str, column: ColumnSchema, categories: frozenset[str]
-) -> tuple[MisfitKind, str] | None:
-    if not cell:
-        return ("missing", "the cell is empty") if column.missing == "refuse" else None
-    if column.kind != "number":
-        is_unknown = bool(categories) and cell not in categories
-        return (
-            ("category", f"{cell!r} is not among the declared categories") if is_unknown else None
-        )
-    number = parse_number(cell)
-    if number is None:
-        return "number", f"{cell!r} is not a number"
-    return ("number", f"{cell!r} is not finite") if abs(number) == float("inf") else None
-
-
-def tables_of(files: Sequence[Cells], test: Cells | None, schema: Schema) -> tuple[Table, ...]:
-    """Return one table per file and, last, the table of the test rows.
-
-    Cells of training files have to fit. In test rows an undeclared category is allowed: it is one
-    that training did not have, as in any later file.
-
-    Args:
-        files: training files.
-        test: test rows, if they are in a file of their own.
-        schema: declarations about the columns. Ignored columns are not in the tables.
-
-    """
-    ignored = {column.name for column in schema.of("ignored")}
-    used = [column.name for column in schema.used]
-    parts = [*files, *([] if test is None else [test])]
-    heads = [(file.source, [c for c in file.columns if c not in ignored]) for file in parts]
-    check_same_columns([(schema.source, used), *heads])
-    return tuple(_make_table(file, schema, is_test=file is test) for file in parts)
-
-
-def _make_table(file: Cells, schema: Schema, is_test: bool) -> Table:
-    for column in schema.used:
-        # A missing label, group or client is reported where it is used, with a count.
-        allowed: set[MisfitKind] = {"category"} if is_test else set()
-        allowed |= {"missing"} if column.role != "feature" else set()
-        for misfit in cell_misfits(file, column, allowed):
-            raise DataError(
-                f"{misfit}. Correct the cell (leave it empty if it is missing), or change the "
-                "schema: fedfb schema check lists all such cells."
-            )
-    return Table({column.name: _read_values(file, column) for column in schema.used}, file.source)
+MOST_COUNTS = 20
+"""The most counts of rows that a note names."""
 
 
 def _read_values(file: Cells, column: ColumnSchema) -> Any:

@@ -3,7 +3,7 @@
 import glob
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -38,7 +38,7 @@ class Database:
     """A source of rows in a database: one table, one query, or the only table that there is."""
 
     address: Address
-    stem: str
+    stem: str = field(compare=False)
 
     @property
     def name(self) -> str:
@@ -46,8 +46,11 @@ class Database:
         return self.stem
 
     def resolve(self) -> "Database":
-        """Return itself, as a path would: two sources are the same if their addresses are."""
-        return self
+        """Return the source with the absolute path of its file: equal sources have equal rows."""
+        if self.address.kind == SERVER:
+            return self
+        location = str(Path(self.address.location).resolve())
+        return replace(self, address=replace(self.address, location=location))
 
     def __str__(self) -> str:
         """Return what messages call the source."""
@@ -88,8 +91,8 @@ def _name_source(address: Address, table: str | None, stem: str) -> Database:
     return Database(address, table if table is not None and several else stem)
 
 
-def as_database(source: "str | Path | Database") -> Database | None:
-    """Return the database that a source is; None if it is a file of rows."""
+def find_source(source: "str | Path | Database") -> "Path | Database":
+    """Return the file of rows, or the table of a database, that a path or an address names."""
     if isinstance(source, Database):
         return source
     if is_address(source):
@@ -98,7 +101,8 @@ def as_database(source: "str | Path | Database") -> Database | None:
             raise ConfigError(f"{source} names {len(sources)} tables, expected one.")
         return sources[0]
     kind = kind_of_file(source)
-    return None if kind is None else Database(Address(kind, str(source)), Path(source).stem)
+    path = Path(source)
+    return path if kind is None else Database(Address(kind, str(path)), path.stem)
 
 
 def read_database(source: Database) -> Cells:
@@ -106,8 +110,6 @@ def read_database(source: Database) -> Cells:
     with connect(source.address, str(source)) as driver:
         if source.address.query is None:
             relation = _choose(driver.list_relations(), source)
-            if not source.address.tables:
-                source = _name_source_of(source, relation)
             statement, note = _select(relation)
             if note:
                 note = f"{source}: {note}"
@@ -123,14 +125,9 @@ _UNORDERED_QUERY = (
     "changes the test rows and the result"
 )
 _UNORDERED_TABLE = (
-    "it has no primary key. Its rows come in the order in which they are stored, which may change "
-    "the test rows and the result after an update; a query with ORDER BY settles it"
+    "the table has no primary key. Its rows come in the order in which they are stored, which may "
+    "change the test rows and the result after an update; a query with ORDER BY settles it"
 )
-
-
-def _name_source_of(source: Database, relation: Relation) -> Database:
-    more = (*source.address.parameters, ("table", relation.name))
-    return replace(source, address=replace(source.address, parameters=more))
 
 
 def _choose(relations: Sequence[Relation], source: Database) -> Relation:

@@ -1,4 +1,4 @@
-"""Declarations about columns on the command line: ignored, binned and merged columns."""
+"""Declarations about columns on the command line: ignored, binned and merged columns, and dates."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -20,15 +20,12 @@ class Wanted(NamedTuple):
     ignore: tuple[str, ...] = ()
     bins: tuple[str, ...] = ()
     merge: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
 
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that are neither features nor ignored."""
-        return (
-            self.label,
-            *self.sensitive,
-            *((self.client_column,) if self.client_column else ()),
-        )
+        return tuple(filter(None, (self.label, *self.sensitive, self.client_column)))
 
 
 def parse_bins(declared: Iterable[str]) -> dict[str, tuple[float, ...]]:
@@ -54,8 +51,23 @@ def parse_merge(declared: Iterable[str]) -> dict[str, Merges]:
     }
 
 
+def parse_dates(declared: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Read what is derived from dates and how they are written, by column.
+
+    >>> parse_dates(["opened: age in days at 2024-01-31", "birth: year, 31.12.2024"])
+    {'opened': ('age in days at 2024-01-31', ''), 'birth': ('year', '31.12.2024')}
+    """
+    parts = {
+        column: [part.strip() for part in rest.split(",", 1)]
+        for column, rest in _split_by_column(declared, "dates")
+    }
+    return {column: (part[0], part[1] if part[1:] else "") for column, part in parts.items()}
+
+
 _FORMS = {
     "bins": "'age: 25,40,65', upper ends of ranges; several columns: 'age: 25,40; income: 1000'",
+    "dates": "'opened: age in days at 2024-01-31', what a model reads of a date, and if need be "
+    "how the last day of 2024 is written: 'birth: year, 31.12.2024'",
     "merge": "'race: Asian+Other=rest', values and their new name; several columns: "
     "'race: Asian+Other=rest; town: a+b=north, c+d=south'",
 }

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.data.table import Table, Words
+from fedfb.data.dates import Dates
+from fedfb.data.table import Table, Words, parse_number
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,45 @@ class Merge:
         return table.with_column(self.target, merged)
 
 
-Derived = Bins | Keep | Merge
+@dataclass(frozen=True)
+class Blank:
+    """Count some numbers of a column as missing: 999, say. In text they are words, such as 'k.A.'.
+
+    >>> age = Table({"age": np.array(["31", "999", "k.A.", ""], object)})
+    >>> Blank("age", "age", ("999", "k.A.")).apply(age).numbers("age").tolist()
+    [31.0, nan, nan, nan]
+    """
+
+    source: str
+    target: str
+    values: tuple[str, ...]
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The values that are numbers."""
+        return tuple(n for value in self.values if (n := parse_number(value)) is not None)
+
+    def apply(self, table: Table) -> Table:
+        """Return the table with the column ``target``."""
+        cells = table.column(self.source)
+        if isinstance(cells, Words):
+            cells = cells.rename(lambda cell: "" if self.is_blank(cell) else cell)
+        else:
+            cells = np.where(np.isin(cells, self.numbers), np.nan, cells)
+        return table.with_column(self.target, cells)
+
+    def is_blank(self, cell: str) -> bool:
+        """Return whether a cell counts as missing."""
+        return cell in self.values or parse_number(cell) in self.numbers
+
+
+Derived = Bins | Blank | Dates | Keep | Merge
 """A rule. A new kind is added here and to the table below."""
 
-_KINDS: dict[str, type[Bins] | type[Keep] | type[Merge]] = {
+_KINDS: dict[str, type[Derived]] = {
     "bins": Bins,
+    "blank": Blank,
+    "dates": Dates,
     "keep": Keep,
     "merge": Merge,
 }

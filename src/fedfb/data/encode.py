@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.data.cells import Cells
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.database import Database
-from fedfb.data.derive import Bins, Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.derive import Bins, Blank, Derived, derive, rule_from_dict, rule_to_dict
+from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.groups import Groups
 from fedfb.data.read import read_rows
 from fedfb.data.table import Table
@@ -45,9 +47,17 @@ class Encoder:
             return names
         return names + tuple(f"group={name}" for name in self.groups.names)
 
-    def prepare(self, table: Table) -> Table:
-        """Derive the columns of groups and label, by the rules whose columns the table has."""
-        return derive(table, [rule for rule in self.derived if rule.source in table.columns])
+    def prepare(self, table: Table, group: bool = True) -> Table:
+        """Derive columns by the rules whose columns the table has.
+
+        Args:
+            table: raw rows.
+            group: whether to derive groups and label, besides features.
+
+        """
+        features = {column.name for column in self.columns}
+        rules = [rule for rule in self.derived if group or rule.target in features]
+        return derive(table, [rule for rule in rules if rule.source in table.columns])
 
     def encode(self, table: Table, group: Int[Array, " n"] | None = None) -> Float[Array, "n d"]:
         """Return ``x`` of the table's rows.
@@ -96,7 +106,7 @@ class Encoder:
 class RawRows(NamedTuple):
     """Encoded rows of a file; ``group`` is None where it is absent or not requested.
 
-    ``notes`` are those of the file, see :class:`fedfb.data.cells.Cells`.
+    ``notes`` are sentences about how the file was read.
     """
 
     x: Float[Array, "n d"]
@@ -165,6 +175,8 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
         if rule.target not in kinds:
             continue
         number, in_place = isinstance(rule, Bins), rule.source == rule.target
+        if isinstance(rule, Blank):
+            number = kinds[rule.target]
         if not in_place and kinds.get(rule.source, number) != number:
             raise ConfigError(
                 f"column {rule.source!r} is read both as a number and as text, which an exported "
@@ -177,32 +189,37 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
 
 
 def encode_file(
-    encoder: Encoder, path: str | Path | Database, separator: str | None = None, groups: bool = True
+    encoder: Encoder, path: str | Path | Database, dialect: Dialect = DETECT, groups: bool = True
 ) -> RawRows:
     """Encode a file of raw rows as in training. It needs no label. Other columns are ignored.
 
     Args:
         encoder: the encoder.
         path: a CSV or Parquet file, or a database.
-        separator: separator of a CSV file; None: detected.
+        dialect: how a text file is written, where it is not detected.
         groups: whether to read groups that the model does not read. If not, a row of an unknown
             group is no error.
 
     """
-    cells = read_rows(path, separator)
+    return encode_cells(encoder, read_rows(path, dialect), groups)
+
+
+def encode_cells(encoder: Encoder, cells: Cells, groups: bool = True) -> RawRows:
+    """Encode raw rows as in training. The arguments are those of :func:`encode_file`."""
     # Training decided which columns are numbers, not these few rows.
     kinds = {column.name: isinstance(column, NumberColumn) for column in encoder.columns}
     columns = {
         name: column.numbers if kinds.get(name) and _is_finite(column.numbers) else column.words
         for name, column in cells.columns.items()
     }
-    table = Table(columns, cells.source)
+    table = cells.make_table(columns)
     sources = {rule.target: rule.source for rule in encoder.derived}
     sensitive = {sources.get(name, name) for name in encoder.groups.columns}
     reads_group = groups and sensitive <= set(columns)
-    if not encoder.sensitive_at_prediction and not reads_group:
+    needs_group = encoder.sensitive_at_prediction or reads_group
+    table = encoder.prepare(table, needs_group)
+    if not needs_group:
         return RawRows(encoder.encode(table), None, cells.notes)
-    table = encoder.prepare(table)
     group = encoder.groups.group_of(table)
     return RawRows(encoder.encode(table, group), group, cells.notes)
 

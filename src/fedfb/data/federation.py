@@ -9,7 +9,6 @@ import numpy as np
 from fedfb.core import ClientData, Examples, generator
 from fedfb.data.check import (
     labels,
-    refuse_empty_clients,
     refuse_infinite,
     refuse_one_class,
     refuse_vast,
@@ -17,10 +16,17 @@ from fedfb.data.check import (
 from fedfb.data.columns import Column
 from fedfb.data.derive import Derived
 from fedfb.data.encode import Encoder, fit_encoder
-from fedfb.data.groups import Groups, groups_in, merge_small
-from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
+from fedfb.data.groups import Groups, compared_rows, groups_in, merge_small
+from fedfb.data.notes import (
+    MERGE_ALL,
+    MERGE_MORE,
+    encoding_notes,
+    sensitive_note,
+    small_group_notes,
+)
+from fedfb.data.partition import rows_of_clients
 from fedfb.data.table import Table
-from fedfb.errors import ConfigError
+from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Bool, Float, Int
 
 if TYPE_CHECKING:  # numpy.typing takes longer to import than the rest of this file
@@ -78,6 +84,7 @@ def federate(
     group_order: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
     learn: LearnFromClients | None = None,
+    rest: str | None = None,
 ) -> Federation:
     """Encode a table and deal its rows to clients. The encoder learns from training rows only.
 
@@ -88,9 +95,9 @@ def federate(
         positive: its favourable value.
         sensitive: columns whose crossed values form the groups.
         features: columns that the model reads.
-        train: numbers of the training rows.
+        train: numbers of the training rows. Those of no client are left out.
         test: numbers of the test rows.
-        client: number of each row's client, -1 for none.
+        client: number of each row's client, -1 for none. Every client has a training row.
         client_names: names of the clients.
         sensitive_at_prediction: whether the model reads the group too.
         derived: rules that made columns of the table, kept for later rows.
@@ -98,14 +105,18 @@ def federate(
         notes: sentences about the data.
         learn: learns the encoder from sums over clients; None: the table is public, and the
             encoder learns from the rows themselves.
+        rest: name of the group that small groups will become part of. With it, groups that only
+            test rows have are no error.
 
     """
+    train = train[client[train] >= 0]
     training = table.take(train)
     y = labels(table, label, positive)
     refuse_one_class(y[train], table, label, positive)
-    refuse_empty_clients(client[train], client_names)
     learnt = learn(training, client[train], client_names) if learn else Learnt((), None)
     groups = learnt.groups or groups_in(training, sensitive, group_order)
+    if rest is not None:
+        groups = replace(groups, names=(*groups.names, *sorted(groups.unseen(table))))
     group = groups.group_of(table)
     encoder = fit_encoder(
         training,
@@ -124,7 +135,7 @@ def federate(
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(groups.names) == 1 else ()),
     )
-    rows = [train[client[train] == number] for number in range(len(client_names))]
+    rows = [train[places] for places in rows_of_clients(client[train], len(client_names))]
     clients = [
         ClientData(number, x[places], y[places], group[places], len(groups.names))
         for number, places in enumerate(rows)
@@ -142,7 +153,7 @@ def federate(
 
 
 def settle_small_groups(
-    federation: Federation, minimum: int, rest: str | None = None
+    federation: Federation, minimum: int, rest: str | None = None, labels: tuple[int, ...] = ()
 ) -> Federation:
     """Merge the groups with few training rows, or say that they are not compared.
 
@@ -150,22 +161,35 @@ def settle_small_groups(
         federation: clients with the groups of their rows.
         minimum: fewest training rows of a group, over all clients.
         rest: name of the group that the small groups become part of; None: they stay.
+        labels: labels whose rows are counted apart, since the notion compares rates among them; a
+            group is small if it has few rows of one of them. Empty: all rows count.
     """
-    names, rows = federation.group_names, group_rows(federation)
+    names, rows = federation.group_names, compared_rows(training_cells(federation), labels)
     groups = federation.encoder.groups
     if rest is not None:
         groups = merge_small(groups, rows, minimum, rest)
     if groups.names != names:
         federation = _regroup(federation, groups, small=rows < minimum)
-        names, rows = federation.group_names, group_rows(federation)
+        names, rows = federation.group_names, compared_rows(training_cells(federation), labels)
+        _refuse_untrained(federation)
     tested = np.bincount(federation.test.group, minlength=len(names))
-    notes = small_group_notes(names, rows, tested, minimum)
+    remedy = MERGE_ALL if rest is None else MERGE_MORE
+    notes = small_group_notes(names, rows, tested, minimum, labels, remedy)
     return replace(federation, notes=(*federation.notes, *notes))
 
 
-def group_rows(federation: Federation) -> Int[Array, " a"]:
-    """Return the training rows of each group, over all clients."""
-    return training_cells(federation).sum(axis=0)
+def _refuse_untrained(federation: Federation) -> None:
+    """Refuse a merged group of which only test rows exist."""
+    rows = training_cells(federation).sum(axis=0).tolist()
+    for name, count in zip(federation.group_names, rows, strict=True):
+        if not count:
+            groups = federation.encoder.groups
+            merged = [n for n, into in zip(groups.merged, groups.into, strict=True) if into == name]
+            raise DataError(
+                f"the groups {', '.join(merged)} occur in test rows only, and no group of the "
+                f"training rows is small enough to be merged with them into {name!r} (--rest). "
+                "Raise --minimum-group, remove these rows, or merge the groups by --merge."
+            )
 
 
 def training_cells(federation: Federation) -> Int[Array, "2 a"]:

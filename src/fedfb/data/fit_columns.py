@@ -14,6 +14,7 @@ from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberC
 from fedfb.data.derive import derive
 from fedfb.data.federation import LearnFromClients, Learnt
 from fedfb.data.groups import Groups
+from fedfb.data.partition import rows_of_clients
 from fedfb.data.schema import ColumnSchema, Scale, Schema
 from fedfb.data.statistics import (
     TASKS,
@@ -68,10 +69,8 @@ def by_sums(add: AddUp, schema: Schema) -> LearnFromClients:
 
 def make_ask(table: Table, clients: ClientRows) -> Ask:
     """Return a function that runs a task on clients in this process and adds their uploads."""
-    tables = {
-        client: table.take(np.flatnonzero(clients.client == number))
-        for number, client in enumerate(clients.names)
-    }
+    rows = rows_of_clients(clients.client, len(clients.names))
+    tables = {name: table.take(places) for name, places in zip(clients.names, rows, strict=True)}
 
     def ask(task: str, broadcast: Arrays) -> Arrays:
         uploads = {
@@ -266,7 +265,7 @@ def numeric(schema: Schema, scale: Scale | None = None) -> list[str]:
     return [
         column.name
         for column in schema.of("feature")
-        if column.kind == "number" and not column.range and scale in (None, column.scale)
+        if column.is_number and not column.range and scale in (None, column.scale)
     ]
 
 
@@ -280,8 +279,8 @@ def listed_categories(schema: Schema) -> list[tuple[str, str]]:
     return [
         (column.name, category)
         for column in schema.of("feature")
-        if column.kind != "number" and column.categories
-        for category in sorted({*column.categories, MISSING_CATEGORY})
+        if not column.is_number and column.categories
+        for category in sorted({*column.group_values, MISSING_CATEGORY})
     ]
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedfb.data.cells import as_text, columns_of, is_frame
+from fedfb.data.cells import Cells, as_text, columns_of, is_frame
 from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
+from fedfb.data.dialect import DETECT
 from fedfb.data.federation import Federation, settle_small_groups
 from fedfb.data.loading import federate_cells
+from fedfb.data.marks import settle_numbers
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
@@ -26,14 +28,17 @@ def federation_from_frames(
     ignore: Iterable[str] = (),
     bins: Iterable[str] = (),
     merge: Iterable[str] = (),
+    dates: Iterable[str] = (),
     schema: str | Schema | None = None,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: Frame | None = None,
     split: bool = True,
     sensitive_at_prediction: bool = False,
     minimum_group: int = 10,
     rest: str | None = None,
+    labels: tuple[int, ...] = (),
     name: str = "frames",
     add: AddUp = add_in_clear,
 ) -> Federation:
@@ -50,14 +55,18 @@ def federation_from_frames(
         ignore: columns to leave out.
         bins: ranges of sensitive numbers, as ``"age: 25,40"``.
         merge: values to merge, as ``"race: Asian+Other=rest"``.
+        dates: what is derived from dates, as ``"birth: year"``.
         schema: declares the columns in place of the arguments above: a schema, or its path.
         partition: how rows are dealt to clients, as text; 'paper': every frame is a client.
         split_seed: seed of all random choices about the data.
+        client_rows: fewest rows of a client; clients with fewer sit out.
         test: test rows; None: every client's rows are split 7:3.
         split: whether to split. If False, and without ``test``, all rows are training rows.
         sensitive_at_prediction: whether the model reads the group.
         minimum_group: fewest training rows of a group that is compared.
         rest: name of the group that smaller groups become part of; None: they stay.
+        labels: labels among whose rows a notion compares rates: (1,) for equal opportunity, (0, 1)
+            for equalized odds. A group with few rows of one of them is small.
         name: name of the federation.
         add: adds the clients' uploads about their columns.
 
@@ -67,7 +76,7 @@ def federation_from_frames(
     (('age',), [1, 0, 0, 1])
     """
     by_client = _split_by_client(frames, name)
-    cells = {client: columns_of(client, by_client[client]) for client in sorted(by_client)}
+    cells = {client: _read_frame(client, by_client[client]) for client in sorted(by_client)}
     wanted = Wanted(
         label,
         as_text(positive) or "",
@@ -76,19 +85,28 @@ def federation_from_frames(
         tuple(ignore),
         tuple(bins),
         tuple(merge),
+        tuple(dates),
     )
+    held = None if test is None else _read_frame("the test rows", test)
     federation = federate_cells(
         name,
         cells,
-        agreed_schema([*cells.values()], wanted, schema),
+        agreed_schema([*cells.values()], wanted, schema, test=held),
         partition=partition,
         split_seed=split_seed,
-        test=None if test is None else columns_of("the test rows", test),
+        client_rows=client_rows,
+        test=held,
         split=split,
         sensitive_at_prediction=sensitive_at_prediction,
+        rest=rest,
         add=add,
     )
-    return settle_small_groups(federation, minimum_group, rest)
+    return settle_small_groups(federation, minimum_group, rest, labels)
+
+
+def _read_frame(source: str, frame: Frame) -> Cells:
+    """Return a frame as cells. Numbers in columns of text are read as those of a CSV file."""
+    return settle_numbers(columns_of(source, frame), DETECT)
 
 
 def _split_by_client(frames: Any, name: str) -> dict[str, Frame]:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fedfb.data.table import Table, Words
+from fedfb.data.table import Table, Words, parse_number
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Int
 
@@ -16,7 +17,8 @@ class Groups:
     """The sensitive columns, and the names of the groups that their crossed values form.
 
     The number of a group is its place in ``names``. The group ``merged[i]`` of the crossed values
-    is part of the group ``into[i]``.
+    is part of the group ``into[i]``. Where small groups were merged, a group that training rows do
+    not have is part of the same group: it is smaller still.
 
     >>> sex, race = np.array(["F", "M", "F"], object), np.array(["B", "B", "W"], object)
     >>> table = Table({"sex": sex, "race": race})
@@ -30,31 +32,40 @@ class Groups:
     merged: tuple[str, ...] = ()
     into: tuple[str, ...] = ()
 
+    def unseen(self, table: Table) -> dict[str, int]:
+        """Return the numbers of rows of groups that training rows do not have."""
+        names = {*self.names, *self.merged}
+        counts = _cross(table, self.columns).counts()
+        return {name: n for name, n in counts.items() if name not in names}
+
     def group_of(self, table: Table) -> Int[Array, " n"]:
-        """Return each row's group number. A group that is not among ``names`` is an error."""
+        """Return each row's group number. An unseen group is an error where none were merged."""
         index = {name: number for number, name in enumerate(self.names)}
         index |= {name: index[rest] for name, rest in zip(self.merged, self.into, strict=True)}
         crossed = _cross(table, self.columns)
-        unknown = {name: n for name, n in crossed.counts().items() if name not in index}
+        unknown = {} if self.into else self.unseen(table)
         if unknown:
             most = [name for name, n in unknown.items() if n == max(unknown.values())]
             name = min(most, key=lambda name: int((crossed == name).argmax()))
             raise DataError(
-                f"{table.source}: group {name!r} ({unknown[name]} rows) does not occur in training "
-                f"rows, whose groups are {', '.join(self.names)}. A model cannot be judged on a "
-                "group that training did not have: remove these rows, train with some of them, or "
-                "merge the group into another by declaration, e.g. --merge "
-                "'race: Asian+Other=rest'."
+                f"{table.places(np.flatnonzero(crossed == name))}: group {name!r} "
+                f"({unknown[name]} rows) does not occur in training rows, whose groups are "
+                f"{', '.join(self.names)}. A model cannot be judged on a group that training did "
+                "not have: remove these rows, train with some of them, or merge the group into "
+                "another, e.g. by --merge 'race: Asian+Other=rest' or, with all small groups, by "
+                "--rest NAME."
             )
-        return crossed.look_up([index.get(name, -1) for name in crossed.values], np.int64)
+        rest = index[self.into[-1]] if self.into else -1
+        return crossed.look_up([index.get(name, rest) for name in crossed.values], np.int64)
 
 
 def merge_small(groups: Groups, rows: Int[Array, " a"], minimum: int, rest: str) -> Groups:
     """Merge the groups with fewer rows than a minimum into one group.
 
     Args:
-        groups: groups of the rows.
-        rows: training rows of each group, over all clients.
+        groups: groups of the rows; of several sensitive columns, each crossed cell is a group.
+        rows: training rows of each group, over all clients; where a notion compares rates of one
+            label, the rows of that label.
         minimum: fewest rows of a group that is not merged.
         rest: name of the group that the small ones become part of; it may exist already.
 
@@ -74,6 +85,17 @@ def merge_small(groups: Groups, rows: Int[Array, " a"], minimum: int, rest: str)
     )
 
 
+def compared_rows(cells: Int[Array, "2 a"], labels: tuple[int, ...]) -> Int[Array, " a"]:
+    """Return the rows that decide if a group is small: all, or those of its rarest label.
+
+    Args:
+        cells: training rows by label and group.
+        labels: labels among whose rows a notion compares rates; empty: all rows.
+
+    """
+    return cells[list(labels)].min(axis=0) if labels else cells.sum(axis=0)
+
+
 def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = ()) -> Groups:
     """Find the groups of a table.
 
@@ -85,19 +107,47 @@ def groups_in(table: Table, columns: tuple[str, ...], order: tuple[str, ...] = (
     """
     present = set(_cross(table, columns).counts())
     declared = [name for name in order if name in present]
-    return Groups(columns, (*declared, *sorted(present.difference(declared))))
+    others = sorted(present.difference(declared), key=lambda name: _place_name(columns, name))
+    return Groups(columns, (*declared, *others))
+
+
+_RANGE = re.compile(
+    r"(?P<low>up to|under|below|less than|<=?|≤)?(?P<high>over|above|more than|greater than|>=?|≥)?"
+    r"\s*(?P<number>[-+]?\d+(\.\d+)?)(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def place_value(value: str) -> tuple[Any, ...]:
+    """Return what values of a sensitive column are sorted by: numbers and ranges, then text.
+
+    >>> sorted(["over 100", "up to 25", "over 25 to 100", "x", "10", "2"], key=place_value)
+    ['2', '10', 'up to 25', 'over 25 to 100', 'over 100', 'x']
+    """
+    match = _RANGE.fullmatch(value)
+    if match is None:
+        return (1, value)
+    number = parse_number(value)
+    start = float(match["number"]) if number is None else number
+    return (0, start, bool(match["high"]) - bool(match["low"]), match["rest"], value)
+
+
+def _place_name(columns: tuple[str, ...], name: str) -> tuple[Any, ...]:
+    """Return what names of groups are sorted by: value by value, then names without values."""
+    values = values_of(columns, name)
+    return (1, name) if values is None else (0, *map(place_value, values))
 
 
 def _cross(table: Table, columns: tuple[str, ...]) -> Words:
     """Return the name of each row's group."""
     parts = [table.text(name) for name in columns]
     for name, cells in zip(columns, parts, strict=True):
-        missing = int((cells == "").sum())
-        if missing:
+        missing = np.flatnonzero(cells == "")
+        if len(missing):
             raise DataError(
-                f"{table.source}: the sensitive column {name!r} is missing in {missing} of "
-                f"{len(table)} rows. Fill it in (a value such as 'unknown' makes them a group of "
-                "their own) or remove these rows."
+                f"{table.places(missing)}: the sensitive column {name!r} is missing in "
+                f"{len(missing)} of {len(table)} rows. Fill it in (a value such as 'unknown' makes "
+                "them a group of their own) or remove these rows."
             )
     sizes = [len(part.values) for part in parts]
     combined = np.ravel_multi_index([part.codes for part in parts], sizes)

@@ -1,82 +1,83 @@
-r"""Infer a schema from files: the role and type of each column, and doubts about it.
+"""Infer a schema from files: the role and type of each column, and doubts about it.
 
 Identifiers, dates, free text and mixtures of numbers and text are doubtful as features. A rule
 applies only where chance cannot explain the values: an income in whole dollars that never repeats
 stays a feature.
 """
 
-import re
-import unicodedata
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
+from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
-from fedfb.data.cells import Cells, SourceColumn
+from fedfb.data.cell_checks import (
+    check_cells,
+    check_spellings,
+    locate,
+    match_columns,
+    rename,
+    undecided_numbers,
+)
+from fedfb.data.cells import Cells
 from fedfb.data.columns import MAX_CATEGORIES
-from fedfb.data.declare import Merges, Wanted, parse_bins, parse_merge
-from fedfb.data.schema import ColumnSchema, Kind, Schema, check_declarations
-from fedfb.data.table import all_numbers, check_same_columns, parse_number
+from fedfb.data.declare import Merges, Wanted, parse_bins, parse_dates, parse_merge
+from fedfb.data.label_checks import check_labels, check_vocabulary, missing_cells
+from fedfb.data.problems import LEAVE_OUT, Problem
+from fedfb.data.schema import ColumnSchema, Kind, Schema, check_column, check_declarations
+from fedfb.data.suspicion import Suspicion, are_numbers, suspicion
+from fedfb.data.table import all_numbers, list_some, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
-from fedfb.shapes import Array, Float
 
 MAX_GROUP_VALUES = 20
 """The most values of a sensitive column without bins, merging or declaration."""
 
 
-class Doubt(NamedTuple):
-    """A column that should not be used undeclared: the reason, and what to do."""
-
-    column: str
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"column {self.column!r} {self.what}. {self.remedy}"
-
-
 class Inferred(NamedTuple):
-    """A schema, in which doubtful features are ignored, and the doubts."""
+    """A schema, in which doubtful features are ignored, and the problems of the files."""
 
     schema: Schema
-    doubts: tuple[Doubt, ...]
+    problems: tuple[Problem, ...]
 
 
 def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
     """Infer the schema of files from their cells.
 
     Args:
-        files: files with the same columns.
+        files: the files; columns that are not in all of them are problems, and are ignored.
         wanted: declared roles of columns. A column without a role is a feature.
 
     """
     refuse_clashes(wanted)
-    for file in files:
-        for name in wanted.named:
-            _refuse_absent(file.source, name, file.columns)
-    for name in wanted.ignore:
-        _refuse_absent(files[0].source, name, set().union(*(file.columns for file in files)))
+    for name in (*wanted.named, *wanted.ignore):
+        _refuse_absent(files, name)
     bins, merge = parse_bins(wanted.bins), parse_merge(wanted.merge)
     _refuse_misplaced(bins, wanted.sensitive, "binned and is not sensitive")
     _refuse_misplaced(
         merge, (*wanted.sensitive, wanted.label), "merged and is neither sensitive nor the label"
     )
+    dates = parse_dates(wanted.dates)
+    for name in dates:
+        _refuse_absent(files, name)
+    _refuse_roles(dates, (wanted.label, wanted.client_column, *wanted.ignore))
     parts = [without(file, wanted.ignore) for file in files]
-    check_same_columns([(file.source, list(file.columns)) for file in parts])
-    columns_and_doubts = [
-        _infer_column(parts, name, wanted, bins, merge) for name in parts[0].columns
-    ]
+    names, problems = match_columns(parts, wanted.named)
+    parts = [rename(file, names.get(file.source, {})) for file in parts]
+    columns = []
+    for name in dict.fromkeys(name for part in parts for name in part.columns):
+        holders = [part for part in parts if name in part.columns]
+        column, more = _infer_column(holders, name, wanted, bins, merge, dates)
+        if len(holders) < len(parts) and column.role == "feature":
+            why = f"in {len(holders)} of {len(parts)} files only"
+            column, more = ColumnSchema(name, "ignored", "category", why=why), []
+        columns.append(column)
+        problems += more
     ignored = [
         ColumnSchema(name, "ignored", "category", why="as declared") for name in wanted.ignore
     ]
-    columns = (*(column for column, _ in columns_and_doubts), *ignored)
-    schema = Schema(columns, wanted.sensitive, wanted.client_column, files[0].source)
-    doubts = tuple(doubt for _, doubt in columns_and_doubts if doubt is not None)
-    if not any(doubt.column in wanted.named for doubt in doubts):
+    schema = Schema((*columns, *ignored), wanted.sensitive, wanted.client_column, files[0].source)
+    is_whole = wanted.label and wanted.sensitive
+    if is_whole and not any(problem.column in wanted.named for problem in problems):
         check_declarations(schema)
-    return Inferred(schema, doubts)
+    return Inferred(schema, tuple(problems))
 
 
 def refuse_clashes(wanted: Wanted) -> None:
@@ -104,247 +105,143 @@ def _infer_column(
     wanted: Wanted,
     bins: Mapping[str, tuple[float, ...]],
     merge: Mapping[str, Merges],
-) -> tuple[ColumnSchema, Doubt | None]:
-    columns = [file.columns[name] for file in files]
+    dates: Mapping[str, tuple[str, str]],
+) -> tuple[ColumnSchema, list[Problem]]:
     if name == wanted.client_column and name not in wanted.sensitive:
-        return ColumnSchema(name, "client", "category"), None
+        return ColumnSchema(name, "client", "category"), missing_cells(files, name, "client")
+    if name in dates:
+        return _declare_date(files, name, dates[name], bins.get(name, ()), name in wanted.sensitive)
     if name not in wanted.named:
-        return _infer_feature(name, columns)
-    values = _list_values(columns)
+        return _infer_feature(name, files)
+    values = _list_values(files, name)
+    rules = merge.get(name, ())
     if name == wanted.label:
-        column = ColumnSchema(
-            name,
-            "label",
-            _choose_kind(values),
-            tuple(values),
-            merge=merge.get(name, ()),
-            positive=wanted.positive,
+        kind = _choose_kind(values)
+        label = ColumnSchema(
+            name, "label", kind, tuple(values), merge=rules, positive=wanted.positive
         )
-        return column, _find_alike(name, column.group_values)
-    return _infer_sensitive(name, values, bins.get(name, ()), merge.get(name, ()))
+        problems = [*missing_cells(files, name, "label"), *check_labels(files, label)]
+        problems += check_vocabulary(files, label)
+        return label, [*check_spellings(files, label, stops=True), *problems]
+    column, problems = _infer_sensitive(files, name, values, bins.get(name, ()), rules)
+    return column, [*missing_cells(files, name, "sensitive"), *problems]
 
 
-def _list_values(columns: Sequence[SourceColumn]) -> list[str]:
-    return sorted({value for column in columns for value in column.words.counts()} - {""})
+def _list_values(files: Sequence[Cells], name: str) -> list[str]:
+    return sorted({v for file in files for v in file.columns[name].words.counts()} - {""})
 
 
 def _choose_kind(values: Sequence[str]) -> Kind:
     return "yes-no" if len(values) == 2 else "category"
 
 
-def _infer_feature(name: str, columns: Sequence[SourceColumn]) -> tuple[ColumnSchema, Doubt | None]:
-    why = suspicion(name, columns)
-    numeric = _are_numbers(columns)
-    values = [] if numeric else _list_values(columns)
-    if why is None and not numeric and len(values) > MAX_CATEGORIES:
-        why = (
+def _declare_date(
+    files: Sequence[Cells],
+    name: str,
+    declared: tuple[str, str],
+    bins: tuple[float, ...],
+    is_sensitive: bool,
+) -> tuple[ColumnSchema, list[Problem]]:
+    quantity, example = declared
+    column = ColumnSchema(
+        name, "feature", "date", missing="mean", quantity=quantity, format=example
+    )
+    if is_sensitive:
+        column = replace(column, role="sensitive", missing="refuse", bins=bins)
+    check_column(column)
+    return column, check_cells(files, column, allowed={"missing cell"})
+
+
+def _infer_feature(name: str, files: Sequence[Cells]) -> tuple[ColumnSchema, list[Problem]]:
+    columns = [file.columns[name] for file in files]
+    undecided = undecided_numbers(files, name)
+    if undecided:
+        why = "numbers with marks of two meanings"
+        return ColumnSchema(name, "ignored", "category", why=why), undecided
+    doubt = suspicion(name, columns)
+    numeric = are_numbers(columns)
+    values = [] if numeric else _list_values(files, name)
+    if doubt is None and not numeric and len(values) > MAX_CATEGORIES:
+        what = (
             f"has {len(values)} different values, and at most {MAX_CATEGORIES} can be categories: "
             "an identifier or free text, it seems"
         )
-    if why is not None:
+        doubt = Suspicion("many values", what)
+    if doubt is not None:
         remedy = f"Leave it out (--ignore {name}), or declare what it is in a schema."
-        return ColumnSchema(name, "ignored", "category", why=why), Doubt(name, why, remedy)
+        hint = f"; --dates '{name}: year' makes a number of it" if doubt.kind == "date" else ""
+        sentence, option = f"column {name!r} {doubt.what}{hint}", f"{LEAVE_OUT}{name}"
+        problems = [
+            Problem(file.source, doubt.kind, sentence, remedy, option, name, *cells)
+            for file in files
+            if (cells := locate(file.columns[name], doubt.is_doubtful)).cells
+        ]
+        return ColumnSchema(name, "ignored", "category", why=doubt.what), problems
     if numeric:
-        return ColumnSchema(name, "feature", "number", missing="mean"), None
-    column = ColumnSchema(name, "feature", _choose_kind(values), tuple(values), missing="category")
-    return column, None
+        column = ColumnSchema(name, "feature", "number", missing="mean")
+        return column, check_cells(files, column)
+    kind = _choose_kind(values)
+    return ColumnSchema(name, "feature", kind, tuple(values), missing="category"), []
 
 
 def _infer_sensitive(
-    name: str, values: Sequence[str], bins: tuple[float, ...], merge: Merges
-) -> tuple[ColumnSchema, Doubt | None]:
+    files: Sequence[Cells],
+    name: str,
+    values: Sequence[str],
+    bins: tuple[float, ...],
+    merge: Merges,
+) -> tuple[ColumnSchema, list[Problem]]:
     if bins:
-        words = [value for value in values if parse_number(value) is None]
-        if words:
-            raise DataError(
-                f"column {name!r} is to be binned and holds {words[0]!r}, which is no number. "
-                "Correct the cell, or merge the values instead (--merge)."
+        column = ColumnSchema(name, "sensitive", "number", bins=bins, merge=merge)
+        return column, [
+            replace(
+                problem,
+                what=f"column {name!r} is to be binned and holds {problem.example!r}, which is no "
+                "finite number",
+                remedy="Correct the cell, or merge the values instead (--merge).",
             )
-        return ColumnSchema(name, "sensitive", "number", bins=bins, merge=merge), None
+            for problem in check_cells(files, column, allowed={"missing cell"})
+        ]
     column = ColumnSchema(name, "sensitive", _choose_kind(values), tuple(values), merge=merge)
     groups = column.group_values
-    if len(groups) > MAX_GROUP_VALUES:
-        reason = (
-            f"is sensitive and has {len(groups)} different values, too many for groups (at most "
-            f"{MAX_GROUP_VALUES})"
-        )
-        remedy = (
-            f"Declare ranges, e.g. --bins '{name}: 25,40,65'."
-            if all_numbers(values)
-            else f"Merge values, e.g. --merge '{name}: {'+'.join(groups[:2])}=other'."
-        )
-        return column, Doubt(name, reason, remedy)
-    return column, _find_alike(name, groups)
+    if len(groups) <= MAX_GROUP_VALUES:
+        return column, check_spellings(files, column, stops=True)
+    reason = (
+        f"column {name!r} is sensitive and has {len(groups)} different values, too many for groups "
+        f"(at most {MAX_GROUP_VALUES})"
+    )
+    option = (
+        f"--bins '{name}: 25,40,65'"
+        if all_numbers(values)
+        else f"--merge '{name}: {'+'.join(groups[:2])}=other'"
+    )
+    remedy = f"{'Declare ranges' if all_numbers(values) else 'Merge values'}, e.g. {option}."
+    return column, [
+        Problem(file.source, "many groups", reason, remedy, option, name, *cells)
+        for file in files
+        if (cells := locate(file.columns[name])).cells
+    ]
 
 
-def _find_alike(name: str, values: Sequence[str]) -> Doubt | None:
-    """Doubt values that differ in case, spaces or a decimal point only: they make two groups."""
-    spellings: dict[str, str] = {}
-    for value in values:
-        number = parse_number(value)
-        bare = (
-            "".join(unicodedata.normalize("NFKC", value).casefold().split())
-            if number is None
-            else repr(number)
-        )
-        if bare in spellings:
-            reason = (
-                f"has the values {spellings[bare]!r} and {value!r}, which are probably the same"
+def _refuse_absent(files: Sequence[Cells], name: str) -> None:
+    if not any(name in file.columns for file in files):
+        columns = {column for file in files for column in file.columns}
+        has_numbers = any(parse_number(column) is not None for column in columns)
+        hint = ". Some names are numbers: is the header line missing?" if has_numbers else ""
+        sources = list_some([file.source for file in files], 3)
+        raise DataError(f"{sources}: {unknown_name('column', name, columns)}{hint}")
+
+
+def _refuse_roles(dates: Collection[str], others: Collection[str | None]) -> None:
+    for name in dates:
+        if name in others:
+            raise ConfigError(
+                f"column {name!r} is declared as a date (--dates), and is left out, the label or "
+                "the client too. Dates are features, or sensitive with --bins."
             )
-            remedy = (
-                "Write them alike, or declare them: --merge of a sensitive column, or a schema."
-            )
-            return Doubt(name, reason, remedy)
-        spellings[bare] = value
-    return None
-
-
-def _refuse_absent(source: str, name: str, columns: Collection[str]) -> None:
-    if name not in columns:
-        raise DataError(f"{source}: {unknown_name('column', name, columns)}")
 
 
 def _refuse_misplaced(declared: Collection[str], allowed: Sequence[str], use: str) -> None:
     for name in declared:
         if name not in allowed:
             raise ConfigError(f"column {name!r} is to be {use}. Name one of {', '.join(allowed)}.")
-
-
-FEWEST = 20
-"""Fewest rows for a doubt about a column."""
-
-COINCIDENCES = 50
-"""Numbers without a repetition are identifiers where chance would give this many."""
-
-_ID_NAME = re.compile(
-    r"(^|[\W_])(id|ids|uid|uuid|guid|ssn|iban|nr|no|key|pk|index|rowid|rownum)([\W_]|$)"
-    r"|[a-z](Id|ID|Nr|Key)$|^unnamed: 0$",
-)
-_ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})([T ]\d{1,2}:\d{2}.*)?$")
-_DAY_FIRST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})([T ]\d{1,2}:\d{2}.*)?$")
-_COMPACT = re.compile(r"((?:19|20)\d{2})(\d{2})(\d{2})(\.0)?$")
-_DECORATION = re.compile(r"[\s'\u2019_,%€$£]")
-_DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$")
-
-
-def suspicion(name: str, files: Sequence[SourceColumn]) -> str | None:
-    """Return why a column should be no feature, None if there is no reason.
-
-    Args:
-        name: name of the column.
-        files: the column in each file.
-
-    >>> suspicion("customer", [SourceColumn.of([f"K{i}" for i in range(30)])])
-    'looks like an identifier: its 30 values are all different'
-    >>> suspicion("income", [SourceColumn.of([31000.0, 52000.0, 31000.0] * 10)]) is None
-    True
-    """
-    if _are_numbers(files):
-        parts = [column.numbers for column in files if column.numbers is not None]
-        present = [numbers[~np.isnan(numbers)] for numbers in parts]
-        enough = sum(map(len, present)) >= FEWEST
-        return _suspect_numbers(name, present, files) if enough else None
-    counts: Counter[str] = Counter()
-    for column in files:
-        counts.update(column.words.counts())
-    counts.pop("", None)
-    return _suspect_text(files, counts) if counts.total() >= FEWEST else None
-
-
-def _are_numbers(files: Sequence[SourceColumn]) -> bool:
-    """Return whether every cell is missing or a number, and not all are missing."""
-    parts = [column.numbers for column in files]
-    return all(part is not None for part in parts) and not all(
-        np.isnan(part).all() for part in parts if part is not None
-    )
-
-
-def _suspect_numbers(
-    name: str, present: Sequence[Array], files: Sequence[SourceColumn]
-) -> str | None:
-    if all(((part >= 19000101) & (part <= 20991231)).all() for part in present):
-        values = [value for column in files for value in column.words.counts() if value]
-        if all(map(_is_compact_date, values)):
-            return f"looks like a date: {values[0]!r}"
-    for numbers in present:
-        whole = bool((np.isfinite(numbers) & (np.floor(numbers) == numbers)).all())
-        # The last fractions decide nothing, and need not be sorted.
-        if len(numbers) < FEWEST or (not whole and numbers is present[-1]):
-            continue
-        if not _all_differ(numbers):
-            continue
-        if not whole:
-            return None
-        if _ID_NAME.search(name) or _ID_NAME.search(name.lower()):
-            return f"looks like an identifier: its name, and {len(numbers)} different whole numbers"
-        low, high = float(numbers.min()), float(numbers.max())
-        if len(numbers) * (len(numbers) - 1) / 2 > COINCIDENCES * (high - low + 1):
-            return (
-                f"looks like an identifier: {len(numbers)} whole numbers between {low:g} "
-                f"and {high:g} without a repetition"
-            )
-    return None
-
-
-def _all_differ(numbers: Float[Array, " n"]) -> bool:
-    # Most columns repeat soon, and a sort of all rows takes time.
-    parts = (numbers[:1000], numbers)
-    return all(len(np.unique(part)) == len(part) for part in parts)
-
-
-def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> str | None:
-    first, rows = next(iter(counts)), counts.total()
-    if all(_is_date(cell) for cell in counts):
-        return f"looks like a date: {first!r}"
-    if all(map(_DECIMAL_COMMA.match, counts)):
-        example = next(cell for cell in counts if parse_number(cell) is None)
-        return f"looks like numbers with a comma ({example!r}), which are read with a point only"
-    if len(counts) > FEWEST and all(_is_decorated(cell) for cell in counts):
-        example = next(cell for cell in counts if parse_number(cell) is None)
-        return f"looks like numbers with signs in them ({example!r}), which are read bare only"
-    words_only = [cell for cell in counts if parse_number(cell) is None]
-    numbers = rows - sum(counts[cell] for cell in words_only)
-    if 2 * numbers > rows and len(counts) - len(words_only) > FEWEST:
-        return (
-            f"holds {numbers} numbers and {rows - numbers} cells that are none, such as "
-            f"{words_only[0]!r}"
-        )
-    words = sum(len(cell.split()) * count for cell, count in counts.items())
-    if 2 * len(counts) > rows and words >= 5 * rows:
-        return f"looks like free text: {_shorten(first)!r}"
-    by_file = [Counter(column.words.counts()) for column in files]
-    large = [part for part in by_file if part.total() - part.pop("", 0) >= FEWEST]
-    if large and all(part.total() == len(part) for part in large):
-        return f"looks like an identifier: its {len(large[0])} values are all different"
-    return None
-
-
-def _is_decorated(cell: str) -> bool:
-    """Return whether a cell is a number with thousands marks, a currency or a percent sign."""
-    return parse_number(_DECORATION.sub("", cell)) is not None
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 30 else text[:27] + "..."
-
-
-def _is_date(cell: str) -> bool:
-    if match := _ISO.match(cell):
-        return _exists(match[1], match[2], match[3])
-    if match := _DAY_FIRST.match(cell):
-        year = match[3] if len(match[3]) == 4 else f"20{match[3]}"
-        return _exists(year, match[2], match[1]) or _exists(year, match[1], match[2])
-    return False
-
-
-def _is_compact_date(cell: str) -> bool:
-    match = _COMPACT.match(cell)
-    return match is not None and _exists(match[1], match[2], match[3])
-
-
-def _exists(year: str, month: str, day: str) -> bool:
-    try:
-        date(int(year), int(month), int(day))
-    except ValueError:
-        return False
-    return True

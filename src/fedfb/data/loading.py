@@ -11,17 +11,34 @@ import numpy as np
 
 from fedfb.core import generator
 from fedfb.data.address import hide
-from fedfb.data.cells import Cells, SourceColumn
-from fedfb.data.conform import agreed_schema, tables_of, type_notes
+from fedfb.data.cells import Cells
+from fedfb.data.conform import (
+    add_client_column,
+    agreed_schema,
+    drop_notes,
+    tables_of,
+    type_notes,
+)
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
+from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
-from fedfb.data.partition import Clients, Partition, assign, parse_partition, split_order
-from fedfb.data.read import names_of, notes_of, paths_of, read_rows
-from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request
+from fedfb.data.partition import (
+    Clients,
+    Partition,
+    assign,
+    parse_partition,
+    rows_of_clients,
+    seat,
+    split_order,
+)
+from fedfb.data.problems import Problem
+from fedfb.data.read import notes_of, try_files, try_read
+from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request, dialect_of
 from fedfb.data.schema import Schema
+from fedfb.data.schema_file import read_schema
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.data.table import Table, concat
 from fedfb.errors import ConfigError, DataError
@@ -30,7 +47,12 @@ from fedfb.shapes import Array, Int
 PUBLISHED = ("adult", "bank", "compas")
 
 
-def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Federation:
+def load(
+    request: DataRequest,
+    split_seed: int,
+    add: AddUp = add_in_clear,
+    labels: tuple[int, ...] = (),
+) -> Federation:
     """Load the data of a request. Small groups are merged if the request names a group for them.
 
     Args:
@@ -38,19 +60,21 @@ def load(request: DataRequest, split_seed: int, add: AddUp = add_in_clear) -> Fe
         split_seed: seed of all random choices about the data.
         add: adds the clients' uploads about the columns of the user's files. Built-in data need
             no sums: they are encoded as one public table.
+        labels: labels among whose rows a notion compares rates: a group with few rows of one of
+            them is small. Empty: all rows count.
 
     >>> federation = load(DataRequest("synthetic", rows=100, test_rows=50), split_seed=0)
     >>> len(federation.clients), sum(len(client.y) for client in federation.clients)
     (3, 100)
     """
     check_request(request)
-    federation = _load(request, split_seed, add)
+    federation = _load(request, split_seed, add, labels)
     if request.data not in BUILT_IN:
         return federation  # load_own has merged small groups already
-    return settle_small_groups(federation, request.minimum_group, request.rest)
+    return settle_small_groups(federation, request.minimum_group, request.rest, labels)
 
 
-def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
+def _load(request: DataRequest, split_seed: int, add: AddUp, labels: tuple[int, ...]) -> Federation:
     partition, sensitive_at_prediction = request.partition, request.sensitive_at_prediction
     # A run needs one loader only, so each is imported where it is used.
     if request.data in PUBLISHED:
@@ -59,7 +83,11 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         if request.sensitive:
             load_rows = partial(load_rows, sensitive=_choose_attributes(request, module.ATTRIBUTES))
         federation: Federation = load_rows(
-            partition, split_seed, sensitive_at_prediction, request.resplit
+            partition,
+            split_seed,
+            sensitive_at_prediction,
+            request.resplit,
+            client_rows=request.client_rows,
         )
         return federation
     if request.data in POPULATIONS:
@@ -73,6 +101,7 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
             q=request.q,
             rows=request.rows,
             test_rows=request.test_rows,
+            client_rows=request.client_rows,
         )
     if request.data == "synthetic":
         from fedfb.data.datasets.synthetic import load_synthetic
@@ -86,9 +115,8 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
             heterogeneity=request.heterogeneity,
             rows=request.rows,
             test_rows=request.test_rows,
+            client_rows=request.client_rows,
         )
-    from fedfb.data.loading import load_own
-
     return load_own(
         request.own_data,
         request.label or "",
@@ -98,13 +126,17 @@ def _load(request: DataRequest, split_seed: int, add: AddUp) -> Federation:
         ignore=request.ignore,
         bins=request.bins,
         merge=request.merge,
+        dates=request.dates,
         schema=request.schema,
+        dialect=dialect_of(request),
         partition=partition,
         split_seed=split_seed,
+        client_rows=request.client_rows,
         test=request.test,
         sensitive_at_prediction=sensitive_at_prediction,
         minimum_group=request.minimum_group,
         rest=request.rest,
+        labels=labels,
         add=add,
     )
 
@@ -131,19 +163,23 @@ def load_own(
     ignore: tuple[str, ...] = (),
     bins: tuple[str, ...] = (),
     merge: tuple[str, ...] = (),
+    dates: tuple[str, ...] = (),
     schema: str | None = None,
+    dialect: Dialect = DETECT,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: str | None = None,
     sensitive_at_prediction: bool = False,
     minimum_group: int = 10,
     rest: str | None = None,
+    labels: tuple[int, ...] = (),
     add: AddUp = add_in_clear,
 ) -> Federation:
     """Load CSV and Parquet files, or tables of a database. A column without a role is a feature.
 
     Args:
-        pattern: path of a file, a pattern of several, or the address of a database.
+        pattern: path of a file or folder, a pattern, or an address; or several, as words.
         label: column to predict.
         positive: its favourable value.
         sensitive: columns whose crossed values form the groups.
@@ -151,32 +187,42 @@ def load_own(
         ignore: columns to leave out.
         bins: ranges of sensitive numbers, as ``"age: 25,40"``.
         merge: values to merge, as ``"race: Asian+Other=rest"``.
+        dates: what is derived from dates, as ``"birth: year"``.
         schema: file that declares the columns, in place of the arguments above.
+        dialect: how text files are written, where it is not detected.
         partition: how rows are dealt to clients, as text; 'paper': every file is a client.
         split_seed: seed of all random choices about the data.
+        client_rows: fewest rows of a client; clients with fewer sit out.
         test: file of test rows; None: every client's rows are split 7:3, by the seed and the
             client's number only.
         sensitive_at_prediction: whether the model reads the group.
         minimum_group: fewest training rows of a group that is compared.
         rest: name of the group that smaller groups become part of; None: they stay.
+        labels: labels among whose rows a notion compares rates; empty: among all rows.
         add: adds the clients' uploads, from which numbers are scaled.
 
     """
-    pattern = hide(pattern)
-    paths = paths_of(pattern, test)
-    files = dict(zip(names_of(paths), map(read_rows, paths), strict=True))
-    wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge)
+    declared = None if schema is None else read_schema(schema)
+    dialects = Dialects(dialect, () if declared is None else declared.files)
+    files, problems = try_files(pattern, dialects, test)
+    test_rows = None if test is None else try_read(test, dialects)
+    if isinstance(test_rows, Problem):
+        problems, test_rows = [*problems, test_rows], None
+    wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge, dates)
+    agreed = agreed_schema([*files.values()], wanted, declared, test=test_rows, problems=problems)
     federation = federate_cells(
-        pattern,
+        hide(pattern),
         files,
-        agreed_schema([*files.values()], wanted, schema),
+        agreed,
         partition=partition,
         split_seed=split_seed,
-        test=None if test is None else read_rows(test),
+        client_rows=client_rows,
+        test=test_rows,
         sensitive_at_prediction=sensitive_at_prediction,
+        rest=rest,
         add=add,
     )
-    return settle_small_groups(federation, minimum_group, rest)
+    return settle_small_groups(federation, minimum_group, rest, labels)
 
 
 def federate_cells(
@@ -186,9 +232,11 @@ def federate_cells(
     *,
     partition: str = "paper",
     split_seed: int = 0,
+    client_rows: int = 2,
     test: Cells | None = None,
     split: bool = True,
     sensitive_at_prediction: bool = False,
+    rest: str | None = None,
     add: AddUp = add_in_clear,
 ) -> Federation:
     """Make a federation of files by client name, in this order.
@@ -199,24 +247,27 @@ def federate_cells(
         schema: declarations about the columns.
         partition: see :func:`load_own`.
         split_seed: see :func:`load_own`.
+        client_rows: see :func:`load_own`.
         test: test rows; None: split the training files.
         split: whether to split. If False, and without ``test``, all rows are training rows.
         sensitive_at_prediction: see :func:`load_own`.
+        rest: name of the group that small groups will become part of.
         add: see :func:`load_own`.
 
     """
     _refuse_two_partitions(schema.client, partition)
-    tables = tables_of([*files.values()], _add_client_column(test, schema.client), schema)
+    parts = [*files.values()]
+    parts += [] if test is None else [add_client_column(test, schema.client)]
+    tables = tables_of(parts, schema)
     raw = concat(tables)
     rows = np.arange(sum(len(part) for part in tables[: len(files)]))
     label, positive = schema.label.name, schema.label.positive
     table = derive(raw, schema.derived)
-    _refuse_absent_positive(table.take(rows), label, positive)
     order = schema.group_names
     groups = groups_in(table.take(rows), schema.crossed, order)
     rule = Partition("column", schema.client) if schema.client else parse_partition(partition)
-    client, names = _deal_clients(raw, table, tables, tuple(files), groups, rule, split_seed)
-    _refuse_small_clients(client[rows], names)
+    dealt = _deal_clients(raw, table, tables, tuple(files), groups, rule, split_seed)
+    (client, names), client_notes = seat(dealt, rows, rows, client_rows)
     train, test_rows = rows, np.arange(len(rows), len(table))
     if test is None and split:
         train, test_rows = _split(client, groups.group_of(table), split_seed)
@@ -238,11 +289,14 @@ def federate_cells(
         derived=schema.derived,
         group_order=order,
         notes=(
-            *notes_of([*files.values(), *([] if test is None else [test])]),
+            *notes_of(parts),
             *type_notes(schema),
+            *drop_notes(parts, schema),
             *_note_labels(table, label, positive),
+            *client_notes,
         ),
         learn=by_sums(add, schema),
+        rest=rest,
     )
 
 
@@ -252,14 +306,6 @@ def _refuse_two_partitions(client_column: str | None, partition: str) -> None:
             f"the client column {client_column!r} and the partition {partition!r} both decide the "
             "clients. Give one of them."
         )
-
-
-def _add_client_column(test: Cells | None, client_column: str | None) -> Cells | None:
-    """Add an empty client column where test rows have none: they belong to no client."""
-    if test is None or client_column is None or client_column in test.columns:
-        return test
-    nobody = {client_column: SourceColumn.of([""] * test.rows)}
-    return test._replace(columns={**test.columns, **nobody})
 
 
 def _deal_clients(
@@ -277,6 +323,12 @@ def _deal_clients(
         # A client has the name in the raw cell, even where bins of the column form the groups.
         source = raw if rule.kind == "column" else table
         return assign(rule, source, groups, np.arange(sum(sizes[: len(files)])), (seed, 13))
+    for name, size in zip(files, sizes, strict=False):
+        if size < 2:
+            raise DataError(
+                f"client {name!r} has {size} rows, and at least 2 are needed. Is its file whole? "
+                "Add rows, or leave the file out."
+            )
     return Clients(np.repeat([*range(len(files)), -1][: len(sizes)], sizes), files)
 
 
@@ -285,8 +337,7 @@ def _split(
 ) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
     """Split every client's rows 7:3, see :func:`split_client`."""
     train, test = [], []
-    for number in range(int(client.max()) + 1):
-        rows = np.flatnonzero(client == number)
+    for number, rows in enumerate(rows_of_clients(client, int(client.max()) + 1)):
         places, places_aside = split_client(group[rows], number, split_seed)
         train.append(rows[places])
         test.append(rows[places_aside])
@@ -306,26 +357,6 @@ def split_client(
     """
     order = generator((split_seed, 12, number)).permutation(len(group))
     return split_order(order, group)
-
-
-def _refuse_small_clients(client: Int[Array, " g"], names: tuple[str, ...]) -> None:
-    counts = np.bincount(client, minlength=len(names)).tolist()
-    for name, count in zip(names, counts, strict=True):
-        if count < 2:
-            raise DataError(
-                f"client {name!r} has {count} rows, and at least 2 are needed. Add rows, or merge "
-                "it with another client."
-            )
-
-
-def _refuse_absent_positive(table: Table, label: str, positive: str) -> None:
-    values = sorted(table.text(label).counts().keys() - {""})
-    if positive not in values:
-        first = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
-        raise DataError(
-            f"{table.source}: the positive value {positive!r} never occurs in the label column "
-            f"{label!r}, whose values are {first}. Choose one of these."
-        )
 
 
 def _note_labels(table: Table, label: str, positive: str) -> tuple[str, ...]:

@@ -17,6 +17,11 @@ ON_TRAINING_ROWS = "figures are of the training rows"
 """The note of a report without test rows."""
 
 
+MERGE_ALL = "Merge them into one group by --rest NAME."
+MERGE_MORE = "Merge them with larger groups by --merge, or raise --minimum-group."
+"""What to do about small groups: where none were merged yet, and where some were."""
+
+
 def sensitive_note(encoder: Encoder) -> str:
     """Say whether the sensitive attributes are features of the model."""
     names = ", ".join(encoder.groups.columns)
@@ -26,16 +31,24 @@ def sensitive_note(encoder: Encoder) -> str:
 
 
 def small_group_notes(
-    names: tuple[str, ...], train: Int[Array, " a"], test: Int[Array, " a"], minimum: int
+    names: tuple[str, ...],
+    train: Int[Array, " a"],
+    test: Int[Array, " a"],
+    minimum: int,
+    labels: tuple[int, ...] = (),
+    remedy: str = MERGE_ALL,
 ) -> tuple[str, ...]:
     """Return sentences about groups that are too small to be compared.
 
     Args:
         names: the groups' names.
-        train: training rows of each group, over all clients.
+        train: training rows of each group, over all clients; of its rarest label among ``labels``.
         test: test rows of each group; all 0 where there are no test rows.
         minimum: least training rows of a group that is compared.
+        labels: labels whose rows are counted apart; empty: all rows count.
+        remedy: a sentence that says what to do about small groups.
     """
+    of_label = {(): "", (1,): " with the favourable label", (0, 1): " of each label"}[labels]
     rows = [*zip(names, train.tolist(), test.tolist(), strict=True)]
     small = [f"{name} ({trained})" for name, trained, _ in rows if trained < minimum]
     untested = [
@@ -44,7 +57,7 @@ def small_group_notes(
         if test.any() and trained >= minimum and tested < MINIMUM_ROWS
     ]
     return (
-        *small_note("groups", small, minimum, "Merge them into one group by --rest NAME."),
+        *small_note("groups", small, minimum, of_label, remedy),
         *(
             f"groups with fewer than {MINIMUM_ROWS} test rows have no reported rate, so they are "
             f"not in the disparity: {', '.join(untested)}."
@@ -53,16 +66,19 @@ def small_group_notes(
     )
 
 
-def small_note(subject: str, small: Sequence[str], minimum: int, remedy: str) -> tuple[str, ...]:
+def small_note(
+    subject: str, small: Sequence[str], minimum: int, of_label: str, remedy: str
+) -> tuple[str, ...]:
     """Return a sentence about groups or clients that have too few training rows to be compared.
 
     Args:
         subject: "groups" or "clients".
         small: their names, with numbers of rows.
         minimum: fewest training rows of those that are compared.
+        of_label: which training rows count; empty: all.
         remedy: a sentence that says what to do.
 
-    >>> small_note("groups", ["typo (1)"], 10, "Merge them.")  # doctest: +NORMALIZE_WHITESPACE
+    >>> small_note("groups", ["typo (1)"], 10, "", "Merge them.")  # doctest: +NORMALIZE_WHITESPACE
     ('groups with fewer than 10 training rows are not compared: their rows have weight 1, and they
     are not in the target or the disparity (--minimum-group): typo (1). Merge them.',)
     """
@@ -72,9 +88,9 @@ def small_note(subject: str, small: Sequence[str], minimum: int, remedy: str) ->
         f", ... ({len(small)} in all)" * (len(small) > MOST_NAMED)
     )
     return (
-        f"{subject} with fewer than {minimum} training rows are not compared: their rows have "
-        f"weight 1, and they are not in the target or the disparity (--minimum-group): {names}. "
-        f"{remedy}",
+        f"{subject} with fewer than {minimum} training rows{of_label} are not compared: their rows "
+        "have weight 1, and they are not in the target or the disparity (--minimum-group): "
+        f"{names}. {remedy}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +16,10 @@ from fedfb.shapes import Array, Float, Int
 _FORMS = ("paper", "group", "column:NAME", "shares:0.5,0.5/0.2,0.8", "dirichlet:0.5,5")
 
 FEWEST = 10
-"""Fewest training rows of a client. Shares are drawn again until every client has them."""
+"""Shares are drawn again until every client has this many training rows, if a draw has them."""
+
+NAMED = 5
+"""The most clients that sit out whom a note names."""
 
 DRAWS = 1000
 """The most draws of shares."""
@@ -64,6 +68,76 @@ def parse_partition(text: str) -> Partition:
     if kind == "dirichlet" and detail:
         return _parse_dirichlet(detail)
     raise ConfigError(unknown_name("partition", text, _FORMS))
+
+
+class Participants(NamedTuple):
+    """The clients that take part, and a sentence about those that sit out, if there are some."""
+
+    clients: Clients
+    notes: tuple[str, ...]
+
+
+def seat(
+    clients: Clients, rows: Int[Array, " m"], train: Int[Array, " t"], least: int
+) -> Participants:
+    """Let clients with too few rows sit out. Their rows belong to no client.
+
+    The others keep their names and their order.
+
+    Args:
+        clients: the client of each row.
+        rows: numbers of the rows that count.
+        train: numbers of the rows to train on; a client without any sits out.
+        least: fewest rows of a client that takes part.
+
+    >>> dealt = Clients(np.array([0, 1, 1, 2, 2]), ("a", "b", "c"))
+    >>> participants = seat(dealt, np.arange(5), np.arange(5), least=2)
+    >>> participants.clients
+    Clients(client=array([-1,  0,  0,  1,  1]), names=('b', 'c'))
+    >>> participants.notes  # doctest: +NORMALIZE_WHITESPACE
+    ('1 of 3 clients has fewer than 2 rows (--client-rows) and sits out; 1 training row is left
+    out: a (1)',)
+    """
+    counts, training = (
+        np.bincount(clients.client[part][clients.client[part] >= 0], minlength=len(clients.names))
+        for part in (rows, train)
+    )
+    stays = (counts >= least) & (training > 0)
+    if stays.all():
+        return Participants(clients, ())
+    if not stays.any():
+        raise DataError(
+            f"none of the {len(stays):,} clients has {least} rows, the least (--client-rows); the "
+            f"most rows of a client are {counts.max()}. Choose a column or a partition with fewer "
+            "clients."
+        )
+    numbers = np.append(np.where(stays, np.cumsum(stays) - 1, -1), -1)
+    names = tuple(name for name, flag in zip(clients.names, stays.tolist(), strict=True) if flag)
+    out, lost = np.flatnonzero(~stays), int(training[~stays].sum())
+    largest = out[np.argsort(-counts[out], kind="stable")][:NAMED]
+    first = ", ".join(f"{clients.names[i]} ({counts[i]})" for i in largest)
+    verbs = ("has", "sits") if len(out) == 1 else ("have", "sit")
+    note = (
+        f"{len(out):,} of {len(stays):,} clients {verbs[0]} fewer than {least} rows "
+        f"(--client-rows) and {verbs[1]} out; {lost:,} training "
+        f"{'row is' if lost == 1 else 'rows are'} left out: {first}{', ...' * (len(out) > NAMED)}"
+    )
+    return Participants(Clients(numbers[clients.client], names), (note,))
+
+
+def rows_of_clients(client: Int[Array, " n"], clients: int) -> list[Int[Array, " m"]]:
+    """Return the row numbers of each client, in order.
+
+    Args:
+        client: client of each row, -1 for none.
+        clients: number of clients.
+
+    >>> [rows.tolist() for rows in rows_of_clients(np.array([1, 0, -1, 1]), 3)]
+    [[1], [0, 3], []]
+    """
+    order = np.argsort(client, kind="stable")
+    ends = np.searchsorted(client[order], np.arange(clients + 1))
+    return [order[start:end] for start, end in pairwise(ends.tolist())]
 
 
 def by_shares(
@@ -192,27 +266,25 @@ def _draw_shares(partition: Partition, rows: Int[Array, " a"], key: Key) -> Floa
     r"""Draw, for every group, its clients' shares from :math:`\mathrm{Dir}(\alpha,\dots,\alpha)`.
 
     The smaller alpha is, the larger is the part of a group at one client. Draws that leave a client
-    almost without rows are repeated.
+    almost without rows are repeated. If no draw leaves every client enough, the first counts.
     """
     rng, alphas = generator(key), np.full(partition.clients, partition.alpha)
-    for _ in range(DRAWS):
-        shares = rng.dirichlet(alphas, size=len(rows))
-        if (rows @ shares).min() >= FEWEST + len(rows):  # a cut is rounded once for each group
+    least = FEWEST + len(rows)  # a cut is rounded once for each group
+    first = shares = rng.dirichlet(alphas, size=len(rows))
+    for _ in range(DRAWS if least * partition.clients <= rows.sum() else 0):
+        if (rows @ shares).min() >= least:
             return shares
-    raise ConfigError(
-        f"the partition dirichlet:{partition.alpha:g},{partition.clients} leaves some client with "
-        f"fewer than {FEWEST} of the {rows.sum()} training rows in each of {DRAWS} draws. Give a "
-        "larger parameter, or fewer clients."
-    )
+        shares = rng.dirichlet(alphas, size=len(rows))
+    return first
 
 
 def _refuse_missing(table: Table, column: str, rows: Int[Array, " t"]) -> None:
     """Refuse training rows without a client."""
-    missing = int((table.text(column)[rows] == "").sum())
-    if missing:
+    missing = rows[table.text(column)[rows] == ""]
+    if len(missing):
         raise DataError(
-            f"{table.source}: column {column!r} decides the client and is missing in {missing} "
-            "rows. Fill it in or remove these rows."
+            f"{table.places(missing)}: column {column!r} decides the client and is missing in "
+            f"{len(missing)} rows. Fill it in or remove these rows."
         )
 
 

@@ -2,12 +2,13 @@
 
 import os
 from dataclasses import dataclass, fields
-from glob import glob
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fedfb.data.address import SUFFIXES, hide, is_address, read_address, with_query
+from fedfb.data.address import SUFFIXES, hide, is_address, read_address
+from fedfb.data.dialect import FLAGS, Dialect
+from fedfb.data.sources import STDIN, split_patterns, with_query
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.settings import Declarations, setting
 
@@ -27,8 +28,8 @@ SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
 """Published data sets with a choice of attributes that form the groups."""
 
 _OWN_ONLY = (
-    *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge"),
-    "query",
+    *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge", "dates"),
+    *("query", *FLAGS),
 )
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
 _DRAWN_ONLY = ("rows", "test_rows")
@@ -39,19 +40,21 @@ class DataRequest:
     """A data set by name, or your own files by path or pattern, and how to read them.
 
     ``label``, ``positive``, ``client_column`` and ``test`` belong to your own files. ``sensitive``
-    belongs to your own files and some published data sets. ``ignore``, ``bins`` and ``merge``
-    declare the treatment of columns; a ``schema`` declares all of it. ``query`` chooses rows of a
-    database. Groups with fewer training rows than ``minimum_group`` become the group ``rest``, if
-    it has a name. ``clients``, ``groups`` and ``heterogeneity`` belong to the synthetic data, ``q``
-    to the populations of the paper's figures, ``rows`` and ``test_rows`` to both. ``resplit``
-    belongs to the published data sets. For your own files the partition 'paper' means: by files, or
-    by the client column.
+    belongs to your own files and some published data sets. ``ignore``, ``bins``, ``merge`` and
+    ``dates`` declare the treatment of columns; a ``schema`` declares all of it. ``separator``,
+    ``decimal``, ``thousands`` and ``encoding`` say how text files are written, where it is not
+    detected, and ``query`` chooses rows of a database. Groups with fewer training rows than
+    ``minimum_group`` become the group ``rest``, if it has a name. ``clients``, ``groups`` and
+    ``heterogeneity`` belong to the synthetic data, ``q`` to the populations of the paper's figures,
+    ``rows`` and ``test_rows`` to both. ``resplit`` belongs to the published data sets. For your own
+    files the partition 'paper' means: by files, or by the client column.
     """
 
     data: str = setting(
         "synthetic",
-        "A name (fedfb list), your own files 'clients/*.csv', or postgresql://host/db?table=NAME",
+        "A name (fedfb list), your own files 'clients/*.csv', a folder, postgresql://host/db, or -",
         DATA,
+        several=True,
     )
     label: str | None = setting(None, "Own files: the column to predict", DATA)
     positive: str | None = setting(None, "Own files: its favourable value", DATA)
@@ -66,6 +69,9 @@ class DataRequest:
     )
     ignore: tuple[str, ...] = setting((), "Own files: columns to leave out", DATA)
     bins: Declarations = setting((), "Own files: ranges of a sensitive number, 'age: 25,40'", DATA)
+    dates: Declarations = setting(
+        (), "Own files: dates that become numbers, 'opened: year' (or age in days at DAY)", DATA
+    )
     merge: Declarations = setting(
         (), "Own files: values that become one group (or label), 'race: Asian+Other=rest'", DATA
     )
@@ -79,12 +85,29 @@ class DataRequest:
         "Own files, adult, compas: merge the groups that are smaller into one of this name",
         DATA,
     )
+    separator: str | None = setting(
+        None, "Own text files, not to be detected: what separates cells (; or tab)", DATA
+    )
+    decimal: str | None = setting(
+        None, "Own text files, not to be detected: the decimal mark (. or ,)", DATA
+    )
+    thousands: str | None = setting(
+        None,
+        "Own text files, not to be detected: the thousands mark (. , space apostrophe none)",
+        DATA,
+    )
+    encoding: str | None = setting(
+        None, "Own text files, not to be detected: the encoding (cp1252, utf-16)", DATA
+    )
     test: str | None = setting(None, "Own files: test rows (default: 30% of each client)", DATA)
     query: str | None = setting(None, "A database: the rows to read, as 'select ...'", DATA)
     partition: str = setting(
         "paper",
         "paper, group, column:NAME, shares:.5,.5/.2,.8 (a list a group) or dirichlet:.5,5",
         DATA,
+    )
+    client_rows: Annotated[int, Meta(ge=1)] = setting(
+        2, "Least rows of a client; clients with fewer sit out, and are counted", DATA
     )
     clients: Annotated[int, Meta(ge=2, le=4)] | None = setting(
         None, "synthetic: 2, 3 or 4 clients", DATA
@@ -126,6 +149,11 @@ def hide_secrets(request: DataRequest) -> None:
             object.__setattr__(request, name, hide(value))
 
 
+def dialect_of(request: DataRequest) -> Dialect:
+    """Return what a request says about how its files are written."""
+    return Dialect(**{name: getattr(request, name) for name in FLAGS})
+
+
 def check_request(request: DataRequest) -> None:
     """Refuse a request without data, without a needed option, or with one that does not apply."""
     is_own = request.data not in BUILT_IN
@@ -134,9 +162,11 @@ def check_request(request: DataRequest) -> None:
             f"{unknown_name('data set', request.data, BUILT_IN)}. Name your own files by "
             "their path, e.g. 'rows.csv' or 'clients/*.csv'."
         )
-    for name in ("data", "test") if is_own else ():
-        if is_address(address := getattr(request, name)):
-            read_address(address)  # here: before a folder is made
+    for text in (request.data, request.test) if is_own else ():
+        for part in split_patterns(text or ""):
+            if is_address(part):
+                read_address(part)  # here: before a folder is made
+    dialect_of(request)
     _refuse_inapplicable(request, () if is_own else _OWN_ONLY, "your own files")
     if not is_own and request.data not in SEVERAL_ATTRIBUTES:
         _refuse_inapplicable(request, ("sensitive", "rest"), "your own files, adult and compas")
@@ -177,7 +207,8 @@ def draws_rows(request: DataRequest) -> bool:
 
 def _is_path(data: str) -> bool:
     looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet", *SUFFIXES))
-    return looks_like_one or os.path.exists(data) or bool(glob(data))
+    parts = split_patterns(data)
+    return looks_like_one or all(part == STDIN or os.path.lexists(part) for part in parts)
 
 
 def _refuse_inapplicable(request: DataRequest, names: tuple[str, ...], belongs_to: str) -> None:

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Literal
 
-from fedfb.data.derive import Bins, Derived, Merge
-from fedfb.data.groups import group_name
+from fedfb.data.dates import Dates, check_quantity, read_format
+from fedfb.data.derive import Bins, Blank, Derived, Merge
+from fedfb.data.dialect import Dialect
+from fedfb.data.groups import group_name, place_value
 from fedfb.data.table import number_as_text
 from fedfb.errors import ConfigError
 
 Role = Literal["label", "sensitive", "client", "feature", "ignored"]
-Kind = Literal["number", "category", "yes-no"]
-Missing = Literal["mean", "category", "refuse"]
+Kind = Literal["number", "category", "yes-no", "date"]
+Missing = Literal["mean", "category", "refuse", "drop"]
 Scale = Literal["standard", "robust", "clip"]
 
 
@@ -20,10 +22,13 @@ class ColumnSchema:
     """One column: its role, its type and its treatment.
 
     ``kind`` is the ``type`` of the schema file. ``categories`` are the values that may occur.
-    ``missing`` is the treatment of an empty cell. ``scale`` and ``range`` belong to numeric
-    features; a declared range replaces what scaling would learn from rows. ``bins`` (the upper ends
-    of ranges) belong to sensitive columns. ``merge`` (a new name and the values that it replaces)
-    belongs to sensitive columns and the label. ``why`` is the reason why a column is ignored.
+    ``missing`` is the treatment of an empty cell; 'drop' leaves the row out. ``scale`` and
+    ``range`` belong to numeric features; a declared range replaces what is learnt from rows.
+    ``bins`` (the upper ends of ranges) belong to sensitive columns. ``merge`` (a new name and the
+    values that it replaces) belongs to all but numbers that are features. ``blank`` are cells that
+    count as missing. ``why`` is the reason why a column is ignored. ``quantity`` and ``format``
+    belong to dates: the number that is derived from a date (the key ``as``), and the last day of
+    2024 as the files write it.
     """
 
     name: str
@@ -37,20 +42,32 @@ class ColumnSchema:
     merge: tuple[tuple[str, tuple[str, ...]], ...] = ()
     positive: str = ""
     why: str = ""
+    quantity: str = ""
+    format: str = ""
+    blank: tuple[str, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column is a number once dates are derived."""
+        return self.kind in ("number", "date")
 
     @property
     def derived(self) -> tuple[Derived, ...]:
-        """The rules that make groups of the column's values: bins first, then merging."""
+        """The rules for the column's values: dates become numbers, then bins, then merging."""
+        dates = Dates(self.name, self.name, self.quantity, self.format)
         binned = Bins(self.name, self.name, self.bins, bin_names(self.bins))
         pairs = [(value, new) for new, values in self.merge for value in values]
         merged = Merge(self.name, self.name, *(tuple(part) for part in zip(*pairs, strict=True)))
-        return (*([binned] if self.bins else []), *([merged] if pairs else []))
+        first: list[Derived] = [dates] if self.kind == "date" else []
+        if self.blank:
+            first.insert(0, Blank(self.name, self.name, self.blank))
+        return (*first, *([binned] if self.bins else []), *([merged] if pairs else []))
 
     @property
     def group_values(self) -> tuple[str, ...]:
-        """The values after the rules: ranges from low to high, new names of merged values."""
+        """The values after the rules: numbers and ranges from low to high, new names of merged."""
         new_names = {value: new for new, values in self.merge for value in values}
-        raw = bin_names(self.bins) if self.bins else self.categories
+        raw = bin_names(self.bins) or sorted(self.categories, key=place_value)
         return tuple(dict.fromkeys(new_names.get(value, value) for value in raw))
 
 
@@ -60,12 +77,14 @@ class Schema:
 
     ``crossed`` are the sensitive columns, in the order of group names. ``client`` is the column
     that names the client; it may be a sensitive column too. ``source`` is the name in messages.
+    ``files`` are the declared dialects of files, by name or pattern.
     """
 
     columns: tuple[ColumnSchema, ...]
     crossed: tuple[str, ...]
     client: str | None = None
     source: str = "the schema"
+    files: tuple[tuple[str, Dialect], ...] = ()
 
     def of(self, role: Role) -> tuple[ColumnSchema, ...]:
         """Return the columns of one role."""
@@ -83,8 +102,8 @@ class Schema:
 
     @property
     def derived(self) -> tuple[Derived, ...]:
-        """The rules that derive groups and label from the cells of files."""
-        columns = (*self.of("sensitive"), *self.of("label"))
+        """The rules that derive groups, label and dates from the cells of files."""
+        columns = (*self.of("sensitive"), *self.of("label"), *self.of("feature"))
         return tuple(rule for column in columns for rule in column.derived)
 
     @property
@@ -130,41 +149,47 @@ def check_declarations(schema: Schema) -> None:
     if not schema.label.positive:
         raise ConfigError(f"the label {schema.label.name!r} needs its favourable value: positive.")
     for column in schema.columns:
-        _check_column(column)
+        check_column(column)
 
 
-def _check_column(column: ColumnSchema) -> None:
-    allowed = {"sensitive": ("bins", "merge"), "label": ("merge",)}.get(column.role, ())
+def check_column(column: ColumnSchema) -> None:
+    """Refuse a column whose declarations contradict each other."""
+    merges = () if column.is_number else ("merge",)
+    allowed = {"sensitive": ("bins", "merge"), "label": ("merge",), "feature": merges}.get(
+        column.role, ()
+    )
     for rule in ("bins", "merge"):
         if getattr(column, rule) and rule not in allowed:
             raise ConfigError(
-                f"column {column.name!r} is {column.role}: bins make groups of sensitive columns, "
-                "merge of these and of the label."
+                f"column {column.name!r} is {column.role} ({column.kind}): bins make groups of "
+                "sensitive columns, and merge is for these, the label and categories."
             )
-    if column.scale != "standard" and (column.role, column.kind) != ("feature", "number"):
+    _check_date(column)
+    if column.scale != "standard" and (column.role, column.is_number) != ("feature", True):
         raise ConfigError(
-            f"column {column.name!r}: scale belongs to features of the type number only."
+            f"column {column.name!r}: scale belongs to features of the types number and date only."
         )
     if column.range:
         _check_range(column)
-    usual = {"number": "mean"}.get(column.kind, "category")
-    if column.missing != "refuse" and (column.role != "feature" or column.missing != usual):
+    usual = "mean" if column.is_number else "category"
+    allowed_missing = ("refuse", usual if column.role == "feature" else "drop")
+    if column.missing not in allowed_missing:
         raise ConfigError(
             f"column {column.name!r}: missing = {column.missing!r} does not fit the role "
             f"{column.role} and the type {column.kind}. Numbers take 'mean', categories "
-            "'category', and everything 'refuse'."
+            "'category', everything 'refuse'; label, sensitive and client take 'drop' too."
         )
-    if column.kind == "number" and column.categories:
+    if column.is_number and column.categories:
         raise ConfigError(f"column {column.name!r}: numbers have no categories. Leave them out.")
-    if column.kind == "number" and column.role in ("label", "client"):
+    if column.is_number and column.role in ("label", "client"):
         raise ConfigError(f"column {column.name!r}: a {column.role} is of the type category.")
-    if column.kind == "number" and column.role == "sensitive" and not column.bins:
+    if column.is_number and column.role == "sensitive" and not column.bins:
         raise ConfigError(
-            f"column {column.name!r} is sensitive and of the type number: its ranges make the "
-            "groups, and have to be declared: bins = [25, 40, 65], say."
+            f"column {column.name!r} is sensitive and of the type {column.kind}: its ranges "
+            "make the groups, and have to be declared: bins = [25, 40, 65], say."
         )
-    if column.kind != "number" and column.bins:
-        raise ConfigError(f"column {column.name!r}: bins need the type number.")
+    if not column.is_number and column.bins:
+        raise ConfigError(f"column {column.name!r}: bins need the type number or date.")
     if list(column.bins) != sorted(set(column.bins)):
         raise ConfigError(
             f"column {column.name!r}: the bins are {list(column.bins)}, expected numbers that rise."
@@ -172,8 +197,20 @@ def _check_column(column: ColumnSchema) -> None:
     _check_merge(column)
 
 
+def _check_date(column: ColumnSchema) -> None:
+    if column.kind != "date":
+        if column.quantity or column.format:
+            raise ConfigError(f"column {column.name!r}: as and format belong to the type date.")
+        return
+    try:
+        check_quantity(column.quantity)
+        read_format(column.format)
+    except ConfigError as error:
+        raise ConfigError(f"column {column.name!r} is a date, and {error}") from None
+
+
 def _check_range(column: ColumnSchema) -> None:
-    if (column.role, column.kind, column.scale) != ("feature", "number", "standard"):
+    if (column.role, column.is_number, column.scale) != ("feature", True, "standard"):
         raise ConfigError(
             f"column {column.name!r}: a range belongs to features of the type number, and takes "
             'the place of what scale = "robust" or "clip" would learn.'

@@ -1,8 +1,8 @@
 """A table: named columns of equal length, of numbers or text, and their source."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,12 +70,29 @@ class Words:
         return {value: n for value, n in zip(self.values, counts, strict=True) if n}
 
 
+class Part(NamedTuple):
+    """The rows of one source in a table, for messages.
+
+    ``lines_of`` is computed only where a message needs it; ``unit`` is what it counts.
+    """
+
+    source: str
+    rows: int
+    lines_of: Callable[[Int[Array, " m"]], list[int]]
+    unit: str = "row"
+
+    def place(self, row: int) -> str:
+        """Return the place of a row as messages name it."""
+        return f"{self.source}, {self.unit} {self.lines_of(np.array([row]))[0]}"
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns by name: float64 with NaN where missing, or text with '' where missing.
 
     An array of text becomes :class:`Words`. ``source`` is the file the rows came from; error
-    messages name it.
+    messages name it. ``parts`` are the sources of the rows, one after the other; ``rows`` are the
+    rows of all parts that the table has, None for all of them.
 
     >>> table = Table({"age": np.array([31.0, 52.0]), "sex": np.array(["F", "M"], object)})
     >>> len(table), table.take(np.array([1])).text("sex").tolist()
@@ -84,6 +101,8 @@ class Table:
 
     columns: Mapping[str, Any]
     source: str = "the table"
+    parts: tuple[Part, ...] = ()
+    rows: Int[Array, " n"] | None = None
 
     def __post_init__(self) -> None:
         columns = {
@@ -98,11 +117,31 @@ class Table:
 
     def take(self, rows: Int[Array, " n"]) -> "Table":
         """Return some rows by number, in this order."""
-        return Table({name: values[rows] for name, values in self.columns.items()}, self.source)
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        known = rows if self.rows is None else self.rows[rows]
+        return Table(columns, self.source, self.parts, known)
 
     def with_column(self, name: str, values: Any) -> "Table":
         """Return the table with one column added or replaced."""
-        return Table({**self.columns, name: values}, self.source)
+        return replace(self, columns={**self.columns, name: values})
+
+    def place(self, row: int) -> str:
+        """Return source and line of a row, for messages."""
+        return self.places(np.array([row])) if self.parts else f"{self.source}, row {row + 1}"
+
+    def places(self, rows: Int[Array, " m"]) -> str:
+        """Return the sources of some rows, each with its first line and number of rows."""
+        if not self.parts:
+            return self.source
+        rows = rows if self.rows is None else self.rows[rows]
+        ends = np.cumsum([0, *(part.rows for part in self.parts)])
+        named = []
+        for part, begin, end in zip(self.parts, ends[:-1], ends[1:], strict=True):
+            inside = rows[(rows >= begin) & (rows < end)] - begin
+            if len(inside):
+                more = f" (and {len(inside) - 1} more)" if len(inside) > 1 else ""
+                named.append(part.place(int(inside.min())) + more)
+        return list_some(named, 5, "; ")
 
     def column(self, name: str) -> Any:
         """Return one column. The error about an unknown name suggests the nearest one."""
@@ -132,7 +171,7 @@ class Table:
         if wrong.any():
             row = int(wrong.argmax())
             raise DataError(
-                f"{self.source}, row {row + 1}, column {name!r}: "
+                f"{self.place(row)}, column {name!r}: "
                 f"{values.values[values.codes[row]]!r} is not a finite number, and the column held "
                 "numbers in training. Correct the cell or leave it empty."
             )
@@ -172,7 +211,30 @@ def concat(tables: Sequence[Table]) -> Table:
                 )
         is_text = isinstance(parts[0], Words)
         columns[name] = _concat_words(parts) if is_text else np.concatenate(parts)
-    return Table(columns, ", ".join(table.source for table in tables[:3]))
+    source = list_some([table.source for table in tables], 3)
+    if not all(table.parts for table in tables):
+        return Table(columns, source)
+    rows = None
+    if any(table.rows is not None for table in tables):
+        sizes = [sum(part.rows for part in table.parts) for table in tables]
+        begins = np.cumsum([0, *sizes[:-1]])
+        rows = np.concatenate(
+            [
+                begin + (np.arange(len(table)) if table.rows is None else table.rows)
+                for begin, table in zip(begins, tables, strict=True)
+            ]
+        )
+    return Table(columns, source, tuple(part for t in tables for part in t.parts), rows)
+
+
+def list_some(names: Sequence[str], limit: int, between: str = ", ") -> str:
+    """Write the first names, and the number of others.
+
+    >>> list_some(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return between.join(names[:limit]) + more
 
 
 def _concat_words(parts: Sequence[Words]) -> Words:

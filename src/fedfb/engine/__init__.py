@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from fedfb.lazy import export_lazily
+from fedfb.extras import export_lazily
 
 if TYPE_CHECKING:
     from fedfb.engine.base import Engine as Engine
     from fedfb.engine.base import Rebalance as Rebalance
+    from fedfb.engine.base import RowLoss as RowLoss
+    from fedfb.engine.base import decide as decide
+    from fedfb.engine.base import sigmoid as sigmoid
     from fedfb.engine.choose import ENGINES as ENGINES
     from fedfb.engine.choose import choose_engine as choose_engine
     from fedfb.engine.choose import explain_engine as explain_engine
     from fedfb.engine.choose import is_native as is_native
-    from fedfb.engine.losses import RowLoss as RowLoss
-    from fedfb.engine.losses import decide as decide
-    from fedfb.engine.losses import sigmoid as sigmoid
     from fedfb.engine.native import NativeEngine as NativeEngine
     from fedfb.engine.numpy_engine import NumpyEngine as NumpyEngine
     from fedfb.engine.rows import cell_counts as cell_counts
@@ -25,14 +25,14 @@ _HOME = {
     "NativeEngine": "native",
     "NumpyEngine": "numpy_engine",
     "Rebalance": "base",
-    "RowLoss": "losses",
+    "RowLoss": "base",
     "cell_counts": "rows",
     "choose_engine": "choose",
-    "decide": "losses",
+    "decide": "base",
     "explain_engine": "choose",
     "is_native": "choose",
     "minibatches": "rows",
-    "sigmoid": "losses",
+    "sigmoid": "base",
 }
 
 __getattr__, __dir__, __all__ = export_lazily(__name__, _HOME)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from fedfb.engine.base import Engine
 from fedfb.engine.native.library import best_instructions, is_built
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.models import Model, TorchModel
-from fedfb.models.own import is_own
+from fedfb.models import Model, TorchModel, is_own
 
 ENGINES = ("auto", "native", "numpy")
 

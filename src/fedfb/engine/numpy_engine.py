@@ -12,10 +12,18 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
-from fedfb.engine.base import Rebalance
-from fedfb.engine.losses import RowLoss, slope
-from fedfb.engine.optimise import Step, local_weights, make_optimiser, move_lambda
-from fedfb.engine.packed import Packed, backward, forward, pack, unpack
+from fedfb.engine.base import Rebalance, RowLoss, slope
+from fedfb.engine.optimise import (
+    Packed,
+    Step,
+    backward,
+    forward,
+    local_weights,
+    make_optimiser,
+    move_lambda,
+    pack_layers,
+    unpack_layers,
+)
 from fedfb.engine.private import PrivateEpoch, clip_factors, private_epochs
 from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
 from fedfb.models import Network
@@ -121,7 +129,7 @@ class NumpyEngine:
             error = slope(active[-1], data.y[rows, None], surrogate) * weights[cell[rows]]
             if row_weights is not None:
                 error = error * row_weights[:, rows].T
-            total += unpack(backward(theta, active, error.astype(self.dtype)), self.model)
+            total += unpack_layers(backward(theta, active, error.astype(self.dtype)), self.model)
         return total
 
     def cell_gradients(
@@ -149,10 +157,10 @@ class NumpyEngine:
         return x, y[:, None], data.cell
 
     def _pack(self, params: Float[Array, "r p"]) -> Packed:
-        return pack(params.astype(self.dtype), self.model)
+        return pack_layers(params.astype(self.dtype), self.model)
 
     def _unpack(self, theta: Packed) -> Float[Array, "r p"]:
-        return unpack(theta, self.model).astype(np.float64)
+        return unpack_layers(theta, self.model).astype(np.float64)
 
     def _logits_by_chunk(
         self, params: Float[Array, "r p"], data: ClientData

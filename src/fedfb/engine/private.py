@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver, generator
-from fedfb.engine.packed import Packed
+from fedfb.engine.optimise import Packed
 from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Float, Int
 
@@ -93,7 +93,7 @@ def clip_factors(
 
     Args:
         theta: the parameters.
-        active: the result of :func:`fedfb.engine.packed.forward`.
+        active: the result of :func:`fedfb.engine.optimise.forward`.
         error: derivative of each row's loss with respect to its logit.
         clip: C, the largest length of a gradient.
     """

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver, generator
-from fedfb.engine.losses import RowLoss, decide, loss
+from fedfb.engine.base import RowLoss, decide, loss
 from fedfb.shapes import Array, Float, Int
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class _Cells:
 _CACHE: ArrayCache[_Cells] = ArrayCache()
 
 
-def cells_of(data: ClientData) -> _Cells:
+def row_cells(data: ClientData) -> _Cells:
     """Return the cells of a client's rows; cached if the rows are read-only."""
     if len(data.y) > CACHED_ROWS:
         return _make_cells(data)
@@ -157,7 +157,7 @@ def cells_of(data: ClientData) -> _Cells:
 
 def cell_counts(data: ClientData) -> Int[Array, "2 a"]:
     """Return the number of rows of each cell (label, group)."""
-    return cells_of(data).counts.copy()
+    return row_cells(data).counts.copy()
 
 
 def _make_cells(data: ClientData) -> _Cells:

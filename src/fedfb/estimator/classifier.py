@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from msgspec import convert, structs
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedfb.algorithms import find_method
@@ -29,6 +28,8 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator.training import (
     SOURCE,
+    check_labels,
+    choose_favourable,
     client_names,
     feature_table,
     is_data_frame,
@@ -36,10 +37,12 @@ from fedfb.estimator.training import (
     make_federation,
     same_columns,
 )
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.evaluate import evaluate
+from fedfb.experiments.measure import measure_loss
 from fedfb.experiments.outcome import train
-from fedfb.experiments.reporting import measure_loss, with_shortfalls
-from fedfb.experiments.result import Result, Summary, to_builtins
+from fedfb.experiments.reporting import with_shortfalls
+from fedfb.experiments.result import Result, Summary
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.shortfall_warnings import warn_of
@@ -350,52 +353,6 @@ FederatedClassifier.__doc__ = (
 )
 
 
-def check_labels(y: Any, name: str) -> Array:
-    """Return labels as an array.
-
-    Args:
-        y: labels, as the user gave them.
-        name: name of the classifier, for messages.
-
-    Raises:
-        ValueError: the labels are not of two classes.
-
-    """
-    if y is None:
-        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-    label: Array = column_or_1d(y, warn=True)
-    assert_all_finite(label, input_name="y")
-    check_classification_targets(label)
-    kind = type_of_target(label, input_name="y", raise_unknown=True)
-    if kind != "binary":
-        raise ValueError(
-            f"Only binary classification is supported. The type of the target is {kind}."
-        )
-    if len(set(label.tolist())) < 2:
-        raise ValueError(
-            f"{name} needs rows of two classes, and y has one class only: {label.tolist()[0]!r}."
-        )
-    return label
-
-
-def choose_favourable(classes: Array, positive: Any) -> Any:
-    """Return the favourable one of two labels.
-
-    Args:
-        classes: the two labels.
-        positive: the favourable one, as the user named it; None: the second.
-
-    """
-    if positive is None:
-        return classes[1]
-    if positive not in classes:
-        raise ConfigError(
-            f"positive={positive!r} is not one of the labels, which are {classes.tolist()}. Name "
-            "the favourable one of them."
-        )
-    return positive
-
-
 def judge(
     result: Result, outcome: tuple[Prediction, Examples], groups: list[str], clients: list[str]
 ) -> Result:
@@ -435,7 +392,7 @@ def write_page(result: Result, encoder: Encoder, path: Path) -> Path:
     """
     from fedfb.report.folder import Found, ReportedRun
     from fedfb.report.html import check_tools, render
-    from fedfb.report.sections import make_page
+    from fedfb.report.page import make_page
 
     check_tools()
     if path.exists():

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from fedfb.algorithms import find_method
 from fedfb.data.cells import (
@@ -19,14 +21,15 @@ from fedfb.data.cells import (
 )
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
-from fedfb.data.infer import suspicion
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.partition import by_column
 from fedfb.data.schema import ColumnSchema, Kind, Schema
+from fedfb.data.suspicion import suspicion
 from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_add
 from fedfb.experiments.spec import Experiment
+from fedfb.notions import labels_of
 from fedfb.shapes import Array
 
 _EVERYBODY = "all"
@@ -132,7 +135,8 @@ def make_federation(
         notes=(ON_TRAINING_ROWS,),
         learn=by_sums(make_add(experiment, None, experiment.seeds[0]), schema),
     )
-    return settle_small_groups(federation, experiment.minimum_group, experiment.rest)
+    labels = labels_of(experiment.notion)
+    return settle_small_groups(federation, experiment.minimum_group, experiment.rest, labels)
 
 
 def _read_kind(cells: Array | Words) -> Kind:
@@ -191,7 +195,7 @@ def _refuse_suspects(table: Table) -> None:
         column = SourceColumn.of(cells if is_number else cells.tolist())
         reason = None if measured else suspicion(name, [column])
         if reason:
-            raise DataError(f"{SOURCE}: column {name!r} {reason}. Leave it out of X.")
+            raise DataError(f"{SOURCE}: column {name!r} {reason.what}. Leave it out of X.")
 
 
 def _read_numbers(column: Any) -> Array | None:
@@ -254,3 +258,49 @@ def client_names(client: Any) -> Words:
             "client of these rows, or leave them out."
         )
     return names
+
+
+def check_labels(y: Any, name: str) -> Array:
+    """Return labels as an array.
+
+    Args:
+        y: labels, as the user gave them.
+        name: name of the classifier, for messages.
+
+    Raises:
+        ValueError: the labels are not of two classes.
+
+    """
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    label: Array = column_or_1d(y, warn=True)
+    assert_all_finite(label, input_name="y")
+    check_classification_targets(label)
+    kind = type_of_target(label, input_name="y", raise_unknown=True)
+    if kind != "binary":
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {kind}."
+        )
+    if len(set(label.tolist())) < 2:
+        raise ValueError(
+            f"{name} needs rows of two classes, and y has one class only: {label.tolist()[0]!r}."
+        )
+    return label
+
+
+def choose_favourable(classes: Array, positive: Any) -> Any:
+    """Return the favourable one of two labels.
+
+    Args:
+        classes: the two labels.
+        positive: the favourable one, as the user named it; None: the second.
+
+    """
+    if positive is None:
+        return classes[1]
+    if positive not in classes:
+        raise ConfigError(
+            f"positive={positive!r} is not one of the labels, which are {classes.tolist()}. Name "
+            "the favourable one of them."
+        )
+    return positive

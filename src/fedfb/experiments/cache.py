@@ -26,13 +26,14 @@ from fedfb.errors import WriteError
 from fedfb.experiments.outcome import OnRound, Outcome, fingerprint, load_federations, train
 from fedfb.experiments.reporting import make_result
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.result import Result, SeedResult, Value
+from fedfb.experiments.result import Result
 from fedfb.experiments.run_folder import versions
+from fedfb.experiments.seed_result import SeedResult, Value
 from fedfb.experiments.seeds import shared_test_rows
-from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.files import CHANGED, say, write_whole, writing
-from fedfb.models.own import is_own
+from fedfb.models import is_own
 
 _Key = Mapping[str, Any]
 """All that a record depends on, as JSON values."""
@@ -80,7 +81,7 @@ def default_folder() -> Path:
     return Path(cached) / "fedfb" / "runs"
 
 
-def key_of(experiment: Experiment, rows: str, seed: int) -> _Key | None:
+def key_of(experiment: Resolved, rows: str, seed: int) -> _Key | None:
     """Return all that the record of a seed depends on; None where part of it is unknown.
 
     A method or model from a user's own file may change without a change of its name. What is tuned
@@ -236,7 +237,7 @@ def _keep(store: Store | None, key: _Key | None, record: SeedRecord) -> None:
 
 
 def _result(
-    experiment: Experiment,
+    experiment: Resolved,
     federations: Mapping[int, Federation],
     records: Mapping[int, SeedRecord],
 ) -> Result:

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 from fedfb.algorithms import find_method
 from fedfb.data import Federation
 from fedfb.experiments.cache import Store, load_rows, result_of
+from fedfb.experiments.codec import SCHEMA
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.outcome import OnRound, load_federations, train
-from fedfb.experiments.result import SCHEMA, Comparison, Difference, Result
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Comparison, Difference, Result
 from fedfb.experiments.run_folder import COMPARISON, LEDGER, claim, claim_empty, save
 from fedfb.experiments.seeds import accuracy_difference, disparity_difference
 from fedfb.experiments.shortfalls import first_sentences
@@ -73,14 +75,14 @@ def for_methods(experiment: Experiment, algorithms: Sequence[str]) -> list[Exper
     """
     experiments = share_settings(experiment, algorithms)
     for request in experiments:
-        check_runnable(request)
+        check_runnable(resolve(request))
     return experiments
 
 
 def check_on_rows(experiments: Sequence[Experiment], rows: Federation) -> None:
     """Refuse methods that cannot compare as many groups as the rows have."""
     for experiment in experiments:
-        check_runnable(experiment, len(rows.group_names))
+        check_runnable(resolve(experiment), len(rows.group_names))
 
 
 def differences(results: Sequence[Result]) -> list[Difference]:
@@ -250,7 +252,7 @@ def differs(ours: _Figures, paper: _Figures, seeds: int = 5) -> bool:
     return False
 
 
-def explain(
+def explain_difference(
     ours: _Figures, paper: _Figures, figures: Mapping[str, _Figures], causes: Sequence[Cause]
 ) -> Explanation:
     """Return the steps from the printed figure to ours, one for each cause whose runs exist.

@@ -9,16 +9,10 @@ import numpy as np
 from fedfb.core import Examples, Prediction
 from fedfb.data.federation import Federation, training_cells
 from fedfb.errors import DataError
-from fedfb.experiments.result import (
-    ClientRates,
-    Evaluation,
-    Figures,
-    GroupRates,
-    Quality,
-    Statistic,
-)
-from fedfb.notions.disparity import DisparityEstimate, disparities, four_fifths, loss_variances
-from fedfb.notions.values import MINIMUM_ROWS, disparity_values, nan_to_none
+from fedfb.experiments.result import Figures
+from fedfb.experiments.seed_result import ClientRates, Evaluation, GroupRates, Quality, Statistic
+from fedfb.notions.disparity import DisparityEstimate, disparities, loss_variances
+from fedfb.notions.values import MINIMUM_ROWS, disparity_values, four_fifths, nan_to_none
 from fedfb.shapes import Array, Bool, Float, Int, Num
 
 SMALLEST_PROBABILITY = 1e-12

@@ -162,9 +162,10 @@ def explain_alone(experiment: Experiment, groups: int, clients: int, features: i
 
 
 def _play_alone(short: Experiment, rows: Federation, folder: "Path", path: "Path") -> Fitted:
-    seed, names = short.seeds[0], training_names(short, rows)
+    resolved = resolve(short)
+    seed, names = short.seeds[0], training_names(resolved, rows)
     saving = Saving(folder / "run.npz", "", ledger=Ledger(path, "run", seed, names))
-    return fit(short, rows, given_grid(short)[:1], seed, saving, watched=False)
+    return fit(resolved, rows, given_grid(short)[:1], seed, saving, watched=False)
 
 
 Play = Callable[[Experiment, Federation, "Path", "Path"], Fitted]
@@ -175,7 +176,7 @@ def _explained(
     experiment: Experiment, groups: int, clients: int, features: int, play: Play
 ) -> Explained:
     whole = resolve(experiment)
-    rounds = min(whole.rounds or 1, max(_PLAYED, 2 * experiment.period + 1))
+    rounds = min(whole.rounds, max(_PLAYED, 2 * experiment.period + 1))
     # One epoch says as much about what is exchanged as thirty. Random rows are nobody's, so a
     # method that decides by the group can be shown before anybody has chosen to use it.
     short = replace(
@@ -202,7 +203,7 @@ def _explained(
         ),
         len(fitted.settings),
         make_engine(short, features).model.size,
-        method.is_pooled(whole.variant or ""),
+        method.is_pooled(whole.variant),
     )
 
 

@@ -13,27 +13,26 @@ import msgspec
 
 from fedfb.algorithms import METHODS, Method, find_method
 from fedfb.algorithms.fedfb.thresholds import LEVELS
+from fedfb.data.sources import describe_data
 from fedfb.errors import FedFBError
 from fedfb.experiments.cache import Store, load_rows, result_of
+from fedfb.experiments.codec import SCHEMA
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.evaluate import mean_and_std
 from fedfb.experiments.outcome import OnRound
 from fedfb.experiments.reporting import plain
-from fedfb.experiments.resolve import given_grid, total_rounds, tuning_grid
+from fedfb.experiments.resolve import given_grid, resolve, total_rounds, tuning_grid
 from fedfb.experiments.result import (
-    SCHEMA,
-    Estimate,
     Frontier,
     GroupMeans,
     LeftOut,
     MethodShortfall,
     Point,
     Result,
-    SeedResult,
     Shortfall,
-    Statistic,
 )
 from fedfb.experiments.run_folder import versions
+from fedfb.experiments.seed_result import Estimate, SeedResult, Statistic
 from fedfb.experiments.seeds import shared_test_rows
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec import PRIVACY, Experiment
@@ -127,7 +126,7 @@ def plan(
         reason = _unfit(method, long_name(experiment.notion), groups, is_named=names is not None)
         try:
             if reason is None:
-                check_runnable(replace(request, target=request.target[:1]), groups)
+                check_runnable(resolve(replace(request, target=request.target[:1])), groups)
                 curves.extend(_curves(method, request, quick))
                 continue
         except FedFBError as error:
@@ -231,7 +230,7 @@ def frontier(
     level = mean_and_std(constant).mean
     return Frontier(
         schema=SCHEMA,
-        data=experiment.data,
+        data=describe_data(experiment.data),
         model=experiment.model,
         notion=long_name(experiment.notion),
         seeds=experiment.seeds,

@@ -18,9 +18,9 @@ from fedfb.data.notes import small_note
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.evaluate import evaluate, few_of
-from fedfb.experiments.reporting import make_result, seed_results
+from fedfb.experiments.measure import seed_results
+from fedfb.experiments.reporting import make_result
 from fedfb.experiments.resolve import (
-    Setting,
     chooses,
     given_grid,
     outer_rule,
@@ -28,10 +28,11 @@ from fedfb.experiments.resolve import (
     trial_grid,
     tuning_grid,
 )
-from fedfb.experiments.result import Divergence, Evaluation, Result, SeedResult
+from fedfb.experiments.result import Result
 from fedfb.experiments.secure import make_add
+from fedfb.experiments.seed_result import Divergence, Evaluation, SeedResult, Setting
 from fedfb.experiments.seeds import shared_test_rows
-from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.experiments.train import (
     LOWER,
     WORTH_THREADS,
@@ -50,8 +51,8 @@ from fedfb.experiments.tune import (
     pick,
     validation_loss,
 )
-from fedfb.models.own import is_own
-from fedfb.notions import long_name
+from fedfb.models import is_own
+from fedfb.notions import labels_of, long_name
 from fedfb.runtime import Ledger, Progress, Saving
 
 if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
@@ -67,7 +68,7 @@ class Outcome:
     The result is made of ``by_seed``, the results of every seed, and ``choices``.
     """
 
-    experiment: Experiment
+    experiment: Resolved
     result: Result
     fitted: tuple[Fitted, ...]
     federation: Federation
@@ -130,23 +131,22 @@ def train(
         federations: rows that were loaded before, by seed.
         watched: look at the model after each round.
     """
-    check_runnable(experiment)
+    resolved = resolve(experiment)
+    check_runnable(resolved)
     solving = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
     tried = trial_grid(experiment) if solving else tuning_grid(experiment)
-    choosing, experiment = chooses(experiment), resolve(experiment)
-    federations = federations or load_federations(experiment, ledger)
-    work = _Work(experiment, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
-    choices = _choices(work, tried, solving) if choosing else Choices()
-    settings = {seed: _settings(experiment, choices.of(seed)) for seed in experiment.seeds}
+    federations = federations or load_federations(resolved, ledger)
+    work = _Work(resolved, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
+    choices = _choices(work, tried, solving) if chooses(experiment) else Choices()
+    settings = {seed: _settings(resolved, choices.of(seed)) for seed in resolved.seeds}
     # A free model is one more that clients send: where that counts there is none.
-    compared = solving and not experiment.secure and experiment.privacy_epsilon is None
+    compared = solving and not resolved.secure and resolved.privacy_epsilon is None
     free = {
-        seed: _free(settings[seed], choices.of(seed)) if compared else []
-        for seed in experiment.seeds
+        seed: _free(settings[seed], choices.of(seed)) if compared else [] for seed in resolved.seeds
     }
     grids = work.for_each_seed(
         lambda seed, on_round: fit_grid(
-            experiment,
+            resolved,
             federations[seed],
             [*settings[seed], *free[seed]],
             seed,
@@ -158,15 +158,13 @@ def train(
         )
     )
     fitted = tuple(grid.fitted for grid in grids)
-    results = [seed_results(experiment, grid, federations[grid.fitted.seed]) for grid in grids]
-    first = experiment.seeds[0]
+    results = [seed_results(resolved, grid, federations[grid.fitted.seed]) for grid in grids]
+    first = resolved.seeds[0]
     federation, number = federations[first], len(settings[first])
-    notes = (*federation.notes, *small_client_notes(experiment, federation))
-    shared = shared_test_rows(experiment, federations)
-    result = make_result(
-        experiment, notes, federation.group_names, number, results, choices, shared
-    )
-    return Outcome(experiment, result, fitted, federation, tuple(results), choices)
+    notes = (*federation.notes, *small_client_notes(resolved, federation))
+    shared = shared_test_rows(resolved, federations)
+    result = make_result(resolved, notes, federation.group_names, number, results, choices, shared)
+    return Outcome(resolved, result, fitted, federation, tuple(results), choices)
 
 
 def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[str, ...]:
@@ -176,10 +174,10 @@ def small_client_notes(experiment: Experiment, federation: Federation) -> tuple[
     minimum, names = experiment.minimum_group, federation.client_names
     sizes = [(names[client.id], len(client.y)) for client in federation.clients]
     few = [f"{name} ({rows})" for name, rows in sizes if rows < minimum]
-    return small_note("clients", few, minimum, "Merge them with other clients.")
+    return small_note("clients", few, minimum, "", "Merge them with other clients.")
 
 
-def _settings(experiment: Experiment, choice: Choice | None) -> list[Setting]:
+def _settings(experiment: Resolved, choice: Choice | None) -> list[Setting]:
     """Return what is trained on all rows: the values given, and what was chosen."""
     grid = given_grid(experiment)
     if choice is None:
@@ -208,7 +206,7 @@ def _free(settings: Sequence[Setting], choice: Choice | None) -> list[Setting]:
 class _Work:
     """What the phases of an experiment have in common."""
 
-    experiment: Experiment
+    experiment: Resolved
     federations: Mapping[int, Federation]
     checkpoints: "Path | None"
     ledger: "Path | None"
@@ -264,7 +262,8 @@ def load_federations(experiment: Experiment, ledger: "Path | None" = None) -> di
     """
 
     def loaded(split: int) -> Federation:
-        return load(experiment.request, split, make_add(experiment, ledger, split))
+        add, labels = make_add(experiment, ledger, split), labels_of(experiment.notion)
+        return load(experiment.request, split, add, labels)
 
     # Seeds of one split get the same object. Others rely on it: they compare by identity.
     cached = lru_cache(maxsize=None)(loaded)

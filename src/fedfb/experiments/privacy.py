@@ -9,13 +9,20 @@ from fedfb.core import Algorithm, Arrays, Ask, ClientTask
 from fedfb.engine.private import sampling_rate, steps_of_an_epoch
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.experiments.explain import random_client
-from fedfb.experiments.resolve import given_grid, resolve
-from fedfb.experiments.result import ClientPrivacy, Privacy
-from fedfb.experiments.spec import Experiment
+from fedfb.experiments.resolve import given_grid
+from fedfb.experiments.seed_result import ClientPrivacy, Privacy
+from fedfb.experiments.spec import Resolved
 from fedfb.experiments.train import QUIET, build, make_engine, training_notion
-from fedfb.privacy import Budget, Protection, Spent, Workload, calibrate, protect
-from fedfb.privacy.accounting import refuse_without_accounting
-from fedfb.privacy.noise import known_sensitivity
+from fedfb.privacy import (
+    Budget,
+    Protection,
+    Spent,
+    Workload,
+    calibrate,
+    known_sensitivity,
+    protect,
+    refuse_without_accounting,
+)
 from fedfb.runtime import Guard, make_ask, number_taking_part
 
 MANY_CLIENTS = 100
@@ -142,12 +149,11 @@ def _trust(shared: int) -> str:
     )
 
 
-def check_privacy(experiment: Experiment) -> None:
+def check_privacy(experiment: Resolved) -> None:
     """Refuse what privacy cannot be had for, before rows are read or anything is trained."""
     refuse_without_accounting()
-    experiment = resolve(experiment)
     method = find_method(experiment.algorithm)
-    if method.is_pooled(experiment.variant or method.variants[0]):
+    if method.is_pooled(experiment.variant):
         raise ConfigError(
             f"{method.name} trains on all rows in one place, and --privacy-epsilon hides what "
             "leaves a client. Choose a method that leaves rows where they are (fedfb list)."
@@ -165,7 +171,7 @@ def check_privacy(experiment: Experiment) -> None:
     questions(experiment)
 
 
-def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
+def plan_privacy(experiment: Resolved, rows: Mapping[int, int]) -> PrivateRun:
     """Return how much noise each client needs for a whole run.
 
     Args:
@@ -203,11 +209,11 @@ def plan_privacy(experiment: Experiment, rows: Mapping[int, int]) -> PrivateRun:
     )
 
 
-def _noise_is_shared_by(experiment: Experiment, clients: int) -> int:
+def _noise_is_shared_by(experiment: Resolved, clients: int) -> int:
     """Return t: of the fewest in a secure sum, all but one who may tell the server its share."""
     if not experiment.secure:
         return 1
-    from fedfb.runtime.dropout import number_leaving
+    from fedfb.runtime.boundary import number_leaving
     from fedfb.runtime.secure import plan_for, refuse_too_few
 
     refuse_too_few(clients, experiment.participation, experiment.dropout)
@@ -215,7 +221,7 @@ def _noise_is_shared_by(experiment: Experiment, clients: int) -> int:
     return plan_for(taking_part, number_leaving(taking_part, experiment.dropout)).fewest - 1
 
 
-def questions(experiment: Experiment) -> Asked:
+def questions(experiment: Resolved) -> Asked:
     """Play a whole run on random rows, and return how often clients train and upload.
 
     What cannot be protected is refused: single values, codes, sums that a row may move by any
@@ -252,7 +258,7 @@ def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[Cl
         yield from heard
 
 
-def _refuse_unprotected(experiment: Experiment, task: ClientTask, upload: Arrays) -> None:
+def _refuse_unprotected(experiment: Resolved, task: ClientTask, upload: Arrays) -> None:
     whole = experiment.privacy_level == "client" and task.epochs > 0
     named = [name for name in upload if not (whole and name in ("weighted", "weight"))]
     try:

@@ -2,261 +2,43 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
-import numpy as np
 from msgspec.structs import asdict as fields_of
 
-from fedfb.core import Examples, Prediction
-from fedfb.data import Federation
-from fedfb.data.notes import ON_TRAINING_ROWS
-from fedfb.data.repeats import copied_share
+from fedfb.data.sources import describe_data
 from fedfb.engine import explain_engine
-from fedfb.experiments.attained import measure_training
+from fedfb.experiments.codec import SCHEMA
 from fedfb.experiments.evaluate import (
-    cross_entropy,
-    evaluate,
-    few_of,
     mean_and_std,
     summarise,
 )
 from fedfb.experiments.result import (
-    SCHEMA,
-    DivergedSeeds,
-    Divergence,
     EngineChoice,
-    Evaluation,
     Figures,
-    MethodAccount,
     Picked,
-    Privacy,
-    Quality,
     Result,
-    SeedResult,
-    Setting,
     Summary,
     TriedSetting,
     Tuning,
 )
-from fedfb.experiments.secure import single_tasks
-from fedfb.experiments.seeds import round_rows, summarise_seeds
+from fedfb.experiments.seed_result import (
+    DivergedSeeds,
+    Privacy,
+    SeedResult,
+    Setting,
+)
+from fedfb.experiments.seeds import summarise_seeds
 from fedfb.experiments.shortfalls import find_shortfalls, other_notes
-from fedfb.experiments.spec import Experiment
-from fedfb.experiments.train import Fitted, FittedGrid
+from fedfb.experiments.spec import Resolved
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.notions import long_name
-from fedfb.runtime import RoundRecord
 from fedfb.runtime.ledger import NEEDED, RECEIVED
-from fedfb.shapes import Array, Float
-
-
-def seed_results(
-    experiment: Experiment, grid: FittedGrid, federation: Federation
-) -> list[SeedResult]:
-    """Return one result for each setting of one seed; a setting that diverged has no figures.
-
-    Args:
-        experiment: what was trained.
-        grid: the trained settings, and those that diverged.
-        federation: the rows of the seed.
-    """
-    trained = iter(_trained_results(experiment, grid.fitted, grid.prediction, federation))
-    results = [
-        None if place in grid.diverged else next(trained) for place in range(len(grid.settings))
-    ]
-    # At least one setting has a result: `fit_grid` raises where all that are needed diverge.
-    like = next(result for result in results if result is not None)
-    return [
-        without_figures(like, setting, grid.diverged[place]) if result is None else result
-        for place, (setting, result) in enumerate(zip(grid.settings, results, strict=True))
-    ]
-
-
-def without_figures(like: SeedResult, setting: Setting, where: Divergence) -> SeedResult:
-    """Return the result of a setting that diverged: without figures.
-
-    Args:
-        like: a result of the same seed, for its rows and names.
-        setting: the setting that diverged.
-        where: round and client of the divergence.
-    """
-    no_rates = dict.fromkeys(("positive_rate", "tpr", "fpr", "accuracy"))
-    no_quality = dict.fromkeys(("accuracy", "loss", "loss_variance"))
-    return SeedResult(
-        seed=like.seed,
-        settings=dict(setting),
-        accuracy=None,
-        balanced_accuracy=None,
-        auc=None,
-        disparity=dict.fromkeys(like.disparity),
-        interval=dict.fromkeys(like.disparity),
-        groups=tuple(msgspec.structs.replace(group, **no_rates) for group in like.groups),
-        clients=tuple(
-            msgspec.structs.replace(client, **no_quality, disparity=dict.fromkeys(client.disparity))
-            for client in like.clients
-        ),
-        local_disparity=dict.fromkeys(like.local_disparity),
-        four_fifths=None,
-        not_estimable=dict.fromkeys(like.disparity, ()),
-        majority_accuracy=like.majority_accuracy,
-        loss=None,
-        loss_spread=None,
-        constant_loss=like.constant_loss,
-        loss_error=None,
-        copied=like.copied,
-        at_one_half=None,
-        method=MethodAccount(),
-        needs_single=like.needs_single,
-        rounds=(),
-        training=None,
-        privacy=like.privacy,
-        diverged=where,
-    )
-
-
-def _trained_results(
-    experiment: Experiment, fitted: Fitted, prediction: Prediction, federation: Federation
-) -> list[SeedResult]:
-    """Return what every trained setting is worth on the test rows.
-
-    Where decisions are not simply scores of at least 1/2, ``at_one_half`` says what the scores
-    alone would have come to: the rest is what thresholds did, or how models were mixed.
-    """
-    test = federation.test
-    names = (federation.group_names, federation.client_names)
-    notion = long_name(experiment.notion)
-    plain = Prediction(prediction.score, (prediction.score >= 0.5).astype(np.float64))
-    otherwise = bool(np.any(plain.decision != prediction.decision))
-    few = few_of(federation, experiment.minimum_group)
-    halves: list[Quality | None] = [None] * len(prediction.score)
-    if otherwise:
-        halves = [in_short(half) for half in evaluate(plain, test, *names, few=few)]
-    tested = evaluate(prediction, test, *names, few=few)
-    history = fitted.trained.history
-    by_round = round_rows(history, len(tested), notion, experiment.minimum_group)
-    constant, copied = training_figures(experiment, federation)
-    privacy = fitted.privacy and fitted.privacy.account(federation.client_names)
-    results = [
-        SeedResult(
-            seed=fitted.seed,
-            settings=dict(setting),
-            **fields_of(evaluation),
-            **measure_loss(score, test, constant)._asdict(),
-            copied=copied,
-            at_one_half=half,
-            method=with_names(account, notion, *names),
-            needs_single=tuple(single_tasks(fitted.algorithm)),
-            rounds=rounds,
-            training=None,
-            privacy=privacy,
-        )
-        for setting, evaluation, score, half, account, rounds in zip(
-            fitted.settings,
-            tested,
-            prediction.score,
-            halves,
-            fitted.tell(),
-            by_round,
-            strict=True,
-        )
-    ]
-    return with_training(results, history, experiment)
-
-
-def with_training(
-    results: Sequence[SeedResult], history: Sequence[RoundRecord], experiment: Experiment
-) -> list[SeedResult]:
-    """Return results with the distance of each run to its target on training rows.
-
-    Args:
-        results: one for each run of the grid.
-        history: the rounds of the seed.
-        experiment: names the notion and the least rows of a group.
-    """
-    notion, minimum = long_name(experiment.notion), experiment.minimum_group
-    targets = [result.settings.get("target", 0.0) for result in results]
-    trainings = [
-        measure_training(history, run, notion, target, result, minimum)
-        for run, (result, target) in enumerate(zip(results, targets, strict=True))
-    ]
-    return [
-        msgspec.structs.replace(result, training=training)
-        for result, training in zip(results, trainings, strict=True)
-    ]
-
-
-def training_figures(
-    experiment: Experiment, federation: Federation
-) -> tuple[float | None, float | None]:
-    """Return the share of positive labels in training, and of test rows with a copy there.
-
-    Both are None where privacy hides rows. The share of copies is None also where only sums leave a
-    client, or where training rows are evaluated.
-    """
-    if experiment.privacy_epsilon is not None:
-        return None, None
-    rows = sum(len(client.y) for client in federation.clients)
-    share = sum(int(client.y.sum()) for client in federation.clients) / rows
-    hidden = experiment.secure or ON_TRAINING_ROWS in federation.notes
-    return share, None if hidden else copied_share(federation)
-
-
-class Losses(NamedTuple):
-    """Losses on test rows, as :class:`fedfb.experiments.result.SeedResult` has them."""
-
-    loss: float | None = None
-    loss_spread: float | None = None
-    constant_loss: float | None = None
-    loss_error: float | None = None
-
-
-def measure_loss(score: Float[Array, " n"], test: Examples, constant: float | None) -> Losses:
-    """Return the mean loss and its spread, and those of a constant score where one is given.
-
-    Args:
-        score: probability of the positive label.
-        test: the rows.
-        constant: the constant score, usually the share of positive labels in training.
-    """
-    loss = cross_entropy(score, test.y)
-    if not len(loss):
-        return Losses()
-    losses = Losses(float(loss.mean()), float(loss.std()))
-    if constant is None:
-        return losses
-    plain = cross_entropy(np.full(len(loss), constant), test.y)
-    error = float((loss - plain).std() / len(loss) ** 0.5)
-    return losses._replace(constant_loss=float(plain.mean()), loss_error=error)
-
-
-def in_short(evaluation: Evaluation) -> Quality:
-    """Return accuracy and disparities alone."""
-    return Quality(accuracy=evaluation.accuracy, disparity=evaluation.disparity)
-
-
-def with_names(
-    account: Mapping[str, Any], notion: str, groups: Sequence[str], clients: Sequence[str]
-) -> MethodAccount:
-    """Return a method's account with names for its numbers: of groups, or of clients.
-
-    Args:
-        account: what ``Algorithm.tell`` returns for one run; what no field stands for is left out.
-        notion: under client parity numbers are those of clients.
-        groups: names of the groups.
-        clients: names of the clients.
-    """
-    names = clients if notion == "client_parity" else groups
-    named = {
-        key: tuple(names[number] for number in account[key])
-        for key in ("at_bound", "left_out")
-        if key in account
-    }
-    return msgspec.convert({**account, **named}, MethodAccount)
 
 
 def make_result(
-    experiment: Experiment,
+    experiment: Resolved,
     notes: Sequence[str],
     groups: Sequence[str],
     number: int,
@@ -286,7 +68,7 @@ def make_result(
     ]
     result = Result(
         schema=SCHEMA,
-        data=experiment.data,
+        data=describe_data(experiment.data),
         model=experiment.model,
         algorithm=experiment.algorithm,
         notion=long_name(experiment.notion),
@@ -341,7 +123,7 @@ def with_shortfalls(result: Result) -> Result:
     return msgspec.structs.replace(result, shortfalls=shortfalls, notes=notes)
 
 
-def single_notes(experiment: Experiment, results: Sequence[Sequence[SeedResult]]) -> list[str]:
+def single_notes(experiment: Resolved, results: Sequence[Sequence[SeedResult]]) -> list[str]:
     """Say for which tasks a method needs each client's upload; empty where sums are enough.
 
     Args:

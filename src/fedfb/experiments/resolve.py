@@ -4,24 +4,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import isfinite
+from typing import Any
 
 from fedfb.algorithms import Knob, Method, find_method
 from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.effect import is_read, without_effect
 from fedfb.experiments.effect import outer_rule as outer_rule
-from fedfb.experiments.spec import Experiment
+from fedfb.experiments.seed_result import Setting
+from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.notions import long_name
 from fedfb.settings import numbers
-
-Setting = Mapping[str, float]
-"""What one run of a grid is set to: its learning rate and its method's own knobs."""
 
 TARGETS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, FREE)
 """What is tried where not the disparity is given but the accuracy that it may cost."""
 
 
-def resolve(experiment: Experiment) -> Experiment:
+def resolve(experiment: Experiment) -> Resolved:
     """Return the experiment with everything that its method decides filled in.
 
     What is chosen on validation rows stays open: filled in it would be a value to choose from.
@@ -46,15 +45,15 @@ def resolve(experiment: Experiment) -> Experiment:
         for knob, some in values.items()
         if some and knob not in of_fields
     ]
-    return replace(
-        experiment,
-        variant=experiment.variant or method.variants[0],
-        alpha=values.get("alpha", ()),
-        target=values.get("target", ()) if experiment.cost is None else (),
-        lr=() if picks_rate(experiment) else values["lr"],
-        knobs=tuple(knobs),
-        rounds=experiment.rounds or method.rounds,
-    )
+    decided: dict[str, Any] = {
+        "variant": experiment.variant or method.variants[0],
+        "alpha": values.get("alpha", ()),
+        "target": values.get("target", ()) if experiment.cost is None else (),
+        "lr": () if picks_rate(experiment) else values["lr"],
+        "knobs": tuple(knobs),
+        "rounds": experiment.rounds or method.rounds,
+    }
+    return Resolved(**{**vars(experiment), **decided})
 
 
 def picks_rate(experiment: Experiment) -> bool:

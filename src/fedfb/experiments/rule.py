@@ -1,19 +1,24 @@
-"""How a trained model decides, as plain arrays: what estimators keep and what is handed over."""
+"""How a trained model decides, as plain arrays, and the counts of its scores.
 
-from dataclasses import dataclass
+Estimators and exported models keep a ``Rule``. ``fedfb achievable`` asks clients for histograms of
+the scores of a model that was trained without fairness.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fedfb.algorithms.baselines.lft import VARIANTS, Mixing, mix
-from fedfb.algorithms.fedfb.threshold_rules import find_bins
-from fedfb.core import Arrays, Examples, Prediction
-from fedfb.engine import choose_engine
+from fedfb.algorithms.fedfb.threshold_rules import find_bins, histogram_task
+from fedfb.core import Arrays, ClientData, ClientTask, Examples, Key, Prediction
+from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.experiments.train import Fitted
 from fedfb.models import Model, make_model
-from fedfb.shapes import Array, Float, Int
+from fedfb.shapes import Array, Bool, Float, Int
 
 NOBODY = -1
 """The client of rows that belong to none."""
@@ -67,7 +72,7 @@ class Rule:
 
 
 def rule_of(
-    experiment: Experiment, fitted: Fitted, inputs: int, run: int = 0, client: int = NOBODY
+    experiment: Resolved, fitted: Fitted, inputs: int, run: int = 0, client: int = NOBODY
 ) -> Rule:
     """Return how one run of a fitted method decides.
 
@@ -81,7 +86,6 @@ def rule_of(
         run: the place of the run on the run axis.
         client: id of a client, for a method with a model for each client.
     """
-    experiment = resolve(experiment)
     state, memories, _ = fitted.trained
     members, weights = _members(fitted, run, memories.get(client, {}))
     rule = Rule(
@@ -117,7 +121,7 @@ def _members(
     return params[run][None], full_weight
 
 
-def _mixing(experiment: Experiment) -> Mixing:
+def _mixing(experiment: Resolved) -> Mixing:
     """Return how members are mixed; for one model it does not matter."""
     of_members = experiment.algorithm == "lft-ensemble"
     return VARIANTS[str(experiment.variant)] if of_members else "randomised"
@@ -139,3 +143,46 @@ def _refuse_other_decisions(
             f"{algorithm} decides in a way of its own, not by a common network with thresholds, so "
             "its model cannot be taken out. Use fedfb predict on the folder of its run."
         )
+
+
+POPULATION_BINS = 200
+"""Bins of the score, from 0 to 1."""
+
+FEWEST_ROWS = 30
+"""A group with rows, but fewer than this, is too small to estimate the law of its scores."""
+
+
+def without_fairness(experiment: Experiment) -> Resolved:
+    """Return what trains the model whose scores are counted: FedAvg, otherwise as declared."""
+    usual = Experiment()
+    of_method = ("alpha", "target", "cost", "outer", "knobs", "variant", "notion", "participation")
+    plain: dict[str, Any] = {name: getattr(usual, name) for name in of_method}
+    return resolve(replace(experiment, algorithm="fedavg", **plain))
+
+
+def scores_task(engine: Engine) -> ClientTask:
+    """Ask every client for the histogram of its scores, by label and group, and its id."""
+    counting = histogram_task(engine, POPULATION_BINS)
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        upload, memory = counting.run(broadcast, data, memory, key)
+        return {**upload, "client": np.array(data.id)}, memory
+
+    return ClientTask("scores", "gather", run)
+
+
+def tiny(counts: Float[Array, "*i a k"]) -> Bool[Array, "*i a"]:
+    """Return which groups of each client have rows, but too few.
+
+    >>> tiny(np.array([[3.0, 2.0], [0.0, 0.0], [20.0, 30.0]])).tolist()
+    [True, False, False]
+    """
+    rows = counts.sum(axis=-1)
+    few: Bool[Array, "*i a"] = (rows > 0) & (rows < FEWEST_ROWS)
+    return few
+
+
+def withheld(upload: Arrays) -> Arrays:
+    """Return a client's upload with zeros for its counts, if one of its groups is tiny."""
+    by_group = upload["rows"].sum(axis=(0, 1))
+    return {**upload, "rows": 0.0 * upload["rows"]} if tiny(by_group).any() else upload

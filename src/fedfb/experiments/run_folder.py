@@ -20,11 +20,12 @@ import numpy as np
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.data.encode import Encoder, RawRows
 from fedfb.errors import ConfigError, DataError, WriteError, unknown_name
+from fedfb.experiments.codec import from_json, to_json
 from fedfb.experiments.outcome import Outcome
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.result import Result, from_json, to_json
-from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values, read_toml, to_toml
+from fedfb.experiments.result import Result
+from fedfb.experiments.spec import Experiment, Resolved
+from fedfb.experiments.spec_file import from_values, read_settings, to_toml
 from fedfb.experiments.train import QUIET, Fitted, build, make_engine, training_notion
 from fedfb.files import (
     interpreting,
@@ -193,7 +194,7 @@ def versions(experiment: Experiment) -> dict[str, str]:
 
 def read_experiment(folder: Path) -> Experiment:
     """Read the experiment of a run's folder."""
-    return from_values(read_toml(folder / EXPERIMENT, sealed=True))
+    return from_values(read_settings(folder / EXPERIMENT, sealed=True))
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,7 @@ class SavedModel:
     ``run`` is the setting of a grid, ``clients`` are the names behind the ids of its clients.
     """
 
+    experiment: Resolved
     fitted: Fitted
     run: int
     encoder: Encoder
@@ -288,7 +290,7 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
         # One row of zeros: label 0, group 0, and -1 for a row of no client.
         zero = np.zeros(1, np.int64)
         fitted.predict(Examples(np.zeros((1, len(encoder.feature_names))), zero, zero, zero - 1))
-    return SavedModel(fitted, places.index(run), encoder, clients)
+    return SavedModel(experiment, fitted, places.index(run), encoder, clients)
 
 
 def _models(arrays: Arrays) -> dict[int, Arrays]:

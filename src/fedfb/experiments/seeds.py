@@ -13,10 +13,10 @@ import numpy as np
 from fedfb.data import Federation
 from fedfb.data.request import DRAWN
 from fedfb.experiments.evaluate import summarise
-from fedfb.experiments.result import (
+from fedfb.experiments.result import Figures
+from fedfb.experiments.seed_result import (
     Estimate,
     Evaluation,
-    Figures,
     GroupRates,
     Interval,
     Round,

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fedfb.experiments.result import Frontier, Result, SeedResult, Setting, Shortfall, Summary
+from fedfb.experiments.result import Frontier, Result, Shortfall, Summary
+from fedfb.experiments.seed_result import SeedResult, Setting
 
 ALIKE = 0.99
 """From this share of equal decisions on a model is said to decide all rows alike."""

@@ -204,7 +204,7 @@ class Experiment(DataRequest):
         """
         hide_secrets(self)
         if callable(self.model):
-            from fedfb.models.own import name_of
+            from fedfb.models import name_of
 
             object.__setattr__(self, "model", name_of(self.model))
         if self.privacy_epsilon == inf:
@@ -245,7 +245,20 @@ class Experiment(DataRequest):
         return seed if self.data in DRAWN or self.resplit else 0
 
 
-ADDED = ("minimum_group", "rest", "query")
+class Resolved(Experiment):
+    """An experiment in which nothing is open that its method decides.
+
+    Only :func:`fedfb.experiments.resolve.resolve` makes one; what trains takes no other.
+    """
+
+    rounds: int
+    variant: str
+
+
+ADDED = (
+    *("minimum_group", "rest", "query", "client_rows", "dates"),
+    *("separator", "decimal", "thousands", "encoding"),
+)
 """Settings, beside those of privacy, that experiments written before did not have."""
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedfb import files
+from fedfb.data.address import hide
+from fedfb.data.sources import join_patterns
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.spec import Experiment
 from fedfb.settings import (
@@ -40,10 +42,12 @@ def _read(declared: Field[Any], value: Any) -> Any:
     name, kind = declared.name, kind_of(declared)
     if isinstance(value, str):
         value = OLD_VALUES.get((name, value), value)
+    if isinstance(value, list) and setting_of(declared).several:
+        value = join_patterns(map(str, value))
     if isinstance(value, list) and kind.form:
         value = tuple(value)
     elif isinstance(value, list | dict) or (isinstance(value, bool) and kind.base is not bool):
-        raise ConfigError(f"{flag_of(name)} takes {describe_range(kind)}, got {value!r}.")
+        raise ConfigError(f"{flag_of(name)} takes {describe_range(kind)}, got {hide(repr(value))}.")
     elif not isinstance(value, bool):
         try:
             value = read_text(str(value), kind)
@@ -52,7 +56,7 @@ def _read(declared: Field[Any], value: Any) -> Any:
     return convert_value(name, value, kind, setting_of(declared).or_own)
 
 
-def read_toml(path: Path, sealed: bool = False) -> dict[str, Any]:
+def read_settings(path: Path, sealed: bool = False) -> dict[str, Any]:
     """Read the named values of an experiment file.
 
     Args:

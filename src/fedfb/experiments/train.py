@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,10 +20,11 @@ from fedfb.core import (
 from fedfb.data import Federation, astype, pooled
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError, DivergenceError
-from fedfb.experiments.resolve import Setting, given_grid, resolve
-from fedfb.experiments.result import Divergence, to_builtins
+from fedfb.experiments.codec import to_builtins
+from fedfb.experiments.resolve import given_grid
 from fedfb.experiments.secure import make_carry, refuse_disclosure
-from fedfb.experiments.spec import Experiment
+from fedfb.experiments.seed_result import Divergence, Setting
+from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.models import make_model
 from fedfb.notions import Notion, long_name, make_notion
 from fedfb.runtime import DivergedError, Progress, Saving, Trained, cores, train
@@ -92,7 +93,7 @@ class FittedGrid(NamedTuple):
 
 
 def fit_grid(
-    experiment: Experiment,
+    experiment: Resolved,
     federation: Federation,
     settings: Sequence[Setting],
     seed: int,
@@ -156,7 +157,7 @@ def _saving_without(saving: Saving, diverged: Mapping[int, Divergence]) -> Savin
 
 
 def fit(
-    experiment: Experiment,
+    experiment: Resolved,
     federation: Federation,
     settings: Sequence[Setting],
     seed: int,
@@ -175,7 +176,6 @@ def fit(
         on_round: is called after every round.
         watched: whether to look at the model after each round.
     """
-    experiment = resolve(experiment)
     method = find_method(experiment.algorithm)
     federation = astype(federation, experiment.precision)
     clients = training_clients(experiment, method, federation)
@@ -199,7 +199,7 @@ def fit(
                 clients,
                 start,
                 seed=seed,
-                rounds=experiment.rounds or method.rounds,
+                rounds=experiment.rounds,
                 watch=confusion_task(engine) if watched and not privacy else None,
                 participation=experiment.participation,
                 dropout=experiment.dropout,
@@ -219,7 +219,7 @@ def fit(
     return Fitted(seed, tuple(settings), algorithm, trained, privacy)
 
 
-def _privacy_of(experiment: Experiment, clients: Sequence[ClientData]) -> "PrivateRun | None":
+def _privacy_of(experiment: Resolved, clients: Sequence[ClientData]) -> "PrivateRun | None":
     if experiment.privacy_epsilon is None:
         return None
     from fedfb.experiments.privacy import plan_privacy  # here: it needs dp-accounting
@@ -235,14 +235,14 @@ def threads_for(engine: Engine, clients: Sequence[ClientData]) -> int:
 
 
 def training_clients(
-    experiment: Experiment, method: Method, federation: Federation
+    experiment: Resolved, method: Method, federation: Federation
 ) -> tuple[ClientData, ...]:
     """Return the clients that a method trains on; a pooled method has one.
 
     Where the method compares clients, the group of a pooled row is the client the row came from.
     """
     refuse_too_many(method, len(federation.group_names))
-    if not method.is_pooled(experiment.variant or method.variants[0]):
+    if not method.is_pooled(experiment.variant):
         return federation.clients
     [everyone] = pooled(federation).clients
     if long_name(experiment.notion) != "client_parity":
@@ -252,14 +252,14 @@ def training_clients(
     return (everyone._replace(group=origin, groups=len(sizes)),)
 
 
-def training_names(experiment: Experiment, federation: Federation) -> tuple[str, ...]:
+def training_names(experiment: Resolved, federation: Federation) -> tuple[str, ...]:
     """Return the names of the clients a method trains on, in the order of their ids."""
     method = find_method(experiment.algorithm)
-    pooled = method.is_pooled(experiment.variant or method.variants[0])
+    pooled = method.is_pooled(experiment.variant)
     return ("all rows pooled",) if pooled else federation.client_names
 
 
-def check_runnable(experiment: Experiment, groups: int | None = None) -> None:
+def check_runnable(experiment: Resolved, groups: int | None = None) -> None:
     """Refuse what cannot be run, before anything is trained.
 
     Args:
@@ -269,21 +269,21 @@ def check_runnable(experiment: Experiment, groups: int | None = None) -> None:
 
     """
     # The model and the number of clients change nothing about what is refused.
-    experiment = replace(resolve(experiment), model="logistic")
+    experiment = replace(experiment, model="logistic")
     method, engine = find_method(experiment.algorithm), make_engine(experiment, inputs=1)
     groups = groups or experiment.groups
     refuse_too_many(method, groups)
     notion = training_notion(experiment, groups, 3)
     algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
     if experiment.secure:
-        refuse_disclosure(method, experiment.variant or method.variants[0], algorithm)
+        refuse_disclosure(method, experiment.variant, algorithm)
     if experiment.privacy_epsilon is not None:
         from fedfb.experiments.privacy import check_privacy  # here: it needs dp-accounting
 
         check_privacy(experiment)
 
 
-def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion:
+def training_notion(experiment: Resolved, groups: int, clients: int) -> Notion:
     """Return the notion a method trains for, with what its groups (or clients) are compared to.
 
     Args:
@@ -295,7 +295,7 @@ def training_notion(experiment: Experiment, groups: int, clients: int) -> Notion
     comparing_clients = long_name(experiment.notion) == "client_parity"
     many = (clients if comparing_clients else groups) > 2
     symmetric = experiment.reference == "mean" or (experiment.reference == "auto" and many)
-    if comparing_clients and method.is_pooled(experiment.variant or method.variants[0]):
+    if comparing_clients and method.is_pooled(experiment.variant):
         from fedfb.notions import PooledClientParity
 
         return PooledClientParity(clients, symmetric, minimum=experiment.minimum_group)
@@ -327,7 +327,7 @@ QUIET: Mapping[int, float] = defaultdict(float)
 
 
 def build(
-    experiment: Experiment,
+    experiment: Resolved,
     engine: Engine,
     notion: Notion,
     settings: Sequence[Setting],
@@ -359,12 +359,12 @@ def build(
         weight_decay=experiment.weight_decay,
         private=_private_training(experiment, noise),
     )
-    variant = experiment.variant or method.variants[0]
-    return method.make(Problem(engine, solver, notion, values, variant, asdict(experiment)))
+    variant = experiment.variant
+    return method.make(Problem(engine, solver, notion, values, variant, experiment))
 
 
 def _private_training(
-    experiment: Experiment, noise: Mapping[int, float] | None
+    experiment: Resolved, noise: Mapping[int, float] | None
 ) -> PrivateTraining | None:
     of_rows = experiment.privacy_epsilon is not None and experiment.privacy_level == "record"
     return PrivateTraining(experiment.privacy_clip, noise or QUIET) if of_rows else None

@@ -8,8 +8,7 @@ import numpy as np
 
 from fedfb.core import Examples, Prediction
 from fedfb.experiments.evaluate import cross_entropy
-from fedfb.experiments.resolve import Setting
-from fedfb.experiments.result import Divergence, Evaluation
+from fedfb.experiments.seed_result import Divergence, Evaluation, Setting
 
 HELD_OUT = 0.1
 """The share of every client's training rows that tuning sets aside."""

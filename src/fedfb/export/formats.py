@@ -14,13 +14,13 @@ from fedfb.core import Prediction
 from fedfb.data.columns import NumberColumn
 from fedfb.data.derive import rule_to_dict
 from fedfb.data.encode import reading
+from fedfb.data.groups import values_of
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import CLASSIFIERS, FederatedClassifier
 from fedfb.estimator.training import parameters_of
-from fedfb.experiments.result import to_builtins
+from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.spec_file import from_values
-from fedfb.export.comparing import cells_of_groups
 from fedfb.export.handover import HandOver, about, layers_of
 from fedfb.models import Network
 
@@ -50,14 +50,13 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
     values = iter(weight[0, :, 0].tolist())
     encoder = hand.encoder
     features = [_describe_feature(column, values) for column in encoder.columns]
-    rules = reading(encoder, features=False).rules if hand.needs_group else ()
     return {
         "format": FORMAT,
         "about": hand.about,
         "intercept": float(bias[0, 0]),
         "features": features,
         "sensitive": list(encoder.groups.columns) if hand.needs_group else [],
-        "rules": [rule_to_dict(rule) for rule in rules],
+        "rules": [rule_to_dict(rule) for rule in hand.reading.rules],
         "groups": _describe_groups(hand, values) if hand.needs_group else [_EVERYBODY],
     }
 
@@ -65,21 +64,21 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
 def _describe_groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, Any]]:
     """Describe every group: the sensitive columns' values, its coefficient and its thresholds.
 
+    A group of merged values has no values and is the last: it has the rows of no other group.
     A row that reaches the ``score`` of a threshold gains its ``share``. The chance of a favourable
     decision is the sum of these shares.
     """
     groups, chance = hand.encoder.groups, hand.rule.chance
-    return [
+    described = [
         {
             "name": name,
-            "values": list(cells),
+            "values": [] if name in groups.into else list(values_of(groups.columns, name) or ()),
             "coefficient": next(values) if hand.encoder.sensitive_at_prediction else 0.0,
             "thresholds": HALF if chance is None else _drop_unreachable(thresholds(chance[number])),
         }
-        for number, (name, cells) in enumerate(
-            zip(groups.names, cells_of_groups(groups), strict=True)
-        )
+        for number, name in enumerate(groups.names)
     ]
+    return sorted(described, key=lambda group: not group["values"])
 
 
 def _drop_unreachable(steps: list[dict[str, float]]) -> list[dict[str, float]]:

@@ -1,5 +1,9 @@
-"""A model outside the folder of its run: encoder, rule of decision, and origin."""
+"""A model outside the folder of its run: encoder, rule of decision, and origin.
 
+An exported model is compared with ours on drawn rows: a run's folder holds no rows.
+"""
+
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,17 +12,21 @@ import numpy as np
 
 from fedfb import __version__
 from fedfb.core import Prediction
-from fedfb.data.derive import derive
+from fedfb.data.columns import NumberColumn
+from fedfb.data.dates import Dates
+from fedfb.data.derive import Bins, Blank, derive
 from fedfb.data.encode import Encoder, RawRows, Reading, reading
+from fedfb.data.groups import Groups, groups_in, values_of
 from fedfb.data.table import Table
-from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.resolve import resolve
+from fedfb.engine import sigmoid
+from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.experiments.result import Result
 from fedfb.experiments.rule import NOBODY, Rule, rule_of
-from fedfb.experiments.run_folder import SavedModel, load_model, read_experiment, read_result
+from fedfb.experiments.run_folder import SavedModel, load_model, read_result
 from fedfb.experiments.spec import Experiment
 from fedfb.models import Network
 from fedfb.notions import long_name
+from fedfb.shapes import Array, Bool, Int
 
 
 class HandOver(NamedTuple):
@@ -55,9 +63,8 @@ class HandOver(NamedTuple):
 
     def decide(self, table: Table) -> Prediction:
         """Score and decide raw rows."""
-        rows = self.encode(table)
-        group = np.zeros(len(rows.x), np.int64) if rows.group is None else rows.group
-        return self.rule.decide(rows.x, group)
+        x, group, _ = self.encode(table)
+        return self.rule.decide(x, np.zeros(len(x), np.int64) if group is None else group)
 
 
 def take_over(
@@ -73,10 +80,10 @@ def take_over(
 
     """
     saved = load_model(folder, seed, setting)
-    experiment = resolve(read_experiment(folder))
+    experiment = saved.experiment
     number = _find_client(client, saved.clients, saved.is_personal)
     inputs = len(saved.encoder.feature_names)
-    return HandOver(
+    handover = HandOver(
         saved.encoder,
         rule_of(experiment, saved.fitted, inputs, saved.run, number),
         experiment,
@@ -84,6 +91,18 @@ def take_over(
         about(saved.encoder, experiment, saved.fitted.seed, client),
         _read_result(folder, saved),
     )
+    _refuse_dates(handover.reading)
+    return handover
+
+
+def _refuse_dates(reading: Reading) -> None:
+    for rule in reading.rules:
+        if isinstance(rule, Dates):
+            raise ConfigError(
+                f"column {rule.source!r} is a date, and an exported model cannot derive its "
+                f"{rule.quantity}. Decide with fedfb predict, or write the number into a column "
+                "of its own and train again."
+            )
 
 
 def layers_of(rule: Rule) -> Network:
@@ -147,3 +166,121 @@ def _read_result(folder: Path, saved: SavedModel) -> Result:
     result = read_result(folder, expected)
     runs = tuple(run for run in result.runs if run.seed == saved.fitted.seed)
     return msgspec.structs.replace(result, runs=runs[saved.run : saved.run + 1])
+
+
+_TOLERANCE = 1e-6
+"""Largest difference of scores from ours: our engine adds up in float32."""
+
+ROWS, DRAWS = 200, 2000
+UNSEEN = "a value nobody has seen"
+
+
+def made_up_rows(hand: HandOver) -> Table:
+    """Draw raw rows: numbers around their mean, every category, unknown ones, and missing cells.
+
+    Where decisions depend on groups, rows of unknown groups are left out, as our model refuses
+    them.
+    """
+    rng = np.random.default_rng(0)
+    columns = hand.reading.columns
+    cells = {name: _draw_cells(hand, name, number, rng) for name, number in columns.items()}
+    table = Table(cells, "rows made up to compare")
+    rows = _find_rows_in_groups(hand.encoder, table) if hand.needs_group else np.arange(DRAWS)
+    return table.take(rows[:ROWS])
+
+
+def _draw_cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) -> Array:
+    if not number:
+        return rng.choice(np.array([*_list_words(hand, name), "", UNSEEN], object), DRAWS)
+    for column in hand.encoder.columns:
+        if isinstance(column, NumberColumn) and column.name == name:
+            values = rng.normal(column.mean, 2 * column.sd, DRAWS)
+            return np.where(rng.random(DRAWS) < 0.1, np.nan, values)
+    edges = next(r.edges for r in hand.reading.rules if isinstance(r, Bins) and r.source == name)
+    wide = edges[-1] - edges[0] + 1.0
+    return np.round(rng.uniform(edges[0] - wide, edges[-1] + wide, DRAWS))
+
+
+def _list_words(hand: HandOver, name: str) -> list[str]:
+    """Return all values that the model knows of a raw column, or of columns derived from it."""
+    makes = {rule.target for rule in hand.reading.rules if rule.source == name} | {name}
+    words: set[str] = set()
+    for column in hand.encoder.columns:
+        if column.name in makes and not isinstance(column, NumberColumn):
+            words.update(column.categories)
+    for rule in hand.reading.rules:
+        if rule.source == name and not isinstance(rule, Bins | Blank | Dates):
+            words.update(rule.values)
+    groups = hand.encoder.groups
+    for place, column_name in enumerate(groups.columns):
+        if hand.needs_group and column_name in makes:
+            words.update(cells[place] for cells in cells_of_groups(groups))
+    return sorted(words)
+
+
+def between_values(columns: tuple[str, ...]) -> list[str]:
+    """Return the text before, between and after the values of columns in a group's name."""
+    marks = [f"\0{place}\0" for place in range(len(columns))]
+    table = Table({n: np.array([m], object) for n, m in zip(columns, marks, strict=True)})
+    [name] = groups_in(table, columns).names
+    return re.split("\0\\d+\0", name)
+
+
+def cells_of_groups(groups: Groups) -> list[tuple[str, ...]]:
+    """Return the values of the sensitive columns of each group, also of merged ones."""
+    names = (*groups.names, *groups.merged)
+    return [cells for name in names if (cells := values_of(groups.columns, name)) is not None]
+
+
+def _find_rows_in_groups(encoder: Encoder, table: Table) -> Int[Array, " m"]:
+    """Return the rows whose group the model knows. Equal cells are looked up once."""
+    raw = reading(encoder, features=False)
+    cells = list(zip(*(table.text(name) for name in raw.columns), strict=True))
+    belongs: dict[tuple[str, ...], bool] = {}
+    for row, key in enumerate(cells):
+        if key not in belongs:
+            belongs[key] = _has_group(
+                encoder.groups, derive(table.take(np.array([row])), raw.rules)
+            )
+    return np.flatnonzero([belongs[key] for key in cells])
+
+
+def _has_group(groups: Groups, row: Table) -> bool:
+    try:
+        groups.group_of(row)
+    except DataError:
+        return False
+    return True
+
+
+def refuse_difference(hand: HandOver, table: Table, prediction: Prediction, form: str) -> None:
+    """Refuse an exported model whose scores or decisions differ from ours.
+
+    Decisions may differ where rounding decides.
+
+    Args:
+        hand: our model.
+        table: raw rows.
+        prediction: scores and decisions of the exported model on these rows.
+        form: name of the exported form, for the message.
+
+    """
+    expected = hand.decide(table)
+    far = float(np.max(np.abs(expected.score - prediction.score), initial=0.0))
+    differ = np.abs(expected.decision - prediction.decision)[0] > _TOLERANCE
+    wrong = int((differ & ~on_an_edge(hand, table)).sum())
+    if not far <= _TOLERANCE or wrong:
+        raise ConfigError(
+            f"the {form} does not decide as the model does: scores are off by up to {far:g}, and "
+            f"{wrong} of {len(table)} decisions differ. Nothing was written; please report this."
+        )
+
+
+def on_an_edge(hand: HandOver, table: Table) -> Bool[Array, " n"]:
+    """Return the rows so near to a threshold that rounding decides."""
+    bins = hand.rule.bins or 2
+    place = bins * sigmoid(hand.rule.logits(hand.encode(table).x))
+    place = np.vstack([place, bins * hand.decide(table).score])
+    edge = np.round(place)
+    near = np.abs(place - edge) <= _TOLERANCE * bins
+    return np.any(near & (edge > 0) & (edge < bins), axis=0)

@@ -16,12 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 from fedfb.core import Prediction
 from fedfb.data.cells import MISSING
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, NumberColumn
-from fedfb.data.derive import Bins, Keep, Merge
+from fedfb.data.derive import Bins, Blank, Keep, Merge
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.experiments.rule import Rule
-from fedfb.export.comparing import between_values
-from fedfb.export.handover import HandOver, layers_of
+from fedfb.export.handover import HandOver, between_values, layers_of
 from fedfb.shapes import Array, Float
 
 
@@ -117,7 +116,7 @@ def onnx_model(hand: HandOver) -> Any:
     raw = hand.reading.columns
     cells = {name: _add_input(graph, name, number) for name, number in raw.items()}
     for rule in hand.reading.rules:
-        cells[rule.target] = _add_derived(graph, rule, cells[rule.source])
+        cells[rule.target] = _add_derived(graph, rule, cells[rule.source], raw[rule.source])
     parts = [
         part for column in hand.encoder.columns for part in _add_features(graph, column, cells)
     ]
@@ -148,8 +147,8 @@ def _add_input(graph: Graph, name: str, number: bool) -> str:
     return graph.node("Where", missing, graph.constant(""), cells)
 
 
-def _add_derived(graph: Graph, rule: Any, source: str) -> str:
-    """Add a derived column."""
+def _add_derived(graph: Graph, rule: Any, source: str, number: bool) -> str:
+    """Add a derived column; ``number`` tells whether the source is one."""
     if isinstance(rule, Bins):
         is_above = graph.node("Greater", graph.column(source), graph.constant([list(rule.edges)]))
         steps = graph.cast(is_above, TensorProto.INT64)
@@ -157,6 +156,14 @@ def _add_derived(graph: Graph, rule: Any, source: str) -> str:
         name = graph.node("Gather", graph.constant(rule.names), place)
         missing = graph.node("IsNaN", source)
         return graph.node("Where", missing, graph.constant(""), name)
+    if isinstance(rule, Blank) and number:
+        equal = graph.node("Equal", graph.column(source), graph.constant([list(rule.numbers)]))
+        hits = graph.cast(equal, TensorProto.INT64)
+        count = graph.node("ReduceSum", hits, graph.constant(np.array([1])), keepdims=0)
+        is_blank = graph.cast(count, TensorProto.BOOL)
+        return graph.node("Where", is_blank, graph.constant(np.float64("nan")), source)
+    if isinstance(rule, Blank):
+        rule = Merge(rule.source, rule.target, rule.values, ("",) * len(rule.values))
     if isinstance(rule, Keep):
         words = ["", *rule.values]
         place = graph.number_of(source, {w: i for i, w in enumerate(words)}, default=len(words))
@@ -210,7 +217,8 @@ def _add_group(graph: Graph, hand: HandOver, cells: dict[str, str]) -> str:
         name_of_group = graph.node("StringConcat", name_of_group, graph.constant(words))
         name_of_group = graph.node("StringConcat", name_of_group, cells[name])
     places = {name: place for place, name in enumerate(groups.names)}
-    return graph.number_of(name_of_group, places, default=len(groups.names))
+    rest = places[groups.into[-1]] if groups.into else len(groups.names)
+    return graph.number_of(name_of_group, places, default=rest)
 
 
 def _add_decision(graph: Graph, rule: Rule, x: str) -> tuple[str, str]:

@@ -96,15 +96,10 @@ class ClientParity:
         counts: Num[Array, " i"],
         step_size: Float[Array, " r"],
     ) -> Float[Array, "r i"]:
-        step = step_size[:, None] * signal
-        compared = self.present(counts)
-        return move_mass(
-            lam, step, float(self.init(counts)[compared].sum()), compared, self.symmetric
-        )
+        return _move(self, lam, step_size[:, None] * signal, counts)
 
     def feasible(self, lam: Float[Array, "r i"], counts: Num[Array, " i"]) -> bool:
-        compared = self.present(counts)
-        return has_mass(lam, float(self.init(counts)[compared].sum()), compared)
+        return has_mass(lam, *_mass(self, counts))
 
 
 @dataclass(frozen=True)
@@ -178,12 +173,25 @@ class PooledClientParity:
         counts: Num[Array, "2 i"],
         step_size: Float[Array, " r"],
     ) -> Float[Array, "r i"]:
-        step = step_size[:, None] * signal
-        compared = self.present(counts)
-        return move_mass(
-            lam, step, float(self.init(counts)[compared].sum()), compared, self.symmetric
-        )
+        return _move(self, lam, step_size[:, None] * signal, counts)
 
     def feasible(self, lam: Float[Array, "r i"], counts: Num[Array, "2 i"]) -> bool:
-        compared = self.present(counts)
-        return has_mass(lam, float(self.init(counts)[compared].sum()), compared)
+        return has_mass(lam, *_mass(self, counts))
+
+
+def _move(
+    notion: ClientParity | PooledClientParity,
+    lam: Float[Array, "r i"],
+    step: Float[Array, "r i"],
+    counts: Num[Array, "..."],
+) -> Float[Array, "r i"]:
+    """Return lambda after a step of the compared clients, which keep their mass together."""
+    return move_mass(lam, step, *_mass(notion, counts), notion.symmetric)
+
+
+def _mass(
+    notion: ClientParity | PooledClientParity, counts: Num[Array, "..."]
+) -> tuple[float, Int[Array, " g"]]:
+    """Return the mass of the compared clients at the start, and these clients."""
+    compared = notion.present(counts)
+    return float(notion.init(counts)[compared].sum()), compared

@@ -31,15 +31,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.notions.intervals import (
-    LEVEL,
-    Bands,
-    normal_quantile,
-    range_critical_value,
-    range_interval,
-    rate_ends,
-    rate_variance,
-)
+from fedfb.notions.critical import LEVEL, normal_quantile, range_critical_value
+from fedfb.notions.intervals import Bands, range_interval, rate_ends, rate_variance
 from fedfb.shapes import Array, Float
 
 

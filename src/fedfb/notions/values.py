@@ -1,4 +1,4 @@
-"""Disparities of many tables at once, without intervals: for every round and every client.
+"""Disparities of many tables at once, without intervals, and the four-fifths ratio.
 
 A table ``confusion[label, decision, group]`` is that of :mod:`fedfb.notions.disparity`.
 """
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import MINIMUM_ROWS as MINIMUM_ROWS
+from fedfb.notions.critical import range_critical_value
 from fedfb.shapes import Array, Bool, Float, Num
 
 
@@ -105,3 +106,52 @@ def nan_to_none(values: Float[Array, "*k"]) -> list[Any]:
     plain = values.astype(object)
     plain[np.isnan(values)] = None
     return plain.tolist()
+
+
+def four_fifths(confusion: Float[Array, "2 2 a"], minimum: int = MINIMUM_ROWS) -> float | None:
+    r"""Return the ratio that the four-fifths rule compares with 0.8.
+
+    .. math:: \min_a P_a / \max_a P_a
+
+    Only estimable groups count. The ratio is None if no group has a positive decision, or if fewer
+    than two of several groups are estimable.
+
+    >>> confusion = np.array([[[30.0, 20.0], [10.0, 10.0]], [[10.0, 10.0], [30.0, 60.0]]])
+    >>> round(four_fifths(confusion), 3)
+    0.714
+    """
+    k, n = confusion[:, 1].sum(axis=0), confusion.sum(axis=(0, 1))
+    estimable = enough(n, minimum)
+    if estimable.sum() < min(len(n), 2):
+        return None
+    rates = k[estimable] / n[estimable]
+    return float(rates.min() / rates.max()) if rates.max() > 0 else None
+
+
+def four_fifths_interval(
+    positives: Float[Array, " a"], rows: Float[Array, " a"]
+) -> tuple[float, float]:
+    r"""Return the 95 % interval of the least ratio of two rates, from all pairs at once.
+
+    .. math:: \log\frac{p_a}{p_b} \pm c \sqrt{v_a + v_b}, \qquad p = \frac{k + .5}{n + .5}, \qquad
+              v = \max\Big(\frac{1}{k + .5} - \frac{1}{n + .5},\;
+              \frac{1 - \tilde p}{n \tilde p}\Big), \qquad \tilde p = \frac{k + 2}{n + 4}
+
+    The variances of the logarithms are those of Walter (1975), which also hold where a rate is 0.
+    They are at least those of rates moved towards one half, which also hold where a rate is 1. The
+    critical value is Tukey's: the pair with the smallest ratio is selected after all pairs were
+    compared.
+
+    >>> low, high = four_fifths_interval(np.array([40.0, 70.0]), np.array([80.0, 100.0]))
+    >>> round(low, 2), round(high, 2)
+    (0.56, 0.93)
+    """
+    # All pairs get the same critical value, so the smallest end over pairs is a valid end.
+    logarithm = np.log((positives + 0.5) / (rows + 0.5))
+    adjusted = (positives + 2) / (rows + 4)
+    walter = 1 / (positives + 0.5) - 1 / (rows + 0.5)
+    variance = np.maximum(walter, (1 - adjusted) / (rows * adjusted))
+    pair = ~np.eye(len(rows), dtype=bool)
+    ratio = (logarithm[:, None] - logarithm[None, :])[pair]
+    half = range_critical_value(len(rows)) * np.sqrt(variance[:, None] + variance[None, :])[pair]
+    return float(np.exp((ratio - half).min())), float(min(np.exp((ratio + half).min()), 1.0))

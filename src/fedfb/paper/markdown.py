@@ -5,7 +5,7 @@ draws the curves of a figure, one panel for each data set; the pictures read in 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from fedfb.errors import ConfigError
 from fedfb.experiments.compare import better, differs
 from fedfb.files import make_folder
 from fedfb.paper.targets import spread_of
-from fedfb.report.figures import MARKERS, save_figure
-from fedfb.report.numbers import number
+from fedfb.report.figures import MARKERS, colour_of, save_figure
+from fedfb.report.numbers import number, setting_in_words
+from fedfb.report.table import Table, to_markdown
 from fedfb.theory.pictures import curve_points
 
 Values = Mapping[str, Any]
@@ -103,15 +104,30 @@ def _section_of(target: Values) -> Iterator[str]:
     yield from _KINDS[target["kind"]](target)
 
 
-def _table(target: Values) -> Iterator[str]:
+def figures_table(
+    target: Values, pair: Callable[[Values | None], tuple[str, str]], ours: str, note: str = ""
+) -> Table:
+    """Return our figures beside the printed ones, one row for each method.
+
+    Args:
+        target: the result, as ``reproduce`` returns it.
+        pair: writes a cell: our figures, and the printed ones.
+        ours: what follows the name of a column in its heading.
+        note: below the table.
+    """
     columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
-    head = " | ".join(f"{name}: ours | paper" for name in columns)
-    yield f"| | private | fair | {head} |"
-    yield "|---" * (2 * len(columns) + 3) + "|"
+    rows = []
     for row in dict.fromkeys(cell["row"] for cell in target["cells"]):
         cell_in = {cell["column"]: cell for cell in target["cells"] if cell["row"] == row}
-        cells = [text for name in columns for text in _cells(cell_in.get(name))]
-        yield f"| {row} | {' | '.join((*properties(list(cell_in.values())), *cells))} |"
+        cells = [text for column in columns for text in pair(cell_in.get(column))]
+        rows.append((row, *properties(list(cell_in.values())), *cells))
+    heads = [head for column in columns for head in (column + ours, "paper")]
+    caption = "Accuracy / disparity, mean ± spread over seeds"
+    return Table(caption, ("", "private", "fair", *heads), tuple(rows), note)
+
+
+def _table(target: Values) -> Iterator[str]:
+    yield to_markdown(figures_table(target, _cells, ": ours"))
     yield (
         "\nAccuracy / disparity, mean ± spread over seeds. **Bold**: better than what is printed "
         "on one axis and not worse on the other, at the printed digits. *differs*: by more than "
@@ -135,33 +151,44 @@ def _exchanged(target: Values) -> Iterator[str]:
     """List what a run sends, if the target compares that."""
     if not target.get("exchanged"):
         return
-    yield "| data | method | rounds | exchanges a run | bytes a client sends |"
-    yield "|---|---|---|---|---|"
+    rows = []
     for cell in target["cells"]:
         exchange = cell.get("reveals")
         if exchange and "rounds" in exchange:
             exchanges, sent = (
                 exchange["rounds"] * exchange[quantity] for quantity in ("exchanges", "bytes")
             )
-            place = f"{cell['column']} | {cell['row']}"
-            yield f"| {place} | {exchange['rounds']} | {exchanges:,} | {sent:,} |"
-    yield ""
+            numbers = (str(exchange["rounds"]), f"{exchanges:,}", f"{sent:,}")
+            rows.append((cell["column"], cell["row"], *numbers))
+    columns = ("data", "method", "rounds", "exchanges a run", "bytes a client sends")
+    yield to_markdown(Table("", columns, tuple(rows))) + "\n"
 
 
 def _explained(target: Values) -> Iterator[str]:
     """List the cells that differ, and the causes that were switched one at a time."""
     if not target.get("explained"):
         return
-    yield "| differs | cause: before -> after | of the difference | left |\n|---|---|---|---|"
+    rows = tuple(
+        (place, steps, f"{apart} {verdict}", left)
+        for place, steps, apart, verdict, left in explained_rows(target)
+    )
+    columns = ("differs", "cause: before -> after", "of the difference", "left")
+    yield to_markdown(Table("", columns, rows)) + "\n"
+
+
+def explained_rows(target: Values) -> Iterator[tuple[str, ...]]:
+    """Yield each cell that differs: place, causes, how far apart, the verdict, and what is left."""
     for explanation in target["explained"]:
-        place = f"{explanation['row']}, {explanation['column']}"
-        apart = f"{number(explanation['apart'])} {explanation['verdict']}"
-        steps = steps_in_words(explanation["steps"])
-        yield f"| {place} | {steps} | {apart} | {number(explanation['left'])} |"
-    yield ""
+        yield (
+            f"{explanation['row']}, {explanation['column']}",
+            _steps_in_words(explanation["steps"]),
+            number(explanation["apart"]),
+            explanation["verdict"],
+            number(explanation["left"]),
+        )
 
 
-def steps_in_words(steps: Sequence[Values]) -> str:
+def _steps_in_words(steps: Sequence[Values]) -> str:
     """Return the causes that were switched, with the figures before and after."""
     sentences = (
         f"{step['cause']}: {_means(step['before'])} -> {_means(step['after'])}" for step in steps
@@ -177,11 +204,11 @@ def _cells(cell: Values | None) -> tuple[str, str]:
     if cell is None:
         return "", ""
     published = cell["published"]
-    paper = "-" if published is None else _accuracy_and_disparity(published)
+    paper = "-" if published is None else figures_in_words(published)
     if not cell["points"]:
         return cell["failed"], paper
     [point] = cell["points"]
-    ours = _accuracy_and_disparity(point)
+    ours = figures_in_words(point)
     if published is None:
         return ours, paper
     if better(point, published):
@@ -189,7 +216,8 @@ def _cells(cell: Values | None) -> tuple[str, str]:
     return (f"{ours} *differs*" if differs(point, published) else ours), paper
 
 
-def _accuracy_and_disparity(figures: Values) -> str:
+def figures_in_words(figures: Values) -> str:
+    """Write accuracy and disparity with their spreads."""
     return f"{spread_of(figures['accuracy'])} / {spread_of(figures['disparity'])}"
 
 
@@ -210,14 +238,16 @@ def _constants(target: Values) -> Iterator[str]:
 
 
 def _curves(target: Values) -> Iterator[str]:
-    yield "| data | method | setting | accuracy | disparity |\n|---|---|---|---|---|"
+    rows = []
     for cell in target["cells"]:
+        name = (cell["column"], cell["row"])
         if not cell["points"]:
-            yield f"| {cell['column']} | {cell['row']} | failed: {cell['failed']} | | |"
+            rows.append((*name, f"failed: {cell['failed']}", "", ""))
         for point in cell["points"]:
-            setting = ", ".join(f"{k} {v:g}" for k, v in point["settings"].items())
-            values = f"{spread_of(point['accuracy'])} | {spread_of(point['disparity'])}"
-            yield f"| {cell['column']} | {cell['row']} | {setting} | {values} |"
+            values = (spread_of(point["accuracy"]), spread_of(point["disparity"]))
+            rows.append((*name, setting_in_words(point["settings"]), *values))
+    columns = ("data", "method", "setting", "accuracy", "disparity")
+    yield to_markdown(Table("", columns, tuple(rows)))
     yield f"\n![{target['title']}](reproduction/{target['target']}.svg)\n"
     yield from _claimed(target)
 
@@ -237,12 +267,11 @@ def _claimed(target: Values) -> Iterator[str]:
         f"settings whose accuracy is within {number(USEFUL, 2)} of the best of all methods, and "
         f"that accuracy; **bold** within {number(ALIKE)} of the least of all methods.\n"
     )
-    yield f"| | {' | '.join(columns)} |"
-    yield "|---" * (len(columns) + 1) + "|"
-    for row in dict.fromkeys(cell["row"] for cell in target["cells"]):
-        texts = [_fair_and_useful(fairest.get((row, c)), least[c]) for c in columns]
-        yield f"| {row} | {' | '.join(texts)} |"
-    yield ""
+    rows = tuple(
+        (row, *(_fair_and_useful(fairest.get((row, c)), least[c]) for c in columns))
+        for row in dict.fromkeys(cell["row"] for cell in target["cells"])
+    )
+    yield to_markdown(Table("", ("", *columns), rows)) + "\n"
 
 
 def _fairest(target: Values, cell: Values) -> Values | None:
@@ -265,19 +294,26 @@ def _mean(point: Values, quantity: str) -> float:
 
 
 def _comparison(target: Values) -> Iterator[str]:
-    yield "| data | method | accuracy | disparity | server needs | exchanges a round | bytes |"
-    yield "|---|---|---|---|---|---|---|"
+    rows = []
     for cell in target["cells"]:
+        name = (cell["column"], cell["row"])
         if not cell["points"]:
-            yield f"| {cell['column']} | {cell['row']} | failed: {cell['failed']} | | | | |"
+            rows.append((*name, f"failed: {cell['failed']}", "", "", "", ""))
             continue
         [point], reveals = cell["points"], cell["reveals"]
         needs = "all rows" if reveals["pooled"] else "sums" if reveals["sums_only"] else "single"
-        yield (
-            f"| {cell['column']} | {cell['row']} | {spread_of(point['accuracy'])} | "
-            f"{spread_of(point['disparity'])} | {needs} | {reveals['exchanges']} | "
-            f"{reveals['bytes']} |"
-        )
+        values = (spread_of(point["accuracy"]), spread_of(point["disparity"]))
+        rows.append((*name, *values, needs, str(reveals["exchanges"]), str(reveals["bytes"])))
+    columns = (
+        "data",
+        "method",
+        "accuracy",
+        "disparity",
+        "server needs",
+        "exchanges a round",
+        "bytes",
+    )
+    yield to_markdown(Table("", columns, tuple(rows)))
     yield f"\n![{target['title']}](reproduction/{target['target']}.svg)\n"
 
 
@@ -312,7 +348,7 @@ def draw_target(target: Values, folder: Path) -> None:
         for place, name in enumerate(_APPROACHES):
             if name in target["at_best"].get(column, {}):
                 x, y = zip(*curve_points(target["at_best"][column][name]), strict=True)
-                panel.plot(x, y, "-", color=f"C{place}", alpha=0.5, linewidth=2, zorder=1)
+                panel.plot(x, y, "-", color=colour_of(place), alpha=0.5, linewidth=2, zorder=1)
         panel.set_title(column, loc="left", fontsize=10)
         panel.set_xlabel("disparity (fairer: left)")
         panel.set_ylabel("accuracy")
@@ -345,7 +381,7 @@ def _draw_cell(panel: Any, cell: Values, place: int) -> None:
     points = [point for point in cell["points"] if point["disparity"]["mean"] is not None]
     x = [point["disparity"]["mean"] for point in points]
     y = [point["accuracy"]["mean"] for point in points]
-    style = {"marker": MARKERS[place % len(MARKERS)], "color": f"C{place % 10}"}
+    style = {"marker": MARKERS[place % len(MARKERS)], "color": colour_of(place)}
     for position, rate in enumerate(_rates(points)):
         places = [
             n for n, point in enumerate(points) if rate is None or rate == point["settings"]["lr"]

@@ -10,14 +10,15 @@ from fedfb.errors import DataError
 from fedfb.experiments.compare import better
 from fedfb.experiments.run_folder import CELLS
 from fedfb.files import interpreting, read_json
-from fedfb.paper.markdown import properties, steps_in_words
-from fedfb.paper.targets import names, spread_of
-from fedfb.report.figures import Point, Series, setting_in_words
+from fedfb.paper.markdown import explained_rows, figures_in_words, figures_table
+from fedfb.paper.targets import spread_of, target_names
+from fedfb.report.figures import PlottedPoint, Series
 from fedfb.report.folder import WRITTEN, read_folder
-from fedfb.report.html import Figure, Fold, Page, Section, Table
-from fedfb.report.numbers import number
-from fedfb.report.sections import make_page
+from fedfb.report.html import Figure, Fold, Page, Section
+from fedfb.report.numbers import setting_in_words
+from fedfb.report.page import make_page
 from fedfb.report.svg import Picture, scatter_picture
+from fedfb.report.table import Table
 
 _Target = Mapping[str, Any]
 
@@ -44,7 +45,7 @@ def read_targets(folder: Path) -> tuple[_Target, ...]:
             f"the reproduction in {folder} is not finished: it has cells and no table. Finish it "
             f"first: fedfb reproduce all --out {folder}."
         )
-    return tuple(targets[name] for name in names() if name in targets)
+    return tuple(targets[name] for name in target_names() if name in targets)
 
 
 def reproduction_page(targets: Sequence[_Target]) -> Page:
@@ -102,27 +103,10 @@ def _section(target: _Target) -> Section:
             f"{label}{quick}",
         ),
         pictures=() if target["kind"] == "table" else tuple(_pictures(target)),
-        tables=(_comparison_table(target),) if target["kind"] == "table" else (),
+        tables=(figures_table(target, _pair, "", _notes(target)),)
+        if target["kind"] == "table"
+        else (),
         folds=tuple(_folds(target)),
-    )
-
-
-def _comparison_table(target: _Target) -> Table:
-    """Return our figures beside the printed ones, one row for each method."""
-    columns = list(dict.fromkeys(cell["column"] for cell in target["cells"]))
-    rows = []
-    for row in dict.fromkeys(cell["row"] for cell in target["cells"]):
-        cell_in = {cell["column"]: cell for cell in target["cells"] if cell["row"] == row}
-        cells = [text for column in columns for text in _pair(cell_in.get(column))]
-        rows.append((row, *properties(list(cell_in.values())), *cells))
-    heads = [head for column in columns for head in (column, "paper")]
-    return Table(
-        "Accuracy / disparity, mean ± spread over seeds",
-        ("", "private", "fair", *heads),
-        tuple(rows),
-        " ".join(
-            ["A star: better than printed on one axis, not worse on the other.", *_not_run(target)]
-        ),
     )
 
 
@@ -130,25 +114,23 @@ def _pair(cell: _Target | None) -> tuple[str, str]:
     if cell is None:
         return "", ""
     paper = cell["published"]
-    paper_text = "-" if paper is None else _accuracy_and_disparity(paper)
+    paper_text = "-" if paper is None else figures_in_words(paper)
     if not cell["points"]:
         return "-", paper_text
     [point] = cell["points"]
     star = " *" if paper is not None and better(point, paper) else ""
-    return _accuracy_and_disparity(point) + star, paper_text
+    return figures_in_words(point) + star, paper_text
 
 
-def _not_run(target: _Target) -> list[str]:
-    """Return which cells have no figure, and why."""
-    return [
+def _notes(target: _Target) -> str:
+    """Say what a star means, and which cells have no figure, and why."""
+    failed = (
         f"{cell['row']}, {cell['column']}: {cell['failed']}."
         for cell in target["cells"]
         if not cell["points"]
-    ]
-
-
-def _accuracy_and_disparity(figures: _Target) -> str:
-    return f"{spread_of(figures['accuracy'])} / {spread_of(figures['disparity'])}"
+    )
+    star = "A star: better than printed on one axis, not worse on the other."
+    return " ".join([star, *failed])
 
 
 def _pictures(target: _Target) -> list[Picture]:
@@ -176,9 +158,9 @@ def _pictures(target: _Target) -> list[Picture]:
     return pictures
 
 
-def _points(cell: _Target) -> list[Point]:
+def _points(cell: _Target) -> list[PlottedPoint]:
     return [
-        Point(
+        PlottedPoint(
             point["disparity"]["mean"],
             point["accuracy"]["mean"],
             None,
@@ -193,16 +175,7 @@ def _points(cell: _Target) -> list[Point]:
 def _folds(target: _Target) -> list[Fold]:
     folds = []
     if target["explained"]:
-        rows = tuple(
-            (
-                f"{entry['row']}, {entry['column']}",
-                steps_in_words(entry["steps"]),
-                number(entry["apart"]),
-                entry["verdict"],
-                number(entry["left"]),
-            )
-            for entry in target["explained"]
-        )
+        rows = tuple(explained_rows(target))
         head = ("", "cause: before -> after", "apart", "verdict", "left")
         folds.append(Fold("What differs, and why", (Table("Differences", head, rows),)))
     if target["kind"] != "table":

@@ -20,14 +20,16 @@ from fedfb.algorithms import find_method
 from fedfb.data import Federation, load
 from fedfb.data.datasets.fetch import FILES_OF, refuse_missing
 from fedfb.errors import DataError, FedFBError
-from fedfb.experiments.compare import differs, explain
+from fedfb.experiments.codec import to_builtins
+from fedfb.experiments.compare import differs, explain_difference
 from fedfb.experiments.evaluate import summarise
 from fedfb.experiments.explain import explain_alone
 from fedfb.experiments.outcome import run
 from fedfb.experiments.reporting import plain
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.result import Picked, Quality, Result, SeedResult, to_builtins
+from fedfb.experiments.result import Picked, Result
 from fedfb.experiments.run_folder import CELLS
+from fedfb.experiments.seed_result import Quality, SeedResult
 from fedfb.experiments.spec import Experiment
 from fedfb.files import CHANGED, make_folder, read_json, say, write_json
 from fedfb.notions import long_name
@@ -171,7 +173,7 @@ def explain_differences(target: Target, cells: Sequence[_Record]) -> list[_Recor
                 name: point for (name, place), point in points.items() if place == column
             }
             causes = [c for c in row.causes if not c.columns or column in c.columns]
-            explanation = explain(ours, paper, column_points, causes)
+            explanation = explain_difference(ours, paper, column_points, causes)
             steps = [step._asdict() for step in explanation.steps]
             values = {**explanation._asdict(), "steps": steps, "verdict": explanation.verdict}
             result.append({"row": row.name, "column": column, **values})
@@ -235,7 +237,7 @@ def _released(arguments: Mapping[str, Any]) -> _Record:
     settings = {name: value for name, value in arguments.items() if name != "data"}
     qualities = [
         Quality(accuracy=record["accuracy"], disparity=record["disparity"])
-        for record in released.run(arguments["data"], **settings)
+        for record in released.run_released(arguments["data"], **settings)
     ]
     point = {"settings": {k: arguments[k] for k in ("lr", "alpha") if k in arguments}}
     return {
@@ -309,7 +311,7 @@ def _rows(experiment: Experiment, released: str | None) -> dict[int, Federation]
     """Return the rows of each seed; the released code has the same for all."""
     if released:
         from fedfb.paper.released import as_federation
-        from fedfb.paper.released import load as load_released
+        from fedfb.paper.released import load_released as load_released
 
         return dict.fromkeys(experiment.seeds, as_federation(load_released(released)))
     return {seed: _load(experiment.request, experiment.split_of(seed)) for seed in experiment.seeds}

@@ -18,7 +18,8 @@ from fedfb.data.request import DRAWN, SEVERAL_ATTRIBUTES
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.compare import Cause
 from fedfb.experiments.resolve import resolve
-from fedfb.experiments.result import Printed, Statistic
+from fedfb.experiments.result import Printed
+from fedfb.experiments.seed_result import Statistic
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values
 from fedfb.notions import long_name
@@ -108,7 +109,7 @@ class Target(NamedTuple):
         return replace(experiment, tune=False) if quick else experiment
 
 
-def names() -> list[str]:
+def target_names() -> list[str]:
     """Return the names of all targets, tables first."""
     paths = files("fedfb.paper").joinpath(FOLDER).iterdir()
     stems = [path.name.removesuffix(".toml") for path in paths if path.name.endswith(".toml")]
@@ -121,8 +122,8 @@ def read_target(name: str) -> Target:
     >>> read_target("table2").label
     'tab:dp_dh'
     """
-    if name not in names():
-        raise ConfigError(unknown_name("target", name, [*names(), "all"]))
+    if name not in target_names():
+        raise ConfigError(unknown_name("target", name, [*target_names(), "all"]))
     text = files("fedfb.paper").joinpath(f"{FOLDER}/{name}.toml").read_text(encoding="utf-8")
     values = tomllib.loads(text)
     return Target(

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfb.errors import ConfigError
-from fedfb.experiments.result import Comparison, Figures, Frontier, Interval, Printed, Result
+from fedfb.experiments.result import Comparison, Figures, Frontier, Printed, Result
 from fedfb.experiments.result import Point as FrontierPoint
+from fedfb.experiments.seed_result import Interval
 from fedfb.extras import refuse_without
 from fedfb.files import write_whole
-from fedfb.report.numbers import mean, number
-from fedfb.report.text import NAMES
+from fedfb.report.numbers import METHOD_NAMES, NAMES, mean, number, setting_in_words, shown_name
 
 DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 """Metadata that would hold the time of writing, by format."""
@@ -40,7 +40,6 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 MARKERS = "osD^vPX*<>hpd"
-METHOD_NAMES = {"fedavg": "FedAvg", "fedfb": "FedFB", "cfl": "CFL"}
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -55,6 +54,29 @@ def check_figure_path(path: Path) -> None:
     if not access(path if path.exists() else path.parent, W_OK):
         raise ConfigError(f"--plot {path} may not be written to. Give another place.")
     refuse_without("report", "--plot", "matplotlib")
+
+
+class Palette(NamedTuple):
+    """Colours by what they are for."""
+
+    ink: str = "#1f2430"
+    muted: str = "#6a7180"
+    faint: str = "#e7e9ee"
+    paper: str = "#ffffff"
+    series: tuple[str, ...] = (
+        *("#0b6bcb", "#c2410c", "#0f8a5f", "#9333ea", "#b45309", "#be185d"),
+        *("#0e7490", "#4d7c0f", "#6d28d9", "#57534e"),
+    )
+
+
+def colour_of(place: int) -> str:
+    """Return the colour of the method at a place among those of a picture.
+
+    >>> colour_of(0) == colour_of(10)
+    True
+    """
+    series = Palette().series
+    return series[place % len(series)]
 
 
 def draw_comparison(
@@ -113,7 +135,7 @@ def _draw_method(
 ) -> None:
     runs = [run for run in result.runs if run.disparity[notion] is not None]
     x, y = [run.disparity[notion] for run in runs], [run.accuracy for run in runs]
-    marker, colour = MARKERS[place % len(MARKERS)], f"C{place % 10}"
+    marker, colour = MARKERS[place % len(MARKERS)], colour_of(place)
     name = shown_name(result.algorithm)
     means = [
         (summary.disparity[notion].mean, summary.accuracy.mean)
@@ -145,20 +167,7 @@ LEFT_ROOM = 0.02
 """The room left of disparity 0, as a share of the axis: a marker at 0 is drawn whole."""
 
 
-class Palette(NamedTuple):
-    """Colours by what they are for."""
-
-    ink: str = "#1f2430"
-    muted: str = "#6a7180"
-    faint: str = "#e7e9ee"
-    paper: str = "#ffffff"
-    series: tuple[str, ...] = (
-        *("#0b6bcb", "#c2410c", "#0f8a5f", "#9333ea", "#b45309", "#be185d"),
-        *("#0e7490", "#4d7c0f", "#6d28d9", "#57534e"),
-    )
-
-
-class Point(NamedTuple):
+class PlottedPoint(NamedTuple):
     """A setting's mean: where it stands, how sure it is, and what to call it."""
 
     disparity: float
@@ -174,7 +183,7 @@ class Series(NamedTuple):
 
     name: str
     place: int
-    points: tuple[Point, ...]
+    points: tuple[PlottedPoint, ...]
     seeds: tuple[tuple[float, float], ...] = ()
     limit: bool = False
 
@@ -183,7 +192,7 @@ class Series(NamedTuple):
         """The marker, which distinguishes methods in a grey picture."""
         return MARKERS[self.place % len(MARKERS)]
 
-    def words(self, point: Point) -> str:
+    def words(self, point: PlottedPoint) -> str:
         """Say what a point is: method, setting, accuracy and disparity with their intervals."""
         setting = f", {point.setting}" if point.setting else ""
         return (
@@ -199,24 +208,6 @@ def _with_ends(value: float, ends: Interval | None) -> str:
     '.500 (.400 to .600)'
     """
     return number(value) + (f" ({number(ends[0])} to {number(ends[1])})" if ends else "")
-
-
-def shown_name(algorithm: str) -> str:
-    """Return the display name of a method.
-
-    >>> shown_name("fedfb"), shown_name("zafar")
-    ('FedFB', 'zafar')
-    """
-    return METHOD_NAMES.get(algorithm, algorithm)
-
-
-def setting_in_words(settings: Mapping[str, float]) -> str:
-    """Write a setting.
-
-    >>> setting_in_words({"target": 0.05, "lr": 0.001})
-    'target 0.05, lr 0.001'
-    """
-    return ", ".join(f"{knob} {value:g}" for knob, value in settings.items())
 
 
 def series_of_frontier(frontier: Frontier) -> list[Series]:
@@ -238,10 +229,10 @@ def algorithms_of(frontier: Frontier) -> list[str]:
     return [*names, *dict.fromkeys(p.algorithm for p in frontier.points if p.limit)]
 
 
-def _frontier_point(point: FrontierPoint) -> Point | None:
+def _frontier_point(point: FrontierPoint) -> PlottedPoint | None:
     if point.disparity.mean is None or point.accuracy.mean is None:
         return None
-    return Point(
+    return PlottedPoint(
         point.disparity.mean,
         point.accuracy.mean,
         point.disparity.interval,
@@ -282,16 +273,16 @@ def series_of_results(results: Sequence[Result]) -> list[Series]:
     return [series for series in all_series if series.points]
 
 
-def _mean_point(figures: Figures, notion: str, setting: Mapping[str, float]) -> Point | None:
+def _mean_point(figures: Figures, notion: str, setting: Mapping[str, float]) -> PlottedPoint | None:
     """Return the point of a summary, None where it has no disparity."""
     accuracy, disparity = figures.accuracy, figures.disparity[notion]
     if accuracy.mean is None or disparity.mean is None:
         return None
     ends = disparity.interval, accuracy.interval
-    return Point(disparity.mean, accuracy.mean, *ends, setting_in_words(setting))
+    return PlottedPoint(disparity.mean, accuracy.mean, *ends, setting_in_words(setting))
 
 
-def _free(results: Sequence[Result], notion: str) -> Point | None:
+def _free(results: Sequence[Result], notion: str) -> PlottedPoint | None:
     for result in results:
         free = result.summary and result.summary.free
         point = _mean_point(free, notion, {}) if free else None
@@ -300,7 +291,7 @@ def _free(results: Sequence[Result], notion: str) -> Point | None:
     return None
 
 
-def draw(
+def draw_series(
     axes: Any,
     series: Sequence[Series],
     constant: float | None,
@@ -346,7 +337,7 @@ def draw(
         yield gid, f"a constant classifier: accuracy {number(constant)}, disparity 0"
 
 
-def _draw_interval(axes: Any, point: Point, colour: str) -> None:
+def _draw_interval(axes: Any, point: PlottedPoint, colour: str) -> None:
     style = {"color": colour, "linewidth": 1, "alpha": 0.3, "zorder": 1}
     if point.disparity_ends:
         axes.plot([max(point.disparity_ends[0], 0), point.disparity_ends[1]],
@@ -356,7 +347,7 @@ def _draw_interval(axes: Any, point: Point, colour: str) -> None:
 
 
 def _draw_point(
-    axes: Any, curve: Series, point: Point, colour: str, palette: Palette, gid: str
+    axes: Any, curve: Series, point: PlottedPoint, colour: str, palette: Palette, gid: str
 ) -> None:
     marker, size = ("_", 8) if curve.limit else (curve.marker, 9)
     ring = palette.ink if point.pareto else palette.paper

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfb.errors import DataError
+from fedfb.experiments.codec import from_json
 from fedfb.experiments.compare import differences
-from fedfb.experiments.result import Difference, Frontier, Result, from_json
+from fedfb.experiments.result import Difference, Frontier, Result
 from fedfb.experiments.run_folder import (
     COMPARISON,
     ENCODER,

@@ -3,10 +3,9 @@
 With privacy, a picture has one panel for every epsilon, on the same axes.
 """
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 
@@ -18,21 +17,15 @@ from fedfb.report.figures import (
     Palette,
     Series,
     algorithms_of,
-    draw,
+    draw_series,
     knob_in_words,
     save_figure,
     series_of_frontier,
 )
-from fedfb.report.numbers import number
+from fedfb.report.numbers import NAMES, coverage_of, number, shown_name, with_interval
 from fedfb.report.privacy import epsilon_in_words
-from fedfb.report.text import (
-    NAMES,
-    coverage_of,
-    make_console,
-    make_table,
-    print_first,
-    with_interval,
-)
+from fedfb.report.table import Row, Table, make_console, print_table, to_csv
+from fedfb.report.text import print_first
 
 FRONTIER_LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The disparities at which approaches are compared side by side."""
@@ -78,10 +71,14 @@ def print_frontier(frontier: Frontier) -> None:
     seeds = len(frontier.seeds)
     which = f"{seeds} seeds" if seeds > 1 else f"seed {frontier.seeds[0]}"
     console.print(f"{frontier.data}, {frontier.model}, {NAMES[frontier.notion]}, {which}\n")
-    console.print(_levels_table(frontier))
+    print_table(level_table(frontier, narrow=True), console)
     limit = f"{LIMIT_NAME}; " if any(point.limit for point in frontier.points) else ""
     console.print(f"\n{limit}p: trained on pooled rows\n")
-    console.print(_pareto_table(frontier) if pareto_points(frontier) else NOTHING_BETTER)
+    if chosen := pareto_points(frontier):
+        table = point_table("Pareto set, with 95% intervals", chosen, "", str)
+        print_table(table, console)
+    else:
+        console.print(NOTHING_BETTER)
     print_beside(frontier, console)
 
 
@@ -110,29 +107,64 @@ def print_beside(frontier: Frontier, console: Any, *more: str) -> None:
         console.print(f"note: {note}", style="dim")
 
 
-def _levels_table(frontier: Frontier) -> Any:
-    columns = [f"<= {number(level, 2)}" for level in FRONTIER_LEVELS]
-    table = make_table("Accuracy at a disparity of at most ...", "", *columns, "any")
+def level_table(frontier: Frontier, narrow: bool = False) -> Table:
+    """Return what each approach reaches within several bounds on the disparity.
+
+    Args:
+        frontier: the frontier.
+        narrow: for a terminal: short marks, and methods named as settings name them.
+    """
+    name, pooled, at_most = (str, " (p)", "<=") if narrow else (shown_name, " (pooled)", "≤")
+    rows = []
     for algorithm in algorithms_of(frontier):
         best = [
             best_within(frontier, algorithm, level) for level in (*FRONTIER_LEVELS, float("inf"))
         ]
+        first = next(point for point in frontier.points if point.algorithm == algorithm)
+        mark = " (limit)" if first.limit else pooled if first.pooled else ""
         cells = [number(point.accuracy.mean) if point else "-" for point in best]
-        table.add_row(_marked(frontier, algorithm), *cells)
-    return table
+        rows.append((name(algorithm) + mark, *cells))
+    columns = ("", *(f"{at_most} {number(level, 2)}" for level in FRONTIER_LEVELS), "any")
+    note = "A dash: no setting that was tried is so fair. Pooled: all rows in one place."
+    return Table(
+        "Accuracy at a disparity of at most ...", columns, tuple(rows), "" if narrow else note
+    )
 
 
-def _marked(frontier: Frontier, algorithm: str) -> str:
-    first = next(point for point in frontier.points if point.algorithm == algorithm)
-    return algorithm + (" (limit)" if first.limit else " (p)" if first.pooled else "")
+def point_table(
+    caption: str,
+    points: Sequence[Point],
+    covered: str,
+    name: Callable[[str], str] = shown_name,
+) -> Table:
+    """Return points with their settings and intervals.
+
+    Args:
+        caption: of the table.
+        points: one row each.
+        covered: a sentence that says what the intervals cover.
+        name: writes the name of a method.
+    """
+    rows = [
+        (
+            name(point.algorithm),
+            knob_in_words(point),
+            *point_figures(point),
+        )
+        for point in points
+    ]
+    return Table(caption, ("", "setting", "accuracy", "disparity"), tuple(rows), covered)
 
 
-def _pareto_table(frontier: Frontier) -> Any:
-    columns = ("", "setting", "accuracy", "disparity")
-    table = make_table("Pareto set, with 95% intervals", *columns)
+def pareto_group_table(frontier: Frontier) -> Table:
+    """Return the rates of positive decisions by group, along the Pareto set."""
+    rows = []
     for point in pareto_points(frontier):
-        table.add_row(point.algorithm, knob_in_words(point), *point_figures(point))
-    return table
+        name = ", ".join(filter(None, (shown_name(point.algorithm), knob_in_words(point))))
+        rates = [number(group.positive_rate) for group in point.groups]
+        rows.append((name, number(point.disparity.mean), *rates))
+    columns = ("", "disparity", *frontier.groups)
+    return Table("Rate of positive decisions, by group", columns, tuple(rows), "Means over seeds.")
 
 
 def left_out_in_words(left_out: Sequence[LeftOut]) -> str:
@@ -143,22 +175,20 @@ def left_out_in_words(left_out: Sequence[LeftOut]) -> str:
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
 
 
-def csv_rows(frontier: Frontier) -> Iterator[Sequence[Any]]:
-    """Yield a header and one row per point."""
-    private = bool(frontier.epsilons)
-    yield (*_COLUMNS, *(["epsilon"] if private else []))
+def frontier_csv(frontier: Frontier) -> str:
+    """Return one row per point as CSV, with all digits."""
+    rows: list[Row] = []
     for point in frontier.points:
-        numbers = []
-        for estimate in (point.accuracy, point.disparity):
-            numbers += [estimate.mean, *(estimate.interval or (None, None))]
-        marks = [int(mark) for mark in (point.pareto, point.pooled, point.limit)]
-        epsilon = [epsilon_in_words(point.epsilon)] if private else []
-        yield [point.algorithm, knob_in_words(point), *numbers, *marks, *epsilon]
-
-
-def write_csv(frontier: Frontier, file: TextIO) -> None:
-    """Write the points of a frontier as CSV."""
-    csv.writer(file, lineterminator="\n").writerows(csv_rows(frontier))
+        accuracy, disparity = point.accuracy, point.disparity
+        cells = [
+            *(point.algorithm, knob_in_words(point)),
+            *(accuracy.mean, *(accuracy.interval or (None, None))),
+            *(disparity.mean, *(disparity.interval or (None, None))),
+            *(int(mark) for mark in (point.pareto, point.pooled, point.limit)),
+        ]
+        epsilon = {"epsilon": epsilon_in_words(point.epsilon)} if frontier.epsilons else {}
+        rows.append({**dict(zip(_COLUMNS, cells, strict=True)), **epsilon})
+    return to_csv(rows, _COLUMNS)
 
 
 def _legend(series: Sequence[Series], palette: Palette) -> Iterator[dict[str, Any]]:
@@ -182,7 +212,7 @@ def draw_frontier(frontier: Frontier, path: Path) -> None:
     figure = Figure(figsize=(9, 5.4), layout="constrained")
     axes, palette = figure.subplots(), Palette()
     series = series_of_frontier(frontier)
-    list(draw(axes, series, frontier.constant, frontier.notion, palette))
+    list(draw_series(axes, series, frontier.constant, frontier.notion, palette))
     handles = [Line2D([], [], **style) for style in _legend(series, palette)]
     figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9)
     seeds = len(frontier.seeds)
@@ -218,12 +248,16 @@ def print_private_frontier(frontier: Frontier) -> None:
     notion = NAMES[frontier.notion]
     console.print(f"{frontier.data}, {frontier.model}, {notion}, {which}, delta {delta:g}\n")
     columns = ("", "epsilon", "accuracy", "disparity")
-    table = make_table("By epsilon, with 95% intervals", *columns)
-    for epsilon in frontier.epsilons:
-        for point in of_epsilon(frontier, epsilon).points:
-            name = " ".join([point.algorithm, knob_in_words(point)]).strip()
-            table.add_row(name, epsilon_in_words(epsilon), *point_figures(point))
-    console.print(table)
+    rows = tuple(
+        (
+            f"{point.algorithm} {knob_in_words(point)}".strip(),
+            epsilon_in_words(epsilon),
+            *point_figures(point),
+        )
+        for epsilon in frontier.epsilons
+        for point in of_epsilon(frontier, epsilon).points
+    )
+    print_table(Table("By epsilon, with 95% intervals", columns, rows), console)
     print_beside(frontier, console, EACH)
 
 
@@ -243,7 +277,7 @@ def draw_private_frontier(frontier: Frontier, path: Path) -> None:
     for axes, epsilon, series in zip(panels, epsilons, curves, strict=False):
         if series is not curves[least]:
             _behind(axes, curves[least], palette)
-        list(draw(axes, series, frontier.constant, frontier.notion, palette))
+        list(draw_series(axes, series, frontier.constant, frontier.notion, palette))
         axes.set_title(f"epsilon {epsilon_in_words(epsilon)}", loc="left", fontsize=11)
         axes.label_outer()
     for axes in panels[max(len(epsilons) - across, 0) : len(epsilons)]:

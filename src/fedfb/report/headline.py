@@ -4,11 +4,18 @@ from collections.abc import Sequence
 
 from fedfb.experiments.result import Figures, Frontier, Point, Result
 from fedfb.experiments.shortfalls import first_sentences
-from fedfb.report.figures import algorithms_of, setting_in_words, shown_name
+from fedfb.report.figures import algorithms_of
 from fedfb.report.frontier import FRONTIER_LEVELS, best_within, pareto_points
 from fedfb.report.html import Figure
-from fedfb.report.numbers import mean, number, spread
-from fedfb.report.text import NAMES, ends_in_words
+from fedfb.report.numbers import (
+    NAMES,
+    ends_in_words,
+    mean,
+    number,
+    setting_in_words,
+    shown_name,
+    spread,
+)
 
 _BASELINE = "fedavg"
 _FOCUS = "fedfb"

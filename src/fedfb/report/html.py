@@ -11,30 +11,7 @@ from typing import NamedTuple
 
 from fedfb.extras import refuse_without
 from fedfb.report.svg import Picture
-
-EMPTY = ("", "-", "not estimable", "none", "hidden", "diverged")
-NUMBER = "-+<.0123456789"
-"""What a number begins with."""
-
-
-class Table(NamedTuple):
-    """A table of text; the first cell of a row is its name."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-    @property
-    def numeric(self) -> tuple[bool, ...]:
-        """Return which columns hold numbers; these are aligned to the right.
-
-        >>> Table("", ("", "rows", "sees"), (("a", "1,000", "the sum"), ("b", "-", "-"))).numeric
-        (False, True, False)
-        """
-        columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
-        flags = [all(cell in EMPTY or cell[0] in NUMBER for cell in cells) for cells in columns]
-        return (False, *flags[1:])
+from fedfb.report.table import Table
 
 
 class Figure(NamedTuple):

@@ -4,13 +4,15 @@ Two things are never mixed: what a method *needs* of the uploads (their sum, or 
 what the server *receives* in a run (only the sum, or each client's upload).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedfb.algorithms import Method
 from fedfb.experiments.explain import Explained, ExplainedExchange
+from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
+from fedfb.report.numbers import shown_name
 from fedfb.report.privacy import of_accounts, print_privacy
-from fedfb.report.text import make_console, make_table
+from fedfb.report.table import Table, make_console, print_table
 from fedfb.runtime.ledger import (
     NEEDED,
     NEEDS_SUM,
@@ -42,9 +44,6 @@ IN_FRONT = {"tune": "tuning ", "achievable": "FedAvg "}
 """What is said of phases other than the run itself."""
 
 _PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."
-
-_MOST_CLIENTS = 20
-"""Of more clients only so many are printed; JSON has all."""
 
 
 class _Kind(NamedTuple):
@@ -116,14 +115,12 @@ def print_ledger(accounts: Sequence[Account], published: bool) -> None:
             dealt to clients.
     """
     console = make_console()
-    console.print(_kinds_table("What left the clients", accounts, "up"))
+    print_table(ledger_table(accounts, "What left the clients"), console)
     console.print()
-    console.print(_kinds_table("What was sent to them", accounts, "down"))
+    print_table(ledger_table(accounts, "What was sent to them", "down"), console)
     console.print()
     clients = by_client(accounts)
-    console.print(_clients_table(clients))
-    if len(clients) > _MOST_CLIENTS:
-        console.print(f"... and {len(clients) - _MOST_CLIENTS:,} more: --json has them all")
+    print_table(_clients_table(clients), console)
     console.print("\n" + sentence(accounts))
     privacy = of_accounts(accounts)
     if privacy is not None:
@@ -132,14 +129,21 @@ def print_ledger(accounts: Sequence[Account], published: bool) -> None:
         console.print(_PUBLISHED)
 
 
-def _kinds_table(title: str, accounts: Sequence[Account], way: Way) -> Any:
+def ledger_table(
+    accounts: Sequence[Account], caption: str = "What left the clients in this run", way: Way = "up"
+) -> Table:
+    """Return one row for each kind of message, as the ledger of a run has it.
+
+    Args:
+        accounts: ledgers of the phases and seeds of a run.
+        caption: of the table.
+        way: ``up`` to the server, ``down`` to the clients.
+    """
     upwards = way == "up"
     what = "each client sends" if upwards else "the server sends"
     columns = ("when", "question", what, "messages", "bytes")
-    table = make_table(title, *columns, *(["server received"] if upwards else []), wrap=what)
-    for row in kind_rows(accounts, way):
-        table.add_row(*row)
-    return table
+    received = ("server received",) if upwards else ()
+    return Table(caption, (*columns, *received), tuple(kind_rows(accounts, way)), wrap=what)
 
 
 def kind_rows(accounts: Sequence[Account], way: Way) -> Iterator[tuple[str, ...]]:
@@ -174,16 +178,21 @@ def _shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape)) or "1"
 
 
-def _clients_table(clients: dict[str, dict[Visibility, Sum]]) -> Any:
-    columns = ("sent", "bytes", "of these masked", "received bytes")
-    table = make_table("By client", "client", *columns)
-    for name, sums in list(clients.items())[:_MOST_CLIENTS]:
+def _clients_table(clients: dict[str, dict[Visibility, Sum]]) -> Table:
+    numbers = []
+    for sums in clients.values():
         sent = [total for kind, total in sums.items() if kind != "public"]
         masked, received = sums.get("masked", Sum()), sums.get("public", Sum())
         whole = Sum(sum(total.messages for total in sent), sum(total.bytes for total in sent))
-        numbers = (whole.messages, whole.bytes, masked.bytes, received.bytes)
-        table.add_row(name, *(f"{number:,}" for number in numbers))
-    return table
+        numbers.append((whole.messages, whole.bytes, masked.bytes, received.bytes))
+    columns = ("client", "sent", "bytes", "of these masked", "received bytes")
+    if len(clients) > MOST_CLIENTS:
+        values = [ManyValues(part, write_count) for part in zip(*numbers, strict=True)]
+        rows = summarise([*clients], values, [part[1] - part[2] for part in numbers])
+        note = note_on_many(len(clients), "bytes that were not masked")
+        return Table("By client", columns, rows, note)
+    named = zip(clients, numbers, strict=True)
+    return Table("By client", columns, tuple((n, *map("{:,}".format, part)) for n, part in named))
 
 
 def sentence(accounts: Sequence[Account]) -> str:
@@ -259,15 +268,34 @@ WITHOUT_MASKS = "Without --secure the server receives each client's upload, with
 def print_explained(name: str, explained: Explained) -> None:
     """Print the exchanges of one method: tasks, what is sent, what the method needs of it."""
     console = make_console()
-    table = make_table(
-        f"{name}: a model of {explained.parameters} parameters",
-        *LEDGER_COLUMNS,
-        wrap="each client sends",
-    )
-    for exchange in explained.exchanges:
-        table.add_row(*exchange_cells(exchange))
-    console.print(table)
+    print_table(exchange_table(name, explained), console)
     console.print("\n" + exchanges_sentence(explained))
+
+
+def exchange_table(name: str, explained: Explained) -> Table:
+    """Return what one method exchanges, one row for each task."""
+    rows = tuple(exchange_cells(exchange) for exchange in explained.exchanges)
+    return Table(
+        f"{name}: a model of {explained.parameters} parameters",
+        LEDGER_COLUMNS,
+        rows,
+        wrap=LEDGER_COLUMNS[2],
+    )
+
+
+def method_table(explained: Mapping[str, Explained]) -> Table:
+    """Return what methods exchange, side by side."""
+    rows = [
+        (
+            shown_name(name),
+            str(of_method.exchanges_a_round),
+            str(of_method.beyond_the_model),
+            needs(of_method),
+        )
+        for name, of_method in explained.items()
+    ]
+    columns = ("", "exchanges a round", "numbers beside models and weights", "server needs")
+    return Table("What methods exchange", columns, tuple(rows))
 
 
 def exchange_cells(exchange: ExplainedExchange) -> tuple[str, ...]:
@@ -338,15 +366,10 @@ def needs(explained: Explained) -> str:
 
 def print_methods(methods: Sequence[tuple[Method, Explained]]) -> None:
     """Print every method with its notions, limits, exchanges, what it needs, and its paper."""
-    table = make_table(
-        "Algorithms",
-        *("", "notions", "groups", "asks", "beyond", "server needs", "paper"),
-        wrap="paper",
-    )
-    for method, explained in methods:
-        table.add_row(*_cells(method, explained))
+    rows = tuple(_cells(method, explained) for method, explained in methods)
+    columns = ("", "notions", "groups", "asks", "beyond", "server needs", "paper")
     console = make_console()
-    console.print(table)
+    print_table(Table("Algorithms", columns, rows, wrap="paper"), console)
     console.print(
         "\nasks: exchanges a round; beyond: numbers a client sends a round beside models and "
         "their weights, for two groups, the free model and the look at each round included; after "
@@ -354,7 +377,7 @@ def print_methods(methods: Sequence[tuple[Method, Explained]]) -> None:
     )
 
 
-def _cells(method: Method, explained: Explained) -> Sequence[str]:
+def _cells(method: Method, explained: Explained) -> tuple[str, ...]:
     notions = " ".join(SHORT[name] for name in method.notions) if method.fair else "-"
     groups = "any" if method.most_groups is None else f"<= {method.most_groups}"
     paper = f"after {method.paper}" if method.reconstruction else method.paper

@@ -1,8 +1,46 @@
-"""Numbers as the reports print them."""
+"""Numbers, names and settings as the reports write them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from fedfb.experiments.result import Figures, Statistic
+from fedfb.experiments.result import Figures, Frontier, Result
+from fedfb.experiments.seed_result import Estimate, Interval, Statistic
+from fedfb.experiments.seeds import coverage
+
+NAMES = {
+    "demographic_parity": "demographic parity",
+    "spd": "statistical parity difference",
+    "equal_opportunity": "equal opportunity",
+    "equalized_odds": "equalized odds",
+    "client_parity": "client parity (loss)",
+}
+"""Display names of notions."""
+
+METHOD_NAMES = {
+    "fedavg": "FedAvg",
+    "fedprox": "FedProx",
+    "fedfb": "FedFB",
+    "fedfb-sums": "FedFB by sums",
+    "fedfb-thresholds": "FedFB thresholds",
+    "cfl": "CFL",
+    "lft-ensemble": "LFT+Ensemble",
+    "lft-fedavg": "LFT+FedAvg",
+    "fairfed": "FairFed",
+    "fairbatch": "FairBatch",
+    "agnosticfair": "AgnosticFair",
+    "fpfl": "FPFL",
+    "fedfair": "FedFair",
+    "fcfl": "FCFL",
+    "fairfl": "FairFL",
+    "q-ffl": "q-FFL",
+    "gifair": "GIFAIR",
+    "afl": "AFL",
+    "term": "TERM",
+    "ditto": "Ditto",
+    "zafar": "Zafar",
+    "hardt": "Hardt",
+    "reweighing": "Reweighing",
+}
+"""Display names of methods; a method of a plugin is shown as settings name it."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -41,3 +79,46 @@ def mean(values: Sequence[float | None]) -> float | None:
     """
     numbers = [value for value in values if value is not None]
     return sum(numbers) / len(numbers) if numbers else None
+
+
+def ends_in_words(interval: Interval | None) -> str:
+    """Write the ends of an interval.
+
+    >>> ends_in_words((0.0, 0.2)), ends_in_words(None)
+    ('.000 to .200', 'not estimable')
+    """
+    return "not estimable" if interval is None else " to ".join(map(number, interval))
+
+
+def with_interval(estimate: Estimate) -> str:
+    """Write a mean with its interval.
+
+    >>> with_interval(Estimate(mean=0.75, interval=(0.7, 0.8)))
+    '.750 [.700, .800]'
+    """
+    interval = estimate.interval
+    ends = f" [{number(interval[0])}, {number(interval[1])}]" if interval else ""
+    return number(estimate.mean) + ends
+
+
+def coverage_of(result: Result | Frontier) -> str:
+    """Say what the intervals of a result or a frontier cover, and what not."""
+    return coverage(len(result.seeds), result.shared_test_rows)
+
+
+def shown_name(algorithm: str) -> str:
+    """Return the display name of a method.
+
+    >>> shown_name("fedfb"), shown_name("my-method")
+    ('FedFB', 'my-method')
+    """
+    return METHOD_NAMES.get(algorithm, algorithm)
+
+
+def setting_in_words(settings: Mapping[str, float]) -> str:
+    """Write a setting.
+
+    >>> setting_in_words({"target": 0.05, "lr": 0.001})
+    'target 0.05, lr 0.001'
+    """
+    return ", ".join(f"{knob} {value:g}" for knob, value in settings.items())

@@ -4,12 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from fedfb.experiments.result import Privacy
-from fedfb.report.text import make_console, make_table
+from fedfb.experiments.seed_result import ClientPrivacy, Privacy
+from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
+from fedfb.report.table import Table, make_console, print_table
 from fedfb.runtime.ledger import Account
-
-_MOST_CLIENTS = 20
-"""At most so many clients are printed, those that spend most; JSON has all."""
 
 PRIVACY_COLUMNS = ("epsilon", "rows", "steps", "chance", "step noise", "answers", "answer noise")
 """Columns of a client. ``chance`` is that of a row to be in a step, noises are multipliers."""
@@ -36,7 +34,10 @@ def privacy_sentence(privacy: Privacy) -> str:
 
 def client_rows(privacy: Privacy) -> Iterator[tuple[str, ...]]:
     """Yield what every client spends, and on what; those that spend most come first."""
-    for spent in sorted(privacy.clients, key=lambda spent: -spent.epsilon)[:_MOST_CLIENTS]:
+    if len(privacy.clients) > MOST_CLIENTS:
+        yield from _summarise_clients(privacy.clients)
+        return
+    for spent in sorted(privacy.clients, key=lambda spent: -spent.epsilon):
         yield (
             spent.client,
             f"{spent.epsilon:.3f}",
@@ -47,6 +48,20 @@ def client_rows(privacy: Privacy) -> Iterator[tuple[str, ...]]:
             f"{spent.answers}",
             f"{spent.answering_noise:.1f}",
         )
+
+
+def _summarise_clients(clients: Sequence[ClientPrivacy]) -> tuple[tuple[str, ...], ...]:
+    epsilon = [spent.epsilon for spent in clients]
+    columns = [
+        ManyValues(epsilon, lambda value: f"{value or 0:.3f}"),
+        ManyValues([spent.rows for spent in clients], write_count),
+        ManyValues([spent.steps for spent in clients], write_count),
+        ManyValues([spent.sampling for spent in clients], lambda value: f"{value or 0:.4f}"),
+        ManyValues([spent.training_noise for spent in clients], lambda value: f"{value or 0:.3f}"),
+        ManyValues([spent.answers for spent in clients], write_count),
+        ManyValues([spent.answering_noise for spent in clients], lambda value: f"{value or 0:.1f}"),
+    ]
+    return summarise([spent.client for spent in clients], columns, epsilon)
 
 
 def sentences(privacy: Privacy) -> list[str]:
@@ -62,12 +77,9 @@ def print_privacy(privacy: Privacy) -> None:
     """Print every client's epsilon, what it covers and what it does not cover."""
     console = make_console()
     console.print(f"\nprivacy: {privacy_sentence(privacy)}")
-    table = make_table("", "", *PRIVACY_COLUMNS)
-    for row in client_rows(privacy):
-        table.add_row(*row)
-    console.print(table)
-    if len(privacy.clients) > _MOST_CLIENTS:
-        console.print(f"... and {len(privacy.clients) - _MOST_CLIENTS:,} more: --json has them all")
+    print_table(Table("", ("", *PRIVACY_COLUMNS), tuple(client_rows(privacy))), console)
+    if len(privacy.clients) > MOST_CLIENTS:
+        console.print(note_on_many(len(privacy.clients), "epsilon"), style="dim")
     for sentence in sentences(privacy):
         console.print(sentence, style="dim")
 

@@ -1,4 +1,4 @@
-"""The page of an output folder: its sections, tables and pictures."""
+"""The sections of the pages of results: their sentences, pictures and tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -10,27 +10,24 @@ from fedfb.errors import FedFBError
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.explain import Explained, explain
 from fedfb.experiments.reporting import plain
-from fedfb.experiments.result import Frontier, Result, Round
-from fedfb.experiments.shortfalls import other_notes
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import Frontier, Result
+from fedfb.experiments.seed_result import Round
+from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values
-from fedfb.report import headline, privacy
-from fedfb.report import page_tables as tables
+from fedfb.report import headline, ledger, privacy, tables
 from fedfb.report.figures import (
     Series,
     series_of_frontier,
     series_of_results,
-    setting_in_words,
-    shown_name,
 )
-from fedfb.report.folder import Found, ReportedRun
-from fedfb.report.frontier import EACH, NOTHING_BETTER, left_out_in_words, of_epsilon, pareto_points
-from fedfb.report.html import Fold, Page, Section, Table
+from fedfb.report.folder import ReportedRun
+from fedfb.report.html import Fold, Section
 from fedfb.report.ledger import exchanges_sentence as exchange_sentence
 from fedfb.report.ledger import sentence as ledger_sentence
-from fedfb.report.numbers import mean, number
-from fedfb.report.sentences import closer_findings, coarse_codes
+from fedfb.report.numbers import coverage_of, mean, number, setting_in_words, shown_name
 from fedfb.report.svg import Line, Picture, curves_picture, scatter_picture
-from fedfb.report.text import NAMES, coverage_of
+from fedfb.report.table import Table
 
 MOST_SETTINGS = 12
 """Of a larger grid only so many settings have tables of their own; the rest is in the JSON."""
@@ -49,202 +46,7 @@ QUANTITIES: dict[str, Callable[[Round], Any]] = {
 }
 
 
-def make_page(content: Found) -> Page:
-    """Return the page of a run, a comparison or a frontier."""
-    if content.frontier is not None:
-        page = _private_frontier_page if content.frontier.epsilons else _frontier_page
-        return page(content.frontier)
-    return _comparison_page(content) if len(content.runs) > 1 else _run_page(content.runs[0])
-
-
-def _run_page(run: ReportedRun) -> Page:
-    result = run.result
-    single = result.summary is not None
-    findings = (*coarse_codes(result), *(closer_findings(result) if single else ()))
-    table = tables.result_table(result) if single else tables.settings_table(result)
-    overview = Section(
-        "results",
-        "Accuracy and disparity",
-        findings,
-        (_scatter([result]),),
-        (table,),
-    )
-    return Page(
-        title=f"{shown_name(result.algorithm)} on {result.data}",
-        kind=_kind(result),
-        headline=headline.run_headline(result),
-        figures=headline.run_figures(result),
-        sections=(
-            overview,
-            *_people(result),
-            *_training(result, "training"),
-            *_privacy([result]),
-            _exchanges(run),
-            *_notes(other_notes(result)),
-            _settings(result, run.versions),
-        ),
-        footer=_made_from(result.experiment_hash),
-        alerts=headline.alerts([result]),
-    )
-
-
-def _comparison_page(content: Found) -> Page:
-    results = [run.result for run in content.runs]
-    first = results[0]
-    overview_tables = [tables.comparison_table(results)]
-    if content.differences:
-        overview_tables.append(
-            tables.difference_table(content.differences, first.notion, coverage_of(first))
-        )
-    overview = Section(
-        "results", "Accuracy and disparity", (), (_scatter(results),), tuple(overview_tables)
-    )
-    exchanged = {
-        run.result.algorithm: explained
-        for run in content.runs
-        if (explained := explained_run(run)) is not None
-    }
-    return Page(
-        title=f"{len(results)} methods on {first.data}",
-        kind=_kind(first),
-        headline=headline.comparison_headline(results),
-        figures=(),
-        sections=(
-            overview,
-            *(_method_section(run) for run in content.runs),
-            *_privacy(results),
-            Section(
-                "exchanges",
-                "What was exchanged",
-                tables=(tables.method_table(exchanged),),
-                folds=tuple(_exchange_fold(run) for run in content.runs),
-            ),
-            *_notes(
-                list(dict.fromkeys(note for result in results for note in other_notes(result)))
-            ),
-            _settings(first, content.runs[0].versions),
-        ),
-        footer=_made_from(", ".join(result.experiment_hash for result in results)),
-        alerts=headline.alerts(results),
-    )
-
-
-def _method_section(run: ReportedRun) -> Section:
-    """Return groups, clients and training of one method among several."""
-    result, name = run.result, run.result.algorithm
-    people, training = list(_people(result)), list(_training(result, f"training-{name}"))
-    single = result.summary is not None
-    findings = (*coarse_codes(result), *(closer_findings(result) if single else ()))
-    people_tables = tuple(table for section in people for table in section.tables)
-    folds = tuple(fold for section in people for fold in section.folds)
-    curves = tuple(
-        Fold("Training, round by round", pictures=section.pictures) for section in training
-    )
-    return Section(
-        f"method-{name}", shown_name(name), findings, (), people_tables, (*folds, *curves)
-    )
-
-
-def _frontier_page(frontier: Frontier) -> Page:
-    chosen, covered = pareto_points(frontier), coverage_of(frontier)
-    left_out = [f"Left out: {left_out_in_words(frontier.left_out)}."] * bool(frontier.left_out)
-    failed = [f"{failure.algorithm} failed: {failure.reason}" for failure in frontier.failed]
-    picture = _frontier_picture(frontier)
-    exchanged = _explained_methods(frontier)
-    seeds = f"{len(frontier.seeds)} seeds" if len(frontier.seeds) > 1 else "one seed"
-    return Page(
-        title=f"The frontier on {frontier.data}",
-        kind=f"{frontier.model}, {NAMES[frontier.notion]}, {seeds}",
-        headline=headline.frontier_headline(frontier),
-        figures=headline.frontier_figures(frontier),
-        sections=(
-            Section(
-                "results",
-                "Accuracy and disparity",
-                tuple(failed),
-                (picture,),
-                (tables.level_table(frontier),),
-            ),
-            Section(
-                "pareto",
-                "The Pareto set",
-                (
-                    "No other point is both as accurate and as fair as one of these, nor is the "
-                    "constant classifier. The limit is not an approach and stays out.",
-                    *([] if chosen else [NOTHING_BETTER]),
-                ),
-                tables=(tables.point_table("Pareto set, fairest first", chosen, covered),),
-                folds=(
-                    Fold("Groups along the Pareto set", (tables.pareto_group_table(frontier),)),
-                    Fold(
-                        f"All {len(frontier.points)} points",
-                        (
-                            tables.point_table(
-                                "All points, by approach", frontier.points, coverage_of(frontier)
-                            ),
-                        ),
-                    ),
-                ),
-            ),
-            *([_method_exchanges(exchanged)] if exchanged else []),
-            *_notes([*other_notes(frontier), *left_out]),
-            _settings(frontier, frontier.versions),
-        ),
-        footer=_made_from(frontier.experiment_hash),
-        alerts=_frontier_alerts(frontier),
-    )
-
-
-def _private_frontier_page(frontier: Frontier) -> Page:
-    """Return a page with a part for every epsilon, each with its picture and points."""
-    left_out = [f"Left out: {left_out_in_words(frontier.left_out)}."] * bool(frontier.left_out)
-    failed = [f"{failure.algorithm} failed: {failure.reason}" for failure in frontier.failed]
-    seeds = f"{len(frontier.seeds)} seeds" if len(frontier.seeds) > 1 else "one seed"
-    parts = []
-    for place, epsilon in enumerate(frontier.epsilons):
-        of_one_epsilon, title = (
-            of_epsilon(frontier, epsilon),
-            f"epsilon {privacy.epsilon_in_words(epsilon)}",
-        )
-        picture = _frontier_picture(of_one_epsilon, f"scatter-{place}")
-        table = tables.point_table(
-            f"All points at {title}", of_one_epsilon.points, coverage_of(frontier)
-        )
-        parts.append(Section(f"epsilon-{place}", title.capitalize(), (), (picture,), (table,)))
-    return Page(
-        title=f"Accuracy, disparity and privacy on {frontier.data}",
-        kind=f"{frontier.model}, {NAMES[frontier.notion]}, {seeds}",
-        headline=f"{EACH} Delta is {frontier.delta:g}.",
-        figures=(),
-        sections=(
-            *parts,
-            *_notes([*failed, *other_notes(frontier), *left_out]),
-            _settings(frontier, frontier.versions),
-        ),
-        footer=_made_from(frontier.experiment_hash),
-        alerts=_frontier_alerts(frontier),
-    )
-
-
-def _frontier_alerts(frontier: Frontier) -> tuple[str, ...]:
-    return tuple(shortfall.sentence for shortfall in frontier.shortfalls)
-
-
-def _method_exchanges(exchanged: Mapping[str, Explained]) -> Section:
-    sentence = "Numbers that a client sends in a round beside its model and the weight it has."
-    return Section(
-        "exchanges", "What was exchanged", (sentence,), tables=(tables.method_table(exchanged),)
-    )
-
-
-def _kind(result: Result) -> str:
-    seeds = result.seeds
-    which = f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
-    negation = "" if result.group_is_given else "not "
-    return f"{result.model}, {NAMES[result.notion]}, {which}, group {negation}given to the model"
-
-
-def _frontier_picture(frontier: Frontier, name: str = "scatter") -> Picture:
+def frontier_picture(frontier: Frontier, name: str = "scatter") -> Picture:
     series = series_of_frontier(frontier)
     caption = (
         f"Each point is the mean of one setting over seeds. {coverage_of(frontier)} Disparity: "
@@ -254,7 +56,7 @@ def _frontier_picture(frontier: Frontier, name: str = "scatter") -> Picture:
     return _scatter_of(series, frontier.constant, frontier.notion, caption, name)
 
 
-def _scatter(results: Sequence[Result]) -> Picture:
+def results_picture(results: Sequence[Result]) -> Picture:
     constant = mean([run.majority_accuracy for run in results[0].runs])
     notion = results[0].notion
     caption = (
@@ -283,7 +85,7 @@ def _scatter_of(
     return scatter_picture(name, series, constant, notion, alt, caption)
 
 
-def _people(result: Result) -> Sequence[Section]:
+def people_sections(result: Result) -> Sequence[Section]:
     """Return groups and clients of every setting; those of a grid are folded."""
     number_of = len(result.summaries)
     parts = []
@@ -299,7 +101,7 @@ def _people(result: Result) -> Sequence[Section]:
     return [Section("people", "Groups and clients", folds=folds)]
 
 
-def _training(result: Result, name: str) -> Sequence[Section]:
+def training_sections(result: Result, name: str) -> Sequence[Section]:
     """Return curves over rounds: of all seeds, or of all settings of the first seed."""
     number_of = len(result.summaries)
     several = number_of > 1
@@ -336,7 +138,7 @@ def _lines(values: Sequence[Any], owner: int) -> list[Line]:
     return [Line(line, owner, place) for place, line in enumerate(zip(*vectors, strict=True))]
 
 
-def _privacy(results: Sequence[Result]) -> Sequence[Section]:
+def privacy_sections(results: Sequence[Result]) -> Sequence[Section]:
     """Return every client's epsilon and what it covers; empty for runs without privacy."""
     private = [(result, result.privacy) for result in results if result.privacy]
     if not private:
@@ -354,22 +156,22 @@ def _privacy(results: Sequence[Result]) -> Sequence[Section]:
     return [Section("privacy", "Privacy", (*each, *of_all), tables=client_tables)]
 
 
-def _exchanges(run: ReportedRun) -> Section:
-    fold = _exchange_fold(run)
+def exchange_section(run: ReportedRun) -> Section:
+    fold = exchange_fold(run)
     return Section("exchanges", "What was exchanged", (fold.text,), tables=fold.tables)
 
 
-def _exchange_fold(run: ReportedRun) -> Fold:
+def exchange_fold(run: ReportedRun) -> Fold:
     name, explained = shown_name(run.result.algorithm), explained_run(run)
     sentences, fold_tables = [], []
     if explained is None:
         sentences.append("This method is not known here: name its file with --plugin.")
     else:
         sentences.append(exchange_sentence(explained))
-        fold_tables.append(tables.exchange_table(name, explained))
+        fold_tables.append(ledger.exchange_table(name, explained))
     if run.accounts:
         sentences.append(ledger_sentence(run.accounts))
-        fold_tables.append(tables.ledger_table(run.accounts))
+        fold_tables.append(ledger.ledger_table(run.accounts))
     return Fold(name, tuple(fold_tables), text=" ".join(sentences))
 
 
@@ -397,7 +199,7 @@ def _explain(
         return None
 
 
-def _explained_methods(frontier: Frontier) -> dict[str, Explained]:
+def explain_methods(frontier: Frontier) -> dict[str, Explained]:
     names = list(dict.fromkeys(point.algorithm for point in frontier.points))
     settings = {**frontier.settings, "target": []}
     try:
@@ -415,24 +217,59 @@ def _set(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _made_from(hashes: str) -> str:
-    return f"Made by fedfb from what the run left behind. Experiment {hashes}."
-
-
-def _notes(notes: Sequence[str]) -> Sequence[Section]:
+def notes_sections(notes: Sequence[str]) -> Sequence[Section]:
     return [Section("notes", "Notes", tuple(notes))] if notes else []
 
 
-def _settings(result: Result | Frontier, versions: Mapping[str, str]) -> Section:
+def settings_section(result: Result | Frontier, versions: Mapping[str, str]) -> Section:
     settings = result.settings
-    setting_tables: list[Table] = [tables.given_table(settings)]
+    setting_tables: list[Table] = [given_table(settings)]
     if versions:
-        setting_tables.append(tables.versions_table(versions))
+        setting_tables.append(versions_table(versions))
     seeds = ", ".join(map(str, result.seeds))
     return Section(
         "settings",
         "Settings and versions",
         (f"Seeds: {seeds}.", f"Experiment: {result.experiment_hash} (hash of all settings)."),
         tables=tuple(setting_tables),
-        folds=(Fold("All settings", (tables.all_settings_table(settings),)),),
+        folds=(Fold("All settings", (all_settings_table(settings),)),),
     )
+
+
+def given_table(settings: Mapping[str, Any]) -> Table:
+    """Return the main settings, and others that are not as the method usually has them."""
+    main = ("data", "algorithm", "notion", "model", "sensitive_at_prediction", "seeds")
+    main_settings = {name: settings[name] for name in main[:-1] if name in settings}
+    try:
+        # What the method fills in counts as usual; a method that is unknown here has the defaults.
+        usual = asdict(resolve(Experiment(**main_settings)))
+    except FedFBError:
+        usual = asdict(Experiment())
+    rows = [
+        (name, _as_text(value))
+        for name, value in settings.items()
+        if name in main or _plain(usual.get(name)) != value
+    ]
+    return Table("Settings", ("setting", "value"), tuple(rows), "The others are as usual.")
+
+
+def all_settings_table(settings: Mapping[str, Any]) -> Table:
+    """Return every setting."""
+    rows = tuple((name, _as_text(value)) for name, value in settings.items())
+    return Table("All settings", ("setting", "value"), rows)
+
+
+def versions_table(versions: Mapping[str, str]) -> Table:
+    """Return what the result depends on beside its settings."""
+    rows = tuple((name, str(value)) for name, value in versions.items())
+    return Table("Versions", ("", "version"), rows)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _as_text(value: Any) -> str:
+    if value is None or value == []:
+        return "-"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from fedfb.experiments.result import Figures, MethodAccount, Quality, Result
+from fedfb.experiments.result import Figures, Result
+from fedfb.experiments.seed_result import MethodAccount, Quality
 from fedfb.report.numbers import mean, number
 
 

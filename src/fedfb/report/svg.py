@@ -6,7 +6,7 @@ from html import escape
 from io import StringIO
 from typing import Any, Literal, NamedTuple
 
-from fedfb.report.figures import Palette, Series, draw, style
+from fedfb.report.figures import Palette, Series, draw_series, style
 
 _DIGITS = 1
 """Digits after the point in coordinates: a tenth of a pixel."""
@@ -21,7 +21,7 @@ UNITS = 72
 """Units of an SVG by matplotlib in an inch; here one of them is a pixel."""
 
 # Colours that nobody would draw with, each replaced by a variable of the page's style sheet.
-PAGE = Palette(
+THEME = Palette(
     ink="#010101",
     muted="#020202",
     faint="#030303",
@@ -29,11 +29,11 @@ PAGE = Palette(
     series=tuple(f"#0500{place:02x}" for place in range(10)),
 )
 VARIABLES = {
-    PAGE.ink: "var(--ink)",
-    PAGE.muted: "var(--muted)",
-    PAGE.faint: "var(--line)",
-    PAGE.paper: "var(--paper)",
-    **{colour: f"var(--c{place})" for place, colour in enumerate(PAGE.series)},
+    THEME.ink: "var(--ink)",
+    THEME.muted: "var(--muted)",
+    THEME.faint: "var(--line)",
+    THEME.paper: "var(--paper)",
+    **{colour: f"var(--c{place})" for place, colour in enumerate(THEME.series)},
 }
 
 
@@ -86,7 +86,7 @@ def scatter_picture(
 
     def drawn(size: Size, prefix: str) -> str:
         figure = blank_figure(size)
-        titles = dict(draw(figure.subplots(), series, constant, notion, PAGE, prefix))
+        titles = dict(draw_series(figure.subplots(), series, constant, notion, THEME, prefix))
         return svg_of(figure, prefix, titles)
 
     wide, narrow = drawn(WIDE, f"{name}-wide-"), drawn(NARROW, f"{name}-narrow-")
@@ -166,14 +166,14 @@ def curves_picture(
                 rounds = _thinned(len(line.values))
                 axes[place].plot(
                     [r + 1 for r in rounds], [line.values[r] for r in rounds],
-                    color=PAGE.series[line.owner % len(PAGE.series)],
+                    color=THEME.series[line.owner % len(THEME.series)],
                     linestyle=DASHES[line.component % len(DASHES)],
                     marker="o" if len(rounds) == 1 else None, markersize=4, linewidth=1.6,
                     alpha=0.85,
                 )  # fmt: skip
-            axes[place].set_title(title, loc="left", fontsize=13, color=PAGE.ink)
+            axes[place].set_title(title, loc="left", fontsize=13, color=THEME.ink)
             axes[place].xaxis.get_major_locator().set_params(integer=True)
-            style(axes[place], PAGE)
+            style(axes[place], THEME)
         for unused in axes[len(panels) :]:
             unused.set_visible(False)
         return svg_of(figure, prefix, {})
@@ -189,7 +189,7 @@ def colour_key(place: int) -> str:
 
 
 def _colour(place: int) -> str:
-    return f"var(--c{place % len(PAGE.series)})"
+    return f"var(--c{place % len(THEME.series)})"
 
 
 def _thinned(number: int) -> list[int]:

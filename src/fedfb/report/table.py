@@ -1,17 +1,20 @@
-"""Results as tables for other programs: rows, CSV, LaTeX, and HTML for a notebook."""
+"""The one value for tables, and its renderings: terminal, HTML, Markdown, LaTeX and CSV."""
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedfb.experiments.result import Comparison, Interval, Result, Statistic
-from fedfb.report.html import Table
-from fedfb.report.page_tables import comparison_table, result_table, settings_table
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Row = Mapping[str, Any]
-"""The cells of a row, by the names of their columns."""
+"""The cells of a row, by the names of their columns, with all digits."""
+
+EMPTY = ("", "-", "not estimable", "none", "hidden", "diverged")
+NUMBER = "-+<.0123456789"
+"""What a number begins with."""
 
 LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -21,90 +24,109 @@ LATEX = {
 """How characters are written that mean something to LaTeX, or that it may lack."""
 
 
-def run_rows(result: Result) -> list[Row]:
-    """Return one row for each seed and setting; the interval is that of the disparity aimed at."""
-    return [
-        {
-            "algorithm": result.algorithm,
-            "seed": run.seed,
-            **run.settings,
-            "accuracy": run.accuracy,
-            "balanced_accuracy": run.balanced_accuracy,
-            "auc": run.auc,
-            "loss": run.loss,
-            **run.disparity,
-            **_ends("disparity", run.interval[result.notion]),
-        }
-        for run in result.runs
-    ]
+class Table(NamedTuple):
+    """A table of text; the first cell of a row is its name.
 
-
-def group_rows(result: Result) -> list[Row]:
-    """Return one row for each seed, setting and group."""
-    return [
-        {
-            "algorithm": result.algorithm,
-            "seed": run.seed,
-            **run.settings,
-            "group": group.name,
-            "rows": group.n,
-            "positives": group.positives,
-            "positive_rate": group.positive_rate,
-            "tpr": group.tpr,
-            "fpr": group.fpr,
-            "accuracy": group.accuracy,
-        }
-        for run in result.runs
-        for group in run.groups
-    ]
-
-
-def comparison_rows(comparison: Comparison) -> list[Row]:
-    """Return one row for each method and setting: means over seeds with spreads and intervals."""
-    return [
-        {
-            "algorithm": result.algorithm,
-            **summary.settings,
-            **_statistic("accuracy", summary.accuracy),
-            **_statistic("disparity", summary.disparity[result.notion]),
-        }
-        for result in comparison.results
-        for summary in result.summaries
-    ]
-
-
-def _statistic(name: str, statistic: Statistic) -> Row:
-    ends = _ends(name, statistic.interval)
-    return {name: statistic.mean, f"{name}_std": statistic.std, **ends}
-
-
-def _ends(name: str, interval: Interval | None) -> Row:
-    low, high = interval or (None, None)
-    return {f"{name}_low": low, f"{name}_high": high}
-
-
-def to_csv(rows: Sequence[Row]) -> str:
-    r"""Return rows as CSV with a header; a row without a column has an empty cell.
-
-    >>> to_csv([{"a": 1}, {"a": 2, "b": 0.5}])
-    'a,b\n1,\n2,0.5\n'
+    Attributes:
+        caption: above the table.
+        columns: headings; without any, a terminal shows no heading.
+        rows: cells by column; a shorter row ends in empty cells.
+        note: below the table.
+        wrap: the heading of a column of text that a terminal may wrap.
     """
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    wrap: str = ""
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Return which columns hold numbers; these are aligned to the right.
+
+        >>> Table("", ("", "rows", "sees"), (("a", "1,000", "the sum"), ("b", "-", "-"))).numeric
+        (False, True, False)
+        """
+        columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
+        flags = [all(cell in EMPTY or cell[0] in NUMBER for cell in cells) for cells in columns]
+        return (False, *flags[1:])
 
 
-def table_of_run(result: Result) -> Table:
-    """Return the figures of one setting, or the settings of a grid side by side."""
-    return settings_table(result) if result.summary is None else result_table(result)
+def make_console() -> "Console":
+    """Return the console on which tables are printed."""
+    from rich.console import Console
+
+    # A name such as "[0, 25)" is to be printed, not read as a style.
+    return Console(highlight=False, markup=False, emoji=False)
 
 
-def table_of_comparison(comparison: Comparison) -> Table:
-    """Return methods side by side."""
-    return comparison_table(comparison.results)
+def print_table(table: Table, console: "Console") -> None:
+    """Print a table on a terminal, as wide as the terminal at most, and its note.
+
+    Args:
+        table: the rows. Here every column but the first and the wrapped one is of numbers.
+        console: where to print.
+    """
+    from rich import table as rich
+
+    view = rich.Table(
+        title=table.caption,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        show_header=bool(table.columns),
+    )
+    for place, column in enumerate(table.columns):
+        text = place == 0 or column == table.wrap
+        view.add_column(
+            column,
+            justify="left" if text else "right",
+            no_wrap=column != table.wrap if table.wrap else place > 0,
+            overflow="fold",
+        )
+    for row in table.rows:
+        view.add_row(*row)
+    console.print(view)
+    if table.note:
+        console.print(table.note, style="dim")
+
+
+def to_html(table: Table, sentences: Sequence[str] = ()) -> str:
+    """Return a table as HTML for a notebook; names from users are escaped.
+
+    Args:
+        table: the rows.
+        sentences: paragraphs above the table.
+    """
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in table.rows
+    )
+    first = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in sentences)
+    note = f"<p>{escape(table.note)}</p>" if table.note else ""
+    caption = f"<caption>{escape(table.caption)}</caption>"
+    return f"{first}<table>{caption}<tr>{head}</tr>{body}</table>{note}"
+
+
+def to_markdown(table: Table) -> str:
+    r"""Return heading and rows as Markdown; cells may hold Markdown, and a bar is escaped.
+
+    >>> print(to_markdown(Table("Rates", ("", "a"), (("x|y", "**.5**"),))))
+    | | a |
+    |---|---|
+    | x\|y | **.5** |
+    """
+    rule = "|---" * len(table.columns) + "|"
+    head, *rows = (
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |"
+        for row in (table.columns, *table.rows)
+    )
+    return "\n".join([head.replace("|  |", "| |", 1), rule, *rows])
 
 
 def to_latex(table: Table) -> str:
@@ -138,21 +160,19 @@ def _latex_row(cells: Sequence[str]) -> str:
     return " & ".join(written) + r" \\"
 
 
-def to_html(table: Table, sentences: Sequence[str] = ()) -> str:
-    """Return a table as HTML for a notebook; names from users are escaped.
+def to_csv(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
+    r"""Return rows as CSV with a header; a row without a column has an empty cell.
 
     Args:
-        table: the rows.
-        sentences: paragraphs above the table.
+        rows: not those of a :class:`Table`, because other programs want all digits.
+        columns: headings that stand first, also where there is no row.
+
+    >>> to_csv([{"a": 1}, {"a": 2, "b": 0.5}])
+    'a,b\n1,\n2,0.5\n'
     """
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
-    body = "".join(
-        f'<tr><th scope="row">{escape(name)}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for name, *cells in table.rows
-    )
-    first = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in sentences)
-    note = f"<p>{escape(table.note)}</p>" if table.note else ""
-    caption = f"<caption>{escape(table.caption)}</caption>"
-    return f"{first}<table>{caption}<tr>{head}</tr>{body}</table>{note}"
+    names = dict.fromkeys([*columns, *(name for row in rows for name in row)])
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -10,8 +10,16 @@ import numpy as np
 
 from fedfb.core import Arrays, Ask, ClientData, ClientTask, generator
 from fedfb.errors import ConfigError, DivergenceError
-from fedfb.runtime.boundary import Carry, Exchange, carry_unmasked
-from fedfb.runtime.dropout import NOBODY, Leavings, is_counted, round_half_up, silent_in
+from fedfb.runtime.boundary import (
+    NO_LEAVINGS,
+    Carry,
+    Exchange,
+    Leavings,
+    carry_unmasked,
+    is_counted,
+    round_half_up,
+    silent_in,
+)
 from fedfb.shapes import Array
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ def make_ask(
     round: int,
     threads: int = 1,
     *,
-    leaving: Leavings = NOBODY,
+    leaving: Leavings = NO_LEAVINGS,
     carry: Carry | None = None,
     guard: Guard | None = None,
     runs: int | None = None,

@@ -9,8 +9,7 @@ from fedfb.core import Algorithm, Ask, ClientData, ClientTask, Info
 from fedfb.files import interpreting
 from fedfb.runtime import archive as checkpoint
 from fedfb.runtime.archive import RoundRecord, Trained, as_arrays, from_arrays
-from fedfb.runtime.boundary import Carry
-from fedfb.runtime.dropout import draw_leavings
+from fedfb.runtime.boundary import Carry, draw_leavings
 from fedfb.runtime.ledger import NOTHING_DONE, Ledger
 from fedfb.runtime.local import Guard, Memories, make_ask, participants
 from fedfb.shapes import Array, Float

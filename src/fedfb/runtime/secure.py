@@ -18,8 +18,7 @@ import numpy as np
 
 from fedfb.core import Arrays, Task
 from fedfb.errors import ConfigError, DisclosureError
-from fedfb.runtime.boundary import Carry, Exchange, broadcast_bytes, entries
-from fedfb.runtime.dropout import number_leaving
+from fedfb.runtime.boundary import Carry, Exchange, broadcast_bytes, entries, number_leaving
 from fedfb.runtime.ledger import Entry, Record
 from fedfb.runtime.local import DivergedError, number_taking_part
 from fedfb.secure import (
@@ -47,7 +46,7 @@ from fedfb.secure import (
     make_session,
     sum_in_process,
 )
-from fedfb.secure.graph import FEWEST
+from fedfb.secure.graph import FEWEST_CLIENTS
 from fedfb.shapes import Array
 
 
@@ -62,6 +61,9 @@ def carry_masked(names: Sequence[str], dropout: float = 0.0, record: Record | No
         dropout: share of the participants that may drop out in a round.
         record: writes entries to the ledger; None: no ledger.
     """
+    # In one process the keys protect nobody. They are real so that messages have their real sizes,
+    # and
+    # every check of the protocol runs.
     server_key, run = make_link_key(), draw_period()
     server = derive_public_key(server_key)
     keys = {id: make_client_keys(id) for id in range(len(names))}
@@ -143,10 +145,10 @@ def refuse_too_few(clients: int, participation: float, dropout: float) -> None:
         dropout: share of the participants that drop out in a round.
     """
     participants = number_taking_part(clients, participation)
-    if participants < FEWEST:
+    if participants < FEWEST_CLIENTS:
         raise ConfigError(
-            f"--secure needs at least {FEWEST} clients in every round, and {participants} of "
-            f"{clients} take part: from the sum of two each learns the other's part. Add clients"
+            f"--secure needs at least {FEWEST_CLIENTS} clients in every round, and {participants} "
+            f"of {clients} take part: from the sum of two each learns the other's part. Add clients"
             f"{', raise --participation' if participants < clients else ''} or leave out --secure."
         )
     leaving = number_leaving(participants, dropout)
@@ -253,6 +255,8 @@ def encode_upload(schema: Schema, task: Task, upload: Arrays, who: str) -> Ring:
     words: Arrays = {}
     for name, value in upload.items():
         if _is_wide(task, name, value):
+            # To the nearest, so that the low word is at most half a unit in size; both words sum up
+            # exactly.
             high = np.rint(value / UNIT)
             words |= {name + HIGH: high, name + LOW: value - high * UNIT}
         else:
@@ -276,6 +280,7 @@ def runs_beyond_bounds(task: Task, upload: Arrays) -> dict[int, str]:
         bound = task.bounds.get(name, WHOLE_BOUND if _is_whole(value) else BOUND)
         beyond = np.abs(np.atleast_1d(value)) > bound
         runs = np.flatnonzero(beyond.reshape(len(beyond), -1).any(axis=1)).tolist()
+        # To train again without some settings helps only if others are left.
         if len(runs) == len(beyond):
             return {}
         arrays = {**dict.fromkeys(runs, name), **arrays}

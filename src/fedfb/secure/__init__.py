@@ -36,12 +36,12 @@ from fedfb.secure.client import make_client_keys as make_client_keys
 from fedfb.secure.client import mask as mask
 from fedfb.secure.client import reveal as reveal
 from fedfb.secure.client import share as share
-from fedfb.secure.errors import AuthenticationError as AuthenticationError
-from fedfb.secure.errors import FormatError as FormatError
-from fedfb.secure.errors import ProtocolError as ProtocolError
-from fedfb.secure.errors import RangeError as RangeError
-from fedfb.secure.errors import SecureError as SecureError
-from fedfb.secure.errors import ThresholdError as ThresholdError
+from fedfb.secure.encoding import AuthenticationError as AuthenticationError
+from fedfb.secure.encoding import FormatError as FormatError
+from fedfb.secure.encoding import ProtocolError as ProtocolError
+from fedfb.secure.encoding import RangeError as RangeError
+from fedfb.secure.encoding import SecureError as SecureError
+from fedfb.secure.encoding import ThresholdError as ThresholdError
 from fedfb.secure.fixed_point import Part as Part
 from fedfb.secure.fixed_point import Schema as Schema
 from fedfb.secure.fixed_point import choose_bits as choose_bits
@@ -56,7 +56,6 @@ from fedfb.secure.in_process import sum_in_process as sum_in_process
 from fedfb.secure.keys import derive_identity_key as derive_identity_key
 from fedfb.secure.keys import derive_public_key as derive_public_key
 from fedfb.secure.keys import make_link_key as make_link_key
-from fedfb.secure.masks import Ring as Ring
 from fedfb.secure.messages import Header as Header
 from fedfb.secure.messages import Kind as Kind
 from fedfb.secure.messages import read_header as read_header
@@ -69,6 +68,7 @@ from fedfb.secure.roster import make_roster as make_roster
 from fedfb.secure.roster import make_session as make_session
 from fedfb.secure.roster import read_roster as read_roster
 from fedfb.secure.roster import write_roster as write_roster
+from fedfb.secure.secrets import Ring as Ring
 from fedfb.secure.server import ServerState as ServerState
 from fedfb.secure.server import Total as Total
 from fedfb.secure.server import advance as advance

@@ -13,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from fedfb.secure.encoding import pack, pack_entries, pack_set, unpack_entries
-from fedfb.secure.errors import (
+from fedfb.secure.encoding import (
     AuthenticationError,
     FormatError,
     ProtocolError,
     make_threshold_error,
+    pack,
+    pack_entries,
+    pack_set,
+    unpack_entries,
 )
 from fedfb.secure.fixed_point import Part
 from fedfb.secure.keys import (
@@ -36,7 +39,6 @@ from fedfb.secure.keys import (
     sign,
     urandom,
 )
-from fedfb.secure.masks import Ring, add_masks, write_ring
 from fedfb.secure.messages import (
     Kind,
     PublicKeys,
@@ -55,7 +57,7 @@ from fedfb.secure.messages import (
     write_signed_text,
 )
 from fedfb.secure.roster import SERVER, ClientEntry, Roster, Session, make_session, require_enough
-from fedfb.secure.shares import split_secret
+from fedfb.secure.secrets import Ring, add_masks, split_secret, write_ring
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ def join(
     """
     header = read_header(invitation)
     place = (header.round, header.exchange)
+    # Two sums of one exchange would differ in their clients: the difference is a single upload.
     if place <= membership.last:
         round, exchange = membership.last
         raise ProtocolError(
@@ -147,6 +150,7 @@ def join(
         )
     session = make_session(membership.roster, *place, schema)
     link = agree(membership.keys.link, membership.roster.server, "the server")
+    # Fresh for each sum: what a revealed mask key opens is this sum's upload and no other.
     keys = (random(KEY_BYTES), random(KEY_BYTES))
     state = ClientState(session, membership.keys.id, Kind.INVITATION, link, *keys)
     if _open(state, invitation, Kind.INVITATION):
@@ -168,6 +172,7 @@ def share(
     """
     body, session, me = _open(state, message, Kind.KEY_LIST), state.session, state.id
     joined, peers = read_key_list(body, session, me)
+    # The client checks for itself: a server that names too few could unmask them.
     require_enough(joined, session, me, "joined")
     channels = agree_all(state.channel_key, {v: keys.channel for v, keys in peers.items()})
     seed, roster = random(KEY_BYTES), session.roster
@@ -190,6 +195,7 @@ def share(
         sets=ClientSets(joined=joined),
         channel_key=b"",
     )
+    # Bound to the session, so that a commitment of another sum does not fit.
     body = pack(sha256(session.digest, seed), pack_entries(sealed))
     return _send(next_state, Kind.SHARES, body, Kind.SHARE_LIST)
 
@@ -216,6 +222,7 @@ def mask(state: ClientState, message: bytes, vector: Ring) -> tuple[ClientState,
         plus=[derive_self_mask_key(session, me, state.seed), *(pairs[v] for v in pairs if v > me)],
         minus=[pairs[v] for v in pairs if v < me],
     )
+    # From here on the neighbours' shares alone can restore both secrets.
     next_state = replace(
         state,
         seed=b"",
@@ -239,6 +246,7 @@ def confirm(state: ClientState, message: bytes) -> tuple[ClientState, bytes]:
     next_state = replace(state, sets=state.sets._replace(survived=survived))
     text = _transcript(next_state)
     tags = {
+        # The direction is part of the key: a tag cannot be sent back as its own answer.
         client: make_tag(
             derive_key(state.channels[client], session.digest, b"confirm", me, client), text
         )
@@ -262,6 +270,7 @@ def reveal(state: ClientState, message: bytes) -> tuple[ClientState, bytes]:
     for client, neighbour_tag in tags.items():
         key = derive_key(state.channels[client], session.digest, b"confirm", client, me)
         check_tag(key, text, neighbour_tag, f"client {client}'s view of the survivors")
+    # The client itself confirms too.
     confirmed = len(tags) + 1
     if confirmed < session.roster.plan.threshold:
         place = (session.round, session.exchange)

@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedfb.core import Arrays
-from fedfb.secure.encoding import pack, pack_number
-from fedfb.secure.errors import RangeError
+from fedfb.secure.encoding import RangeError, pack, pack_number
 from fedfb.secure.keys import sha256
-from fedfb.secure.masks import Ring
+from fedfb.secure.secrets import Ring
 from fedfb.shapes import Array
 
 DEFAULT_SUM_BITS = 56
@@ -67,6 +66,7 @@ def choose_bits(bound: float, clients: int) -> int:
     53
     """
     require_bound("a part", bound)
+    # Rounding down: the sum of all clients at their bounds must still fit.
     places = math.floor(DEFAULT_SUM_BITS - math.log2(bound) - math.log2(clients))
     return min(max(places, 0), 1000)
 
@@ -90,6 +90,7 @@ def make_schema(parts: Sequence[Part], clients: int) -> Schema:
         require_bound(repr(part.name), part.bound)
         if not 0 <= part.bits <= 1000 or any(axis < 0 for axis in part.shape):
             raise RangeError(f"{part.name!r} has {part.bits} bits and the shape {part.shape}.")
+        # A sum beyond 63 bits would come out with the wrong sign, and nobody could tell.
         if clients * part.limit >= 2**63:
             raise RangeError(
                 f"the sum of {clients} clients' {part.name!r} could wrap: bound {part.bound:g} "
@@ -149,12 +150,14 @@ def _encode_part(part: Part, value: Array) -> Ring:
     if not np.isfinite(flat).all():
         place = int(np.argmin(np.isfinite(flat)))
         raise RangeError(f"{part.name!r} is not finite at place {place}; nothing was sent.")
+    # As Python numbers: the absolute value of the least int64 does not fit into an int64.
     if flat.size and max(abs(flat.min().item()), abs(flat.max().item())) > part.bound:
         count = int(np.sum((flat > part.bound) | (flat < -part.bound)))
         raise RangeError(
             f"{part.name!r} exceeds its bound {part.bound:g} at {count} of {flat.size} places; "
             "nothing was sent. Declare a larger bound (with fewer bits), the same for all clients."
         )
+    # Two's complement: adding modulo 2^64 adds negative numbers too.
     return _quantise(part, flat).view(np.uint64)
 
 

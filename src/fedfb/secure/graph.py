@@ -24,14 +24,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedfb.secure.encoding import pack_number
-from fedfb.secure.errors import ThresholdError
+from fedfb.secure.encoding import ThresholdError, pack_number
 from fedfb.secure.keys import sha256
 
 COMPLETE_UP_TO = 50
 LEAK_BITS = 40
 FAILURE_BITS = 20
-FEWEST = 3
+FEWEST_CLIENTS = 3
 """From a sum over two clients, each of them would learn the upload of the other."""
 
 
@@ -85,14 +84,16 @@ def make_plan(
 
 
 def _complete_plan(clients: int, colluders: int, threshold: int | None) -> Plan:
+    # Two quorums then share an honest client, which reveals one kind of secret only.
     usual = max(2 * clients // 3, (clients + colluders) // 2) + 1
     quorum = usual if threshold is None else threshold
-    fewest = max(FEWEST, colluders + 2, quorum)
+    fewest = max(FEWEST_CLIENTS, colluders + 2, quorum)
     return Plan(clients - 1, quorum, fewest, colluders, clients - fewest)
 
 
 def _sparse_plan(clients: int, colluders: int, dropouts: int) -> Plan | None:
-    fewest = max(FEWEST, colluders + 2, clients - dropouts)
+    fewest = max(FEWEST_CLIENTS, colluders + 2, clients - dropouts)
+    # Even, because a client has as many neighbours before as after itself on the ring.
     for degree in range(4, clients - 1, 2):
         # Of all thresholds that fail rarely enough, the largest protects best against collusion.
         threshold = _largest_threshold(clients, degree, dropouts)
@@ -104,7 +105,7 @@ def _sparse_plan(clients: int, colluders: int, dropouts: int) -> Plan | None:
 
 def _largest_threshold(clients: int, degree: int, dropouts: int) -> int:
     for threshold in range(degree + 1, degree // 2, -1):
-        plan = Plan(degree, threshold, FEWEST, 0, dropouts)
+        plan = Plan(degree, threshold, FEWEST_CLIENTS, 0, dropouts)
         if failure_log2(plan, clients) <= -FAILURE_BITS:
             return threshold
     return 0
@@ -112,9 +113,11 @@ def _largest_threshold(clients: int, degree: int, dropouts: int) -> int:
 
 def leak_log2(plan: Plan, clients: int) -> float:
     """Return log2 of the bound on the probability that a sum on a sparse graph leaks."""
+    # Two quorums of holders overlap in so many. If all of these collude, both secrets open.
     needed = 2 * plan.threshold - (plan.degree + 1)
     quorums = tail_log2(clients - 1, plan.colluders, plan.degree, needed)
     lost = plan.colluders + plan.dropouts
+    # The ring falls apart where all next neighbours on one side are lost: colluders or drop-outs.
     gaps = plan.degree / 2 * math.log2(lost / clients) if lost else -math.inf
     return math.log2(clients) + _log2_sum(quorums, gaps)
 
@@ -147,7 +150,7 @@ def _log2_sum(first: float, second: float) -> float:
 def check_plan(plan: Plan, clients: int) -> Plan:
     """Return the plan, or refuse it if it protects less than the threat model promises."""
     holders, complete = plan.degree + 1, plan.degree == clients - 1
-    if clients < FEWEST or not 0 <= plan.colluders < clients:
+    if clients < FEWEST_CLIENTS or not 0 <= plan.colluders < clients:
         raise ThresholdError(f"a secure sum needs 3 clients or more, not {clients}.")
     if not complete and (plan.degree % 2 or not 4 <= plan.degree < clients - 1):
         raise ThresholdError(f"{plan.degree} neighbours do not fit into a ring of {clients}.")
@@ -167,7 +170,7 @@ def check_plan(plan: Plan, clients: int) -> Plan:
             f"probability of 2^{leak_log2(plan, clients):.0f}, at most 2^-{LEAK_BITS} is allowed."
         )
     # With more drop-outs than planned the ring may fall apart, and sums over its parts would show.
-    minimum = max(FEWEST, plan.colluders + 2, clients - plan.dropouts)
+    minimum = max(FEWEST_CLIENTS, plan.colluders + 2, clients - plan.dropouts)
     if not minimum <= plan.fewest <= clients:
         raise ThresholdError(
             f"a sum of {plan.fewest} of {clients} is refused: at least {minimum} are needed: "
@@ -190,6 +193,7 @@ def find_neighbours(ids: Sequence[int], degree: int, seed: bytes) -> dict[int, t
     """
     if degree == len(ids) - 1:
         return {client: tuple(other for other in ids if other != client) for client in ids}
+    # The order follows from public bytes, so that every client computes the same ring.
     ring = sorted(ids, key=lambda client: sha256(b"ring", seed, pack_number(client)))
     steps = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
     return {

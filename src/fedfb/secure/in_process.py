@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from fedfb.secure.client import ClientState, Membership, confirm, join, mask, reveal, share
 from fedfb.secure.keys import Random, urandom
-from fedfb.secure.masks import Ring
 from fedfb.secure.messages import Kind
 from fedfb.secure.roster import SERVER, Session
+from fedfb.secure.secrets import Ring
 from fedfb.secure.server import Messages, Total, advance, open_sum, receive, unmask
 
 

@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from fedfb.secure.encoding import pack, pack_number
-from fedfb.secure.errors import AuthenticationError, FormatError
+from fedfb.secure.encoding import AuthenticationError, FormatError, pack, pack_number
 
 Random = Callable[[int], bytes]
 """Returns a given number of random bytes. Always ``os.urandom``, except in tests."""

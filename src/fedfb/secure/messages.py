@@ -12,6 +12,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from fedfb.secure.encoding import (
+    FormatError,
+    ProtocolError,
     pack,
     pack_number,
     require_clients,
@@ -19,7 +21,6 @@ from fedfb.secure.encoding import (
     unpack_entries,
     unpack_set,
 )
-from fedfb.secure.errors import FormatError, ProtocolError
 from fedfb.secure.keys import (
     KEY_BYTES,
     SEAL_BYTES,
@@ -34,7 +35,7 @@ from fedfb.secure.keys import (
     make_tag,
 )
 from fedfb.secure.roster import SERVER, Session
-from fedfb.secure.shares import SHARE_BYTES, read_share
+from fedfb.secure.secrets import SHARE_BYTES, read_share
 
 
 class PublicKeys(NamedTuple):

@@ -5,8 +5,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from fedfb.secure.encoding import pack, pack_number, unpack, unpack_all
-from fedfb.secure.errors import FormatError, ProtocolError, make_threshold_error
+from fedfb.secure.encoding import (
+    FormatError,
+    ProtocolError,
+    make_threshold_error,
+    pack,
+    pack_number,
+    unpack,
+    unpack_all,
+)
 from fedfb.secure.fixed_point import Part, Schema, count_words, hash_schema, make_schema
 from fedfb.secure.graph import Plan, check_plan, find_neighbours
 from fedfb.secure.keys import KEY_BYTES, PROTOCOL, Random, sha256, urandom

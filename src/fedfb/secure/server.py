@@ -17,6 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fedfb.secure.encoding import (
+    FormatError,
+    ProtocolError,
+    ThresholdError,
+    make_threshold_error,
     pack,
     pack_entries,
     pack_set,
@@ -24,9 +28,7 @@ from fedfb.secure.encoding import (
     unpack,
     unpack_entries,
 )
-from fedfb.secure.errors import FormatError, ProtocolError, ThresholdError, make_threshold_error
 from fedfb.secure.keys import KEY_BYTES, TAG_BYTES, agree, derive_public_key, sha256
-from fedfb.secure.masks import Ring, add_masks, read_ring
 from fedfb.secure.messages import (
     SEALED_BYTES,
     Header,
@@ -40,11 +42,14 @@ from fedfb.secure.messages import (
     write_frame,
 )
 from fedfb.secure.roster import SERVER, Session, require_enough
-from fedfb.secure.shares import (
+from fedfb.secure.secrets import (
     SHARE_BYTES,
+    Ring,
+    add_masks,
     choose_points,
     combine_weighted,
     find_weights_at_zero,
+    read_ring,
     read_share,
 )
 
@@ -101,7 +106,7 @@ def receive(state: ServerState, message: bytes) -> ServerState:
     _require_awaited(state, header)
     expected = make_header(state.session, state.awaits, header.sender, SERVER)
     body = open_frame(message, expected, state.links[header.sender])
-    return READERS[state.awaits](state, header.sender, body)
+    return MESSAGE_READERS[state.awaits](state, header.sender, body)
 
 
 def _require_awaited(state: ServerState, header: Header) -> None:
@@ -109,6 +114,7 @@ def _require_awaited(state: ServerState, header: Header) -> None:
         raise ProtocolError(
             f"{header} is not expected: its sender never joined, or dropped out before."
         )
+    # A second masked vector of one client would be added twice.
     if header.sender in state.arrived and header.kind == state.awaits:
         raise ProtocolError(f"{header} has arrived already; the server accepts one of each kind.")
 
@@ -163,7 +169,7 @@ def _receive_reveal(state: ServerState, sender: int, body: bytes) -> ServerState
     return replace(_arrive(state, sender, b""), revealed=revealed)
 
 
-READERS = {
+MESSAGE_READERS = {
     Kind.KEYS: _receive_keys,
     Kind.SHARES: _receive_shares,
     Kind.MASKED: _receive_masked,
@@ -181,6 +187,7 @@ def advance(state: ServerState) -> tuple[ServerState, Messages]:
     if state.awaits is None:
         raise ProtocolError("the sum is complete: no turn is open.")
     if state.awaits is Kind.REVEAL:
+        # How many shares each secret needs is checked where it is restored.
         return replace(state, awaits=None, expected=frozenset(), arrived={}), {}
     return CLOSERS[state.awaits](state, frozenset(state.arrived))
 
@@ -291,6 +298,7 @@ def unmask(state: ServerState) -> Total:
     ]
     for client in sorted(dropouts):
         private = _restore_mask_key(state, restore, client)
+        # Masks between two drop-outs are in no vector that arrived.
         peers = state.survived & frozenset(session.roster.neighbours[client])
         publics = {peer: _mask_public_key(state, peer) for peer in peers}
         pairs = derive_pair_mask_keys(session, private, client, publics)
@@ -327,6 +335,7 @@ def _make_restore(session: Session) -> Restore:
 def _restore_seed(state: ServerState, restore: Restore, client: int) -> bytes:
     shares = {w: r.seeds[client] for w, r in state.revealed.items() if client in r.seeds}
     seed = restore(shares, client, "self-mask")
+    # Shares that do not belong together interpolate to some 32 bytes: only the hash tells.
     if sha256(state.session.digest, seed) != state.commitments[client]:
         raise _make_share_error(client, "self-mask")
     return seed

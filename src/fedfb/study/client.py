@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import Arrays, Task
+from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.fit_columns import make_column_upload
 from fedfb.data.groups import Groups
 from fedfb.data.loading import split_client
-from fedfb.data.read import read_rows
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError, WriteError
-from fedfb.experiments.scores import withheld
+from fedfb.experiments.rule import withheld
 from fedfb.experiments.secure import column_question
 from fedfb.files import writing
 from fedfb.runtime import archive
@@ -45,9 +45,14 @@ from fedfb.secure import (
     reveal,
     share,
 )
-from fedfb.study.journal import RESUME_HINT
+from fedfb.study.journal import (
+    RESUME_HINT,
+    pack_message,
+    pack_values,
+    unpack_message,
+    unpack_values,
+)
 from fedfb.study.keys import Bundle
-from fedfb.study.messages import pack_message, pack_values, unpack_message, unpack_values
 from fedfb.study.results import write_result
 from fedfb.study.trial import ACHIEVABLE, DATA, RUN, PreparedData, prepare_data, read_table
 
@@ -133,23 +138,25 @@ class _Client:
     vector: Ring | None = field(repr=False, default=None)
 
 
-def open_client(bundle: Bundle, path: str | Path, folder: Path) -> _Client:
+def open_client(
+    bundle: Bundle, path: str | Path, folder: Path, dialect: Dialect = DETECT
+) -> _Client:
     """Read the rows of a client, refuse rows that do not fit the study, and split them 7:3.
 
     Args:
         bundle: the study, and this client's name and keys.
         path: a CSV or Parquet file, or the address of a database.
         folder: where the client keeps its own files.
+        dialect: how a text file is written, where it is not detected.
     """
     study = bundle.study
-    cells = read_rows(path)
-    table = read_table(study.schema, cells)
+    table, notes = read_table(study.schema, path, dialect)
     if len(table) < 2:
         raise DataError(f"{path} has {len(table)} rows, and at least 2 are needed. Add rows.")
     schema = study.schema
     group = Groups(schema.crossed, schema.group_names).group_of(table)
     train, test = split_client(group, bundle.id, study.split)
-    return _Client(bundle, folder, table.take(train), table.take(test), cells.notes)
+    return _Client(bundle, folder, table.take(train), table.take(test), notes)
 
 
 def handle(client: _Client, kind: str, content: Content) -> tuple[_Client, dict[str, Any]]:

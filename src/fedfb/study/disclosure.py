@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedfb.data.fit_columns import listed_categories, numeric
 from fedfb.experiments.explain import explain
-from fedfb.experiments.scores import FEWEST_ROWS, POPULATION_BINS
+from fedfb.experiments.rule import FEWEST_ROWS, POPULATION_BINS
 from fedfb.experiments.tune import HELD_OUT
 from fedfb.runtime.ledger import NEEDS_SUM
 from fedfb.study.keys import Bundle

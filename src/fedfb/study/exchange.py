@@ -41,9 +41,8 @@ from fedfb.secure import (
     unmask,
     write_roster,
 )
-from fedfb.study.journal import ExchangeTotal, Journal
+from fedfb.study.journal import ExchangeTotal, Journal, join_names, pack_message, unpack_message
 from fedfb.study.keys import ServerSecrets
-from fedfb.study.messages import join_names, pack_message, unpack_message
 from fedfb.study.study import make_study_plan
 from fedfb.study.transport import Transport
 from fedfb.study.trial import ACHIEVABLE, TUNE

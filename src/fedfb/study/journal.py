@@ -3,10 +3,12 @@
 The journal holds the totals of the current round. A server that is restarted continues after the
 last total. It does not repeat a task that has a total: two totals of the same uploads over
 different clients would reveal the upload of one client. The log is one line of JSON for each event.
+
+Messages are arrays and plain values, as bytes and texts. Nothing is pickled.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +16,48 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb import files
 from fedfb.core import Arrays
 from fedfb.errors import ConfigError
 from fedfb.files import interpreting, read_text, writing
 from fedfb.runtime import archive
+from fedfb.study.study import Study
+
+RECORD = "fedfb"
+"""The name of the one record that a message of Flower carries."""
+
+
+def pack_message(arrays: Arrays) -> bytes:
+    """Write named arrays.
+
+    >>> import numpy as np
+    >>> unpack_message(pack_message({"lam": np.array([0.5])}))
+    {'lam': array([0.5])}
+    """
+    return files.pack_arrays(arrays) if arrays else b""
+
+
+def unpack_message(data: bytes) -> Arrays:
+    """Read named arrays."""
+    if not data:
+        return {}
+    return files.unpack_arrays(data, "a message", "arrays as fedfb sends them, of one version")
+
+
+def pack_values(values: dict[str, Any]) -> str:
+    """Write plain values as JSON."""
+    return json.dumps(values, separators=(",", ":"))
+
+
+def unpack_values(text: str) -> dict[str, Any]:
+    """Read plain values."""
+    values: dict[str, Any] = json.loads(text)
+    return values
+
+
+def join_names(study: Study, ids: Iterable[int]) -> str:
+    """Return the names of clients for a sentence."""
+    return ", ".join(study.clients[id] for id in sorted(ids)) or "nobody"
 
 
 class ExchangeTotal(NamedTuple):

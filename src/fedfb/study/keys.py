@@ -41,7 +41,7 @@ class PrivateKeys(NamedTuple):
     identity: str
 
     @property
-    def public(self) -> "PublicKeys":
+    def public(self) -> "ClientPublicKeys":
         """The public part of these keys."""
         text = (
             _load_node_key(self.node)
@@ -51,16 +51,16 @@ class PrivateKeys(NamedTuple):
             )
         )
         identity = derive_identity_key(bytes.fromhex(self.identity)).hex()
-        return PublicKeys(text.decode(), identity)
+        return ClientPublicKeys(text.decode(), identity)
 
 
-class PublicKeys(NamedTuple):
+class ClientPublicKeys(NamedTuple):
     """The public keys of one client."""
 
     node: str
     identity: str
 
-    def check(self) -> "PublicKeys":
+    def check(self) -> "ClientPublicKeys":
         """Return these keys; raise ValueError if they are not valid keys."""
         with _reject_unknown_algorithms():
             key = serialization.load_pem_public_key(self.node.encode())
@@ -190,7 +190,7 @@ class ServerSecrets:
 
     certificates: Certificates
     link: bytes
-    clients: Mapping[str, PublicKeys]
+    clients: Mapping[str, ClientPublicKeys]
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class Bundle:
         }
 
 
-def create(study: Study, folder: Path, public_keys: Mapping[str, PublicKeys]) -> None:
+def create(study: Study, folder: Path, public_keys: Mapping[str, ClientPublicKeys]) -> None:
     """Write the folder of a study: the study, the server's secrets, and a bundle for each client.
 
     Args:
@@ -287,7 +287,9 @@ def read_server_secrets(path: Path) -> tuple[Study, ServerSecrets]:
     expected = "the server's secrets, which fedfb study init wrote beside it"
     values = read_json(secrets_path, expected)
     with interpreting(secrets_path, expected):
-        clients = {name: PublicKeys(**keys).check() for name, keys in values["clients"].items()}
+        clients = {
+            name: ClientPublicKeys(**keys).check() for name, keys in values["clients"].items()
+        }
         certificates = Certificates(**values["certificates"]).check()
         link = bytes.fromhex(values["link"])
         derive_public_key(link)
@@ -338,9 +340,9 @@ def read_bundle(path: Path, key_file: Path | None = None) -> Bundle:
     return bundle
 
 
-def read_public_keys(path: Path) -> tuple[str, PublicKeys]:
+def read_public_keys(path: Path) -> tuple[str, ClientPublicKeys]:
     """Read the name and the public keys of a client that made its own keys."""
     expected = "public keys as fedfb study key writes them"
     values = read_json(path, expected)
     with interpreting(path, expected):
-        return str(values["client"]), PublicKeys(values["node"], values["identity"]).check()
+        return str(values["client"]), ClientPublicKeys(values["node"], values["identity"]).check()

@@ -13,11 +13,15 @@ from fedfb.data.conform import type_notes
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import ONE_GROUP
 from fedfb.data.fit_columns import no_rows
+from fedfb.data.groups import compared_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
+from fedfb.experiments.codec import to_json
 from fedfb.experiments.evaluate import evaluate_counts, few_in
-from fedfb.experiments.reporting import Losses, in_short, make_result, with_names, with_training
-from fedfb.experiments.result import EngineChoice, Result, SeedResult, to_json
+from fedfb.experiments.measure import Losses, in_short, with_names, with_training
+from fedfb.experiments.reporting import make_result
+from fedfb.experiments.resolve import resolve
+from fedfb.experiments.result import EngineChoice, Result
 from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
@@ -28,16 +32,17 @@ from fedfb.experiments.run_folder import (
     versions,
 )
 from fedfb.experiments.secure import single_tasks
+from fedfb.experiments.seed_result import SeedResult
 from fedfb.experiments.seeds import round_rows
 from fedfb.experiments.shortfalls import first_sentences
 from fedfb.experiments.spec_file import to_toml
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.files import make_folder, read_bytes, seal, unseal, write_whole
-from fedfb.notions import long_name
+from fedfb.notions import labels_of, long_name
 from fedfb.report.numbers import number
 from fedfb.runtime import Trained
 from fedfb.shapes import Array, Float, Int
-from fedfb.study.messages import pack_message
+from fedfb.study.journal import pack_message
 from fedfb.study.study import Study
 from fedfb.study.trial import Trial
 
@@ -75,7 +80,7 @@ def describe_runs(trial: Trial, trained: Trained) -> list[dict[str, Any]]:
 
 def make_study_result(study: Study, run: FinishedRun) -> Result:
     """Return the result of a run, made of sums over the clients' test rows."""
-    experiment, groups = study.experiment, run.encoder.groups.names
+    experiment, groups = resolve(study.experiment), run.encoder.groups.names
     notion, confusion = long_name(experiment.notion), run.tables["confusion"]
     halves = np.stack([_count_at_one_half(bins) for bins in run.tables["bins"]])
     differs = bool(np.any(halves != confusion))
@@ -132,14 +137,15 @@ def _count_training_rows(study: Study, run: FinishedRun) -> Int[Array, "2 a"]:
 
 def _make_notes(study: Study, run: FinishedRun) -> tuple[str, ...]:
     encoder, names = run.encoder, run.encoder.groups.names
-    train_rows = _count_training_rows(study, run).sum(axis=0)
+    labels = labels_of(study.experiment.notion)
+    train_rows = compared_rows(_count_training_rows(study, run), labels)
     test_rows = np.rint(run.tables["confusion"][0].sum(axis=(0, 1))).astype(np.int64)
     minimum = study.experiment.minimum_group
     return (
         *type_notes(study.schema),
         sensitive_note(encoder),
         *((ONE_GROUP,) if len(names) == 1 else ()),
-        *small_group_notes(names, train_rows, test_rows, minimum),
+        *small_group_notes(names, train_rows, test_rows, minimum, labels),
         *encoding_notes(encoder.columns, no_rows(study.schema)),
         SUMS_ONLY,
     )
@@ -192,7 +198,7 @@ def write_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
     seal(folder, contents)
 
 
-def fetch(source: Path, target: Path) -> list[str]:
+def fetch_results(source: Path, target: Path) -> list[str]:
     """Copy a result from one folder to another; return the names of its files."""
     if not (source / RESULT).exists():
         raise DataError(

@@ -15,16 +15,15 @@ from msgspec import structs
 from fedfb.audit.model_rows import TEST_ROWS
 from fedfb.audit.record import audit_of_sum
 from fedfb.audit.result import About, encode_audit
-from fedfb.audit.rows import digest
-from fedfb.audit.tables import read_tables
+from fedfb.audit.rows import digest, read_tables
 from fedfb.core import Arrays, Task
 from fedfb.data.encode import Encoder
 from fedfb.data.fit_columns import ROWS, columns_by, groups_by, make_column_upload, no_rows
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.evaluate import evaluate_counts
 from fedfb.experiments.resolve import picks_rate
+from fedfb.experiments.rule import FEWEST_ROWS
 from fedfb.experiments.run_folder import CHECKPOINTS, ENCODER, EXPERIMENT, LEDGER, MODELS
-from fedfb.experiments.scores import FEWEST_ROWS
 from fedfb.experiments.secure import column_question
 from fedfb.experiments.spec_file import to_toml
 from fedfb.experiments.tune import HELD_OUT, Choice, candidates, pick
@@ -36,9 +35,8 @@ from fedfb.runtime.local import Memories
 from fedfb.runtime.loop import SETUP, Progress, run_rounds
 from fedfb.shapes import Array, Int
 from fedfb.study.exchange import PeriodKeys, Phase
-from fedfb.study.journal import Journal, Log
+from fedfb.study.journal import Journal, Log, join_names, pack_values
 from fedfb.study.keys import ServerSecrets
-from fedfb.study.messages import join_names, pack_values
 from fedfb.study.results import (
     ACHIEVED,
     AUDIT,

@@ -18,7 +18,7 @@ from fedfb.files import read_text, toml_values
 from fedfb.runtime.local import number_taking_part
 from fedfb.runtime.secure import plan_for
 from fedfb.secure import Plan
-from fedfb.secure.graph import FEWEST
+from fedfb.secure.graph import FEWEST_CLIENTS
 
 DATA_SETTINGS = (
     *("data", "label", "positive", "sensitive", "client_column", "test", "partition"),
@@ -123,10 +123,10 @@ class Study:
                 f"least is {self.least}: of {len(self.clients)} clients at least {fewest} must "
                 "answer, or a server could separate the parts of a secure sum; at most all of them."
             )
-        if self.fewest < FEWEST:
+        if self.fewest < FEWEST_CLIENTS:
             raise ConfigError(
-                f"a round asks {self.fewest} clients, and a secure sum needs at least {FEWEST}. "
-                "Add clients, or raise --participation."
+                f"a round asks {self.fewest} clients, and a secure sum needs at least "
+                f"{FEWEST_CLIENTS}. Add clients, or raise --participation."
             )
         if self.timeout_s <= 0 or self.wait_s <= 0:
             raise ConfigError("timeout_s and wait_s are seconds, more than 0.")
@@ -141,7 +141,7 @@ def refuse_open(schema: Schema) -> None:
             'a file each. Give the column the role "ignored", or leave out its client.'
         )
     for column in (*schema.of("feature"), *schema.of("sensitive")):
-        if column.kind != "number" and not column.categories:
+        if not column.is_number and not column.categories:
             raise ConfigError(
                 f"the schema does not say which categories column {column.name!r} may hold. In a "
                 "study nobody sees all rows: declare the categories (categories = [...])."
@@ -198,13 +198,14 @@ def make_study(
     default = Experiment()
     blank: dict[str, Any] = {field: getattr(default, field) for field in DATA_SETTINGS}
     blank["data"] = "clients/*.csv"
-    resolved = replace(resolve(experiment), secure=True, seeds=experiment.seeds[:1], **blank)
+    ours = {"secure": True, "seeds": experiment.seeds[:1], **blank}
+    declared = Experiment(**{**vars(resolve(experiment)), **ours})
     names = tuple(sorted(clients))
     if least is None:
         least = plan_for(len(names), 0).fewest
     schema = replace(schema, source=_SCHEMA)
     return Study(
-        name, address, names, least, timeout_s, wait_s, single, achievable, schema, resolved
+        name, address, names, least, timeout_s, wait_s, single, achievable, schema, declared
     )
 
 

@@ -5,6 +5,7 @@ For a client also its rows: read and checked by the study's schema, and encoded 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,30 +13,34 @@ import numpy as np
 from fedfb.algorithms import find_method
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.audit.rows import AuditedRows
-from fedfb.audit.tables import make_table_upload as audit_tables
+from fedfb.audit.rows import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
-from fedfb.data.cells import Cells
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
-from fedfb.data.conform import tables_of
+from fedfb.data.conform import check_file, drop_notes, tables_of
+from fedfb.data.database import find_source
 from fedfb.data.derive import derive
+from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import hold_out_of
 from fedfb.data.groups import Groups
+from fedfb.data.problems import refuse
+from fedfb.data.read import read_rows
 from fedfb.data.schema import Schema
 from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
 from fedfb.experiments.explain import random_client
-from fedfb.experiments.resolve import Setting, given_grid, picks_rate, trial_grid
-from fedfb.experiments.scores import scores_task, without_fairness
+from fedfb.experiments.resolve import given_grid, picks_rate, resolve, trial_grid
+from fedfb.experiments.rule import scores_task, without_fairness
 from fedfb.experiments.secure import WIDEST
+from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import LOWER, build, make_engine, training_notion
 from fedfb.experiments.tune import HELD_OUT
-from fedfb.models.own import is_own
+from fedfb.models import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
 from fedfb.shapes import Array, Float
-from fedfb.study.messages import pack_values, unpack_values
+from fedfb.study.journal import pack_values, unpack_values
 from fedfb.study.study import Study, refuse_single
 
 DATA, TUNE, RUN, ACHIEVABLE = "data", "tune", "run", "achievable"
@@ -77,7 +82,9 @@ def make_trial(
         rates: the learning rates that were chosen, one for each setting.
         evaluated: the rows on which a client evaluates the final state; None on the server.
     """
-    experiment = without_fairness(study.experiment) if phase == ACHIEVABLE else study.experiment
+    experiment = (
+        without_fairness(study.experiment) if phase == ACHIEVABLE else resolve(study.experiment)
+    )
     if is_own(experiment.model):
         raise ConfigError(
             f"--model {experiment.model}: a study trains logistic or mlp. A torch model is a "
@@ -124,7 +131,7 @@ def make_largest_encoder(schema: Schema, sensitive_at_prediction: bool) -> Encod
     """Return an encoder in which every category and every group of a schema occurs."""
     columns: list[Column] = [
         NumberColumn(column.name, 0.0, 1.0, column.missing == "mean")
-        if column.kind == "number"
+        if column.is_number
         else CategoryColumn(column.name, tuple(sorted({*column.categories, MISSING_CATEGORY})))
         for column in schema.of("feature")
     ]
@@ -170,13 +177,18 @@ class PreparedData:
     trial: Trial
 
 
-def read_table(schema: Schema, cells: Cells) -> Table:
-    """Read a client's rows; refuse rows that do not fit the schema, as fedfb run --schema does."""
-    [raw] = tables_of([cells], None, schema)
+def read_table(
+    schema: Schema, path: str | Path, dialect: Dialect = DETECT
+) -> tuple[Table, tuple[str, ...]]:
+    """Read a client's rows, and notes about them; refuse rows that do not fit the schema."""
+    source = find_source(path)
+    cells = read_rows(source, Dialects(dialect, schema.files).of(source))
+    refuse(check_file(cells, schema), [cells])
+    [raw] = tables_of([cells], schema)
     table = derive(raw, schema.derived)
     labels(table, schema.label.name, schema.label.positive)
     Groups(schema.crossed, schema.group_names).group_of(table)
-    return table
+    return table, (*cells.notes, *drop_notes([cells], schema))
 
 
 def describe_phase(phase: str, encoder: Encoder, rates: tuple[float, ...] = ()) -> str:

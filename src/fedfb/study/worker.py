@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fedfb.data.address import copy_secrets, keep_secrets
+from fedfb.data.dialect import DETECT, Dialect
 from fedfb.errors import FedFBError
 from fedfb.study.keys import Bundle
 
@@ -21,8 +22,10 @@ class Worker:
     A new process has no keys and no description of the phase: it knows only its rows.
     """
 
-    def __init__(self, bundle: Bundle, data: str | Path, folder: Path) -> None:
-        self._start = (bundle, data, folder, copy_secrets())
+    def __init__(
+        self, bundle: Bundle, data: str | Path, folder: Path, dialect: Dialect = DETECT
+    ) -> None:
+        self._start = (bundle, data, folder, dialect, copy_secrets())
         self._process: Any = None
         self._pipe: Connection | None = None
 
@@ -32,7 +35,7 @@ class Worker:
         return int(self._process.pid)
 
     def open(self) -> dict[str, Any]:
-        """Start the process; return counts of rows, and notes, or raise the error of the file."""
+        """Start the process; return numbers of rows and notes, or raise the error of its file."""
         context = multiprocessing.get_context("spawn")
         self._pipe, other_end = context.Pipe()
         self._process = context.Process(target=_work, args=(other_end, *self._start), daemon=True)
@@ -90,6 +93,7 @@ def _work(
     bundle: Bundle,
     data: str | Path,
     folder: Path,
+    dialect: Dialect,
     secrets: dict[str, dict[str, str]],
 ) -> None:
     from threadpoolctl import threadpool_limits
@@ -98,7 +102,7 @@ def _work(
 
     keep_secrets(secrets)
     try:
-        client = open_client(bundle, data, folder)
+        client = open_client(bundle, data, folder, dialect)
     except FedFBError as error:
         pipe.send(error)
         return

@@ -65,12 +65,14 @@ def _by_envelopes(costs: Sequence[Cost], total: float) -> Allocation:
     rises = [np.diff(c.cost[h]) for c, h in zip(costs, hulls, strict=True)]
     owner = np.concatenate([np.full(len(w), j) for j, w in enumerate(widths)])
     width, rise = np.concatenate(widths), np.concatenate(rises)
+    # Stable: equal slopes are taken client by client, however the sort works.
     order = np.argsort(rise / width, kind="stable")
     offsets = np.concatenate([[0.0], np.cumsum(width[order])[:-1]])
     portions = np.clip(total - offsets, 0.0, width[order])
     bound = float((rise[order] * portions / width[order]).sum())
     amounts = np.bincount(owner[order], weights=portions, minlength=len(costs))
     cost = sum(float(c.at(y)) for c, y in zip(costs, amounts, strict=True))
+    # Rounding may put the bound a little above the cost.
     return Allocation(amounts, cost, min(bound, cost))
 
 
@@ -113,12 +115,14 @@ def _by_grids(costs: Sequence[Cost], total: float) -> Float[Array, " j"]:
 
 def _one_grid(costs: Sequence[Cost], total: float, low: Array, high: Array, step: float) -> Array:
     """Solve with all clients but one on grids; the client of the widest range takes the rest."""
+    # One client needs no grid, as it takes the rest: that of the widest range.
     rest = int(np.argmax(high - low))
     others = [j for j in range(len(costs)) if j != rest]
     sums, values = np.zeros(1), np.zeros(1)
     choices: list[tuple[Array, Int[Array, " n"]]] = []
     for j in others:
         grid = np.append(np.arange(low[j], high[j], step), high[j])
+        # The best cost of the clients so far for every sum: a (min, +) convolution.
         values, pick = _merge(values, costs[j].at(grid))
         sums = low[others[: len(choices) + 1]].sum() + step * np.arange(len(values))
         choices.append((grid, pick))
@@ -142,6 +146,7 @@ def _repair(amounts: Array, most: Array, total: float) -> Float[Array, " j"]:
         missing = total - amounts.sum()
         room = most - amounts if missing > 0 else amounts
         if room.sum() > 0:
+            # In proportion to the room, so that nobody is pushed beyond a limit.
             amounts = np.clip(amounts + missing * room / room.sum(), 0.0, most)
     return amounts
 

@@ -17,9 +17,8 @@ from fedfb.theory.atoms import (
     sum_by_level,
 )
 from fedfb.theory.atoms import cfl_of_atoms as pooled_optimum
-from fedfb.theory.measures import Decisions, Outcome, outcome
+from fedfb.theory.measures import PARITY, CurvePoint, Decisions, Outcome, Solution, outcome
 from fedfb.theory.population import AtomPopulation
-from fedfb.theory.solution import PARITY, CurvePoint, Solution
 
 _ROUNDING = 1e-12
 

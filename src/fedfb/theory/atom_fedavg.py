@@ -14,9 +14,8 @@ from scipy.optimize import linprog
 from fedfb.shapes import Array, Float
 from fedfb.theory.atoms import cfl_of_atoms, erm_of_atoms, gap_rows, pooled_masses
 from fedfb.theory.cells import solve_program
-from fedfb.theory.measures import Decisions, outcome
+from fedfb.theory.measures import PARITY, CurvePoint, Decisions, Solution, TradeOff, outcome
 from fedfb.theory.population import AtomPopulation
-from fedfb.theory.solution import PARITY, CurvePoint, Solution, TradeOff
 
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_PROGRAMS = 130

@@ -15,9 +15,8 @@ import numpy as np
 
 from fedfb.shapes import Array, Float, Int
 from fedfb.theory.cells import solve_program
-from fedfb.theory.measures import Decisions, outcome
+from fedfb.theory.measures import Decisions, Solution, outcome
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation
-from fedfb.theory.solution import Solution
 
 
 class Moves(NamedTuple):
@@ -235,7 +234,7 @@ def on_cells(population: ContinuousPopulation, cells: int = 1000) -> AtomPopulat
         population: laws with densities.
         cells: number of atoms.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> on_cells(fig2(), 200).masses.sum(axis=2).round(12)
     array([[1., 1.],
            [1., 1.]])

@@ -23,9 +23,9 @@ from scipy.optimize import minimize
 
 from fedfb.shapes import Array, Bool, Float, Int
 from fedfb.theory.lft_fedavg import solve_multipliers
+from fedfb.theory.measures import Solution
 from fedfb.theory.overlap import Overlap, evaluate_gaps
 from fedfb.theory.settling import Linearised, parity_slope, predict_multipliers
-from fedfb.theory.solution import Solution
 
 _STEPS = {1: 16, 2: 9, 3: 6, 4: 4}
 """Points on a line, by the number of clients that hold both groups."""
@@ -41,7 +41,7 @@ def solve_along_lines(grid: Overlap) -> list[BudgetLine]:
     combination. Many clients: equal budgets, and equal fractions of each client's gap.
 
     >>> from fedfb.theory.overlap import make_overlap
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> lines = solve_along_lines(make_overlap(fig2()))
     >>> round(min(optimum.outcome.spd for line in lines for optimum in line), 9)
     0.0
@@ -53,6 +53,7 @@ def solve_along_lines(grid: Overlap) -> list[BudgetLine]:
         return [[solve_multipliers(grid, everything)]]
     if len(free) > MOST_BUDGETS:
         gaps = np.abs(evaluate_gaps(grid, 0 * everything).gaps)
+        # The corners of the cube of budgets are too many: follow two lines through it.
         tight = solve_multipliers(grid, 0 * gaps)
         families = [
             solve_multipliers(grid, np.full(len(gaps), gaps.max())),
@@ -260,6 +261,7 @@ def climb(
     side = np.where(side == 0, 1.0, side)
     direction = np.sign(first.mean_difference) or 1.0
     for_accuracy = goal.towards == "accuracy"
+    # For the least disparity the sign must not change: beyond 0 the distance would grow again.
     most, least = (goal.level, goal.level) if for_accuracy else (1.0, 0.0)
 
     def loss(lam: Array) -> float:
@@ -288,6 +290,7 @@ def climb(
         constraints=[{"type": "ineq", "fun": room, "jac": room_slope}],
         options={"maxiter": effort.steps, "ftol": effort.gain},
     )
+    # SLSQP may end in NaN; the start is still a solution.
     reached = np.where(np.isfinite(ended.x), ended.x, start[free])
     return _fill_in_zeros(np.where(side * reached < 0, 0.0, reached), free)
 
@@ -316,4 +319,5 @@ def violation_of(rule: Linearised, lam: Float[Array, " i"], level: float) -> flo
         level: bound on spd.
     """
     wrong = np.where(lam * rule.gaps > 0, np.abs(rule.gaps), 0.0)
+    # A gap on the wrong side of its multiplier is a budget that no client can have.
     return max(float(wrong.max(initial=0.0)), abs(rule.mean_difference) - level)

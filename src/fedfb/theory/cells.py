@@ -76,7 +76,9 @@ def _solve_all(
     )
     if not solved.success:
         raise ArithmeticError(f"the linear program did not finish: {solved.message}")
+    # A row and its negative bound one gap from both sides, and share one multiplier.
     marginals = solved.ineqlin.marginals
+    # The solver may leave its bounds by its tolerance; a probability may not.
     return np.clip(solved.x, 0.0, 1.0), marginals[: len(eps)] - marginals[len(eps) :]
 
 
@@ -102,6 +104,7 @@ def solve_on_cells(
         gain.append(population.group_shares[group] * _gain_in_cells(population, group, ends[0]))
         masses.append(mass)
     gaps = np.concatenate([masses[0], -masses[1]], axis=1)
+    # A gap is at most 1, so a budget of 1 is no constraint.
     bound = population.constrained & (eps < 1)
     f, multipliers = solve_program(np.concatenate(gain), gaps[bound], eps[bound])
     lam = np.zeros(population.clients)

@@ -23,6 +23,7 @@ from scipy.interpolate import CubicHermiteSpline
 from fedfb.shapes import Array, Float, Int
 from fedfb.theory import atom_ensemble
 from fedfb.theory.allocation import MOST_CLIENTS, Cost, allocate
+from fedfb.theory.cfl import ThresholdProblem, local_distances, local_problem, pairs_at
 from fedfb.theory.lft_ensemble import (
     NO_DISPARITY,
     Vote,
@@ -30,9 +31,8 @@ from fedfb.theory.lft_ensemble import (
     member_gaps,
     vote_weights,
 )
+from fedfb.theory.measures import PARITY, CurvePoint, check_levels, refuse_more_than_two_groups
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
-from fedfb.theory.solution import PARITY, CurvePoint, check_levels, refuse_more_than_two_groups
-from fedfb.theory.thresholds import ThresholdProblem, local_distances, local_problem, pairs_at
 
 POINTS = 800
 """Points of a cost curve: as many evenly spaced thresholds, as many evenly spaced amounts."""
@@ -48,7 +48,7 @@ def lft_ensemble_curve(
         levels: bounds on spd.
         vote: "uniform", as in the paper, or "shares" of the clients.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> curve = lft_ensemble_curve(fig2(), [0.1, 0.2])
     >>> [point.accuracy and round(point.accuracy, 7) for point in curve]
     [None, 0.8322583]
@@ -95,7 +95,7 @@ def cost_curves(
         box: the largest distance of each client's threshold; 0 for a client that does not move.
         weights: the vote of each client.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> [cost.client for cost in cost_curves(fig2(), np.array([0.0, -1.0]), np.array([0.5, 0.5]))]
     [1]
     """

@@ -36,6 +36,14 @@ from fedfb.theory.budgets import (
 )
 from fedfb.theory.cfl import cfl
 from fedfb.theory.lft_fedavg import solve_multipliers
+from fedfb.theory.measures import (
+    PARITY,
+    CurvePoint,
+    Solution,
+    TradeOff,
+    check_levels,
+    refuse_densities_of_many_groups,
+)
 from fedfb.theory.overlap import Overlap, make_overlap
 from fedfb.theory.population import AtomPopulation, Population
 from fedfb.theory.settling import (
@@ -49,14 +57,6 @@ from fedfb.theory.settling import (
     sample_rules,
     settle_budgets,
     snap_to_corner,
-)
-from fedfb.theory.solution import (
-    PARITY,
-    CurvePoint,
-    Solution,
-    TradeOff,
-    check_levels,
-    refuse_densities_of_many_groups,
 )
 
 PER_AXIS = {1: 401, 2: 61, 3: 21, 4: 13}
@@ -99,7 +99,7 @@ def lft_fedavg_curve(
         population: the population.
         levels: bounds on spd, or on ``max |P_a - P|`` for more than two groups.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> [round(point.accuracy, 5) for point in lft_fedavg_curve(fig2(), [0.0, 0.2])]
     [0.80415, 0.83901]
     """
@@ -112,7 +112,7 @@ def lft_fedavg_least(population: Population) -> Solution:
     If the mix of groups is the same at all clients, the least disparity is 0 (Theorem "fflfair": MD
     is the mean of the gaps, and all budgets may be 0).
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> round(lft_fedavg_least(fig2(0.3, 0.7)).outcome.spd, 5)
     0.20272
     """

@@ -10,10 +10,10 @@ from fedfb.data import astype
 from fedfb.errors import ConfigError
 from fedfb.experiments.outcome import load_federations
 from fedfb.experiments.resolve import given_grid
-from fedfb.experiments.scores import FEWEST_ROWS, scores_task, tiny, without_fairness
+from fedfb.experiments.rule import FEWEST_ROWS, scores_task, tiny, without_fairness
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import fit, make_engine
-from fedfb.notions.intervals import LEVEL, normal_quantile
+from fedfb.notions.critical import LEVEL, normal_quantile
 from fedfb.notions.over_seeds import student_quantile
 from fedfb.runtime import make_ask
 from fedfb.shapes import Array, Float

@@ -23,17 +23,7 @@ import numpy as np
 from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Float
 from fedfb.theory import atom_ensemble
-from fedfb.theory.measures import Decisions, Outcome, Steps, outcome, threshold
-from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
-from fedfb.theory.solution import (
-    PARITY,
-    Solution,
-    check_budgets,
-    refuse_densities_of_many_groups,
-    refuse_more_than_two_groups,
-)
-from fedfb.theory.tails import rate_gap
-from fedfb.theory.thresholds import (
+from fedfb.theory.cfl import (
     Pairs,
     distances_for,
     gaps_at,
@@ -42,6 +32,20 @@ from fedfb.theory.thresholds import (
     pairs_at,
     pooled_problem,
 )
+from fedfb.theory.measures import (
+    PARITY,
+    Decisions,
+    Outcome,
+    Solution,
+    Steps,
+    check_budgets,
+    outcome,
+    refuse_densities_of_many_groups,
+    refuse_more_than_two_groups,
+    threshold,
+)
+from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
+from fedfb.theory.tails import rate_gap
 
 Vote = Literal["uniform", "shares"]
 Budgets = float | Sequence[float] | Float[Array, " i"]
@@ -84,7 +88,7 @@ def vote_weights(population: Population, vote: Vote) -> Float[Array, " i"]:
         population: the population.
         vote: "uniform", as in the paper, or "shares" of the clients.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> vote_weights(fig2(), "uniform")
     array([0.5, 0.5])
     """
@@ -101,7 +105,7 @@ def local_optima(population: Population, eps: Budgets) -> list[LocalOptimum]:
         population: the population.
         eps: one budget for each client, or a single number for all.
 
-    >>> from fedfb.theory.settings import fig1c
+    >>> from fedfb.theory.population import fig1c
     >>> [round(optimum.multiplier, 7) for optimum in local_optima(fig1c(), 0.0)]
     [0.2310586, -0.2310586]
     """
@@ -129,7 +133,7 @@ def lft_ensemble(population: Population, eps: Budgets, vote: Vote = "uniform") -
         eps: one budget for each client, or a single number for all.
         vote: "uniform", as in the paper, or "shares" of the clients.
 
-    >>> from fedfb.theory.settings import fig1c
+    >>> from fedfb.theory.population import fig1c
     >>> round(lft_ensemble(fig1c(), [1.0, 0.0]).outcome.spd, 7)
     0.1646474
     """
@@ -152,7 +156,7 @@ def ensemble_at(
     Args:
         population: laws with densities, two groups.
         distances: of each member's threshold from the unconstrained one
-            (:mod:`fedfb.theory.thresholds`).
+            (:mod:`fedfb.theory.cfl`).
         weights: the vote of each client.
         budgets: the budgets that led to the distances; computed if None.
     """
@@ -185,7 +189,7 @@ def ensemble_range(population: Population, vote: Vote = "uniform") -> EnsembleRa
         population: a population of two groups.
         vote: "uniform", as in the paper, or "shares" of the clients.
 
-    >>> from fedfb.theory.settings import example1, fig1b
+    >>> from fedfb.theory.population import example1, fig1b
     >>> round(ensemble_range(example1()).least_disparity, 7)
     0.2043003
     >>> ensemble_range(fig1b()).least_disparity       # the paper's figure shows .085: an underflow
@@ -253,7 +257,7 @@ def tau(population: Population) -> float:
     the other sign). With different mixes only the unconstrained optimum is common to all: again
     :math:`|g(0)|` (Lemma "ufl_q_different"; laws whose density vanishes may agree earlier).
 
-    >>> from fedfb.theory.settings import fig1b, fig1c
+    >>> from fedfb.theory.population import fig1b, fig1c
     >>> round(tau(fig1c()), 7), tau(fig1b())
     (0.3406699, 0.0)
     """

@@ -22,10 +22,9 @@ from fedfb.shapes import Array, Float
 from fedfb.theory import atom_fedavg
 from fedfb.theory.cells import finer_edges, first_edges, solve_on_cells
 from fedfb.theory.lft_ensemble import Budgets
-from fedfb.theory.measures import outcome
+from fedfb.theory.measures import Solution, check_budgets, outcome, refuse_densities_of_many_groups
 from fedfb.theory.overlap import Gaps, Overlap, evaluate_gaps, gain_of, make_overlap, outcome_of
 from fedfb.theory.population import AtomPopulation, Population
-from fedfb.theory.solution import Solution, check_budgets, refuse_densities_of_many_groups
 
 ROUNDS, FEW_ROUNDS = 8, 3
 _TOLERANCE = 1e-12
@@ -41,7 +40,7 @@ def lft_fedavg(population: Population, eps: Budgets) -> Solution:
         population: the population.
         eps: one budget for each client, or a single number for all.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> best = lft_fedavg(fig2(), [0.1, 0.1]).outcome
     >>> round(best.accuracy, 7), round(best.mean_difference, 7)
     (0.8133894, 0.0425202)
@@ -65,6 +64,7 @@ def solve_multipliers(
             suffices.
     """
     if start is not None:
+        # A neighbour's multipliers are mostly within Newton's reach, and cost no solve on cells.
         polished = polish(grid, eps, start, 12)
         if polished.good:
             return _solution(grid, eps, polished)
@@ -75,10 +75,13 @@ def solve_multipliers(
     best: Solution | None = None
     for _ in range(ROUNDS if clients <= 20 else FEW_ROUNDS):
         on_cells = solve_on_cells(grid.population, eps, edges)
+        # The program is exact for its cells only; Newton's method removes their error.
         polished = polish(grid, eps, on_cells.lam, newton_steps)
         if polished.good:
             return _solution(grid, eps, polished)
         done = outcome(grid.population, on_cells.rule)
+        # Any multipliers bound the optimum (weak duality), also those at which Newton's method
+        # failed.
         bound = grid.negatives + dual_value(grid, eps, polished)
         gap = max(bound - done.accuracy, 0.0)
         if best is None or gap < best.gap:
@@ -149,6 +152,7 @@ def _violations(
     """Return the dual's (least) slope in each multiplier, and which multipliers should move."""
     nonzero = lam != 0
     at_zero = np.sign(current.gaps) * np.maximum(np.abs(current.gaps) - eps, 0.0)
+    # A multiplier other than 0 needs a budget used up; at 0 a gap may be anything within it.
     residual = np.where(nonzero, current.gaps + eps * np.sign(lam), at_zero)
     residual = np.where(free, residual, 0.0)
     return residual, free & (nonzero | (residual != 0))
@@ -166,10 +170,12 @@ def _newton_step(
         matrix = matrix + ridge * np.eye(len(matrix))
         step = np.zeros(len(residual))
         step[active] = -np.linalg.lstsq(matrix, residual[active], rcond=None)[0]
+        # Against its slope the dual falls; a step along the slope would leave the kink uphill.
         wrong = at_kink & active & (step * residual > 0)
         if not wrong.any() or np.array_equal(wrong, active):
             break
         active = active & ~wrong
+    # The whole step is shortened, so that it keeps its direction.
     return step / max(1.0, float(np.abs(step).max()) / LONGEST_STEP)
 
 
@@ -188,6 +194,7 @@ def _search_line(
     def at(size: float) -> tuple[Array, Gaps, Array]:
         trial = np.where(crossing & (sizes <= size), 0.0, lam + size * step)
         evaluation = evaluate_gaps(grid, trial)
+        # At the kink the slope of the side to which the step leads is meant.
         one_sided = evaluation.gaps + eps * np.sign(np.where(lam == 0, step, lam))
         return trial, evaluation, np.where(step == 0, 0.0, one_sided)
 

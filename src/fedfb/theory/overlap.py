@@ -61,7 +61,7 @@ class Gaps(NamedTuple):
 def make_overlap(population: ContinuousPopulation) -> Overlap:
     """Return the grid on which sign changes of T are searched.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> make_overlap(fig2()).ratios[0].shape[1]
     2
     """
@@ -89,6 +89,7 @@ def _nodes(population: ContinuousPopulation) -> Float[Array, " k"]:
     evenly = np.linspace(low, high, MOST_NODES // 4)
     smooth = np.unique(np.concatenate([filled, evenly]))
     smooth = smooth[np.diff(smooth, prepend=-np.inf) > 1e-4 * (high - low) / MOST_NODES]
+    # Nodes that nearly coincide were dropped, but a jump and the node before it both stay.
     return np.unique(np.concatenate([smooth, jumps, np.nextafter(jumps, -np.inf)]))
 
 
@@ -113,6 +114,7 @@ def density_ratios(
         weighted[weights == 0] = -np.inf
     weighted -= np.maximum(weighted.max(axis=0), -1e300)  # -inf - -inf would be nan
     parts = np.exp(weighted, out=weighted)
+    # Where no client has mass all parts are 0, and 0 / 1e-300 is 0.
     parts /= np.maximum(parts.sum(axis=0), 1e-300)
     return (parts / np.where(weights > 0, weights, 1.0)[:, None]).T
 
@@ -140,7 +142,7 @@ def positive_steps(grid: Overlap, group: int, lam: Float[Array, " i"]) -> Steps:
         group: 0 or 1.
         lam: one multiplier for each client.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> positive_steps(make_overlap(fig2()), 0, np.zeros(2)).edges.round(12)
     array([0.])
     """
@@ -172,6 +174,7 @@ def _with_hidden_extremes(
     cell = np.flatnonzero((slope[:-2] < 0) & (slope[2:] > 0)) + 1
     positive = values > 0
     positives = positive[cell - 1] + positive[cell] * 1 + positive[cell + 1] + positive[cell + 2]
+    # Where a sign changes nearby, the root is bracketed already.
     cell = cell[(positives == 0) | (positives == 4)]
     left_slope, right_slope, width = slope[cell - 1], slope[cell + 1], x[cell + 1] - x[cell]
     meet = (size[cell] - size[cell + 1] + right_slope * width) / (right_slope - left_slope)
@@ -199,7 +202,7 @@ def evaluate_gaps(grid: Overlap, lam: Float[Array, " i"]) -> Gaps:
         grid: the overlap of the population.
         lam: one multiplier for each client.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> evaluate_gaps(make_overlap(fig2()), np.zeros(2)).gaps.round(7)
     array([-0.0013496,  0.6826895])
     """
@@ -218,7 +221,7 @@ def outcome_of(grid: Overlap, evaluation: Gaps) -> Outcome:
         grid: the overlap of the population.
         evaluation: as ``evaluate_gaps`` returns it.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> grid = make_overlap(fig2())
     >>> round(outcome_of(grid, evaluate_gaps(grid, np.zeros(2))).mean_difference, 7)
     0.3406699
@@ -249,6 +252,7 @@ def _slopes(
     x = steps.edges
     if len(x) == 0:
         return np.zeros((population.clients, population.clients))
+    # Not every eta has a derivative in closed form: a central difference.
     width = 1e-6 * (1.0 + np.abs(x))
     three = np.concatenate([x, x + width, x - width])
     ratios = density_ratios(population, group, three)
@@ -296,13 +300,16 @@ def find_roots(
         return quick
     a, b, fa, fb = high, low, at_high, at_low
     part = np.clip(fa / (fa - fb), 0.001, 0.999)
+    # `a` is the newest point, `b` the end of the other sign, `c` the end that the bracket lost.
     for _ in range(steps):
         x = a + part * (b - a)
         fx = function(x)
+        # Signs and not the product: a product of two tiny values would underflow to 0.
         same_sign = (fx > 0) == (fa > 0)
         c, fc = np.where(same_sign, a, b), np.where(same_sign, fa, fb)
         b, fb = np.where(same_sign, b, a), np.where(same_sign, fb, fa)
         a, fa = x, fx
+        # The step that rounding still resolves, as a share of the bracket.
         least = (4e-16 * np.abs(a) + 1e-300) / np.maximum(np.abs(b - a), 1e-300)
         if np.all((least > 0.5) | (np.abs(fa) < 1e-15)):
             break
@@ -314,6 +321,7 @@ def _by_secants(
     function: _Function, low: Array, high: Array, at_low: Array, at_high: Array
 ) -> Array | None:
     """Return the roots if secants find all of them within their brackets, else None."""
+    # The inverse slope is kept, because it stays finite where two values agree.
     x, fx, inverse_slope = high, at_high, (high - low) / (at_high - at_low)
     at_a_jump = high - low <= 1e-15 * (1.0 + np.abs(high))
     for _ in range(6):
@@ -334,6 +342,8 @@ def _interpolated(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         xi = (a - b) / (c - b)
         phi = (fa - fb) / (fc - fb)
+        # Chandrupatla's test: inside it the inverse quadratic is monotonic between the three
+        # points.
         safe = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
         inverse = fa / (fb - fa) * fc / (fb - fc)
         inverse = inverse + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
@@ -363,6 +373,7 @@ def search_below_zero(
     """
     (a, m, b), (fa, fm, fb) = points, values
     for step in range(steps):
+        # Parabolas alone may come from one side only, and keep the other end for ever.
         x = _vertex(a, m, b, fa, fm, fb) if step % 3 < 2 else _section(a, m, b)
         fx = function(x)
         lower, left = fx < fm, x < m

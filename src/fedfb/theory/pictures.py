@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from fedfb.errors import ConfigError
-from fedfb.report.figures import MARKERS, save_figure
+from fedfb.report.figures import MARKERS, colour_of, save_figure
 from fedfb.report.numbers import number
-from fedfb.report.text import make_console, make_table
+from fedfb.report.table import Table, make_console, print_table
 from fedfb.shapes import Array, Float
 from fedfb.theory import (
     AtomPopulation,
@@ -61,7 +60,7 @@ def print_achievable(record: Mapping[str, Any], title: str) -> None:
     console, measure = make_console(), MEASURES[record["measure"]]
     console.print(title, style="bold")
     console.print(summarise_in_words(record) + "\n")
-    console.print(_table(record, measure))
+    print_table(_table(record, measure), console)
     plain = record["erm"]
     console.print(
         f"\nWithout any thought of fairness: accuracy {number(plain['accuracy'])}, {measure} "
@@ -88,15 +87,15 @@ def print_achievable(record: Mapping[str, Any], title: str) -> None:
 
 def _table(record: Mapping[str, Any], measure: str) -> Table:
     approaches = {name: words for name, words in APPROACHES.items() if name in record}
-    table = make_table(f"Best accuracy with {measure} at most", "", *approaches.values())
+    rows: list[tuple[str, ...]] = []
     for place, point in enumerate(record["cfl"]["curve"]):
         accuracies = [number(record[name]["curve"][place]["accuracy"], 4) for name in approaches]
-        table.add_row(number(point["disparity"], 3), *accuracies)
-    table.add_section()
-    table.add_row(f"least {measure}", *(_least(record[n]["min_disparity"]) for n in approaches))
+        rows.append((number(point["disparity"], 3), *accuracies))
+    rows.append((f"least {measure}", *(_least(record[n]["min_disparity"]) for n in approaches)))
     fairest = [record[name]["at_least"] for name in approaches]
-    table.add_row("accuracy there", *(number(at and at["accuracy"], 4) for at in fairest))
-    return table
+    rows.append(("accuracy there", *(number(at and at["accuracy"], 4) for at in fairest)))
+    caption = f"Best accuracy with {measure} at most"
+    return Table(caption, ("", *approaches.values()), tuple(rows))
 
 
 def _least(value: float) -> str:
@@ -180,10 +179,10 @@ def _draw_curves(axes: Any, record: Mapping[str, Any], title: str) -> None:
         line, marks = STYLES[name]
         axes.plot(
             [level for level, _ in points], [accuracy for _, accuracy in points], line,
-            **marks, color=f"C{place}", linewidth=1.4, label=words,
+            **marks, color=colour_of(place), linewidth=1.4, label=words,
         )  # fmt: skip
         least = record[name]["min_disparity"]
-        axes.axvline(least, color=f"C{place}", linestyle=line, linewidth=0.8, alpha=0.5)
+        axes.axvline(least, color=colour_of(place), linestyle=line, linewidth=0.8, alpha=0.5)
     axes.set_xlim(left=0)
     axes.set_xlabel(f"{MEASURES[record['measure']]} (fairer: left)")
     axes.set_ylabel("accuracy (better: up)")
@@ -232,7 +231,7 @@ def draw_gaps(population: Population, title: str, path: Path) -> None:
         if np.isnan(gaps).all():
             continue  # a client that lacks a group has no gap
         line, marker = LINES[client % len(LINES)], MARKERS[client % len(MARKERS)]
-        colour, end = f"C{client % 10}", fair[client]
+        colour, end = colour_of(client), fair[client]
         named = f"g_{client}" if client < _MOST_NAMED else None
         axes.plot(curves.lam, gaps, line, color=colour, linewidth=1.2, label=named)
         inside = (curves.lam >= min(end, 0.0)) & (curves.lam <= max(end, 0.0))
@@ -336,10 +335,10 @@ def _draw_people(axes: Any, population: AtomPopulation, masses: Float[Array, "a 
 
 def _draw_thresholds(axes: Any, population: AtomPopulation, rule: Rule, line: str) -> None:
     for height, t in zip(HEIGHTS, _thresholds(population, rule), strict=True):
-        axes.plot([t, t], [height - 0.45, height + 0.45], line, color="C0", linewidth=2.2)
+        axes.plot([t, t], [height - 0.45, height + 0.45], line, color=colour_of(0), linewidth=2.2)
         axes.annotate(
             "accepted", (t, height + 0.4), xytext=(3, -3), textcoords="offset points",
-            fontsize=7, color="C0",
+            fontsize=7, color=colour_of(0),
         )  # fmt: skip
 
 
@@ -370,7 +369,7 @@ def _draw_all(axes: Any, population: AtomPopulation) -> None:
             at = (population.points[place], height - 0.42)
             axes.text(*at, share, ha="center", va="center", fontsize=7)
     for height, t in zip(HEIGHTS, _thresholds(population, together.rule), strict=True):
-        axes.plot([t, t], [height - 0.3, height + 0.45], "-", color="C2", linewidth=2.2)
+        axes.plot([t, t], [height - 0.3, height + 0.45], "-", color=colour_of(2), linewidth=2.2)
     axes.set_title(
         f"all: votes for each person, {_describe_outcome(vote.outcome)}\n"
         f"one rule for all (lines), {_describe_outcome(together.outcome)}",

@@ -23,8 +23,8 @@ from scipy.special import expit
 from fedfb.shapes import Array, Float
 from fedfb.theory.cells import first_edges
 from fedfb.theory.lft_fedavg import solve_multipliers
+from fedfb.theory.measures import Solution
 from fedfb.theory.overlap import SIGN, Overlap, density_ratios, evaluate_gaps, outcome_of
-from fedfb.theory.solution import Solution
 
 _CLOSE = 1e-10
 TRIED = 2
@@ -45,7 +45,7 @@ def settle_budgets(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solu
         level: bound on spd.
 
     >>> from fedfb.theory.overlap import make_overlap
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> round(settle_budgets(make_overlap(fig2()), np.array([0.0, -0.09]), 0.1).outcome.spd, 9)
     0.1
     """
@@ -54,6 +54,9 @@ def settle_budgets(grid: Overlap, lam: Float[Array, " i"], level: float) -> Solu
         return None
     lam = np.where(np.abs(lam) < 1e-12, 0.0, lam)
     gaps = evaluate_gaps(grid, lam).gaps
+    # A multiplier pushes its gap to the other side of 0. With equal signs no budget explains both,
+    # and
+    # the tightest budget is nearest.
     eps = np.where(lam * gaps > 0, 0.0, np.abs(gaps))
     eps = np.where(grid.population.constrained, np.minimum(eps, 1.0), 1.0)
     return _meet_level(grid, solve_multipliers(grid, eps, lam), level)
@@ -93,6 +96,7 @@ def flip_budgets(grid: Overlap, solution: Solution, level: float) -> Solution:
             eps = best.local_budgets.copy()
             eps[client] = budget
             candidate = _meet_level(grid, solve_multipliers(grid, eps, best.multipliers), level)
+            # Less than that is the error of the solver: the search would never settle.
             if candidate is not None and candidate.outcome.accuracy > best.outcome.accuracy + 1e-7:
                 best = candidate
     return best
@@ -131,14 +135,17 @@ def _minimise_along_budget(grid: Overlap, start: Solution, client: int) -> Solut
             float(sign * current.outcome.mean_difference),
         )
         slope = float(sign * parity_slope(grid, current)[client])
+        # Below 0 the mean difference has changed its sign: it passes 0 on the way.
         if slope == 0 or height < 0:
             break
         ends[slope > 0] = (at, height, slope)
         if len(ends) < 2:
+            # One side only is known: go downhill in growing steps until the slope turns.
             goal, stride = float(np.clip(at - np.sign(slope) * stride, 0.0, 1.0)), 4 * stride
         else:
             (left, low, fall), (right, high, rise) = ends[False], ends[True]
             goal = (high - low + fall * left - rise * right) / (fall - rise)
+            # Tangents of a function that is not quite convex may meet outside.
             goal = float(np.clip(goal, min(left, right), max(left, right)))
         if abs(goal - at) < 1e-10:
             break
@@ -152,6 +159,7 @@ def _minimise_along_budget(grid: Overlap, start: Solution, client: int) -> Solut
 
 def _meet_level(grid: Overlap, solution: Solution, level: float) -> Solution | None:
     """Return a solution within the level: the given one, or one nearby with other budgets."""
+    # A little below the level costs next to no accuracy; above it only rounding is allowed.
     if level - 1e-7 <= solution.outcome.spd <= level + _CLOSE or level >= 1.0:
         return solution
     if solution.outcome.spd > level + _FAR:
@@ -238,7 +246,9 @@ def predict_multipliers(
     matrix = evaluate_gaps(grid, lam).jacobian[np.ix_(binding, binding)]
     change = -np.sign(lam[binding]) * (eps - budgets)[binding]
     prediction = lam.copy()
+    # Clients with equal laws make the matrix singular: least squares shares the change among them.
     prediction[binding] += np.linalg.lstsq(matrix, change, rcond=1e-9)[0]
+    # At 0 the dual has a kink: to first order nothing can be said of the other side.
     return np.where(lam * prediction < 0, 0.0, prediction)
 
 
@@ -284,7 +294,7 @@ def make_sketch(grid: Overlap, cells: int = 800) -> Sketch:
         cells: number of cells of each group.
 
     >>> from fedfb.theory.overlap import make_overlap
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> look = sample_rules(make_sketch(make_overlap(fig2())), np.zeros((1, 2)))
     >>> bool(abs(look.accuracy[0] - 0.8476605) < 1e-4)
     True

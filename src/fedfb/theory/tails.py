@@ -244,6 +244,7 @@ class Gains:
         rows = np.broadcast_to(
             t if len(t) == 1 else t[self.laws.owner], (len(self.knots), t.shape[1])
         )
+        # Above a threshold beyond the knots lies all of a law, or nothing of it.
         clipped = np.clip(rows, self.knots[:, :1], self.knots[:, -1:])
         piece = np.minimum(_count_below(self.knots, clipped), self.knots.shape[1] - 1)
         end = np.take_along_axis(self.knots, piece, axis=1)
@@ -279,6 +280,9 @@ def make_gains(laws: GroupLaws, eta: Eta) -> Gains:
 def _integral(
     laws: GroupLaws, eta: Eta, low: Float[Array, "c k"], high: Float[Array, "c k"]
 ) -> Float[Array, "c k"]:
+    # Ten nodes of Gauss and Legendre between neighbouring knots: laws are smooth there, and the
+    # error is
+    # that of rounding.
     half, middle = 0.5 * (high - low), 0.5 * (high + low)
     x = (middle[..., None] + half[..., None] * NODES).reshape(len(low), -1)
     margin = eta.value(x) - eta.upper(x)

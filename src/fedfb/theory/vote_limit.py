@@ -24,11 +24,11 @@ import numpy as np
 
 from fedfb.shapes import Array, Float
 from fedfb.theory.atoms import pooled_masses
+from fedfb.theory.cfl import local_problem, signs_at
 from fedfb.theory.lft_ensemble import lft_ensemble
+from fedfb.theory.measures import refuse_densities_of_many_groups, refuse_more_than_two_groups
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation, Population
-from fedfb.theory.solution import refuse_densities_of_many_groups, refuse_more_than_two_groups
 from fedfb.theory.tails import GroupLaws, rate_gap
-from fedfb.theory.thresholds import local_problem, signs_at
 
 EQUAL = 1e-9
 """Shares that differ by less are equal."""
@@ -73,7 +73,7 @@ def gap_curves(population: Population, lam: Float[Array, " k"]) -> GapCurves:
         population: a population of two groups.
         lam: the multipliers.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> gap_curves(fig2(), np.zeros(1)).clients.ravel().round(7)
     array([-0.0013496,  0.6826895])
     """
@@ -121,7 +121,7 @@ def _on_atoms(
 def vote_limit(population: Population) -> VoteLimit:
     """Return the conditions of Lemma "ufl_limit" on a population, and the bound if all hold.
 
-    >>> from fedfb.theory.settings import example1, fig1c
+    >>> from fedfb.theory.population import example1, fig1c
     >>> round(vote_limit(fig1c()).bound, 7)
     0.1646474
     >>> [condition.holds for condition in vote_limit(example1()).conditions]  # g_0(0) = 0
@@ -193,7 +193,7 @@ def lambda_axis(population: Population, points: int = 401) -> Float[Array, " k"]
         population: a population of two groups.
         points: number of multipliers, odd.
 
-    >>> from fedfb.theory.settings import fig2
+    >>> from fedfb.theory.population import fig2
     >>> lambda_axis(fig2(), 5)
     array([-0.5 , -0.25,  0.  ,  0.25,  0.5 ])
     """

@@ -8,18 +8,20 @@ import numpy as np
 
 from fedfb.algorithms.baselines.group_gaps import (
     MEAN_LOGIT,
+    GroupGaps,
+    Push,
+    descend_on_gaps,
     excess,
+    gap_method,
     group_gradients,
-    mean_loss_gradient,
-    measure_gaps,
     pull,
 )
-from fedfb.algorithms.baselines.server_step import descend, no_moments
-from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
-from fedfb.algorithms.tasks import global_model, make_task
+from fedfb.algorithms.baselines.server_step import no_moments
+from fedfb.algorithms.method import Knob, Problem
+from fedfb.algorithms.tasks import make_task
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, LocalSolver, generator
 from fedfb.engine import Engine
-from fedfb.engine.losses import loss
+from fedfb.engine.base import loss
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity
 from fedfb.notions.base import ratio
@@ -120,20 +122,27 @@ def agnosticfair(
             params, no_moments(params), reachable / reachable.sum(axis=1)[:, None], means, 0
         )
 
-    def round(s: State, ask: Ask) -> tuple[State, Info]:
-        total = ask(ask_sums, {"params": s.params, "alpha": s.alpha})
-        gap, t = measure_gaps(total), s.t + 1
+    def push(s: State, gap: GroupGaps, total: Arrays) -> Push:
         covariance = gap.share * gap.value
         pressure = 2 * nu[:, None] * np.maximum(0.0, excess(covariance, tau).max(axis=1))
-        gradient = mean_loss_gradient(total) + pull(pressure * gap.share, covariance, gap.gradient)
-        params, moments = descend(s.params, gradient, s.moments, solver, t)
+        gradient = pull(pressure * gap.share, covariance, gap.gradient)
         means = _kernel_means(total)
         mean_losses = np.where(means > 0, ratio(total["losses"], total["kernel"], 0.0), -inf)
         vertex = np.eye(len(means))[np.argmax(mean_losses, axis=1)]
-        after = State(params, moments, s.mixture + (vertex - s.mixture) / t, means, t)
-        return after, Info(signal=covariance, lam=after.alpha)
+        mixture = s.mixture + (vertex - s.mixture) / (s.t + 1)
+        after = {"mixture": mixture, "kernel_means": means}
+        return Push(gradient, after, Info(signal=covariance, lam=s._replace(**after).alpha))
 
-    return global_model("agnosticfair", engine, (ask_kernel, ask_sums), State, setup, round)
+    return descend_on_gaps(
+        "agnosticfair",
+        engine,
+        solver,
+        (ask_kernel, ask_sums),
+        State,
+        setup,
+        push,
+        broadcast=lambda s: {"alpha": s.alpha},
+    )
 
 
 class KernelSums(NamedTuple):
@@ -217,7 +226,7 @@ def _make(problem: Problem) -> Algorithm:
     return agnosticfair(engine, problem.solver, knobs["tau"], knobs["nu"], kernel)
 
 
-METHOD = Method(
+METHOD = gap_method(
     name="agnosticfair",
     summary="worst-case reweighted loss with a covariance penalty; one exchange per gradient step",
     paper="Du et al. 2021",
@@ -232,9 +241,5 @@ METHOD = Method(
     },
     variants=("kernel", "plain"),
     notions=("demographic_parity",),
-    rounds=300,
-    learning_rate=0.03,
-    learning_rates=(0.01, 0.03, 0.1),
     reconstruction=True,
-    reads=DESCENT,
 )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import Model, averaging, equal_weights, fit_task
+from fedfb.algorithms.tasks import ModelState, averaging, equal_weights, fit_task
 from fedfb.core import (
     Algorithm,
     Arrays,
@@ -61,7 +61,7 @@ def ditto(engine: Engine, solver: LocalSolver, lam: Float[Array, " r"]) -> Algor
 
     fit = ClientTask("fit", "sum", run)
 
-    def predict(s: Model, memories: Mapping[int, Arrays], examples: Examples) -> Prediction:
+    def predict(s: ModelState, memories: Mapping[int, Arrays], examples: Examples) -> Prediction:
         logits = engine.logits(s.params, examples.x)
         for client, memory in memories.items():
             rows = np.flatnonzero(examples.client == client)

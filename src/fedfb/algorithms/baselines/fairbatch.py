@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfb.algorithms.baselines.server_step import descend, no_moments
 from fedfb.algorithms.method import Knob, Method, Problem
-from fedfb.algorithms.tasks import Model, average, global_model, weigh_model
+from fedfb.algorithms.tasks import ModelState, average, global_model, weigh_model
 from fedfb.core import (
     Algorithm,
     Arrays,
@@ -176,12 +176,14 @@ def fairbatch_algorithm(
 
     fit = ClientTask("fit", "sum", run)
 
-    def round(s: Model, ask: Ask) -> tuple[Model, Info]:
+    def round(s: ModelState, ask: Ask) -> tuple[ModelState, Info]:
         total = ask(fit, {"params": s.params})
-        return Model(average(total, s.params)), Info(lam=total["ratios"] / total["weight"][:, None])
+        return ModelState(average(total, s.params)), Info(
+            lam=total["ratios"] / total["weight"][:, None]
+        )
 
     return global_model(
-        "fairbatch", engine, (fit,), Model, lambda params, ask: Model(params), round
+        "fairbatch", engine, (fit,), ModelState, lambda params, ask: ModelState(params), round
     )
 
 

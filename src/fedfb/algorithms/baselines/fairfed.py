@@ -13,7 +13,7 @@ import numpy as np
 from fedfb.algorithms.baselines.lft import READS, read_rule, train_fairbatch
 from fedfb.algorithms.baselines.reweighing import independent_weights
 from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
-from fedfb.algorithms.tasks import Model, average, global_model, make_task, weigh_model
+from fedfb.algorithms.tasks import ModelState, average, global_model, make_task, weigh_model
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, Key, LocalSolver
 from fedfb.engine import Engine, cell_counts
 from fedfb.errors import ConfigError
@@ -110,19 +110,21 @@ def fairfed(
     def memory(params: Float[Array, "r p"]) -> Arrays:
         return {name: np.zeros(len(params)) for name in ("distance", "drift", "weight")}
 
-    def setup(params: Float[Array, "r p"], ask: Ask) -> Model:
-        return Model(params)
+    def setup(params: Float[Array, "r p"], ask: Ask) -> ModelState:
+        return ModelState(params)
 
-    def round(s: Model, ask: Ask) -> tuple[Model, Info]:
+    def round(s: ModelState, ask: Ask) -> tuple[ModelState, Info]:
         sums = ask(look, {"params": s.params})
         common = {"params": s.params, **_measures(sums)}
         distances = ask(compare, common)
         mean_distance = distances["distance"] / distances["clients"]
         weights = ask(weigh, {"mean_distance": mean_distance, "rows": sums["rows"]})
         total = ask(fit, {"params": s.params, **weights})
-        return Model(average(total, s.params)), Info(signal=common["gap"][:, None])
+        return ModelState(average(total, s.params)), Info(signal=common["gap"][:, None])
 
-    return global_model("fairfed", engine, (look, compare, weigh, fit), Model, setup, round, memory)
+    return global_model(
+        "fairfed", engine, (look, compare, weigh, fit), ModelState, setup, round, memory
+    )
 
 
 def _sums(

@@ -231,7 +231,7 @@ def _make(problem: Problem) -> Algorithm:
             f"fcfl compares two groups, and there are {groups}. Name one sensitive column with two "
             "values, or choose a method for any number of groups, such as fedfb or fpfl."
         )
-    steps = int(problem.options.get("rounds", METHOD.rounds))
+    steps = problem.options.rounds or METHOD.rounds
     first = round(FIRST_STAGE * steps)
     return fcfl(problem.engine, problem.solver, problem.knobs["eps"], labels, first)
 

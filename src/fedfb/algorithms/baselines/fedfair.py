@@ -9,15 +9,17 @@ from fedfb.algorithms.baselines.group_gaps import (
     LOSS_OF_POSITIVES,
     SOFT_MISS_RATE,
     GapStatistic,
+    GroupGaps,
+    Push,
+    descend_on_gaps,
     excess,
+    gap_method,
     gaps_task,
-    mean_loss_gradient,
-    measure_gaps,
 )
-from fedfb.algorithms.baselines.server_step import descend, no_moments
-from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
-from fedfb.algorithms.tasks import count_task, global_model
-from fedfb.core import Algorithm, Ask, Info, LocalSolver
+from fedfb.algorithms.baselines.server_step import no_moments
+from fedfb.algorithms.method import Knob, Problem
+from fedfb.algorithms.tasks import count_task
+from fedfb.core import Algorithm, Arrays, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
 from fedfb.notions import EqualOpportunity
@@ -78,28 +80,22 @@ def fedfair(
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         positives = ask(count, {})["counts"][1]
         lam = np.zeros((len(params), 2, notion.groups))
-        return State(
-            params, no_moments(params), lam, int(np.argmax(enough(positives, notion.minimum))), 0
-        )
+        first = int(np.argmax(enough(positives, notion.minimum)))
+        return State(params, no_moments(params), lam, first, 0)
 
-    def round(s: State, ask: Ask) -> tuple[State, Info]:
-        total = ask(ask_sums, {"params": s.params})
-        gap, t, first = (
-            measure_gaps(total, notion.minimum),
-            s.t + 1,
-            slice(s.reference, s.reference + 1),
-        )
+    def push(s: State, gap: GroupGaps, total: Arrays) -> Push:
+        first = slice(s.reference, s.reference + 1)
         compared = gap.present & gap.present[:, first]
         d = np.where(compared, gap.value - gap.value[:, first], 0.0)
         slope = gap.gradient - gap.gradient[:, first]
         after = np.clip(s.lam + gamma[:, None, None] * excess(d, eps), 0.0, LARGEST)
         lam = np.where(compared[:, None], after, s.lam)
         force = np.where(compared, lam[:, 0] - lam[:, 1], 0.0)
-        gradient = mean_loss_gradient(total) + np.einsum("ra,rap->rp", force, slope)
-        params, moments = descend(s.params, gradient, s.moments, solver, t)
-        return State(params, moments, lam, s.reference, t), Info(signal=d, lam=lam)
+        gradient = np.einsum("ra,rap->rp", force, slope)
+        return Push(gradient, {"lam": lam}, Info(signal=d, lam=lam))
 
-    return global_model("fedfair", engine, (count, ask_sums), State, setup, round)
+    tasks = (count, ask_sums)
+    return descend_on_gaps("fedfair", engine, solver, tasks, State, setup, push, notion.minimum)
 
 
 def _make(problem: Problem) -> Algorithm:
@@ -113,7 +109,7 @@ def _make(problem: Problem) -> Algorithm:
     return fedfair(problem.engine, problem.solver, notion, knobs["eps"], knobs["gamma"], statistic)
 
 
-METHOD = Method(
+METHOD = gap_method(
     name="fedfair",
     summary="bound the loss gap of positives by multipliers; one exchange per gradient step",
     paper="Chu et al. 2021",
@@ -124,9 +120,5 @@ METHOD = Method(
     },
     variants=("prob", "ce"),
     notions=("equal_opportunity",),
-    rounds=300,
-    learning_rate=0.03,
-    learning_rates=(0.01, 0.03, 0.1),
     reconstruction=True,
-    reads=DESCENT,
 )

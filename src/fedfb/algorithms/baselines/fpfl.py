@@ -9,16 +9,17 @@ from fedfb.algorithms.baselines.group_gaps import (
     SOFT_MISS_RATE,
     SOFT_POSITIVE_RATE,
     GapStatistic,
+    GroupGaps,
+    Push,
+    descend_on_gaps,
     excess,
+    gap_method,
     gaps_task,
-    mean_loss_gradient,
-    measure_gaps,
     pull,
 )
-from fedfb.algorithms.baselines.server_step import descend, no_moments
-from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
-from fedfb.algorithms.tasks import global_model
-from fedfb.core import Algorithm, Ask, Info, LocalSolver
+from fedfb.algorithms.baselines.server_step import no_moments
+from fedfb.algorithms.method import Knob, Problem
+from fedfb.core import Algorithm, Arrays, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity, EqualOpportunity
@@ -80,17 +81,14 @@ def fpfl(
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         return State(params, no_moments(params), np.zeros((len(params), groups)), 0)
 
-    def round(s: State, ask: Ask) -> tuple[State, Info]:
-        total = ask(ask_sums, {"params": s.params})
-        gap, t = measure_gaps(total, minimum), s.t + 1
+    def push(s: State, gap: GroupGaps, total: Arrays) -> Push:
         g = excess(gap.value, rule.tau).max(axis=1)
         pressure = np.maximum(0.0, s.lam + damping * g)
-        gradient = mean_loss_gradient(total) + pull(pressure, gap.value, gap.gradient)
-        params, moments = descend(s.params, gradient, s.moments, solver, t)
         lam = np.where(gap.present, np.maximum(0.0, s.lam + gamma * g), s.lam)
-        return State(params, moments, lam, t), Info(signal=gap.value, lam=lam)
+        gradient = pull(pressure, gap.value, gap.gradient)
+        return Push(gradient, {"lam": lam}, Info(signal=gap.value, lam=lam))
 
-    return global_model("fpfl", engine, (ask_sums,), State, setup, round)
+    return descend_on_gaps("fpfl", engine, solver, (ask_sums,), State, setup, push, minimum)
 
 
 def _make(problem: Problem) -> Algorithm:
@@ -110,7 +108,7 @@ def _make(problem: Problem) -> Algorithm:
     return fpfl(problem.engine, problem.solver, groups, statistic, rule, minimum)
 
 
-METHOD = Method(
+METHOD = gap_method(
     name="fpfl",
     summary="bound each group's gap by multipliers; one exchange per gradient step, no noise",
     paper="Rodriguez-Galvez et al. 2021",
@@ -121,9 +119,5 @@ METHOD = Method(
         "gamma": Knob(0.1, (0.03, 0.1, 0.3), "step size of the multipliers"),
     },
     notions=("demographic_parity", "equal_opportunity"),
-    rounds=300,
-    learning_rate=0.03,
-    learning_rates=(0.01, 0.03, 0.1),
     reconstruction=True,
-    reads=DESCENT,
 )

@@ -1,16 +1,20 @@
-r"""Gaps between each group's mean of a differentiable statistic and the mean of all rows.
+r"""Descent under bounds on gaps: of each group's mean of a differentiable statistic to that of all.
 
 Zafar's covariance and the performance gaps of FPFL and FedFair are such gaps. Clients send sums
 over their rows, with gradients and denominators. The server divides after the sum, so the gaps are
 the pooled gaps of the participants.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms.tasks import make_task
-from fedfb.core import Arrays, ClientData, ClientTask
+from fedfb.algorithms.baselines.server_step import descend
+from fedfb.algorithms.method import DESCENT, Method
+from fedfb.algorithms.tasks import global_model, make_task
+from fedfb.core import Algorithm, Arrays, Ask, ClientData, ClientTask, Info, LocalSolver
 from fedfb.engine import Engine, RowLoss, cell_counts
 from fedfb.notions.base import ratio
 from fedfb.notions.values import enough
@@ -35,7 +39,7 @@ SOFT_MISS_RATE = GapStatistic("prob", (0, 1))
 LOSS_OF_POSITIVES = GapStatistic("ce", (0, 1))
 
 
-class _Gaps(NamedTuple):
+class GroupGaps(NamedTuple):
     r"""The gaps :math:`h_a-h`, their gradients and each group's share of the compared rows.
 
     A group is not ``present`` if the participants have too few rows of it. Its gap, gradient and
@@ -112,7 +116,7 @@ def mean_loss_gradient(total: Arrays) -> Float[Array, "r p"]:
     return mean
 
 
-def measure_gaps(total: Arrays, minimum: int = 1) -> _Gaps:
+def measure_gaps(total: Arrays, minimum: int = 1) -> GroupGaps:
     """Return the gaps of the participants' rows from the sum of their uploads.
 
     Args:
@@ -131,12 +135,75 @@ def measure_gaps(total: Arrays, minimum: int = 1) -> _Gaps:
     slope = ratio(gradients, compared[..., None], 0.0) - ratio(
         gradients.sum(axis=1, keepdims=True), everyone[..., None], 0.0
     )
-    return _Gaps(
+    return GroupGaps(
         np.where(present, value, 0.0),
         np.where(present[..., None], slope, 0.0),
         ratio(compared, everyone, 0.0),
         present,
     )
+
+
+class Push(NamedTuple):
+    """What a method makes of the gaps of one step.
+
+    Attributes:
+        gradient: of the constraints; the step adds that of the mean loss.
+        changes: fields of the next state, such as its multipliers.
+        info: what the round reports.
+    """
+
+    gradient: Float[Array, "r p"]
+    changes: Mapping[str, Any]
+    info: Info
+
+
+def descend_on_gaps(
+    name: str,
+    engine: Engine,
+    solver: LocalSolver,
+    tasks: tuple[ClientTask, ...],
+    state: type[Any],
+    setup: Callable[[Float[Array, "r p"], Ask], Any],
+    push: Callable[[Any, GroupGaps, Arrays], Push],
+    minimum: int = 1,
+    broadcast: Callable[[Any], Arrays] = lambda s: {},
+) -> Algorithm:
+    r"""Return an algorithm whose round is one step on the loss and on constraints of gaps.
+
+    .. math:: w\leftarrow w-\eta\big(\nabla\bar L(w)+\text{push}\big)
+
+    Args:
+        name: of the algorithm.
+        engine: scores rows.
+        solver: learning rate and optimiser of the server's step.
+        tasks: the last one asks for the sums of :func:`gaps_task`, once a round.
+        state: a named tuple with ``params``, ``moments`` and ``t``, the number of steps.
+        setup: as in :class:`fedfb.core.Algorithm`.
+        push: the gradient of the constraints and the next multipliers, from the state before the
+            step, the gaps of the participants, and the total behind the gaps.
+        minimum: a group with fewer compared rows is not present.
+        broadcast: what the server sends beside the model.
+    """
+
+    def round(s: Any, ask: Ask) -> tuple[Any, Info]:
+        total = ask(tasks[-1], {"params": s.params, **broadcast(s)})
+        gradient, changes, info = push(s, measure_gaps(total, minimum), total)
+        params, moments = descend(
+            s.params, mean_loss_gradient(total) + gradient, s.moments, solver, s.t + 1
+        )
+        return s._replace(params=params, moments=moments, t=s.t + 1, **changes), info
+
+    return global_model(name, engine, tasks, state, setup, round)
+
+
+gap_method = partial(
+    Method,
+    rounds=300,
+    learning_rate=0.03,
+    learning_rates=(0.01, 0.03, 0.1),
+    reads=DESCENT,
+)
+"""Declare a method whose round is one such step: many steps, and a rate for exact gradients."""
 
 
 def excess(value: Float[Array, "r a"], bound: Float[Array, " r"]) -> Float[Array, "r 2 a"]:

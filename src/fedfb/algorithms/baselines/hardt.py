@@ -24,7 +24,7 @@ def hardt(problem: Problem) -> Algorithm:
     Departs from the paper: thresholds are on a grid of 1,024 points, so scores that differ by less
     than 1/1,024 may have the same decision. Thresholds are chosen on the training rows.
     """
-    refuse_without_group("hardt", problem.options["sensitive_at_prediction"])
+    refuse_without_group("hardt", problem.options.sensitive_at_prediction)
     cutting = read_cutting(problem, mixed=True, minimum=0, bins=_BINS)
     base = fedavg(problem.engine, problem.solver)
     return with_thresholds(

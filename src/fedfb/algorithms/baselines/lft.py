@@ -279,7 +279,7 @@ def read_rule(problem: Problem) -> LocalFairBatch:
     options = problem.options
     rule = LocalFairBatch(problem.notion, problem.knobs["alpha"])
     return rule._replace(
-        surrogate=options.get("signal_loss") or rule.surrogate,
-        normalise=options.get("normalise", rule.normalise),
-        decay=options.get("decay", rule.decay),
+        surrogate=options.signal_loss or rule.surrogate,
+        normalise=options.normalise,
+        decay=options.decay,
     )

@@ -90,7 +90,7 @@ def reweighing(
 
 
 def _make(problem: Problem) -> Algorithm:
-    notion, scaling = problem.notion, problem.options.get("scaling", "mass")
+    notion, scaling = problem.notion, problem.options.scaling
     if not isinstance(notion, DemographicParity):
         raise ConfigError(
             f"reweighing makes labels independent of groups, which serves demographic parity, not "

@@ -13,15 +13,16 @@ from fedfb.algorithms.baselines.group_gaps import (
     MEAN_LOGIT,
     MISTAKE_OF_POSITIVES,
     GapStatistic,
+    GroupGaps,
+    Push,
+    descend_on_gaps,
     excess,
+    gap_method,
     gaps_task,
-    mean_loss_gradient,
-    measure_gaps,
 )
-from fedfb.algorithms.baselines.server_step import descend, no_moments
-from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
-from fedfb.algorithms.tasks import global_model
-from fedfb.core import Algorithm, Ask, Info, LocalSolver
+from fedfb.algorithms.baselines.server_step import no_moments
+from fedfb.algorithms.method import Knob, Problem
+from fedfb.core import Algorithm, Arrays, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity, EqualOpportunity
@@ -85,20 +86,18 @@ def zafar(
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         return State(params, no_moments(params), np.zeros((len(params), 2, groups)), 0)
 
-    def round(s: State, ask: Ask) -> tuple[State, Info]:
-        total = ask(ask_sums, {"params": s.params})
-        gap, t = measure_gaps(total, minimum), s.t + 1
+    def push(s: State, gap: GroupGaps, total: Arrays) -> Push:
         covariance = gap.share * gap.value
-        push = 2 * nu[:, None, None] * excess(covariance, tau)
-        pressure = np.maximum(0.0, s.multipliers + push)
+        penalty = 2 * nu[:, None, None] * excess(covariance, tau)
+        pressure = np.maximum(0.0, s.multipliers + penalty)
         force = gap.share * (pressure[:, 0] - pressure[:, 1])
-        gradient = mean_loss_gradient(total) + np.einsum("ra,rap->rp", force, gap.gradient)
-        params, moments = descend(s.params, gradient, s.moments, solver, t)
-        moves = gap.present[:, None] & (period is not None and t % period == 0)
+        moves = gap.present[:, None] & (period is not None and (s.t + 1) % period == 0)
         multipliers = np.where(moves, pressure, s.multipliers)
-        return State(params, moments, multipliers, t), Info(signal=covariance, lam=multipliers)
+        gradient = np.einsum("ra,rap->rp", force, gap.gradient)
+        info = Info(signal=covariance, lam=multipliers)
+        return Push(gradient, {"multipliers": multipliers}, info)
 
-    return global_model("zafar", engine, (ask_sums,), State, setup, round)
+    return descend_on_gaps("zafar", engine, solver, (ask_sums,), State, setup, push, minimum)
 
 
 def _make(problem: Problem) -> Algorithm:
@@ -124,7 +123,7 @@ def _make(problem: Problem) -> Algorithm:
     )
 
 
-METHOD = Method(
+METHOD = gap_method(
     name="zafar",
     summary="bound the covariance of group and logit; one exchange per gradient step",
     paper="Zafar et al. 2017",
@@ -136,8 +135,4 @@ METHOD = Method(
     variants=("summed", "pooled"),
     pooled=("pooled",),
     notions=("demographic_parity", "equal_opportunity"),
-    rounds=300,
-    learning_rate=0.03,
-    learning_rates=(0.01, 0.03, 0.1),
-    reads=DESCENT,
 )

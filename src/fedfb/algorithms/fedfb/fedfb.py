@@ -32,7 +32,7 @@ from fedfb.algorithms.fedfb.signals import (
     single_signals,
     summed_signal,
 )
-from fedfb.algorithms.method import ALL_NOTIONS, TRAINING, Knob, Method, Problem
+from fedfb.algorithms.method import ALL_NOTIONS, TRAINING, Knob, Method, OuterRule, Problem
 from fedfb.algorithms.tasks import (
     Scaling,
     average,
@@ -219,23 +219,28 @@ def _too_coarse(notion: Notion, outer: Outer) -> dict[str, Any]:
     return {"coarse": {"bits": quantiser.bits, "step": quantiser.step, "needed": needed}}
 
 
-def from_settings(problem: Problem) -> Algorithm:
-    """Return FedFB for a problem: its settings choose the outer rule and the signal."""
+def from_settings(problem: Problem, outer_rule: OuterRule | None = None) -> Algorithm:
+    """Return FedFB for a problem: its settings choose the outer rule and the signal.
+
+    Args:
+        problem: gives engine, solver, notion, knobs and settings.
+        outer_rule: how weights are found, where that is not the user's choice.
+    """
     options, notion = problem.options, problem.notion
-    rule = options["outer"]
+    rule = outer_rule or options.outer
     outer = Outer(
         alpha=None if rule == "solve" else problem.knobs["alpha"],
-        surrogate=options["signal_loss"] or _usual_surrogate(notion, rule),
-        normalise="l2" if rule == "paper" else options["normalise"],
-        decay=options["decay"],
-        timing=options["timing"],
-        period=options["period"],
-        bits=options["bits"],
-        bits_mode=options["bits_mode"],
-        rounding=options["rounding"],
-        everyone=options["participation"] == 1 and not options["dropout"],
+        surrogate=options.signal_loss or _usual_surrogate(notion, rule),
+        normalise="l2" if rule == "paper" else options.normalise,
+        decay=options.decay,
+        timing=options.timing,
+        period=options.period,
+        bits=options.bits,
+        bits_mode=options.bits_mode,
+        rounding=options.rounding,
+        everyone=options.participation == 1 and not options.dropout,
         target=problem.knobs["target"] if rule == "solve" else 0.0,
-        private=options["privacy_epsilon"] is not None,
+        private=options.privacy_epsilon is not None,
     )
     if rule == "solve":
         notion = symmetric(notion)
@@ -250,7 +255,7 @@ def from_settings(problem: Problem) -> Algorithm:
                 outer.target,
                 notion.minimum,
             )
-    return fedfb(problem.engine, problem.solver, notion, outer, options["scaling"])
+    return fedfb(problem.engine, problem.solver, notion, outer, options.scaling)
 
 
 def _sums_suffice(outer: Outer) -> bool:
@@ -258,7 +263,7 @@ def _sums_suffice(outer: Outer) -> bool:
     return outer.timing == "post" and not outer.bits
 
 
-def _usual_surrogate(notion: Notion, rule: str) -> Surrogate:
+def _usual_surrogate(notion: Notion, rule: OuterRule | None) -> Surrogate:
     """Return the default loss of the signal; in the paper it is the cross-entropy.
 
     A step of fixed size needs the smooth :math:`|y-p|`. The search uses the decisions, whose gap is

@@ -110,11 +110,13 @@ def solve(
             :class:`fedfb.algorithms.fedfb.root_search.LineRecord`.
     """
     start = notion.init(counts)
+    # Groups that are not compared keep their weights, and have no say in the mean.
     shares = np.where(compared(notion, counts), start, 0.0)
     weighed = shares > 0
     omega = np.where(weighed, lam / np.where(weighed, start, 1.0), 1.0)
     theta = notion.shift(omega)
     guess, measured = notion.guess_slope(counts), measured & weighed
+    # A gap is a distance to a mean that the shifts move as well: put the mean back where it was.
     value = gap + mean_over_groups(line_effect(record, theta, guess), shares, measured)
     record = add_round(record, theta, value, guess, measured)
     omega_after = notion.omega(
@@ -148,6 +150,7 @@ def distances(
         counts: pooled counts.
     """
     rows = notion.init(counts) * counts.sum()
+    # In proportion to what a standard error allows: it falls with the root of the rows.
     weighed = gap * np.minimum(1.0, np.sqrt(rows / RELIABLE))
     over = [notion.disparity(gaps) - outer.target for gaps in (weighed, gap)]
     # A free run below its target needs no weights: it is not too far, but fair enough.

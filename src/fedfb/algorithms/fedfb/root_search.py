@@ -129,6 +129,7 @@ def add_round(
     level, slope = lines(memory, guess)
     # The further a value is from its line, the less the past counts.
     fading = FADING_LEVEL / (1.0 + ((value - level + slope * theta) / SURPRISE) ** 2)
+    # A slope needs two rounds in which the group was measured.
     repeated = (record.weight > 0) & measured
     shift_change = np.where(repeated, theta - record.theta, 0.0)
     value_change = np.where(repeated, value - record.value, 0.0)
@@ -155,6 +156,7 @@ def lines(
     record = LineRecord(*np.moveaxis(memory, 1, 0))
     # Ridge regression towards the guess: without moves, the slope is the guess.
     slope = (CERTAINTY * guess + record.drop) / (CERTAINTY + record.spread)
+    # A slope of 0 or of the wrong sign is noise, and would send the shift to infinity or backwards.
     slope = np.clip(slope, *SLOPES)
     return record.mean_value + slope * record.mean_theta, slope
 
@@ -211,11 +213,13 @@ def find_shifts(
         measured: groups of this round; the other groups keep their shift.
         target: the largest disparity, one value per run.
     """
+    # Levels at no shift at all: what the gaps would be without any weights.
     level = gaps(lines(memory, guess)[0], shares, measured)
     largest = notion.disparity(level).reshape(-1, *(1 for _ in shares.shape))
     # Losses may differ by more than FREE, so the target without a constraint becomes infinite.
     bound = np.where(np.asarray(target) >= FREE, np.inf, target)
     allowed = np.zeros_like(largest) + np.reshape(bound, (-1, *(1 for _ in shares.shape)))
+    # Shrinking all gaps alike keeps their order: no group passes another to meet the target.
     aim = level * np.clip(1.0 - ratio(allowed, largest, 1.0), 0.0, 1.0)
 
     def shifts(c: Float[Array, "..."]) -> Float[Array, "r *l"]:

@@ -146,8 +146,8 @@ def _make(problem: Problem) -> Algorithm:
         problem.engine,
         problem.solver,
         problem.knobs["alpha"],
-        options.get("decay", "inv_sqrt"),
-        options.get("signal_loss") or "ce",
+        options.decay,
+        options.signal_loss or "ce",
         problem.notion.minimum,
     )
 

@@ -210,18 +210,17 @@ def read_cutting(problem: Problem, mixed: bool, minimum: int, bins: int) -> Cutt
         bins: see :class:`Cutting`.
     """
     target = problem.knobs["target"]
-    return Cutting(int(problem.options["rounds"]), bins, minimum, target, mixed)
+    return Cutting(problem.options.rounds or METHOD.rounds, bins, minimum, target, mixed)
 
 
 def _make(problem: Problem) -> Algorithm:
-    refuse_without_group("fedfb-thresholds", problem.options["sensitive_at_prediction"])
+    refuse_without_group("fedfb-thresholds", problem.options.sensitive_at_prediction)
     bins, minimum = (_read_whole_number(problem, name) for name in ("bins", "minimum"))
     cutting = read_cutting(problem, "mixed" in problem.variant, minimum, bins)
     base, model = fedavg(problem.engine, problem.solver), _common_model
     if problem.variant.startswith("combined"):
         # FedFB solves for its weights first: thresholds then have little to change.
-        within = problem._replace(options={**problem.options, "outer": "solve"})
-        base, model = fedfb.from_settings(within), pick_model
+        base, model = fedfb.from_settings(problem, "solve"), pick_model
     algorithm = with_thresholds(base, model, problem.engine, problem.notion, cutting)
     return algorithm._replace(name="fedfb-thresholds")
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from fedfb.data.cells import typed
+from fedfb.data.csv_file import read_cells
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Keep, derive
+from fedfb.data.dialect import PLAIN
 from fedfb.data.federation import Federation
-from fedfb.data.read import read_cells
 from fedfb.data.table import Table, concat
 
 COLUMNS = (
@@ -45,6 +46,7 @@ def load_adult(
     sensitive_at_prediction: bool = False,
     resplit: bool = False,
     sensitive: tuple[str, ...] = ATTRIBUTES[0],
+    client_rows: int = 2,
 ) -> Federation:
     """Load Adult: the publisher's training and test files, two clients in the paper.
 
@@ -61,6 +63,7 @@ def load_adult(
         sensitive_at_prediction: whether the model reads the group.
         resplit: draw training and test rows again instead of the published split.
         sensitive: attributes that form the groups, one of ``ATTRIBUTES``.
+        client_rows: fewest rows of a client; clients with fewer sit out.
 
     """
     table, training_rows = _read(path_of("adult.data"), path_of("adult.test"))
@@ -82,13 +85,15 @@ def load_adult(
         ),
         derived=rules,
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
+    return deal(
+        source, partition, split_seed, sensitive_at_prediction, resplit, client_rows=client_rows
+    )
 
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
 def _read(training: Path, testing: Path) -> tuple[Table, int]:
-    train = read_cells(training, ",", header=COLUMNS)
-    test = read_cells(testing, ",", header=COLUMNS, skip=1)
+    train = read_cells(training, PLAIN, header=COLUMNS)
+    test = read_cells(testing, PLAIN, header=COLUMNS, skip=1)
     tables = typed([train, test], text=("income", "sex", "race"))
     table = replace(concat(tables), source="adult")
     # Labels of the test file end in a dot.

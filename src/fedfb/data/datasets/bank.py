@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from fedfb.data.cells import typed
+from fedfb.data.csv_file import read_cells
 from fedfb.data.datasets.builtin import PaperClients, Source, deal, split_at_random
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Bins, derive
+from fedfb.data.dialect import PLAIN
 from fedfb.data.federation import Federation
 from fedfb.data.groups import groups_in
-from fedfb.data.read import read_cells
 from fedfb.data.table import Table
 
 AGE_GROUPS = Bins(
@@ -31,6 +32,7 @@ def load_bank(
     split_seed: int = 0,
     sensitive_at_prediction: bool = False,
     resplit: bool = False,
+    client_rows: int = 2,
 ) -> Federation:
     """Load Bank Marketing: 70 % of the rows, drawn by the split seed, train; three clients.
 
@@ -41,6 +43,7 @@ def load_bank(
         split_seed: seed of all random choices about the data.
         sensitive_at_prediction: whether the model reads the group.
         resplit: as in the other loaders; this split is drawn in any case.
+        client_rows: fewest rows of a client; clients with fewer sit out.
 
     """
     table = derive(_read(path_of("bank-full.csv")), (AGE_GROUPS,))
@@ -63,10 +66,12 @@ def load_bank(
         derived=(AGE_GROUPS,),
         group_order=AGE_GROUPS.names,
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
+    return deal(
+        source, partition, split_seed, sensitive_at_prediction, resplit, client_rows=client_rows
+    )
 
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
 def _read(path: Path) -> Table:
-    (table,) = typed([read_cells(path, ";")], text=("y",))
+    (table,) = typed([read_cells(path, replace(PLAIN, separator=";"))], text=("y",))
     return replace(table, source="bank")

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from fedfb.core import generator
 from fedfb.data.derive import Derived
 from fedfb.data.federation import Federation, federate
@@ -11,6 +13,7 @@ from fedfb.data.partition import (
     assign,
     deal_by_shares,
     parse_partition,
+    seat,
     split_order,
 )
 from fedfb.data.table import Table
@@ -62,6 +65,7 @@ def deal(
     split_seed: int,
     sensitive_at_prediction: bool,
     resplit: bool = False,
+    client_rows: int = 2,
 ) -> Federation:
     """Deal a built-in data set to clients. Test rows get clients by the same rule.
 
@@ -71,13 +75,15 @@ def deal(
         split_seed: seed of all random choices about the data.
         sensitive_at_prediction: whether the model reads the group.
         resplit: draw training and test rows again instead of the published split.
+        client_rows: fewest rows of a client, with test rows; clients with fewer sit out.
 
     """
     if resplit:
         groups = groups_in(source.table, source.sensitive, source.group_order)
         train, test = split_at_random(groups.group_of(source.table), split_seed)
         source = replace(source, train=train, test=test)
-    client, names = _deal_clients(source, partition, split_seed)
+    dealt, rows = _deal_clients(source, partition, split_seed), np.arange(len(source.table))
+    (client, names), notes = seat(dealt, rows, source.train, client_rows)
     return federate(
         source.name,
         source.table,
@@ -92,6 +98,7 @@ def deal(
         sensitive_at_prediction=sensitive_at_prediction,
         derived=source.derived,
         group_order=source.group_order,
+        notes=notes,
     )
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from fedfb.data.cells import typed
+from fedfb.data.csv_file import read_cells
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Keep, derive
+from fedfb.data.dialect import PLAIN
 from fedfb.data.federation import Federation
-from fedfb.data.read import read_cells
 from fedfb.data.table import Table
 
 FEATURES = (
@@ -39,6 +40,7 @@ def load_compas(
     sensitive_at_prediction: bool = False,
     resplit: bool = False,
     sensitive: tuple[str, ...] = ATTRIBUTES[0],
+    client_rows: int = 2,
 ) -> Federation:
     """Load COMPAS: the first 70 % of the rows, in file order, train; two clients by age.
 
@@ -52,6 +54,7 @@ def load_compas(
         sensitive_at_prediction: whether the model reads the group.
         resplit: draw training and test rows at random instead of by file order.
         sensitive: attributes that form the groups, one of ``ATTRIBUTES``.
+        client_rows: fewest rows of a client; clients with fewer sit out.
 
     """
     rules = (_RACE,) if "race" in sensitive else ()
@@ -73,12 +76,14 @@ def load_compas(
         ),
         derived=rules,
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction, resplit)
+    return deal(
+        source, partition, split_seed, sensitive_at_prediction, resplit, client_rows=client_rows
+    )
 
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
 def _read(path: Path) -> Table:
     # The file has two columns named priors_count, equal in all rows: the first is read.
-    cells = read_cells(path, ",", only=(*ATTRIBUTES[0], *FEATURES, _LABEL))
+    cells = read_cells(path, PLAIN, only=(*ATTRIBUTES[0], *FEATURES, _LABEL))
     (table,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))
     return replace(table, source="compas")

@@ -49,6 +49,7 @@ def load_gaussians(
     q: tuple[float, ...] = (),
     rows: int | None = None,
     test_rows: int | None = None,
+    client_rows: int = 2,
 ) -> Federation:
     """Draw rows of a population and deal them to its clients.
 
@@ -60,6 +61,7 @@ def load_gaussians(
         q: share of group 1 in each client; empty: the paper's.
         rows: training rows; None: 12,000.
         test_rows: test rows; None: 12,000.
+        client_rows: fewest rows of a client; clients with fewer sit out.
 
     """
     population = _choose_population(name, q)
@@ -81,7 +83,7 @@ def load_gaussians(
             shares=np.eye(clients),
         ),
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction)
+    return deal(source, partition, split_seed, sensitive_at_prediction, client_rows=client_rows)
 
 
 def draw(

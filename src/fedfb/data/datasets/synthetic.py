@@ -38,6 +38,7 @@ def load_synthetic(
     heterogeneity: str = "medium",
     rows: int | None = None,
     test_rows: int | None = None,
+    client_rows: int = 2,
 ) -> Federation:
     """Draw the synthetic data and deal them to clients.
 
@@ -50,6 +51,7 @@ def load_synthetic(
         heterogeneity: low, medium or high; only for the partition 'paper'.
         rows: training rows; None: the paper's number.
         test_rows: test rows; None: the paper's number.
+        client_rows: fewest rows of a client; clients with fewer sit out.
 
     """
     clients, shares = _choose_shares(partition, clients, groups, heterogeneity)
@@ -70,7 +72,7 @@ def load_synthetic(
             shares=shares,
         ),
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction)
+    return deal(source, partition, split_seed, sensitive_at_prediction, client_rows=client_rows)
 
 
 def draw(rows: int, groups: int, seed: int) -> Table:

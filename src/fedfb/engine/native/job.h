@@ -13,7 +13,7 @@ enum { FEATURE_TILE = 4, FEW_INPUTS = 16, FEW_VECTORS = 3, MOST_VECTORS = 12 };
 #define BETA2 0.999
 #define EPSILON 1e-8
 
-/* The kinds of fedfb.engine.losses, and the decision itself, in the order of native/library.py. */
+/* The kinds of fedfb.engine.base, and the decision itself, in the order of native/library.py. */
 enum { ZERO_ONE, PROB, CE, LOGIT, STEEP, MISTAKE, POSITIVE };
 
 /* Parameters are stored as the arithmetic wants them. The units of the first layer of all runs stand

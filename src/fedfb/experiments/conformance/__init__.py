@@ -9,36 +9,36 @@ from functools import partial
 from typing import NamedTuple
 
 from fedfb.algorithms.method import GROUP_NOTIONS, Method
-from fedfb.experiments.conformance import on_runs, on_uploads
+from fedfb.experiments.conformance import laws
 from fedfb.experiments.conformance.playing import ConformanceError as ConformanceError
 
 Check = Callable[[Method, str, str], None]
 
 CHECKS: tuple[Check, ...] = (
-    on_runs.check_the_same_seed_gives_the_same_bits,
-    on_runs.check_the_order_of_clients_changes_no_bit,
-    on_runs.check_a_run_alone_is_the_run_in_a_grid,
-    on_runs.check_a_run_can_be_saved_and_continued,
-    on_uploads.check_a_task_is_pure,
-    on_uploads.check_every_question_is_declared,
-    on_uploads.check_no_upload_holds_a_row,
-    on_uploads.check_an_upload_tells_nothing_by_its_shape,
-    on_uploads.check_one_row_moves_no_upload_further_than_declared,
-    on_uploads.check_a_sum_is_all_the_server_needs,
-    on_runs.check_equal_models_average_to_themselves,
-    on_runs.check_odd_federations_stay_finite,
-    on_runs.check_partial_participation_stays_finite,
-    on_runs.check_dropouts_stay_finite,
-    on_runs.check_groups_are_only_names,
-    on_runs.check_splitting_a_client_changes_nothing,
+    laws.check_the_same_seed_gives_the_same_bits,
+    laws.check_the_order_of_clients_changes_no_bit,
+    laws.check_a_run_alone_is_the_run_in_a_grid,
+    laws.check_a_run_can_be_saved_and_continued,
+    laws.check_a_task_is_pure,
+    laws.check_every_question_is_declared,
+    laws.check_no_upload_holds_a_row,
+    laws.check_an_upload_tells_nothing_by_its_shape,
+    laws.check_one_row_moves_no_upload_further_than_declared,
+    laws.check_a_sum_is_all_the_server_needs,
+    laws.check_equal_models_average_to_themselves,
+    laws.check_odd_federations_stay_finite,
+    laws.check_partial_participation_stays_finite,
+    laws.check_dropouts_stay_finite,
+    laws.check_groups_are_only_names,
+    laws.check_splitting_a_client_changes_nothing,
 )
 
 ONLY_IF: Mapping[Check, Callable[[Method, str, str], bool]] = {
-    on_runs.check_the_order_of_clients_changes_no_bit: (
+    laws.check_the_order_of_clients_changes_no_bit: (
         lambda method, notion, variant: not method.is_pooled(variant)
     ),
-    on_runs.check_groups_are_only_names: lambda method, notion, variant: notion in GROUP_NOTIONS,
-    on_runs.check_splitting_a_client_changes_nothing: (
+    laws.check_groups_are_only_names: lambda method, notion, variant: notion in GROUP_NOTIONS,
+    laws.check_splitting_a_client_changes_nothing: (
         lambda method, notion, variant: (
             method.additive and (notion in GROUP_NOTIONS or not method.fair)
         )

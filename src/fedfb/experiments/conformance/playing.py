@@ -5,7 +5,6 @@ that fails raises a :class:`ConformanceError` that says what is broken.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,7 +172,7 @@ def usual_setting(case: Case, **others: float) -> dict[str, float]:
     return {"lr": 0.05, **values, **{k: v for k, v in others.items() if k in values or k == "lr"}}
 
 
-def build(
+def build_algorithm(
     case: Case,
     clients: _Clients,
     settings: Sequence[Mapping[str, float]] = (),
@@ -197,7 +196,7 @@ def build(
         **{**USUAL, **changes},
     )
     settings = settings or [usual_setting(case)]
-    values = {knob: np.array([run[knob] for run in settings]) for knob in settings[0]}
+    values = {knob: np.array([run_method[knob] for run_method in settings]) for knob in settings[0]}
     solver = LocalSolver(
         learning_rate=values.pop("lr"),
         epochs=experiment.local_epochs,
@@ -205,9 +204,7 @@ def build(
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
     )
     trained_notion = notion_of(case, clients)
-    return method.make(
-        Problem(engine(), solver, trained_notion, values, variant, asdict(experiment))
-    )
+    return method.make(Problem(engine(), solver, trained_notion, values, variant, experiment))
 
 
 def engine() -> Engine:
@@ -220,7 +217,7 @@ def start(runs: int) -> Float[Array, "r p"]:
     return np.repeat(engine().model.init(SEED)[None], runs, axis=0)
 
 
-def run(
+def run_method(
     case: Case,
     clients: _Clients,
     settings: Sequence[Mapping[str, float]] = (),
@@ -236,7 +233,7 @@ def run(
         algorithm: an algorithm that was built before; None builds one.
         **changes: other settings of the experiment.
     """
-    algorithm = algorithm or build(case, clients, settings, **changes)
+    algorithm = algorithm or build_algorithm(case, clients, settings, **changes)
     with np.errstate(all="ignore"):
         trained = train(
             algorithm,
@@ -260,7 +257,7 @@ def run_asking(case: Case, clients: _Clients, asking: MakeAsk, **changes: Any) -
         asking: makes the exchange of a round from clients, memories, seed and round.
         **changes: other settings of the experiment.
     """
-    algorithm, trained_on = build(case, clients, **changes), seen_by(case, clients)
+    algorithm, trained_on = build_algorithm(case, clients, **changes), seen_by(case, clients)
     memories = {client.id: algorithm.memory(start(1)) for client in trained_on}
     with np.errstate(all="ignore"):
         state = algorithm.setup(start(1), asking(trained_on, memories, SEED, 0))

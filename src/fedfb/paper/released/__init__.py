@@ -4,9 +4,9 @@ Only the reproduction uses it. Each difference from FedFB as it should be is a n
 (:mod:`fedfb.paper.released.flags`), so one cause can be removed at a time.
 """
 
-from fedfb.paper.released.data import DATA as DATA
-from fedfb.paper.released.data import load as load
-from fedfb.paper.released.flags import METHODS as METHODS
+from fedfb.paper.released.data import RELEASED_DATA as RELEASED_DATA
+from fedfb.paper.released.data import load_released as load_released
+from fedfb.paper.released.flags import RELEASED_METHODS as RELEASED_METHODS
 from fedfb.paper.released.flags import Flags as Flags
 from fedfb.paper.released.flags import as_federation as as_federation
-from fedfb.paper.released.run import run as run
+from fedfb.paper.released.run import run_released as run_released

@@ -16,16 +16,18 @@ rows.
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
+from fedfb.data.csv_file import read_cells
 from fedfb.data.datasets.adult import COLUMNS
 from fedfb.data.datasets.bank import AGE_GROUPS
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.datasets.synthetic import COVARIANCES, MEANS
-from fedfb.data.read import read_cells
+from fedfb.data.dialect import PLAIN
 from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float, Int
@@ -131,8 +133,8 @@ ADULT_SPLIT_SEED = 1
 
 def _load_adult() -> ReleasedData:
     """Load the published files; a missing cell is a category of its own."""
-    train = read_cells(path_of("adult.data"), ",", header=COLUMNS).as_text()
-    test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1).as_text()
+    train = read_cells(path_of("adult.data"), PLAIN, header=COLUMNS).as_text()
+    test = read_cells(path_of("adult.test"), PLAIN, header=COLUMNS, skip=1).as_text()
     values = {name: sorted(train.text(name).counts()) for name in ADULT_CATEGORIES}
     rows = _adult_rows_by_sex(train, values)
     private = train.text("workclass") == "Private"
@@ -174,7 +176,7 @@ BANK_SPLIT_SEED = 1
 
 def _load_bank() -> ReleasedData:
     """Load the file; groups are fifths by age, numbered from the youngest."""
-    cells = read_cells(path_of("bank-full.csv"), ";").as_text()
+    cells = read_cells(path_of("bank-full.csv"), replace(PLAIN, separator=";")).as_text()
     numbers = [scale_min_max(cells.numbers(name)) for name in BANK_NUMBERS]
     categories = [
         one_hot(cells.text(name), sorted(cells.text(name).counts())) for name in BANK_CATEGORIES
@@ -216,7 +218,7 @@ def read_compas_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, Words]
     """
     cells = read_cells(
         path_of("compas-scores-two-years.csv"),
-        ",",
+        PLAIN,
         only=("sex", "race", *COMPAS_NUMBERS, *COMPAS_CATEGORIES, "two_year_recid"),
     ).as_text()
     numbers = [scale_min_max(cells.numbers(name)) for name in COMPAS_NUMBERS]
@@ -247,8 +249,8 @@ ADULT_SIZES = {
 
 def load_adult_by_race(alpha: str) -> ReleasedData:
     """Load Adult as the code splits it for one parameter of the Dirichlet distribution."""
-    train = read_cells(path_of("adult.data"), ",", header=COLUMNS).as_text()
-    test = read_cells(path_of("adult.test"), ",", header=COLUMNS, skip=1).as_text()
+    train = read_cells(path_of("adult.data"), PLAIN, header=COLUMNS).as_text()
+    test = read_cells(path_of("adult.test"), PLAIN, header=COLUMNS, skip=1).as_text()
     categories = [*(name for name in ADULT_CATEGORIES if name != "race"), "sex"]
     values = {name: sorted(train.text(name).counts()) for name in [*categories, "race"]}
     rows = _adult_rows_by_race(train, values)
@@ -373,7 +375,7 @@ def _share_of_group_1(x: Float[Array, " 2"]) -> float:
     return float(densities[1] / densities.sum())
 
 
-DATA: dict[str, Callable[[], ReleasedData]] = {
+RELEASED_DATA: dict[str, Callable[[], ReleasedData]] = {
     **{name: partial(_load_synthetic, name) for name in SPLITS},
     "adult": _load_adult,
     "compas": _load_compas,
@@ -384,8 +386,8 @@ DATA: dict[str, Callable[[], ReleasedData]] = {
 
 
 @lru_cache(maxsize=1)  # cells of one table follow each other on the same rows
-def load(name: str) -> ReleasedData:
+def load_released(name: str) -> ReleasedData:
     """Load a data set as the released code makes it."""
-    if name not in DATA:
-        raise ConfigError(unknown_name("released data set", name, DATA))
-    return DATA[name]()
+    if name not in RELEASED_DATA:
+        raise ConfigError(unknown_name("released data set", name, RELEASED_DATA))
+    return RELEASED_DATA[name]()

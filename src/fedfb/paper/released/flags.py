@@ -58,7 +58,7 @@ class Flags:
     selection: Literal["last", "least-disparity"] = "last"
 
 
-METHODS = ("fedavg", "fedfb", "fedfb-2022")
+RELEASED_METHODS = ("fedavg", "fedfb", "fedfb-2022")
 """FedAvg, FedFB of October 2021 (the printed digits), FedFB of the last release (2022)."""
 
 
@@ -73,8 +73,8 @@ def make_flags(method: str, groups: int, changes: Mapping[str, Any]) -> Flags:
     >>> make_flags("fedavg", 2, {"averaging": "weighted"}).averaging
     'weighted'
     """
-    if method not in METHODS:
-        raise ConfigError(unknown_name("released method", method, METHODS))
+    if method not in RELEASED_METHODS:
+        raise ConfigError(unknown_name("released method", method, RELEASED_METHODS))
     values = {name: get_args(hint) for name, hint in get_type_hints(Flags).items()}
     for name, value in changes.items():
         if name not in values:

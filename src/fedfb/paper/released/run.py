@@ -11,7 +11,7 @@ from fedfb.paper.released.data import (
     Rows,
     count_cells,
     hold_out_last_tenth,
-    load,
+    load_released,
     pool_clients,
 )
 from fedfb.paper.released.flags import Flags, make_flags
@@ -26,13 +26,13 @@ from fedfb.paper.released.rules import (
     released_disparities,
     released_loss_sums,
 )
-from fedfb.paper.released.torch_random import loader_orders
 from fedfb.paper.released.training import (
     BATCH,
     HIDDEN,
     LocalRows,
     add_ones,
     draw_initial,
+    loader_orders,
     margins,
     train_released,
 )
@@ -68,7 +68,7 @@ class _Client(NamedTuple):
     loss_x: Float[Array, "m i"]
 
 
-def run(
+def run_released(
     data: str | ReleasedData,
     method: str = "fedfb",
     *,
@@ -103,7 +103,7 @@ def run(
     """
     if model not in HIDDEN:
         raise ConfigError(unknown_name("model", model, HIDDEN))
-    released_data = load(data) if isinstance(data, str) else data
+    released_data = load_released(data) if isinstance(data, str) else data
     rules = make_flags(method, released_data.groups, flags or {})
     counts = count_cells(pool_clients(released_data.clients), released_data.groups)
     rule = choose_rule(method, rules, counts, len(released_data.clients))

@@ -42,8 +42,8 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from fedfb.errors import ConfigError, DataError
 from fedfb.files import make_folder, read_text, write_whole, writing
+from fedfb.study.journal import RECORD
 from fedfb.study.keys import Bundle
-from fedfb.study.messages import RECORD
 from fedfb.study.worker import Worker, WorkerDiedError
 
 _HEARTBEAT_S = 10.0

@@ -51,9 +51,8 @@ from fedfb.errors import ConfigError, FedFBError, WriteError
 from fedfb.experiments.result import Result
 from fedfb.experiments.run_folder import read_result
 from fedfb.files import write_whole
-from fedfb.study.journal import EVENTS, RESUME_HINT, RUN_FOLDER, Log
+from fedfb.study.journal import EVENTS, RECORD, RESUME_HINT, RUN_FOLDER, Log
 from fedfb.study.keys import SECRETS, ServerSecrets
-from fedfb.study.messages import RECORD
 from fedfb.study.server import open_folder, run_study
 from fedfb.study.study import Study
 from fedfb.study.transport import check_reply, note_silence
@@ -344,7 +343,7 @@ class FlowerTransport:
         return check_reply(self, id, reply.content[RECORD], where)
 
 
-def serve(
+def serve_study(
     study: Study, secrets: ServerSecrets, folder: Path, notify: Callable[[str], None]
 ) -> Result:
     """Run a study to its end, from where an earlier run of it stopped; return the result.

@@ -1,0 +1,115 @@
+"""Find rows that repeat within files and across them, and files that are copies of others."""
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import numpy as np
+
+from fedfb.data.cells import Cells, SourceColumn
+from fedfb.data.problems import Problem, name_files
+from fedfb.data.repeats import beyond_chance
+from fedfb.data.schema import ColumnSchema, Schema
+from fedfb.shapes import Array, Bool, Int
+
+
+def check_rows(files: Sequence[Cells], schema: Schema) -> list[Problem]:
+    """Return rows that repeat within files and across them, where chance does not explain it."""
+    used = [
+        column
+        for column in schema.used
+        if all(column.name in f.columns and not f.columns[column.name].doubt for f in files)
+    ]
+    if not any(column.role == "feature" for column in used):
+        return []
+    parts = [hash_rows(file, used) for file in files]
+    _, times = np.unique(np.concatenate(parts), return_counts=True)
+    pairs = float((times * (times - 1.0) / 2).sum())
+    if not pairs or not _is_beyond_chance(files, used, times, pairs):
+        return []
+    shared = _shared_hashes(parts)
+    problems, copies, first_files = [], dict[bytes, str](), dict[int, str]()
+    for file, hashes in zip(files, parts, strict=True):
+        digest = blake2b(np.sort(hashes).tobytes()).digest()
+        if digest in copies:
+            what = f"has the same rows as {copies[digest]}"
+            problems.append(_report_rows(file, "copy", what, np.ones(file.rows, bool)))
+            continue
+        copies[digest] = file.source
+        _, first = np.unique(hashes, return_index=True)
+        is_later = np.ones(file.rows, bool)
+        is_later[first] = False
+        what = f"has {int(is_later.sum())} rows that repeat an earlier one"
+        problems.append(_report_rows(file, "repeated rows", what, is_later))
+        in_others = set(hashes[np.isin(hashes, shared)].tolist())
+        earlier = {h: first_files[h] for h in in_others if h in first_files}
+        is_shared = np.isin(hashes, np.array([*earlier], np.uint64))
+        names = name_files(sorted(set(earlier.values())))
+        what = f"has {int(is_shared.sum())} rows that are also in {names}"
+        problems.append(_report_rows(file, "shared rows", what, is_shared))
+        first_files |= {h: file.source for h in in_others if h not in first_files}
+    return [problem for problem in problems if problem.count]
+
+
+def _report_rows(file: Cells, kind: str, what: str, rows: Bool[Array, " n"]) -> Problem:
+    remedy = "Remove copies of the same people: they make results look too certain."
+    count, row = int(rows.sum()), int(rows.argmax())
+    return Problem(file.source, kind, what, remedy, "", "", count, row, stops=False)
+
+
+def _shared_hashes(parts: Sequence[Int[Array, " n"]]) -> Int[Array, " m"]:
+    """Return the hashes that are in two files or more."""
+    distinct, files = np.unique(np.concatenate([np.unique(p) for p in parts]), return_counts=True)
+    shared: Array = distinct[files > 1]
+    return shared
+
+
+def hash_rows(file: Cells, columns: Sequence[ColumnSchema]) -> Int[Array, " n"]:
+    """Return a hash of 64 bits for each row, the same for the same cells in any file."""
+    hashes = np.zeros(file.rows, np.uint64)
+    for place, column in enumerate(columns):
+        cells = file.columns[column.name]
+        if column.kind == "number" and cells.numbers is not None:
+            numbers = np.where(np.isnan(cells.numbers), np.nan, cells.numbers + 0.0)
+            values = numbers.view(np.uint64)
+        else:
+            of_values = [_hash_text(value) for value in cells.words.values]
+            values = cells.words.look_up(of_values, np.uint64)
+        factor = np.uint64(0x9E3779B97F4A7C15 + 2 * place)
+        hashes = (hashes ^ values) * factor
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
+
+
+def _hash_text(value: str) -> int:
+    return int.from_bytes(blake2b(value.encode(), digest_size=8).digest(), "little")
+
+
+def _is_beyond_chance(
+    files: Sequence[Cells],
+    columns: Sequence[ColumnSchema],
+    times: Int[Array, " m"],
+    pairs: float,
+) -> bool:
+    """Return True if so many equal rows are no chance.
+
+    If columns were independent, two rows would be equal with the product of the chances that two
+    cells of a column are. Dependent columns are equal more often, hence the factor.
+    """
+    rows = sum(file.rows for file in files)
+    if beyond_chance(np.bincount(times)):
+        return True
+    chance = 1.0
+    for column in columns:
+        counts = Counter[str]()
+        for file in files[:5]:
+            sample = SourceColumn(file.columns[column.name].data.slice(0, SAMPLE))
+            counts.update(sample.words.counts())
+        total = counts.total()
+        equal = sum(n * (n - 1) for n in counts.values()) + 1
+        chance *= equal / (total * (total - 1)) if total > 1 else 1
+    return pairs > 100 * chance * rows * (rows - 1) / 2
+
+
+SAMPLE = 1000
+"""Rows of a file from which the chance of equal cells is estimated."""

@@ -1,0 +1,175 @@
+"""Doubt a column that should be no feature: identifiers, dates, free text, mixtures of both kinds.
+
+A rule applies only where chance cannot explain the values: an income in whole dollars that never
+repeats stays a feature.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfb.data.cells import SourceColumn
+from fedfb.data.dates import LOOKS_LIKE
+from fedfb.data.marks import FEWEST, find_signs, name_sign
+from fedfb.data.table import parse_number
+from fedfb.shapes import Array, Float
+
+COINCIDENCES = 50
+"""Numbers without a repetition are identifiers where chance would give this many."""
+
+_ID_NAME = re.compile(
+    r"(^|[\W_])(id|ids|uid|uuid|guid|ssn|iban|nr|no|key|pk|index|rowid|rownum)([\W_]|$)"
+    r"|[a-z](Id|ID|Nr|Key)$|^unnamed: 0$",
+)
+_ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})([T ]\d{1,2}:\d{2}.*)?$")
+_DAY_FIRST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})([T ]\d{1,2}:\d{2}.*)?$")
+_COMPACT = re.compile(r"((?:19|20)\d{2})(\d{2})(\d{2})(\.0)?$")
+
+
+class Suspicion(NamedTuple):
+    """Why a column should be no feature: the kind of problem, a predicate, and the cells it is of.
+
+    ``is_doubtful`` returns True of the cells that show it; None: all cells that are not missing.
+    """
+
+    kind: str
+    what: str
+    is_doubtful: Callable[[str], bool] | None = None
+
+
+def suspicion(name: str, files: Sequence[SourceColumn]) -> Suspicion | None:
+    """Return why a column should be no feature, None if there is no reason.
+
+    Args:
+        name: name of the column.
+        files: the column in each file.
+
+    >>> suspicion("customer", [SourceColumn.of([f"K{i}" for i in range(30)])]).what
+    'looks like an identifier: its 30 values are all different'
+    >>> suspicion("income", [SourceColumn.of([31000.0, 52000.0, 31000.0] * 10)]) is None
+    True
+    """
+    if are_numbers(files):
+        parts = [column.numbers for column in files if column.numbers is not None]
+        present = [numbers[~np.isnan(numbers)] for numbers in parts]
+        enough = sum(map(len, present)) >= FEWEST
+        return _suspect_numbers(name, present, files) if enough else None
+    counts: Counter[str] = Counter()
+    for column in files:
+        counts.update(column.words.counts())
+    counts.pop("", None)
+    return _suspect_text(files, counts) if counts.total() >= FEWEST else None
+
+
+def are_numbers(files: Sequence[SourceColumn]) -> bool:
+    """Return whether every cell is missing or a number, and not all are missing."""
+    parts = [column.numbers for column in files]
+    return all(part is not None for part in parts) and not all(
+        np.isnan(part).all() for part in parts if part is not None
+    )
+
+
+def _suspect_numbers(
+    name: str, present: Sequence[Array], files: Sequence[SourceColumn]
+) -> Suspicion | None:
+    if all(((part >= 19000101) & (part <= 20991231)).all() for part in present):
+        values = [value for column in files for value in column.words.counts() if value]
+        if all(map(_is_compact_date, values)):
+            return Suspicion("date", f"{LOOKS_LIKE}: {values[0]!r}")
+    for numbers in present:
+        whole = bool((np.isfinite(numbers) & (np.floor(numbers) == numbers)).all())
+        # The last fractions decide nothing, and need not be sorted.
+        if len(numbers) < FEWEST or (not whole and numbers is present[-1]):
+            continue
+        if not _all_differ(numbers):
+            continue
+        if not whole:
+            return None
+        if _ID_NAME.search(name) or _ID_NAME.search(name.lower()):
+            what = f"looks like an identifier: its name, and {len(numbers)} different whole numbers"
+            return Suspicion("identifier", what)
+        low, high = float(numbers.min()), float(numbers.max())
+        if len(numbers) * (len(numbers) - 1) / 2 > COINCIDENCES * (high - low + 1):
+            return Suspicion(
+                "identifier",
+                f"looks like an identifier: {len(numbers)} whole numbers between {low:g} "
+                f"and {high:g} without a repetition",
+            )
+    return None
+
+
+def _all_differ(numbers: Float[Array, " n"]) -> bool:
+    # Most columns repeat soon, and a sort of all rows takes time.
+    parts = (numbers[:1000], numbers)
+    return all(len(np.unique(part)) == len(part) for part in parts)
+
+
+def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> Suspicion | None:
+    first, rows = next(iter(counts)), counts.total()
+    if all(_is_date(cell) for cell in counts):
+        return Suspicion("date", f"{LOOKS_LIKE}: {first!r}")
+    words_only = [cell for cell in counts if parse_number(cell) is None]
+    if len(counts) > FEWEST and (example := find_signs(counts)) is not None:
+        sign = name_sign(example)
+        what = (
+            f"looks like numbers with signs in them ({example!r}: {sign}): only bare ones are read"
+        )
+        return Suspicion("decorated number", what, _is_no_number)
+    numbers = rows - sum(counts[cell] for cell in words_only)
+    parts = [counts, *(column.words.counts() for column in files if len(files) > 1)]
+    if any(map(_are_mostly_numbers, parts)):
+        what = (
+            f"holds {numbers} numbers and {rows - numbers} cells that are none, such as "
+            f"{words_only[0]!r}"
+        )
+        return Suspicion("mixture", what, _is_no_number)
+    words = sum(len(cell.split()) * count for cell, count in counts.items())
+    if 2 * len(counts) > rows and words >= 5 * rows:
+        return Suspicion("free text", f"looks like free text: {_shorten(first)!r}")
+    by_file = [Counter(column.words.counts()) for column in files]
+    large = [part for part in by_file if part.total() - part.pop("", 0) >= FEWEST]
+    if large and all(part.total() == len(part) for part in large):
+        what = f"looks like an identifier: its {len(large[0])} values are all different"
+        return Suspicion("identifier", what)
+    return None
+
+
+def _is_no_number(cell: str) -> bool:
+    return parse_number(cell) is None
+
+
+def _are_mostly_numbers(counts: Mapping[str, int]) -> bool:
+    """Return whether most cells, of all files or of one, are numbers, and not just a few codes."""
+    numbers = [n for cell, n in counts.items() if cell and parse_number(cell) is not None]
+    present = sum(counts.values()) - counts.get("", 0)
+    return 2 * sum(numbers) > present and len(numbers) > FEWEST
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 30 else text[:27] + "..."
+
+
+def _is_date(cell: str) -> bool:
+    if match := _ISO.match(cell):
+        return _exists(match[1], match[2], match[3])
+    if match := _DAY_FIRST.match(cell):
+        year = match[3] if len(match[3]) == 4 else f"20{match[3]}"
+        return _exists(year, match[2], match[1]) or _exists(year, match[1], match[2])
+    return False
+
+
+def _is_compact_date(cell: str) -> bool:
+    match = _COMPACT.match(cell)
+    return match is not None and _exists(match[1], match[2], match[3])
+
+
+def _exists(year: str, month: str, day: str) -> bool:
+    try:
+        date(int(year), int(month), int(day))
+    except ValueError:
+        return False
+    return True
