@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedfb.cli.options import Query, check_writable, dialect_options, talk
+from fedfb.data.address import is_one_address
 from fedfb.data.dialect import Dialect
 from fedfb.data.sources import join_patterns, with_query
 from fedfb.errors import ConfigError
@@ -136,4 +137,5 @@ def _write_fix(path: Path, diagnosis: "Diagnosis", data: str) -> None:
     talk(f"The schema is in {path}. Read it: each decision has its reason above it.")
     for problem in number_lines(settlement.left, diagnosis.cells):
         talk(f"LEFT TO YOU: {problem.sentence()}. {problem.remedy}".rstrip())
-    talk(f"Then: fedfb run --data {data if len(data) < 60 else '...'} --schema {path}")
+    shown = f"'{data}'" if is_one_address(data) else data
+    talk(f"Then: fedfb run --data {shown if len(shown) < 60 else '...'} --schema {path}")

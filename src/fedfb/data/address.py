@@ -86,11 +86,13 @@ class Address:
         values = {form for v in self.secrets.values() if v for form in (v, quote(v), quote(v, ""))}
         for value in sorted(values, key=len, reverse=True):
             message = message.replace(value, "***")
-        return hide(message)
+        return hide(message, remember=False)
 
 
-def hide(text: str) -> str:
+def hide(text: str, remember: bool = True) -> str:
     """Return text without the secrets of the addresses in it, which this process remembers.
+
+    An address ends with its quotes, if it stands in some, as in several values of one text.
 
     >>> hide("--data=postgresql://ann:p%40ss@host/bank?table=loans&sslpassword=x")
     '--data=postgresql://ann@host/bank?table=loans'
@@ -110,12 +112,12 @@ def hide(text: str) -> str:
         if quoted is None:
             size = _measure(text[match.end() : limit])
             end = match.end() + size
-            parts.append(match[1] + _hide_one(match[2], text[match.end() : end]))
+            parts.append(match[1] + _hide_one(match[2], text[match.end() : end], remember))
         else:
             end = quoted.end()
             is_plain = match[1] == "'"
             word = quoted[1].replace("'\"'\"'", "'") if is_plain else _ESCAPE.sub(r"\1", quoted[1])
-            shown = _hide_one(match[2], word[len(match[2]) + 3 :])
+            shown = _hide_one(match[2], word[len(match[2]) + 3 :], remember)
             shown = shown.replace("'", "'\"'\"'") if is_plain else _MARKS.sub(r"\\\g<0>", shown)
             parts.append(match[1] + shown + match[1])
     return "".join(parts) + text[end:]
@@ -133,7 +135,7 @@ def _measure(text: str) -> int:
     return len(text) if space is None else text.rfind("@") + 1 + space.start()
 
 
-def _hide_one(scheme: str, rest: str) -> str:
+def _hide_one(scheme: str, rest: str, remember: bool) -> str:
     kind = _KINDS.get(scheme.lower().partition("+")[0])
     if kind is None:
         # Not an address of ours, but a password in it is one all the same.
@@ -141,7 +143,7 @@ def _hide_one(scheme: str, rest: str) -> str:
     if kind != SERVER:
         return f"{scheme}://{rest}"
     address, secrets = _take_apart(rest)
-    if secrets:
+    if secrets and remember:
         _secrets[str(address.base)] = secrets
     return str(address)
 
