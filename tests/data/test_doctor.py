@@ -13,10 +13,11 @@ from fedfb.data import encode_file, load_own
 from fedfb.data.declare import Wanted
 from fedfb.data.dialect import DETECT
 from fedfb.data.doctor import diagnose
+from fedfb.data.read import read_rows
 from fedfb.data.schema_file import read_schema
 from fedfb.data.settle import settle
 from fedfb.errors import DataError
-from fedfb.report.doctor import print_diagnosis, to_json
+from fedfb.report.doctor import print_diagnosis, survey_values
 from messy import bank, write_banks
 
 BANKS = Wanted("approved", "ja", ("sex",))
@@ -295,6 +296,15 @@ def test_files_that_cannot_be_read_do_not_hide_the_others(folder):
     assert text.startswith("2 files, 0 rows, 2 not readable: 1 problem, of which 1 stops a run.")
 
 
+def test_a_file_of_one_row_stops_a_run_beside_other_problems(folder):
+    write("a", bank(1))
+    write("b", bank(2, 1))
+    [problem] = found()["few rows", ""]
+    assert (problem.source, problem.stops) == ("banks/b.csv", True)
+    with pytest.raises(DataError, match=r"(?s)3 problems.*client 'b' has 1 rows"):
+        load_own("banks", **OWN)
+
+
 def test_parquet_counts_rows_and_one_file_may_name_its_clients(folder):
     rows = pandas.concat([clean_bank(s).assign(bank=f"b{s}") for s in range(3)], ignore_index=True)
     rows = rows.astype({"sex": object})
@@ -350,10 +360,32 @@ def test_what_no_schema_settles_is_left(folder):
     ]
 
 
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    lines=st.lists(st.sampled_from(["1,a", "2,b", "", " ", "3, c"]), min_size=1, max_size=12),
+    end=st.sampled_from(["\n", "\r\n"]),
+    last=st.booleans(),
+    above=st.integers(0, 2),
+)
+def test_lines_are_those_of_the_csv_reader(tmp_path_factory, lines, end, last, above):
+    """Plain files are counted by their line ends; the law is the reader of Python."""
+    rows = [number for number, line in enumerate(lines) if line and line != " "]
+    if not rows or " " in lines:
+        return
+    path = tmp_path_factory.mktemp("lines") / "rows.csv"
+    text = end.join([""] * above + ["x,y", *lines]) + end * last
+    path.write_bytes(text.encode())
+    cells = read_rows(path)
+    expected = [number + above + 2 for number in rows]
+    assert cells.lines_of(np.arange(len(rows))) == expected
+    path.write_bytes(text.replace("x,y", '"x",y').encode())
+    assert read_rows(path).lines_of(np.arange(len(rows))) == expected
+
+
 def test_json_has_all_that_the_table_has(folder):
     write_banks(folder)
     diagnosis = diagnose("banks", BANKS, DETECT)
-    values = json.loads(to_json(diagnosis))
+    values = json.loads(survey_values(diagnosis))
     assert values["stops"] is True
     assert [file["encoding"] for file in values["files"]][:2] == ["utf-8", "cp1252"]
     assert len(values["problems"]) == len(diagnosis.problems)

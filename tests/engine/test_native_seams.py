@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfb.engine.native.library import KINDS, Job, Kernel, check_seams
+from fedfb.engine.native.library import LOSS_KINDS, Job, Kernel, check_seams
 from fedfb.errors import ConfigError
 
 SOURCES = Path(__file__).parents[2] / "src/fedfb/engine/native"
@@ -31,7 +31,7 @@ def compile_description(folder: Path, before: str = "", after: str = "") -> Path
 
 
 def check(path: Path) -> None:
-    check_seams(ctypes.CDLL(str(path)), (Job, Kernel), KINDS)
+    check_seams(ctypes.CDLL(str(path)), (Job, Kernel), LOSS_KINDS)
 
 
 def test_a_kernel_of_the_same_sources_is_taken(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedfb.algorithms import METHODS
 from fedfb.errors import DivergenceError
 from fedfb.experiments import frontier as module
-from fedfb.experiments.frontier import Place, dominates, frontier, pareto, plan, with_pareto
+from fedfb.experiments.frontier import Spot, dominates, frontier, pareto, plan, with_pareto
 from fedfb.experiments.result import Point
 from fedfb.experiments.seed_result import Estimate
 from fedfb.experiments.spec import Experiment
@@ -30,24 +30,31 @@ def test_the_pareto_set_of_a_hand_made_case():
         (0.90, 0.40): False,
         (0.95, None): False,  # not estimable
     }
-    assert pareto([Place(*place) for place in case]) == list(case.values())
+    assert pareto([Spot(*place) for place in case]) == list(case.values())
 
 
 def test_duplicates_stay_or_go_together():
-    assert pareto([Place(0.7, 0.1), Place(0.7, 0.1), Place(0.6, 0.2), Place(0.6, 0.2)]) == [
+    assert pareto(
+        [
+            Spot(0.7, 0.1),
+            Spot(0.7, 0.1),
+            Spot(0.6, 0.2),
+            Spot(0.6, 0.2),
+        ]
+    ) == [
         *(True, True),
         *(False, False),
     ]
 
 
 def test_one_point_is_its_own_pareto_set():
-    assert pareto([Place(0.5, 0.5)]) == [True]
-    assert pareto([Place(0.5, None)]) == [False]
+    assert pareto([Spot(0.5, 0.5)]) == [True]
+    assert pareto([Spot(0.5, None)]) == [False]
     assert pareto([]) == []
 
 
 places = st.builds(
-    Place, st.integers(0, 5).map(lambda n: n / 5), st.integers(0, 5).map(lambda n: n / 5)
+    Spot, st.integers(0, 5).map(lambda n: n / 5), st.integers(0, 5).map(lambda n: n / 5)
 )
 
 

@@ -113,7 +113,7 @@ def test_codes_for_missing_values_and_merged_spellings_are_handed_over(trained, 
     )
     hand = take_over(folder)
     assert outcome.federation.feature_names == (
-        *("hours", "hours missing", "town=Bonn", "town=Ulm", "town=missing"),
+        *("hours", "hours is missing", "town=Bonn", "town=Ulm", "town=missing"),
     )
     assert_same(hand, typed_as_read(hand, tmp_path / "rows.csv"))
     kinds = [rule["kind"] for rule in coefficients(hand)["rules"]]

@@ -144,7 +144,7 @@ def read_model_rows(folder: Path, model: SavedModel, choice: ModelChoice) -> _Ro
     experiment = model.experiment
     is_same = choice.data is None or _is_same(choice.data, experiment.own_data)
     if not is_same:
-        return read_files(model, choice, experiment, notes=())
+        return read_other_rows(model, choice, experiment, notes=())
     if not choice.names_columns:
         _refuse_rows_elsewhere(folder, experiment)
         return load_test_rows(model, experiment)
@@ -153,7 +153,7 @@ def read_model_rows(folder: Path, model: SavedModel, choice: ModelChoice) -> _Ro
             "the run's own test rows are known by the columns it was trained with. To audit other "
             "columns (--label, --positive, --sensitive, --client-column) name files: --data."
         )
-    return read_files(model, choice, experiment, notes=(TRAINED_ON,))
+    return read_other_rows(model, choice, experiment, notes=(TRAINED_ON,))
 
 
 def _refuse_rows_elsewhere(folder: Path, experiment: Experiment) -> None:
@@ -189,7 +189,7 @@ def load_test_rows(model: SavedModel, experiment: Experiment) -> _Rows:
     return _Rows(test, Clients(clients, names), test.group, groups, columns, TEST_ROWS)
 
 
-def read_files(
+def read_other_rows(
     model: SavedModel, choice: ModelChoice, experiment: Experiment, notes: tuple[str, ...]
 ) -> _Rows:
     """Read files with label, groups and features. A client is a file, or a value of a column.

@@ -99,7 +99,7 @@ def _tabulate_disparities(client: AuditedClient) -> Table:
     return Table(f"Disparities of {client.name}", ("notion", "value"), rows)
 
 
-CHANCE = (
+BY_CHANCE = (
     "Chance: what a classifier that favours as many rows, but does not see groups, would show at "
     "these sizes (for clients: if all had the same mean loss). As large: how often it would be as "
     "large as what was found."
@@ -186,7 +186,7 @@ def _make_disparity_section(audit: Audit) -> Section:
         "disparities",
         "Disparities",
         (words.four_fifths_sentence(audit),),
-        tables=(Table("Four notions", columns, tuple(rows), CHANCE),),
+        tables=(Table("Four notions", columns, tuple(rows), BY_CHANCE),),
         folds=(
             Fold("What each notion measures", (Table("Notions", ("notion", "value"), means),)),
             Fold("Every signed gap", tuple(_tabulate_gaps(audit.notions.of_groups))),

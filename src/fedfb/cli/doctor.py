@@ -80,7 +80,7 @@ def doctor(
     from fedfb.data.declare import Wanted
     from fedfb.data.doctor import diagnose
     from fedfb.data.schema_file import read_schema
-    from fedfb.report.doctor import print_diagnosis, to_json
+    from fedfb.report.doctor import print_diagnosis, survey_values
 
     wanted = Wanted(
         label,
@@ -99,7 +99,7 @@ def doctor(
         _check_fix(fix, wanted, declared is not None)
     pattern = with_query(join_patterns(data), query)
     diagnosis = diagnose(pattern, wanted, dialect, declared, minimum_group)
-    typer.echo(to_json(diagnosis) if as_json else print_diagnosis(diagnosis), nl=as_json)
+    typer.echo(survey_values(diagnosis) if as_json else print_diagnosis(diagnosis), nl=as_json)
     if fix is not None:
         _write_fix(fix, diagnosis, pattern)
     elif diagnosis.stops and not as_json:

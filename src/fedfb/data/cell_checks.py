@@ -106,7 +106,8 @@ def match_columns(files: Sequence[Cells], roles: Collection[str]) -> tuple[Names
     total = Counter(name for columns in present.values() for name in columns)
     for name, count in total.items():
         if count < len(files):
-            problems += _compare(files, present, name, is_usual=2 * count >= len(files))
+            is_usual = 2 * count >= len(files) or name in roles
+            problems += _compare(files, present, name, is_usual, name in roles)
     return names, problems
 
 
@@ -115,7 +116,11 @@ def _other(files: Sequence[Cells], name: str) -> str:
 
 
 def _compare(
-    files: Sequence[Cells], present: Mapping[str, Collection[str]], name: str, is_usual: bool
+    files: Sequence[Cells],
+    present: Mapping[str, Collection[str]],
+    name: str,
+    is_usual: bool,
+    has_role: bool,
 ) -> Iterator[Problem]:
     """Yield the files without a column that most have, or else the files with it."""
     having = next(file.source for file in files if name in present[file.source])
@@ -123,6 +128,9 @@ def _compare(
     remedy = (
         f"All files need the same columns: add or remove it, or leave it out (--ignore {name})."
     )
+    option = f"--ignore {name}"
+    if has_role:
+        option, remedy = "", "All files need this column: add it, or leave the file out."
     for file in files:
         if is_usual and name not in present[file.source]:
             what, kind = f"has no column {name!r}, but {having} has", "absent column"
@@ -130,7 +138,7 @@ def _compare(
             what, kind = f"has a column {name!r}, and {lacking} has none", "extra column"
         else:
             continue
-        yield Problem(file.source, kind, what, remedy, f"--ignore {name}", name, count=1)
+        yield Problem(file.source, kind, what, remedy, option, name, count=1)
 
 
 def file_option(source: str, line: str) -> str:

@@ -3,7 +3,7 @@
 The schema is declared in a file, or else inferred from the files.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fedfb.data.cell_checks import blank_cells, check_against, check_cells
 from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.declare import Wanted
 from fedfb.data.infer import Inferred, infer
-from fedfb.data.label_checks import check_labels, missing_cells
+from fedfb.data.label_checks import check_labels, check_sizes, missing_cells
 from fedfb.data.problems import Problem, refuse
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.schema_file import read_schema
@@ -28,6 +28,7 @@ def agreed_schema(
     *,
     test: Cells | None = None,
     problems: Sequence[Problem] = (),
+    clients: Mapping[str, Cells] | None = None,
 ) -> Schema:
     """Return the declared schema, or else infer it. Problems of all files are reported together.
 
@@ -37,6 +38,7 @@ def agreed_schema(
         declared: the schema, or the path of its file; None: infer it.
         test: test rows, if they are in a file of their own.
         problems: problems of files that cannot be read.
+        clients: the files by the names of their clients, if each is one.
 
     Raises:
         DataError: files cannot be used as they are.
@@ -53,7 +55,8 @@ def agreed_schema(
     test_files = [] if test is None else [add_client_column(test, schema.client)]
     allowed = {"undeclared value", "missing client"}
     of_test = [p for file in test_files for p in check_file(file, schema, allowed)]
-    refuse([*problems, *of_columns, *of_test], [*files, *test_files])
+    small = [] if schema.client else check_sizes(clients or {})
+    refuse([*problems, *small, *of_columns, *of_test], [*files, *test_files])
     return schema
 
 
@@ -74,7 +77,7 @@ def examine(
     schema = declared if isinstance(declared, Schema) else read_schema(declared)
     _refuse_contradictions(schema, wanted)
     problems = [problem for file in files for problem in check_file(file, schema)]
-    if schema.label.name in set.intersection(*(set(file.columns) for file in files)):
+    if files and all(schema.label.name in file.columns for file in files):
         problems += check_labels([blank_cells(file, schema) for file in files], schema.label)
     return Inferred(schema, tuple(problems))
 

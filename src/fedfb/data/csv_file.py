@@ -275,5 +275,21 @@ def _list_rows(content: bytes, head: Head) -> Iterator[tuple[int, list[str]]]:
 def _find_lines(path: Path, head: Head, encoding: str, rows: Int[Array, " m"]) -> list[int]:
     """Return the line that each row ends on. The file is read again: few messages need lines."""
     content = _load(path, encoding).content
+    if b'"' not in content and b"\r" not in content.replace(b"\r\n", b""):
+        return _find_plain_lines(content, head)[rows].tolist()
     ends = [line for line, _ in islice(_list_rows(content, head), int(rows.max()) + 1)]
     return [ends[row] for row in rows.tolist()]
+
+
+def _find_plain_lines(content: bytes, head: Head) -> Int[Array, " n"]:
+    """Return the lines of all rows where every row is a line, and blank lines are none."""
+    part = np.frombuffer(content, np.uint8)[head.begin :]
+    ends = np.flatnonzero(part == ord("\n"))
+    if not len(ends) or ends[-1] != len(part) - 1:
+        ends = np.append(ends, len(part))
+    begins = np.append(0, ends[:-1] + 1)
+    length = ends - begins
+    first = part[np.minimum(begins, len(part) - 1)]
+    is_row = (length > 0) & ~((length == 1) & (first == ord("\r")))
+    rows: Array = np.flatnonzero(is_row)[int(head.rows > head.begin) :]
+    return rows + head.skipped + 1

@@ -16,6 +16,7 @@ from fedfb.data.derive import derive
 from fedfb.data.dialect import Dialect, Dialects
 from fedfb.data.groups import groups_in
 from fedfb.data.infer import MAX_GROUP_VALUES
+from fedfb.data.label_checks import check_sizes
 from fedfb.data.problems import KINDS, Problem, number_lines
 from fedfb.data.read import try_files
 from fedfb.data.schema import ColumnSchema, Schema
@@ -98,7 +99,8 @@ def diagnose(
     schema, problems = examine(files, wanted, declared)
     names, _ = match_columns(files, wanted.named)
     cells = [rename(file, names.get(file.source, {})) for file in files]
-    found = [*unreadable, *_describe_dialects(files), *problems]
+    small = [] if schema.client else check_sizes(by_client)
+    found = [*unreadable, *small, *_describe_dialects(files), *problems]
     more = survey(cells, schema, minimum)
     counted, tables = _count_groups(by_client, cells, schema, minimum)
     seen = {(p.source, p.column, p.kind) for p in found}
@@ -108,9 +110,8 @@ def diagnose(
         number_lines(found, files), key=lambda p: (not p.stops, order.index(p.kind), p.column)
     )
     summaries = tuple(_summarise(file) for file in files)
-    candidates = None if wanted.label and wanted.sensitive else find_candidates(cells, schema)
-    if declared is not None:
-        candidates = None
+    is_declared = declared is not None or bool(wanted.label and wanted.sensitive)
+    candidates = None if is_declared else find_candidates(cells, schema, wanted)
     return Diagnosis(summaries, tuple(ordered), schema, tables, candidates, tuple(cells), names)
 
 
@@ -156,12 +157,20 @@ def _count_groups(
     """Count rows of groups, labels and clients; report small groups, and clients of one label."""
     roles = [column for column in schema.used if column.role != "feature"]
     names = [column.name for column in roles]
-    readable = all(name in file.columns for file in cells for name in names) and not any(
-        column.kind == "number" and file.columns[column.name].numbers is None
+    whole = [
+        (client, file)
+        for client, file in zip(by_client, cells, strict=True)
+        if all(name in file.columns for name in names)
+    ]
+    cells = [file for _, file in whole]
+    by_client = dict(whole)
+    is_readable = all(
+        file.columns[column.name].numbers is not None
         for column in roles
         for file in cells
+        if column.kind == "number"
     )
-    if not schema.crossed or not readable:
+    if not schema.crossed or not cells or not is_readable:
         return [], ()
     part = replace(schema, columns=tuple(replace(column, missing="drop") for column in roles))
     tables = tables_of(cells, part)
@@ -227,7 +236,12 @@ def _clients_of_one_label(
     for number, name in enumerate(client.values):
         rows = client.codes == number
         total, hits = int(rows.sum()), int(positive[rows].sum())
-        if total and hits in (0, total):
+        if 0 < total < FEWEST_ROWS:
+            source = cells[int(files[rows.argmax()])].source
+            what = f"client {name!r} has {total} row and sits out of a run"
+            few = "Add rows, or merge it with another client."
+            problems.append(Problem(source, "few rows", what, few, "", "", total, stops=False))
+        elif total and hits in (0, total):
             quantity = "all" if hits else "none"
             what = (
                 f"client {name!r}: {quantity} of its {total} rows have {label.name} = "
@@ -239,6 +253,9 @@ def _clients_of_one_label(
             )
     return problems
 
+
+FEWEST_ROWS = 2
+"""Fewest rows of a client that takes part in a run, if --client-rows does not say otherwise."""
 
 MOST_GROUPS = 200
 """The most groups of which small ones are reported: more are values that need ranges."""
@@ -253,8 +270,8 @@ _SENSITIVE = re.compile(
 )
 
 
-def find_candidates(cells: Sequence[Cells], schema: Schema) -> Candidates:
-    """Return the columns of few values whose names sound like a label, or like an attribute."""
+def find_candidates(cells: Sequence[Cells], schema: Schema, wanted: Wanted) -> Candidates:
+    """Return columns whose names sound like a label or an attribute, where none is declared."""
     label: list[tuple[str, tuple[str, ...]]] = []
     pairs, sensitive = label.copy(), label.copy()
     for column in schema.used:
@@ -266,7 +283,9 @@ def find_candidates(cells: Sequence[Cells], schema: Schema) -> Candidates:
             sensitive.append((column.name, values))
         elif len(set(map(fold, values))) == 2:
             (label if _LABEL.search(name) else pairs).append((column.name, values))
-    return Candidates(tuple(label or pairs), tuple(sensitive))
+    return Candidates(
+        () if wanted.label else tuple(label or pairs), () if wanted.sensitive else tuple(sensitive)
+    )
 
 
 def _few_values(cells: Sequence[Cells], name: str) -> tuple[str, ...]:

@@ -91,7 +91,13 @@ def federation_from_frames(
     federation = federate_cells(
         name,
         cells,
-        agreed_schema([*cells.values()], wanted, schema, test=held),
+        agreed_schema(
+            [*cells.values()],
+            wanted,
+            schema,
+            test=held,
+            clients=cells if partition == "paper" else None,
+        ),
         partition=partition,
         split_seed=split_seed,
         client_rows=client_rows,

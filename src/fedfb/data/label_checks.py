@@ -44,6 +44,21 @@ def missing_cells(files: Sequence[Cells], name: str, role: Role) -> list[Problem
     return problems
 
 
+def check_sizes(files: Mapping[str, Cells]) -> list[Problem]:
+    """Return the files with too few rows to be a client, of files by the names of clients."""
+    return [
+        Problem(
+            file.source,
+            "few rows",
+            f"client {name!r} has {file.rows} rows, and at least 2 are needed",
+            "Is its file whole? Add rows, or leave the file out.",
+            count=file.rows,
+        )
+        for name, file in files.items()
+        if file.rows < 2
+    ]
+
+
 def check_labels(files: Sequence[Cells], column: ColumnSchema) -> list[Problem]:
     """Return whether the positive value never occurs, or no other value does."""
     name, positive = column.name, column.positive

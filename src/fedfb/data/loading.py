@@ -209,7 +209,14 @@ def load_own(
     if isinstance(test_rows, Problem):
         problems, test_rows = [*problems, test_rows], None
     wanted = Wanted(label, positive, sensitive, client_column, ignore, bins, merge, dates)
-    agreed = agreed_schema([*files.values()], wanted, declared, test=test_rows, problems=problems)
+    agreed = agreed_schema(
+        [*files.values()],
+        wanted,
+        declared,
+        test=test_rows,
+        problems=problems,
+        clients=files if partition == "paper" else None,
+    )
     federation = federate_cells(
         hide(pattern),
         files,

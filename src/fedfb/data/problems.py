@@ -62,7 +62,6 @@ KINDS = {
     "empty": Kind("empty"),
     "rare values": Kind("rare values"),
     "small group": Kind("small group"),
-    "no positive": Kind("no positive label"),
     "copy": Kind("copy of another file", "file"),
     "repeated rows": Kind("repeated rows", "file"),
     "shared rows": Kind("rows of other files", "file"),
@@ -160,10 +159,9 @@ def describe(problems: Sequence[Problem]) -> str:
     for sentence, names in files_of.items():
         if sentence not in about_files:
             sentences_of[tuple(names)].append(sentence)
-    lines = [f"{len(files_of)} problems of the files:", *sorted(about_files)]
+    lines = [f"{len(files_of)} problems of the files:", *_shorten(sorted(about_files))]
     for files, sentences in sentences_of.items():
-        more = [f"... and {len(sentences) - MOST} more"] if len(sentences) > MOST else []
-        lines += [name_files(files), *(f"  {text}" for text in (*sentences[:MOST], *more))]
+        lines += [name_files(files), *(f"  {text}" for text in _shorten(sentences))]
     if any(problem.kind != "unreadable" for problem in problems):
         remedies.append(
             "fedfb doctor counts each, and with --fix writes a schema that settles them."
@@ -172,7 +170,12 @@ def describe(problems: Sequence[Problem]) -> str:
 
 
 MOST = 20
-"""The most problems of a file in an error message."""
+"""The most problems of a file, and of whole files, in an error message."""
+
+
+def _shorten(sentences: Sequence[str]) -> list[str]:
+    more = [f"... and {len(sentences) - MOST} more"] if len(sentences) > MOST else []
+    return [*sentences[:MOST], *more]
 
 
 def name_files(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,20 +23,37 @@ def check_rows(files: Sequence[Cells], schema: Schema) -> list[Problem]:
     ]
     if not any(column.role == "feature" for column in used):
         return []
-    parts = [hash_rows(file, used) for file in files]
-    _, times = np.unique(np.concatenate(parts), return_counts=True)
+    parts, problems = [], []
+    first_copies: dict[bytes, str] = {}
+    for file in files:
+        hashes = hash_rows(file, used)
+        digest = blake2b(np.sort(hashes).tobytes()).digest()
+        first = first_copies.setdefault(digest, file.source)
+        if first == file.source:
+            parts.append(_Rows(file, hashes))
+        else:
+            what = f"has the same rows as {first}"
+            problems.append(_report_rows(file, "copy", what, np.ones(file.rows, bool)))
+    return problems + _find_repeats(parts, used)
+
+
+class _Rows(NamedTuple):
+    """A file and the hash of each row."""
+
+    file: Cells
+    hashes: Int[Array, " n"]
+
+
+def _find_repeats(parts: Sequence[_Rows], used: Sequence[ColumnSchema]) -> list[Problem]:
+    """Return rows that repeat within files and across them, none of which is a copy of another."""
+    _, times = np.unique(np.concatenate([part.hashes for part in parts]), return_counts=True)
     pairs = float((times * (times - 1.0) / 2).sum())
+    files = [part.file for part in parts]
     if not pairs or not _is_beyond_chance(files, used, times, pairs):
         return []
-    shared = _shared_hashes(parts)
-    problems, copies, first_files = [], dict[bytes, str](), dict[int, str]()
-    for file, hashes in zip(files, parts, strict=True):
-        digest = blake2b(np.sort(hashes).tobytes()).digest()
-        if digest in copies:
-            what = f"has the same rows as {copies[digest]}"
-            problems.append(_report_rows(file, "copy", what, np.ones(file.rows, bool)))
-            continue
-        copies[digest] = file.source
+    shared = _shared_hashes([part.hashes for part in parts])
+    problems, first_files = [], dict[int, str]()
+    for file, hashes in parts:
         _, first = np.unique(hashes, return_index=True)
         is_later = np.ones(file.rows, bool)
         is_later[first] = False

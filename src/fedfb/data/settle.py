@@ -132,7 +132,8 @@ def _settle_column(
 def _join_merges(column: ColumnSchema, option: str) -> Merges:
     """Return the merges of a column and those of an option --merge '..'."""
     merges = {new: list(values) for new, values in column.merge}
-    for new, values in parse_merge([option.split("'", 1)[1][:-1]])[column.name]:
+    text = option.partition(f"'{column.name}: ")[2][:-1]
+    for new, values in parse_merge([f"column: {text}"])["column"]:
         merges[new] = list(dict.fromkeys([*merges.get(new, []), *values]))
     return tuple((new, tuple(values)) for new, values in merges.items())
 

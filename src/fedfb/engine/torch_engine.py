@@ -69,7 +69,7 @@ class Passes(NamedTuple):
         return find_torch().func.functional_call(self.module, values, (rows,)).reshape(len(rows))
 
 
-DROPPED = 15
+MODULE_DRAWS = 15
 """The part of a key that draws a module's own random numbers in training."""
 
 
@@ -103,7 +103,7 @@ class TorchEngine:
     ) -> Float[Array, "r p"]:
         theta = self._cast(params)
         move = self._move(solver, theta if anchor is None else self._cast(anchor))
-        with alone((*key, DROPPED)):
+        with alone((*key, MODULE_DRAWS)):
             for epoch in epochs(len(data.y), solver, key):
                 self._one_epoch(theta, data, cell_weights, epoch, move)
         return theta.astype(np.float64)
@@ -119,7 +119,7 @@ class TorchEngine:
     ) -> tuple[Float[Array, "r p"], Float[Array, "r *l"]]:
         theta, counts = self._cast(params), cell_counts(data)
         move = self._move(solver, theta)
-        with alone((*key, DROPPED)):
+        with alone((*key, MODULE_DRAWS)):
             for number, epoch in enumerate(
                 epochs(len(data.y), solver, key), start=rule.updates + 1
             ):

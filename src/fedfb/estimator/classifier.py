@@ -28,7 +28,7 @@ from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator.training import (
     SOURCE,
-    check_labels,
+    check_two_labels,
     choose_favourable,
     client_names,
     feature_table,
@@ -52,7 +52,7 @@ from fedfb.notions import long_name
 from fedfb.settings import describe_arguments
 from fedfb.shapes import Array, Float, Int
 
-PLAIN = (
+WITHOUT_GROUPS = (
     "{name}: no sensitive_features were given, so there are no groups to treat alike, and training "
     "is plain."
 )
@@ -89,7 +89,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             method: name of the method; None for a class that is no method.
             by_group: whether decisions depend on the group.
-
         """
         super().__init_subclass__()
         if method is None:
@@ -142,15 +141,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sensitive_features: columns whose crossed values form the groups. None: there are no
                 groups to compare, and training is plain.
             client: name of each row's client. None: all rows belong to one client.
-
         """
         table = self._read_table(X, reset=True)
-        label = check_labels(y, type(self).__name__)
+        label = check_two_labels(y, type(self).__name__)
         check_consistent_length(X, label, sensitive_features, client)
         self.classes_ = np.unique(label)
         self.positive_ = choose_favourable(self.classes_, self.positive)
         if sensitive_features is None and self._compares_groups:
-            warnings.warn(PLAIN.format(name=type(self).__name__), stacklevel=2)
+            warnings.warn(WITHOUT_GROUPS.format(name=type(self).__name__), stacklevel=2)
         experiment = make_experiment(self, groups_given=sensitive_features is not None)
         federation = make_federation(
             table, label, self.positive_, sensitive_features, client, experiment
@@ -176,7 +174,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: features, with the columns of training.
             sensitive_features: as in ``fit``; needed where decisions depend on the group.
-
         """
         chance = self.decide(X, sensitive_features=sensitive_features)
         # A new generator in each call, so that a second call returns the same labels.
@@ -229,7 +226,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: labels.
             sample_weight: weight of each row; None: all are equal.
             sensitive_features: as in ``fit``; needed where decisions depend on the group.
-
         """
         chance = self.decide(X, sensitive_features=sensitive_features)
         favourable = np.asarray(y) == self.positive_
@@ -253,7 +249,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sensitive_features: groups of the rows, as in ``fit``.
             client: clients of the rows, as in ``fit``; None: the rows belong to no client.
             to: path of a new file. The result is then written as a page, and the path returned.
-
         """
         check_is_fitted(self)
         result = self.result_
@@ -363,7 +358,6 @@ def judge(
         outcome: decisions on the rows, and the rows.
         groups: names of the groups.
         clients: names of the clients.
-
     """
     [evaluation] = evaluate(*outcome, groups, clients)
     prediction, examples = outcome
@@ -388,7 +382,6 @@ def write_page(result: Result, encoder: Encoder, path: Path) -> Path:
         result: the result.
         encoder: the encoder of the model.
         path: a file that does not exist yet.
-
     """
     from fedfb.report.folder import Found, ReportedRun
     from fedfb.report.html import check_tools, render

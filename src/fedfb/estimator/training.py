@@ -260,7 +260,7 @@ def client_names(client: Any) -> Words:
     return names
 
 
-def check_labels(y: Any, name: str) -> Array:
+def check_two_labels(y: Any, name: str) -> Array:
     """Return labels as an array.
 
     Args:

@@ -41,17 +41,17 @@ from fedfb.notions import long_name
 from fedfb.settings import setting_of
 
 
-class Place(NamedTuple):
+class Spot(NamedTuple):
     """Where a classifier stands; None is what cannot be estimated."""
 
     accuracy: float | None
     disparity: float | None
 
 
-def dominates(place: Place, other: Place) -> bool:
+def dominates(place: Spot, other: Spot) -> bool:
     """Return True if ``place`` is at least as good on both axes and better on one of them.
 
-    >>> dominates(Place(0.9, 0.1), Place(0.8, 0.1)), dominates(Place(0.9, 0.1), Place(0.9, 0.1))
+    >>> dominates(Spot(0.9, 0.1), Spot(0.8, 0.1)), dominates(Spot(0.9, 0.1), Spot(0.9, 0.1))
     (True, False)
     """
     if place.accuracy is None or place.disparity is None:
@@ -62,12 +62,12 @@ def dominates(place: Place, other: Place) -> bool:
     return as_good and place != other
 
 
-def pareto(places: Sequence[Place]) -> list[bool]:
+def pareto(places: Sequence[Spot]) -> list[bool]:
     """Return for every place whether no other dominates it; equal places have equal marks.
 
     A place whose disparity is not known is never in the set.
 
-    >>> pareto([Place(0.9, 0.2), Place(0.8, 0.1), Place(0.7, 0.15), Place(0.8, None)])
+    >>> pareto([Spot(0.9, 0.2), Spot(0.8, 0.1), Spot(0.7, 0.15), Spot(0.8, None)])
     [True, True, False, False]
     """
     return [
@@ -382,8 +382,8 @@ def with_pareto(points: Sequence[Point], constant: float | None) -> list[Point]:
         constant: accuracy of the constant classifier, whose disparity is 0.
     """
     compared = [point for point in points if not point.limit]
-    places = [Place(point.accuracy.mean, point.disparity.mean) for point in compared]
-    fixed = [] if constant is None else [Place(constant, 0.0)]
+    places = [Spot(point.accuracy.mean, point.disparity.mean) for point in compared]
+    fixed = [] if constant is None else [Spot(constant, 0.0)]
     marks = iter(pareto([*places, *fixed]))
     return [
         msgspec.structs.replace(point, pareto=False if point.limit else next(marks))

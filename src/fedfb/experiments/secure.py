@@ -20,7 +20,7 @@ from fedfb.runtime.loop import SETUP
 if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
     from pathlib import Path
 
-WIDEST = 2.0**72
+WIDEST_SUM = 2.0**72
 """The bound of sums over columns, which are in units of their own."""
 
 
@@ -44,7 +44,7 @@ def column_question(name: str, like: Arrays) -> ColumnQuestion:
     >>> column_question("column sums", {"present": np.array([3]), "sums": np.array([0.5])}).bounds
     {'sums': 4.722366482869645e+21}
     """
-    return ColumnQuestion(name, {k: WIDEST for k, v in like.items() if v.dtype.kind == "f"})
+    return ColumnQuestion(name, {k: WIDEST_SUM for k, v in like.items() if v.dtype.kind == "f"})
 
 
 def make_carry(experiment: Experiment, clients: Sequence[str], ledger: Ledger | None) -> Carry:

@@ -20,7 +20,6 @@ from fedfb.theory.pictures import curve_points
 
 Values = Mapping[str, Any]
 
-
 _CONSTANT = 0.004
 """A printed accuracy so near to the constant classifier's is it, at disparity 0: splits differ."""
 
@@ -155,10 +154,9 @@ def _exchanged(target: Values) -> Iterator[str]:
     for cell in target["cells"]:
         exchange = cell.get("reveals")
         if exchange and "rounds" in exchange:
-            exchanges, sent = (
-                exchange["rounds"] * exchange[quantity] for quantity in ("exchanges", "bytes")
-            )
-            numbers = (str(exchange["rounds"]), f"{exchanges:,}", f"{sent:,}")
+            rounds = exchange["rounds"]
+            exchanges, sent = (rounds * exchange[name] for name in ("exchanges", "bytes"))
+            numbers = (str(rounds), f"{exchanges:,}", f"{sent:,}")
             rows.append((cell["column"], cell["row"], *numbers))
     columns = ("data", "method", "rounds", "exchanges a run", "bytes a client sends")
     yield to_markdown(Table("", columns, tuple(rows))) + "\n"

@@ -14,7 +14,7 @@ from fedfb.data.doctor import Diagnosis, FileSummary
 from fedfb.data.problems import KINDS, Problem
 
 WIDTH = 80
-SCHEMA = 1
+DOCTOR_SCHEMA = 1
 """The version of the JSON."""
 
 MOST_COLUMNS = 8
@@ -233,7 +233,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> st
     return "\n".join(line.rstrip() for line in lines.getvalue().splitlines())
 
 
-def to_json(diagnosis: Diagnosis) -> str:
+def survey_values(diagnosis: Diagnosis) -> str:
     """Return a diagnosis as JSON. The types are those of :mod:`fedfb.data.doctor`."""
     tables = [
         {
@@ -246,7 +246,7 @@ def to_json(diagnosis: Diagnosis) -> str:
         for table in diagnosis.tables
     ]
     values = {
-        "schema": SCHEMA,
+        "schema": DOCTOR_SCHEMA,
         "stops": diagnosis.stops,
         "files": diagnosis.files,
         "problems": diagnosis.problems,

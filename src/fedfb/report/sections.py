@@ -38,7 +38,7 @@ MOST_LINES = 50
 FEW_CLIENTS = (3, 6)
 """As many clients show whether what a client sends depends on their number."""
 
-QUANTITIES: dict[str, Callable[[Round], Any]] = {
+CURVES: dict[str, Callable[[Round], Any]] = {
     "training accuracy": lambda row: row.accuracy,
     "training disparity": lambda row: row.disparity,
     "signal": lambda row: row.signal,
@@ -108,7 +108,7 @@ def training_sections(result: Result, name: str) -> Sequence[Section]:
     of_one_seed = result.runs[:number_of] if several else result.runs
     runs = [run for run in of_one_seed if run.diverged is None][:MOST_SETTINGS]
     panels, many = {}, False
-    for title, quantity in QUANTITIES.items():
+    for title, quantity in CURVES.items():
         values = [[quantity(row) for row in run.rounds] for run in runs]
         many |= any(np.size(value) > MOST_LINES for of_run in values for value in of_run)
         lines = [line for owner, of_run in enumerate(values) for line in _lines(of_run, owner)]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 """The cells of a row, by the names of their columns, with all digits."""
 
-EMPTY = ("", "-", "not estimable", "none", "hidden", "diverged")
+BLANK = ("", "-", "not estimable", "none", "hidden", "diverged")
 NUMBER = "-+<.0123456789"
 """What a number begins with."""
 
@@ -49,7 +49,7 @@ class Table(NamedTuple):
         (False, True, False)
         """
         columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
-        flags = [all(cell in EMPTY or cell[0] in NUMBER for cell in cells) for cells in columns]
+        flags = [all(cell in BLANK or cell[0] in NUMBER for cell in cells) for cells in columns]
         return (False, *flags[1:])
 
 

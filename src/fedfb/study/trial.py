@@ -32,7 +32,7 @@ from fedfb.errors import ConfigError, DisclosureError, DivergenceError
 from fedfb.experiments.explain import random_client
 from fedfb.experiments.resolve import given_grid, picks_rate, resolve, trial_grid
 from fedfb.experiments.rule import scores_task, without_fairness
-from fedfb.experiments.secure import WIDEST
+from fedfb.experiments.secure import WIDEST_SUM
 from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import LOWER, build, make_engine, training_notion
@@ -158,7 +158,7 @@ def make_evaluation_task(algorithm: Algorithm, rows: Examples) -> ClientTask:
         return {name: np.stack([table[name] for table in tables]) for name in tables[0]}, memory
 
     floats = ("confusion", "score_sums", "losses")
-    return ClientTask(TEST, "sum", run, bounds=dict.fromkeys(floats, WIDEST))
+    return ClientTask(TEST, "sum", run, bounds=dict.fromkeys(floats, WIDEST_SUM))
 
 
 def make_broadcast_state(trained: Trained) -> Arrays:

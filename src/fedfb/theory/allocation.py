@@ -16,7 +16,7 @@ from fedfb.shapes import Array, Float, Int
 
 GRID = 1500
 ZOOMS = 4
-MOST_CLIENTS = 12
+MOST_ON_GRIDS = 12
 """Beyond, the program by grids is left out: one client of many off its envelope costs little."""
 
 
@@ -52,7 +52,7 @@ def allocate(costs: Sequence[Cost], total: float) -> Allocation:
     """
     filled = _by_envelopes(costs, total)
     # An allocation that costs as much as its lower bound is optimal.
-    if filled.cost - filled.bound < 1e-8 or len(costs) > MOST_CLIENTS:
+    if filled.cost - filled.bound < 1e-8 or len(costs) > MOST_ON_GRIDS:
         return filled
     amounts = _by_grids(costs, total)
     cost = sum(float(c.at(y)) for c, y in zip(costs, amounts, strict=True))

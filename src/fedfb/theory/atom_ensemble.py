@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.shapes import Array, Float
-from fedfb.theory.allocation import MOST_CLIENTS, Cost, allocate
+from fedfb.theory.allocation import MOST_ON_GRIDS, Cost, allocate
 from fedfb.theory.atoms import (
     Moves,
     amount_for,
@@ -232,7 +232,7 @@ def curve(
             for j, (at, cost), y in zip(useful, costs, shared.amounts, strict=True):
                 amounts[j] = np.interp(y, cost.amount, at)
             gap = max(shared.cost - shared.bound, 0.0)
-            exact = gap < 1e-8 or len(costs) <= MOST_CLIENTS
+            exact = gap < 1e-8 or len(costs) <= MOST_ON_GRIDS
             solution = _ensemble_at(population, ways, amounts, weights)
             points.append(CurvePoint(level, solution, gap, exact))
     return points

@@ -22,7 +22,7 @@ from scipy.interpolate import CubicHermiteSpline
 
 from fedfb.shapes import Array, Float, Int
 from fedfb.theory import atom_ensemble
-from fedfb.theory.allocation import MOST_CLIENTS, Cost, allocate
+from fedfb.theory.allocation import MOST_ON_GRIDS, Cost, allocate
 from fedfb.theory.cfl import ThresholdProblem, local_distances, local_problem, pairs_at
 from fedfb.theory.lft_ensemble import (
     NO_DISPARITY,
@@ -196,7 +196,7 @@ def _at_level(
         sizes[member.client] = np.interp(amount, member.cost.amount, np.abs(member.distance))
     distances = _shift_to_goal(population, box, weights, sizes, np.sign(start) * level)
     gap = max(shared.cost - shared.bound, 0.0)
-    exact = gap < 1e-8 or len(costs) <= MOST_CLIENTS
+    exact = gap < 1e-8 or len(costs) <= MOST_ON_GRIDS
     return CurvePoint(level, ensemble_at(population, distances, weights), gap, exact)
 
 

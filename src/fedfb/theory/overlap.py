@@ -174,7 +174,6 @@ def _with_hidden_extremes(
     cell = np.flatnonzero((slope[:-2] < 0) & (slope[2:] > 0)) + 1
     positive = values > 0
     positives = positive[cell - 1] + positive[cell] * 1 + positive[cell + 1] + positive[cell + 2]
-    # Where a sign changes nearby, the root is bracketed already.
     cell = cell[(positives == 0) | (positives == 4)]
     left_slope, right_slope, width = slope[cell - 1], slope[cell + 1], x[cell + 1] - x[cell]
     meet = (size[cell] - size[cell + 1] + right_slope * width) / (right_slope - left_slope)
@@ -342,8 +341,7 @@ def _interpolated(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         xi = (a - b) / (c - b)
         phi = (fa - fb) / (fc - fb)
-        # Chandrupatla's test: inside it the inverse quadratic is monotonic between the three
-        # points.
+        # Chandrupatla's test: within it the inverse quadratic is monotonic.
         safe = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
         inverse = fa / (fb - fa) * fc / (fb - fc)
         inverse = inverse + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)

@@ -12,7 +12,7 @@ import numpy as np
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine.base import Rebalance, RowLoss, slope
 from fedfb.engine.native.library import (
-    KINDS,
+    LOSS_KINDS,
     Job,
     Kernel,
     Layout,
@@ -331,12 +331,14 @@ class NativeEngine:
         total = work.behind["total"]
         total[:] = 0
         at = None if order is None else order.ctypes.data
-        work.kernel.add_gradient(byref(work.job), at, rows, KINDS.index(surrogate))
+        work.kernel.add_gradient(byref(work.job), at, rows, LOSS_KINDS.index(surrogate))
         return unpack_params(total, self.model, work.layout)
 
     def _sums_of(self, work: Work, data: ClientData, kind: str) -> Array:
         sums = np.zeros((work.layout.runs, 2, data.groups))
-        work.kernel.add_losses(byref(work.job), len(data.y), KINDS.index(kind), sums.ctypes.data)
+        work.kernel.add_losses(
+            byref(work.job), len(data.y), LOSS_KINDS.index(kind), sums.ctypes.data
+        )
         return sums
 
     def _params(self, work: Work) -> Float[Array, "r p"]:

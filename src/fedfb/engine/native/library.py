@@ -200,7 +200,7 @@ def _in_words(fact: tuple[str, float] | None) -> str:
     return {"constant": number, "bytes": f"{number} bytes"}.get(kind, f"{kind} at {number}")
 
 
-KINDS: tuple[str, ...] = (*get_args(RowLoss), "positive")
+LOSS_KINDS: tuple[str, ...] = (*get_args(RowLoss), "positive")
 """The losses in the order of the kernel's numbers, and the decision itself."""
 
 BASELINE = "baseline"
@@ -302,7 +302,7 @@ def _load(path: str) -> ctypes.CDLL:
         library = ctypes.CDLL(path)
     except OSError as error:
         raise ConfigError(f"the kernel cannot be loaded ({error}). {REMEDY}") from None
-    check_seams(library, (Job, Kernel), KINDS)
+    check_seams(library, (Job, Kernel), LOSS_KINDS)
     return library
 
 
