@@ -179,7 +179,7 @@ def test_no_output_repeats_a_password(fedfb, server, loans, tmp_path, monkeypatc
             ("run", "own.toml"),
             ("run", "scores.toml"),
             ("run", "inline.toml"),
-            ("schema", "check", "schema.toml", f"'{table}' '{more}x'"),
+            ("schema", "check", "schema.toml", f"'{more}' '{table}x'"),
             ("run", "--data", table, "branches", "--query", "select 1", *OWN),
             ("run", "--date", table),
             ("run", f"--data={wrong}", *OWN, *FAST, "--out", "none"),
