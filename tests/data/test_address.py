@@ -46,6 +46,7 @@ def test_a_password_that_is_not_encoded_is_hidden_too(password):
         ("postgresql://a:pw@[::1]:5432/db", "postgresql://a@[::1]:5432/db"),
         ("--data=postgresql://a:pw@h/db", "--data=postgresql://a@h/db"),
         ("postgresql://a:pw@h/x postgresql://a:pw@h/y", "postgresql://a@h/x postgresql://a@h/y"),
+        ("select a from t where password = 'x'", "select a from t where password = 'x'"),
         ("mysql://ann:pw@h/db", "mysql://ann@h/db"),
         ("host=h user=ann password='p w' dbname=d", "host=h user=ann password=*** dbname=d"),
         ("https://example.org/a@b", "https://example.org/a@b"),

@@ -171,9 +171,9 @@ def _read_arrow(path: Path, form: str) -> Cells:
             # As one file: the folders above it may look like a partitioned data set.
             content = parquet.ParquetFile(file)
             check_names(source, clean_names(content.schema_arrow.names))
-            table = content.read()
+            table = content.read(use_threads=False)  # threads: see csv_file
         else:
-            table = feather.read_table(file)
+            table = feather.read_table(file, use_threads=False)
         table.validate(full=True)
         cells = cells_of(source, table.column_names, table.columns)
         for column in cells.columns.values():
