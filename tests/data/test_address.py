@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.data.address import hide, read_address
-from fedfb.data.database import databases_of
+from fedfb.data.address import databases_of, hide, read_address
 from fedfb.data.sources import describe_data, find_files, join_patterns, split_patterns, with_query
 from fedfb.errors import ConfigError
 

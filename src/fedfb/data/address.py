@@ -6,12 +6,12 @@ where an address enters, and keeps it in the memory of this process for the conn
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from glob import glob
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from fedfb.errors import ConfigError
+from fedfb.errors import ConfigError, DataError
 
 SERVER, SQLITE, DUCKDB = "postgresql", "sqlite", "duckdb"
 _KINDS = {"postgres": SERVER, SERVER: SERVER, SQLITE: SQLITE, DUCKDB: DUCKDB}
@@ -261,3 +261,75 @@ def kind_by_magic(path: Path) -> str | None:
         if head[place : place + len(magic)] == magic:
             return kind
     return None
+
+
+@dataclass(frozen=True)
+class Database:
+    """A source of rows in a database: one table, one query, or the only table that there is."""
+
+    address: Address
+    stem: str = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the source in a report."""
+        return self.stem
+
+    def resolve(self) -> "Database":
+        """Return the source with the absolute path of its file: equal sources have equal rows."""
+        if self.address.kind == SERVER:
+            return self
+        location = str(Path(self.address.location).resolve())
+        return replace(self, address=replace(self.address, location=location))
+
+    def __str__(self) -> str:
+        """Return what messages call the source."""
+        is_server = self.address.kind == SERVER
+        place = str(self.address.base) if is_server else self.address.location
+        names = ", ".join(self.address.tables)
+        return place + (f", table {names}" if names else ", query" if self.address.query else "")
+
+
+def databases_of(text: str) -> list[Database]:
+    """Return the sources of an address: each of its tables is a client's, or each of its files.
+
+    >>> [source.stem for source in databases_of("postgresql://host/bank?table=north&table=south")]
+    ['north', 'south']
+    """
+    address = read_address(text)
+    if address.tables and address.query:
+        raise ConfigError("an address holds a table or a query, not both. Leave one of them out.")
+    if address.kind == SERVER:
+        stem = re.sub(r".*/", "", address.location) or "database"
+        return [_name_source(address, table, stem) for table in address.tables or (None,)]
+    place = address.location
+    files = [place] if Path(place).exists() else sorted(glob(place, recursive=True))
+    if not files:
+        raise DataError(f"there is no file {place!r}, as seen from {str(Path.cwd())!r}.")
+    return [
+        _name_source(replace(address, location=file), table, Path(file).stem)
+        for file in files
+        for table in address.tables or (None,)
+    ]
+
+
+def _name_source(address: Address, table: str | None, stem: str) -> Database:
+    several = len(address.tables) > 1 or address.kind == SERVER
+    if table is not None:
+        rest = tuple(pair for pair in address.parameters if pair[0] != "table")
+        address = replace(address, parameters=(*rest, ("table", table)))
+    return Database(address, table if table is not None and several else stem)
+
+
+def find_source(source: str | Path | Database) -> Path | Database:
+    """Return the file of rows, or the table of a database, that a path or an address names."""
+    if isinstance(source, Database):
+        return source
+    if is_address(source):
+        sources = databases_of(str(source))
+        if len(sources) != 1:
+            raise ConfigError(f"{source} names {len(sources)} tables, expected one.")
+        return sources[0]
+    kind = kind_of_file(source)
+    path = Path(source)
+    return path if kind is None else Database(Address(kind, str(path)), path.stem)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.data.address import Database
 from fedfb.data.cells import Cells
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
-from fedfb.data.database import Database
 from fedfb.data.derive import Bins, Blank, Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.groups import Groups

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedfb.data.address import Database, find_source
 from fedfb.data.cells import Cells, cells_of, check_names, clean_names, typed
 from fedfb.data.csv_file import read_cells
-from fedfb.data.database import Database, find_source, read_database
+from fedfb.data.database import read_database
 from fedfb.data.dialect import DETECT, DETECT_ALL, Dialect, Dialects
 from fedfb.data.marks import settle_numbers
 from fedfb.data.problems import Problem, refuse

@@ -14,6 +14,8 @@ from typing import NamedTuple
 from fedfb.data.address import (
     SUFFIXES,
     Address,
+    Database,
+    databases_of,
     hide,
     is_address,
     is_one_address,
@@ -21,7 +23,6 @@ from fedfb.data.address import (
     kind_of_file,
     read_address,
 )
-from fedfb.data.database import Database, databases_of
 from fedfb.errors import ConfigError, DataError
 
 STDIN = "-"

@@ -15,10 +15,10 @@ from fedfb.algorithms.tasks import confusion_task
 from fedfb.audit.rows import AuditedRows
 from fedfb.audit.rows import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
+from fedfb.data.address import find_source
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
 from fedfb.data.conform import check_file, drop_notes, tables_of
-from fedfb.data.database import find_source
 from fedfb.data.derive import derive
 from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.encode import Encoder
