@@ -16,6 +16,7 @@ from fedfb.audit.rows import (
     refuse_absent,
     stack_columns,
 )
+from fedfb.data.address import hide
 from fedfb.data.cells import Cells
 from fedfb.data.check import labels
 from fedfb.data.dialect import DETECT, Dialect, Dialects
@@ -72,6 +73,7 @@ def scores_subject(
             f"the baseline {baseline} is a folder, and a model needs features, which a scores file "
             "does not have. Give its scores on these rows as a file."
         )
+    pattern = hide(pattern)
     scored = read_scores(pattern, columns, dialect)
     other = None if baseline is None else read_scores(baseline, columns, dialect)
     if other is not None:
