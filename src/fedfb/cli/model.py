@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedfb.cli.options import dialect_options, refuse_taken, talk
+from fedfb.cli.options import Query, dialect_options, refuse_taken, talk
 from fedfb.data.dialect import Dialect
+from fedfb.data.sources import with_query
 from fedfb.errors import ConfigError
 from fedfb.extras import is_installed, refuse_without
 
@@ -19,7 +20,8 @@ def predict(
     dialect: Dialect,
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
     rows: Annotated[
-        Path, typer.Argument(help="A CSV or Parquet file with the columns of the training rows.")
+        str,
+        typer.Argument(help="A CSV or Parquet file, or a database, with the columns of training."),
     ],
     seed: Annotated[
         int | None,
@@ -35,6 +37,7 @@ def predict(
         str | None,
         typer.Option(help="The client of these rows, if every client has its own model."),
     ] = None,
+    query: Query = None,
     out: Annotated[Path | None, typer.Option(help="The file to write (default: print).")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
@@ -55,7 +58,7 @@ def predict(
     if out is not None:
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)
-    raw = encode_file(model.encoder, rows, dialect, groups=False)
+    raw = encode_file(model.encoder, with_query(rows, query), dialect, groups=False)
     for note in raw.notes:
         talk(note)
     prediction = model.predict(raw, client)

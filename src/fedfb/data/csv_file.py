@@ -215,7 +215,8 @@ def _read_by_arrow(content: bytes, head: Head, places: Sequence[int]) -> list[An
     try:
         table = arrow_csv.read_csv(
             pyarrow.BufferReader(pyarrow.py_buffer(content)[head.rows :]),
-            arrow_csv.ReadOptions(column_names=names),
+            # A thread of Arrow that lets go of Python's bytes while Python ends aborts the process.
+            arrow_csv.ReadOptions(column_names=names, use_threads=False),
             arrow_csv.ParseOptions(delimiter=head.separator, newlines_in_values=b'"' in content),
             arrow_csv.ConvertOptions(
                 check_utf8=False,

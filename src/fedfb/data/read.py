@@ -1,4 +1,4 @@
-"""Read CSV, Parquet and Arrow files as columns, one file or all files of a --data value."""
+"""Read CSV, Parquet and Arrow files and databases as columns, one or all of a --data value."""
 
 from collections.abc import Collection, Sequence
 from io import BytesIO
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedfb.data.address import Database, find_source
 from fedfb.data.cells import Cells, cells_of, check_names, clean_names, typed
 from fedfb.data.csv_file import read_cells
+from fedfb.data.database import read_database
 from fedfb.data.dialect import DETECT, DETECT_ALL, Dialect, Dialects
 from fedfb.data.marks import settle_numbers
 from fedfb.data.problems import Problem, refuse
@@ -52,7 +54,7 @@ def read_files(
     """Read the files of paths, patterns and folders, by the names of their clients.
 
     Args:
-        data: one or several paths, patterns or folders; '-' is standard input.
+        data: one or several paths, patterns, folders or addresses; '-' is standard input.
         dialects: what is declared about the files.
         test: a file that must not be among them.
 
@@ -82,9 +84,10 @@ def try_files(
     return files, problems
 
 
-def try_read(path: str | Path, dialects: Dialects = DETECT_ALL) -> Cells | Problem:
-    """Read a file, or return why it cannot be read."""
+def try_read(path: str | Path | Database, dialects: Dialects = DETECT_ALL) -> Cells | Problem:
+    """Read a file or a database, or return why it cannot be read."""
     try:
+        path = find_source(path)
         return read_rows(path, dialects.of(path))
     except DataError as error:
         what, _, remedy = str(error).partition(". ")
@@ -96,9 +99,13 @@ def notes_of(files: Collection[Cells]) -> tuple[str, ...]:
     return tuple(note for file in files for note in file.notes)
 
 
-def read_rows(path: str | Path, dialect: Dialect = DETECT) -> Cells:
-    """Read a file: Parquet and Arrow by the first bytes, everything else as CSV."""
-    cells = _read_form(Path(path), dialect)
+def read_rows(path: str | Path | Database, dialect: Dialect = DETECT) -> Cells:
+    """Read a database, or a file: Parquet and Arrow by the first bytes, all else as CSV."""
+    source = find_source(path)
+    if isinstance(source, Database):
+        cells = settle_numbers(read_database(source), dialect)
+    else:
+        cells = _read_form(source, dialect)
     names = dict(dialect.columns or ())
     if not names:
         return cells
@@ -165,9 +172,9 @@ def _read_arrow(path: Path, form: str) -> Cells:
             # As one file: the folders above it may look like a partitioned data set.
             content = parquet.ParquetFile(file)
             check_names(source, clean_names(content.schema_arrow.names))
-            table = content.read()
+            table = content.read(use_threads=False)  # threads: see csv_file
         else:
-            table = feather.read_table(file)
+            table = feather.read_table(file, use_threads=False)
         table.validate(full=True)
         cells = cells_of(source, table.column_names, table.columns)
         for column in cells.columns.values():

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from fedfb.data.request import DATA, DRAWN, DataRequest
+from fedfb.data.request import DATA, DRAWN, DataRequest, hide_secrets
 from fedfb.settings import (
     Assignments,
     Seeds,
@@ -211,6 +211,7 @@ class Experiment(DataRequest):
 
         A function that builds a model is kept by its name; an infinite epsilon asks for nothing.
         """
+        hide_secrets(self)
         if callable(self.model):
             from fedfb.models import name_of
 
@@ -264,7 +265,7 @@ class Resolved(Experiment):
 
 
 ADDED = (
-    *("minimum_group", "rest", "client_rows", "dates"),
+    *("minimum_group", "rest", "query", "client_rows", "dates"),
     *("separator", "decimal", "thousands", "encoding"),
 )
 """Settings, beside those of privacy, that experiments written before did not have."""
