@@ -5,9 +5,11 @@ Runs in a folder of its own, with the interpreter of the environment that is to 
 
 import csv
 import random
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +61,17 @@ def write_rows(folder: Path) -> None:
                 rows.writerow((income, draw.choice("fm"), "yes" if income > 0 else "no"))
 
 
+def write_sqlite(rows: Path, path: Path) -> None:
+    """Write a CSV file as a table of SQLite."""
+    with rows.open(encoding="utf-8", newline="") as file, closing(sqlite3.connect(path)) as table:
+        table.execute("create table loans (income real, sex text, paid text)")
+        table.executemany("insert into loans values (?, ?, ?)", list(csv.reader(file))[1:])
+        table.commit()
+
+
 def use_extras() -> None:
-    """Use what comes with the extras export, parquet, privacy and report."""
+    """Use what comes with the extras export, parquet, privacy, report and sql."""
+    import duckdb
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
@@ -71,6 +82,10 @@ def use_extras() -> None:
     for path in Path("clients").glob("*.csv"):
         parquet.write_table(arrow_csv.read_csv(path), path.with_suffix(".parquet"))
     fedfb("run", "--data", "clients/*.parquet", *OWN, *QUICK[2:])
+    with duckdb.connect("rows.duckdb") as connection:
+        connection.execute("create table rows as from 'clients/*.csv'")
+    query = ("--query", "select * from rows order by income")
+    fedfb("run", "--data", "rows.duckdb", *query, *OWN, *QUICK[2:], "--partition", "group")
     fedfb("run", *QUICK, "--secure")
     fedfb("run", *QUICK, "--privacy-epsilon", "3")
     fedfb("compare", *QUICK, "--algorithms", "fedavg,fedfb", "--plot", "points.png")
@@ -96,6 +111,9 @@ def main() -> None:
     write_rows(Path("clients"))
     fedfb("run", "--data", "clients/*.csv", *OWN, *QUICK[2:], "--out", "own")
     fedfb("predict", "own", "clients/east.csv")
+    write_sqlite(Path("clients/east.csv"), Path("east.sqlite"))
+    if fedfb("predict", "own", "east.sqlite") != fedfb("predict", "own", "clients/east.csv"):
+        sys.exit("fedfb predict differs between a CSV file and a table of SQLite.")
     rows = np.random.default_rng(0).normal(size=(200, 2))
     groups = np.arange(200) % 2
     model = package.FedFBClassifier(rounds=2, local_epochs=1)

@@ -2,8 +2,10 @@
 
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -46,11 +48,12 @@ def test_the_page_can_be_followed(tmp_path, monkeypatch):
     for name in ("north", "west"):
         clients[name].to_csv(f"clients/{name}.csv", index=False)
     clients["north"].drop(columns="approved").to_csv("new.csv", index=False)
-    pandas.concat([rows.assign(branch=name) for name, rows in clients.items()]).to_csv(
-        "rows.csv", index=False
-    )
+    rows = pandas.concat([rows.assign(branch=name) for name, rows in clients.items()])
+    rows.to_csv("rows.csv", index=False)
+    with closing(sqlite3.connect("loans.sqlite")) as connection:
+        rows.to_sql("loans", connection, index=False)
     lines = [line for block in blocks("sh") for line in block.splitlines()]
-    assert len(lines) == 14
+    assert len(lines) == 17
     for line in lines:
         trains = line.startswith(("fedfb run", "fedfb frontier"))
         command = line.replace("fedfb", f"{sys.executable} -m fedfb", 1) + SMALL * trains
@@ -60,6 +63,7 @@ def test_the_page_can_be_followed(tmp_path, monkeypatch):
         diagnoses = line.startswith("fedfb doctor")
         assert ended.returncode == int(diagnoses), (line, ended.stderr)
     assert len((tmp_path / "decisions.csv").read_text().splitlines()) == 301
+    assert len((tmp_path / "decisions-of-loans.csv").read_text().splitlines()) == 901
 
     [code] = blocks("python")
     exec(compile(code, "own-data.md", "exec"), {})

@@ -200,6 +200,11 @@ class LocalSolver(NamedTuple):
         weight_decay: adds ``weight_decay * w`` to the gradient.
         prox: weight of the pull towards an anchor, one value per run; None: no pull.
         private: DP-SGD; None: plain training.
+        newton: whether logistic regressions are fitted exactly, by sums
+            (``fedfb.algorithms.newton``). Of the other fields only ``weight_decay`` and ``fading``
+            are read then.
+        fading: what the second derivatives of earlier rounds count in an exact fit, 0 to 1: for
+            rounds in which other clients take part.
     """
 
     learning_rate: Float[Array, " r"]
@@ -209,3 +214,5 @@ class LocalSolver(NamedTuple):
     weight_decay: float = 0.0
     prox: Float[Array, " r"] | None = None
     private: PrivateTraining | None = None
+    newton: bool = False
+    fading: float = 0.0

@@ -20,6 +20,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "parquet": (),  # pyarrow is always installed
     "privacy": ("cryptography", "dp_accounting"),
     "report": ("jinja2", "matplotlib"),
+    "sql": ("adbc_driver_manager", "adbc_driver_postgresql", "duckdb"),
     "torch": ("torch",),
 }
 """The packages of each extra, by the names under which they are imported."""

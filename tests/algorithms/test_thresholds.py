@@ -1,16 +1,25 @@
 """Thresholds from summed histograms: as fair as asked, as few mistakes as bins allow."""
 
 from itertools import product
+from time import process_time
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from scipy.optimize import linprog
 
 from federations import make_clients, make_engine, merge
 from fedfb.algorithms import fedavg
 from fedfb.algorithms.fedfb import fedfb
-from fedfb.algorithms.fedfb.threshold_rules import COMPARED, cut, decide_at_half
+from fedfb.algorithms.fedfb.threshold_rules import (
+    COMPARED,
+    cut,
+    decide_at_half,
+    mixtures,
+    roc_corners,
+)
 from fedfb.algorithms.fedfb.thresholds import LEVELS, METHOD, are_large_enough
 from fedfb.core import Examples
 from fedfb.errors import ConfigError
@@ -194,3 +203,71 @@ def test_the_report_tells_what_thresholds_did_and_what_fairness_cost():
     free, cost = report.summary.free, report.summary.cost
     gained = free.accuracy.mean - report.summary.accuracy.mean
     assert cost.mean == pytest.approx(gained)
+
+
+def over_all_thresholds(reach, compared, target):
+    """The fewest mistakes by the programme as it is stated: a weight for every threshold."""
+    _, groups, thresholds = reach.shape
+    of_group = np.kron(np.eye(groups), np.ones(thresholds))
+    gaps = []
+    for labels in compared:
+        among = reach[list(labels)].sum(axis=0)
+        rate = of_group * (among / among[:, :1]).ravel()
+        gaps.append(rate - (among[:, 0] / among[:, 0].sum()) @ rate)
+    bounded = np.vstack([*gaps, *(-gap for gap in gaps)])
+    solution = linprog(
+        (reach[0] - reach[1]).ravel(), bounded, np.full(len(bounded), target),
+        of_group, np.ones(groups), method="highs",
+    )  # fmt: skip
+    return solution.fun
+
+
+@given(
+    data=st.data(),
+    notion=st.sampled_from(NOTIONS),
+    target=st.sampled_from([0.0, 0.01, 0.1, 1.0]),
+    groups=st.integers(1, 5),
+    bins=st.integers(1, 12),
+)
+def test_corners_of_the_curves_reach_what_all_thresholds_reach(data, notion, target, groups, bins):
+    """With ties, empty cells, a label that a group lacks where it may, and a single bin."""
+    few = st.one_of(st.integers(0, 2), st.integers(0, 400)).map(float)
+    rows = data.draw(npst.arrays(float, (2, groups, bins), elements=few))
+    compared = COMPARED[notion]
+    for labels in compared:
+        lacking = rows[list(labels)].sum(axis=(0, 2)) == 0
+        rows[labels[-1], lacking, 0] = 1.0
+    reach = np.zeros((2, groups, bins + 1))
+    reach[..., :-1] = np.cumsum(rows[..., ::-1], axis=2)[..., ::-1]
+    weights = mixtures(reach, compared, target)
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-9)
+    assert (weights >= -1e-9).all()
+    mistakes = np.sum(weights * (reach[0] - reach[1]))
+    slack = 1e-6 * max(rows.sum(), 1.0)
+    assert mistakes == pytest.approx(over_all_thresholds(reach, compared, target), abs=slack)
+    # The weights are those of a feasible rule: their rates differ by no more than the target.
+    for labels in compared:
+        among = reach[list(labels)].sum(axis=0)
+        positives = np.sum(weights * among, axis=1)
+        apart = positives / among[:, 0] - positives.sum() / among[:, 0].sum()
+        assert np.abs(apart).max() <= target + 1e-6
+
+
+@given(npst.arrays(float, (2, 9), elements=st.integers(0, 5).map(float)))
+def test_every_threshold_lies_within_the_corners(rows):
+    reach = np.zeros((2, 10))
+    reach[:, :-1] = np.cumsum(rows[:, ::-1], axis=1)[:, ::-1]
+    corners = reach[:, roc_corners(reach)]
+    for direction in np.linspace(0, 2 * np.pi, 25):
+        ahead = np.array([np.cos(direction), np.sin(direction)])
+        assert (ahead @ reach).max() <= (ahead @ corners).max() + 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_the_whole_curve_of_24_groups_takes_less_than_a_second(notion):
+    rows = histogram(*pooled_rows(0, 24, 60_000), 24, 1_024)
+    start = process_time()
+    accuracies = [cut(rows, COMPARED[notion], level).accuracy for level in LEVELS]
+    assert process_time() - start < 1.0
+    assert np.all(np.diff(accuracies) >= -1e-9)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
 from audited import ABOUT, GROUPS, federation, pooled
-from fedfb.audit.measures import draw_blind_disparities, summarize_draws
 from fedfb.audit.optional import compare_accuracy, compare_disparity
 from fedfb.audit.record import UNKNOWN_UNDER_MASKS, audit
 from fedfb.audit.result import encode_audit, read_audit
@@ -22,6 +21,7 @@ from fedfb.audit.rows import (
 from fedfb.data.statistics import add_in_clear
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_audit_add
+from fedfb.notions.chance import draw_blind_disparities, summarize_draws
 from fedfb.notions.values import largest_rate_gap
 
 SIZES = [[60, 90, 40, 80], [120, 30, 70, 50], [45, 60, 55, 200]]

@@ -69,6 +69,7 @@ FOLLOWS = {
     "seeds": "5",
     "setting": "0",
     "signal_loss": "zero_one",
+    "solver": "newton where nothing asks for local training",
     "silo_column": "a client is a file",
     "split_seed": "0",
     "state": "beside BUNDLE",
@@ -106,7 +107,7 @@ def test_methods_that_a_help_text_names_are_those_it_is_about():
     picks = [
         name
         for name, method in METHODS.items()
-        if picks_rate(Experiment(algorithm=name, notion=method.notions[0]))
+        if picks_rate(Experiment(algorithm=name, notion=method.notions[0], model="mlp"))
     ]
     assert helps["target"].split(":")[0].split(", ") == aims
     assert helps["outer"].split(":")[0].split(", ") == steps
@@ -122,6 +123,28 @@ def test_the_usual_steps_rounds_and_targets_are_as_the_help_says():
         assert resolve(Experiment(algorithm=name, outer="step")).alpha == (0.5,)
         assert resolve(Experiment(algorithm=name, outer="step", notion="cp")).alpha == (2.0,)
         assert find_method(name).rounds == 10
+
+
+def test_the_usual_solver_is_as_the_help_says():
+    """Newton's for logistic regressions; what is given for local training asks for it."""
+    assert resolve(Experiment()).solver == "newton"
+    for asks in (
+        {"lr": (0.01,)},
+        {"local_epochs": 5},
+        {"batch": 16},
+        {"optimiser": "sgd"},
+        {"scaling": "sample"},
+        {"model": "mlp"},
+        {"outer": "paper"},
+        {"alpha": (1.0,)},
+        {"timing": "piggyback"},
+        {"tune": True},
+        {"privacy_epsilon": 1.0},
+    ):
+        assert resolve(Experiment(**asks)).solver == "local", asks
+    assert resolve(Experiment(algorithm="ditto", notion="cp")).solver is None
+    assert resolve(Experiment(algorithm="fedavg")).rounds == 1
+    assert resolve(Experiment(algorithm="fedavg", solver="local")).rounds == 10
 
 
 def test_rows_and_clients_follow_the_seed_where_the_help_says_so():

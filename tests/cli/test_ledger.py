@@ -56,13 +56,14 @@ def test_totals_by_client_are_those_of_the_messages(tiny, fedfb):
         by_client = sum(c[kind]["bytes"] for c in told["clients"] for kind in kinds if kind in c)
         assert by_question == by_client > 0
     assert any("no values" in client for client in told["clients"])
-    # Of those who are left the signal is a ratio: their losses by cell, and their rows.
+    # Of those who are left the signal is a ratio: their losses by cell, and their rows; and wrong
+    # decisions are counted.
     [signal] = [
         line
         for line in told["questions"]
         if (line["task"], line["way"]) == ("measure", "up") and line["seen"] == "masked"
     ]
-    assert set(signal["parts"]) == {"losses", "rows"}
+    assert set(signal["parts"]) == {"losses", "rows", "mistakes"}
 
 
 def test_secure_runs_end_with_the_numbers_of_plain_ones(tiny):

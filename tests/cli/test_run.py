@@ -183,7 +183,7 @@ def test_one_group_only_gives_fedavg_and_a_note(fedfb, write):
 
     def run(algorithm):
         step = ("--alpha", 2) if algorithm == "fedfb" else ()
-        flags = ("--algorithm", algorithm, "--rounds", 3, *step)
+        flags = ("--algorithm", algorithm, "--rounds", 3, "--solver", "local", *step)
         return fedfb("run", "--data", "clients/*.csv", *OWN, *flags, "--json").json
 
     fair, plain = run("fedfb"), run("fedavg")

@@ -30,7 +30,7 @@ def averaging(change):
         changed = ClientTask("fit", "sum", run)
 
         def round(s, ask):
-            return plain.state(average(ask(changed, {"params": s.params}), s.params)), Info()
+            return s._replace(params=average(ask(changed, {"params": s.params}), s.params)), Info()
 
         return plain._replace(tasks=(changed,), round=round)
 

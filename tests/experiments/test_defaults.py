@@ -106,7 +106,7 @@ def test_deciding_by_the_group_is_refused_until_somebody_chooses_it(method):
         with pytest.raises(ConfigError, match=match):
             for_methods(Experiment(), ["fedavg", method])  # before any of them is trained
     given = Experiment(algorithm=method, sensitive_at_prediction=True, rows=60, test_rows=60)
-    assert run(given).settings["sensitive_at_prediction"] is True
+    assert run(given, warn=False).settings["sensitive_at_prediction"] is True
 
 
 def test_only_methods_by_group_are_refused_without_it():

@@ -145,6 +145,8 @@ def facts(exchange):
 def test_what_explain_says_is_what_a_run_writes_down(name, changes, tmp_path):
     """Questions, when and how often, what is needed and received, shapes and bytes."""
     experiment = Experiment(algorithm=name, **{**TINY, "rounds": 5, **changes, "local_epochs": 30})
+    if is_read(experiment, "solver"):
+        experiment = replace(experiment, solver="local")
     if is_read(experiment, "local_epochs"):
         experiment = replace(experiment, local_epochs=1)
     outcome, accounts = ledger_of(experiment, tmp_path)
@@ -161,6 +163,46 @@ def test_what_explain_says_is_what_a_run_writes_down(name, changes, tmp_path):
     if name != "fedfb-sums" and experiment.participation == 1:
         assert explained.exchanges_a_round == len(usual)
         assert explained.bytes_a_round == sum(entry.bytes for entry in usual)
+
+
+def kinds(exchanges):
+    """Return what is sent, but for how often, and of how many settings: that depends on rows."""
+    return {
+        (one.phase, one.question, one.seen, tuple((name, shape[1:]) for name, shape in one.parts))
+        for one in exchanges
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("fedavg", {}),
+        ("fedfb", {"notion": "eod"}),
+        ("fedfb", {"notion": "dp", "period": 2}),
+        ("fedfb", {"notion": "cp", "target": (0.05,)}),
+        ("fedfb", {"notion": "dp", "cost": 0.01}),
+        ("fedfb", {"notion": "dp", "secure": True}),
+        ("fedfb-thresholds", {"variant": "combined"}),
+        ("reweighing", {}),
+        ("cfl", {}),
+    ],
+    ids=str,
+)
+def test_explain_shows_what_an_exact_fit_sends(name, changes, tmp_path):
+    flags = {"rows": 120, "test_rows": 60, "rounds": 5, "sensitive_at_prediction": True}
+    experiment = Experiment(algorithm=name, **flags, **changes)
+    outcome, accounts = ledger_of(experiment, tmp_path)
+    rows = outcome.federation
+    explained = explain(
+        experiment, len(rows.group_names), len(rows.clients), len(rows.feature_names)
+    )
+    held = [one for account in accounts for one in exchanges_of(account, 5)]
+    assert kinds(explained.exchanges) == kinds(held)
+    [*newton] = [one for one in explained.in_a_round if one.question == "newton"]
+    assert newton
+    assert "depends on the rows" in sentence(explained)
+    inputs = len(rows.feature_names) + 1
+    assert dict(newton[0].parts)["second"][1:] == (inputs * (inputs + 1) // 2,)
 
 
 def test_what_is_beyond_the_model_is_told_by_what_does_not_grow_with_it():

@@ -32,6 +32,7 @@ OTHERS = {
     "period": [{"period": 2}],
     "bits": [{"bits": 2}],
     "reference": [{"reference": "mean"}, {"reference": "first"}],
+    "solver": [{"solver": "newton"}],
     "local_epochs": [{"local_epochs": 1}],
     "batch": [{"batch": 16}],
     "optimiser": [{"optimiser": "sgd"}],

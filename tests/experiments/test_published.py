@@ -60,6 +60,7 @@ OTHERS = {
     "bins": {"bins": ("age: 25",)},
     "merge": {"merge": ("race: a+b=c",)},
     "test": {"test": "own.csv"},
+    "query": {"query": "select 1"},
     "partition": {"partition": "group"},
     "clients": {"clients": 2},
     "groups": {"groups": 3},

@@ -52,13 +52,15 @@ def test_where_no_disparity_is_estimable_the_least_loss_is_taken():
 
 def test_given_values_are_tried_and_else_the_papers():
     rates = find_method("fedfb").learning_rates
-    assert trial_grid(Experiment()) == [
+    local = Experiment(solver="local")
+    assert trial_grid(local) == [
         {"target": target, "lr": lr} for target in (0.0, 1.0) for lr in rates
     ]
-    assert len(trial_grid(Experiment(cost=0.01))) == len(TARGETS) * len(rates)
+    assert len(trial_grid(replace(local, cost=0.01))) == len(TARGETS) * len(rates)
+    assert trial_grid(Experiment(cost=0.01)) == [{"target": target} for target in TARGETS]
     assert trial_grid(Experiment(cost=0.01, lr=(0.1,)))[-1] == {"target": 1.0, "lr": 0.1}
     assert len(tuning_grid(Experiment(outer="step"))) == 8 * len(rates)
-    assert [run["lr"] for run in tuning_grid(Experiment(algorithm="fedavg"))] == list(rates)
+    assert [run["lr"] for run in tuning_grid(replace(local, algorithm="fedavg"))] == list(rates)
     assert tuning_grid(Experiment(alpha=(0.3,), lr=(0.02, 0.04))) == [
         {"alpha": 0.3, "lr": 0.02},
         {"alpha": 0.3, "lr": 0.04},

@@ -13,9 +13,8 @@ import pytest
 from scipy.special import ndtri
 
 from fedfb.notions import intervals
-from fedfb.notions.critical import critical_value
 from fedfb.notions.disparity import loss_variances, notion_bands
-from fedfb.notions.intervals import parity_contrasts, range_interval
+from fedfb.notions.intervals import range_interval
 from fedfb.notions.over_seeds import (
     MeanDisparity,
     difference_of_disparities,
@@ -30,7 +29,11 @@ EXPERIMENTS = 2_000
 # .01, one that covers 95 % with 4e-5. All that are checked here cover at least 94.2 % in 20,000
 # experiments (measured apart), and seeds are fixed.
 FEWEST = 0.93
-SHARES = {2: np.array([0.4, 0.6]), 4: np.array([0.1, 0.2, 0.3, 0.4])}
+SHARES = {
+    2: np.array([0.4, 0.6]),
+    4: np.array([0.1, 0.2, 0.3, 0.4]),
+    24: np.linspace(1, 3, 24) / 48,
+}
 ROWS = 1_000
 NAME = "demographic_parity"
 
@@ -87,27 +90,6 @@ def draw(rng, rates, training, seeds, shared, number=EXPERIMENTS):
     return Drawn(by_seed, np.repeat(rows[:, None], seeds, axis=1), models)
 
 
-@pytest.fixture(autouse=True)
-def one_critical_value(monkeypatch):
-    """Use the critical value of equal rates: it hardly depends on the table (test_intervals.py)."""
-    kept = {}
-
-    def critical_values(contrasts, variance, level, draws):
-        groups = contrasts.shape[1]
-        if groups not in kept:
-            one = parity_contrasts(SHARES[groups], np.zeros(groups, dtype=int))
-            kept[groups] = critical_value(one, 1 / SHARES[groups])
-        return np.full(len(contrasts), kept[groups])
-
-    monkeypatch.setattr(intervals, "critical_value", critical_value)
-    original = intervals.critical_values
-    monkeypatch.setattr(
-        intervals,
-        "critical_values",
-        lambda *args: original(*args) if len(args[0]) == 1 else critical_values(*args),
-    )
-
-
 def over_seeds(drawn, shared):
     """Return what is printed of every experiment, through the functions that print it."""
     number, seeds, groups = drawn.positives.shape
@@ -117,12 +99,12 @@ def over_seeds(drawn, shared):
     confusion[:, 1, 1], confusion[:, 1, 0] = k, n - k
     bands = notion_bands(NAME, confusion, minimum=1)
     values = np.abs(bands.gap).max(axis=1)
-    highs = np.array(intervals.intervals(bands)[1])
-    by_seed = [
+    _, highs = intervals.intervals(bands)
+    *ends, values, highs = (
         np.moveaxis(part.reshape(number, seeds, *part.shape[1:]), 1, 0)
-        for part in (*bands, values, highs)
-    ]
-    return mean_disparity(by_seed[3], by_seed[4], intervals.Bands(*by_seed[:3]), shared)
+        for part in (*bands[:-1], values, highs)
+    )
+    return mean_disparity(values, highs, intervals.Bands(*ends, bands.critical), shared)
 
 
 def share_covered(low, high, truth):
@@ -134,7 +116,7 @@ CASES = [
     for groups, gap, training in product((2, 4), (0.0, 0.03, 0.4), (0.0, 0.03))
     for seeds, shared in ((1, 1.0), (5, 0.0), (5, 1.0), (10, 0.0), (10, 1.0))
     if seeds > 1 or not training  # one model is what it is
-]
+] + [(24, 0.0, 0.0, 5, 0.0), (24, 0.0, 0.03, 5, 1.0), (24, 0.03, 0.0, 5, 1.0)]
 
 
 @pytest.mark.parametrize(("groups", "gap", "training", "seeds", "shared"), CASES)

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 from msgspec.structs import replace as change
 
@@ -11,6 +12,7 @@ from fedfb.errors import DataError
 from fedfb.experiments.compare import compare_into
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run, train
+from fedfb.experiments.result import Shortfall
 from fedfb.experiments.run_folder import save
 from fedfb.experiments.spec import Experiment
 from fedfb.paper.page import page_of_folder, reproduction_headline
@@ -49,9 +51,10 @@ def test_the_headline_says_what_fairness_costs(result):
 
 
 def test_the_headline_names_no_price_of_a_missed_target(result):
-    assert "target" in {shortfall.kind for shortfall in result.shortfalls}
-    assert "fairness costs" not in run_headline(result)
-    assert re.search(r"without fairness \.\d{3} at \.\d{3}\.$", run_headline(result))
+    shortfall = Shortfall(kind="target", sentence="Target missed.", values={})
+    headline = run_headline(msgspec.structs.replace(result, shortfalls=(shortfall,)))
+    assert "fairness costs" not in headline
+    assert re.search(r"without fairness \.\d{3} at \.\d{3}\.$", headline)
 
 
 @pytest.mark.parametrize(

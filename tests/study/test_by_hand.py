@@ -17,6 +17,7 @@ from study.by_hand import CLIENTS, federation, make, open_clients, run_by_hand
 from study.replay import assert_same_bits, replayed
 
 QUICK = Experiment(rounds=2, local_epochs=2, lr=(0.02,))
+EXACT = {"lr": (), "local_epochs": 30, "solver": "newton"}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,9 @@ QUICK = Experiment(rounds=2, local_epochs=2, lr=(0.02,))
         {"algorithm": "lft-fedavg"},
         {"algorithm": "ditto", "notion": "cp"},
         {"algorithm": "fairfed", "sensitive": ("sex",)},
+        {"algorithm": "fedfb", "notion": "eod", **EXACT},
+        {"algorithm": "fedfb", "participation": 0.75, "rounds": 3, **EXACT},
+        {"algorithm": "fedfb", "notion": "cp", **EXACT},
     ],
     ids=lambda s: "-".join(map(str, s.values())),
 )
@@ -84,6 +88,23 @@ def test_a_client_lost_in_any_turn_leaves_a_sum_over_the_others(lost, tmp_path):
     assert_same_bits(state, replayed(study, clients))
 
 
+def test_a_client_lost_in_the_middle_of_an_exact_fit_leaves_a_fit_of_the_others(tmp_path):
+    study, clients = make(tmp_path, replace(QUICK, algorithm="fedfb", rounds=3, **EXACT))
+    begun = iter(range(100))
+
+    def loses(hand, action, where, id):
+        hand.failed.pop(1, None) if where.startswith("round 3") else None
+        return where == "round 2, newton" and id == 1 and next(begun) == 5
+
+    hand = run_by_hand(study, clients, loses=loses)
+    asked = [
+        id for action, where, id in hand.sent if (action, where) == ("begin", "round 2, newton")
+    ]
+    assert 1 in asked
+    assert asked.count(1) < asked.count(0)
+    assert_same_bits(federation.final_state(study), replayed(study, clients))
+
+
 def test_a_sum_that_fails_is_asked_again_of_the_same_exchange_only(tmp_path):
     study, clients = make(tmp_path, replace(QUICK, algorithm="fedfb"))
     undisturbed, elsewhere = make(tmp_path / "b", replace(QUICK, algorithm="fedfb"))
@@ -107,8 +128,12 @@ def test_a_sum_that_fails_is_asked_again_of_the_same_exchange_only(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    [{"algorithm": "fedfb", "lr": ()}, {"algorithm": "ditto", "notion": "cp"}],
-    ids=["fedfb that picks its rate", "ditto"],
+    [
+        {"algorithm": "fedfb", "lr": ()},
+        {"algorithm": "ditto", "notion": "cp"},
+        {"algorithm": "fedfb", **EXACT},
+    ],
+    ids=["fedfb that picks its rate", "ditto", "fedfb that fits exactly"],
 )
 def test_a_server_killed_again_and_again_asks_nothing_twice(settings, tmp_path):
     experiment = replace(QUICK, **settings)

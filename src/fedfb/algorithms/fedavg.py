@@ -4,9 +4,10 @@ FedAvg: McMahan et al. 2017. FedProx: Li et al. 2020, Federated Optimization in 
 Networks.
 """
 
-from fedfb.algorithms.method import ALL_NOTIONS, Knob, Method, Problem
-from fedfb.algorithms.tasks import averaging, equal_weights, fit_task
-from fedfb.core import Algorithm, LocalSolver
+from fedfb.algorithms.method import ALL_NOTIONS, TRAINING, Knob, Method, Problem
+from fedfb.algorithms.newton import Fitted, make_fit, start_of
+from fedfb.algorithms.tasks import equal_weights, global_model
+from fedfb.core import Algorithm, Ask, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.shapes import Array, Float
 
@@ -17,10 +18,21 @@ def fedavg(engine: Engine, solver: LocalSolver) -> Algorithm:
     .. math:: w^{t+1} = \sum_i\frac{n_i}{n}\,w_i^{t+1},\qquad w_i^{t+1}=\text{E epochs from } w^t
               \text{ on } \frac1{n_i}\sum_j\ell_j
 
+    If the solver asks for Newton's method, a round is an exact fit of all rows instead
+    (:mod:`fedfb.algorithms.newton`).
+
     Departs from the released code: every client has its own weight in the average, also the first
     client (defect D1).
     """
-    return averaging("fedavg", engine, fit_task(engine, solver, equal_weights))
+    fit = make_fit(engine, solver, equal_weights)
+
+    def setup(params: Float[Array, "r p"], ask: Ask) -> Fitted:
+        return start_of(params, solver)
+
+    def round(s: Fitted, ask: Ask) -> tuple[Fitted, Info]:
+        return fit.solve(ask, s, {}, {}), Info()
+
+    return global_model("fedavg", engine, (fit.task,), Fitted, setup, round)
 
 
 METHOD = Method(
@@ -30,6 +42,8 @@ METHOD = Method(
     make=lambda problem: fedavg(problem.engine, problem.solver),
     fair=False,
     notions=ALL_NOTIONS,
+    one_fit=("plain",),
+    reads={**TRAINING, "solver": ()},
 )
 
 

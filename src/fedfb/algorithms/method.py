@@ -131,6 +131,7 @@ class Method(NamedTuple):
         notions: the notions that it can aim at.
         most_groups: the largest number of groups; None: any number.
         rounds: default number of rounds. If every exchange is a gradient step, number of steps.
+        one_fit: the variants in which an exact fit needs one round: their weights never move.
         learning_rate: default learning rate.
         learning_rates: the grid that tuning tries.
         reconstruction: whether it is built from a description, not from its paper. Pages then say
@@ -158,6 +159,7 @@ class Method(NamedTuple):
     notions: tuple[str, ...] = GROUP_NOTIONS
     most_groups: int | None = None
     rounds: int = 10
+    one_fit: tuple[str, ...] = ()
     learning_rate: float = 0.005
     learning_rates: tuple[float, ...] = (0.001, 0.005, 0.01)
     reconstruction: bool = False

@@ -12,7 +12,6 @@ import numpy as np
 from fedfb.audit.result import (
     AttributeRates,
     AuditedGroup,
-    Chance,
     Compares,
     Contribution,
     Disparity,
@@ -22,11 +21,11 @@ from fedfb.audit.result import (
     Notions,
 )
 from fedfb.audit.suppress import PublishedTable
-from fedfb.core import Key, generator
 from fedfb.data.groups import values_of
 from fedfb.experiments.seed_result import Interval
+from fedfb.notions.chance import Chance, draw_blind_disparities, summarize_draws
 from fedfb.notions.disparity import DisparityEstimate, rate_estimate
-from fedfb.notions.intervals import half_widths, rate_ends
+from fedfb.notions.intervals import rate_ends
 from fedfb.notions.values import enough, four_fifths_interval, largest_rate_gap
 from fedfb.shapes import Array, Bool, Float
 
@@ -164,17 +163,17 @@ def measure_disparity(
     """
     estimate, bands = rate_estimate(positives, rows, minimum, drawn_mix)
     left_out = tuple(names[place] for place in estimate.not_estimable)
-    ends = read_interval(estimate)
+    interval = read_interval(estimate)
     if bands is None:
-        return Disparity(estimate.value, ends, left_out, None, (), compares)
+        return Disparity(estimate.value, interval, left_out, None, (), compares)
     places = np.argwhere(enough(rows, minimum)).tolist()
-    halves = half_widths(bands).tolist()
+    ends = (part.tolist() for part in (bands.gap, bands.alone_low, bands.alone_high))
     gaps = tuple(
-        GroupGap(names[group], labels[block], gap, (gap - half, gap + half))
-        for (block, group), gap, half in zip(places, bands.gap.tolist(), halves, strict=True)
+        GroupGap(names[group], labels[block], gap, (low, high))
+        for (block, group), gap, low, high in zip(places, *ends, strict=True)
     )
     spread = range_of_rates(positives, rows, minimum)
-    return Disparity(estimate.value, ends, left_out, spread, gaps, compares)
+    return Disparity(estimate.value, interval, left_out, spread, gaps, compares)
 
 
 def read_interval(estimate: DisparityEstimate) -> Interval | None:
@@ -256,38 +255,6 @@ def describe_attributes(
     return tuple(descriptions)
 
 
-_DRAWS = 5_000
-_KEY: Key = (0, 9)
-"""The draws are the same in every call: an audit is a function of its tables."""
-
-
-def draw_blind_disparities(
-    positives: Float[Array, "b a"], rows: Float[Array, "b a"], minimum: int
-) -> Float[Array, " d"]:
-    r"""Return disparities of a classifier that favours as many rows, whatever their group.
-
-    .. math:: (K_1, \dots, K_A) \sim \mathrm{Hypergeometric}(n_1, \dots, n_A; \textstyle\sum_a k_a)
-
-    in every block: the favourable decisions are shuffled among its rows.
-
-    Args:
-        positives: favourable decisions by block and group.
-        rows: rows by block and group.
-        minimum: fewest rows of a group that is compared.
-
-    """
-    largest = np.zeros(_DRAWS)
-    for block, (k, n) in enumerate(zip(positives, rows, strict=True)):
-        large = enough(n, minimum)
-        sizes, total = np.rint(n[large]).astype(np.int64), round(float(k[large].sum()))
-        draws = generator((*_KEY, block)).multivariate_hypergeometric(
-            sizes, total, size=_DRAWS, method="marginals"
-        )
-        gaps = np.abs(draws / sizes - total / sizes.sum()).max(axis=1)
-        largest = np.maximum(largest, gaps)
-    return largest
-
-
 def expect_by_chance(
     table: PublishedTable, notions: Mapping[str, Disparity], minimum: int
 ) -> dict[str, Chance | None]:
@@ -298,40 +265,6 @@ def expect_by_chance(
         else summarize_draws(draw_blind_disparities(*blocks(table), minimum), value)
         for notion, blocks in BLOCKS.items()
     }
-
-
-def summarize_draws(draws: Float[Array, " d"], value: float) -> Chance:
-    """Return mean and quantile of drawn disparities, and the share as large as the measured one.
-
-    Args:
-        draws: disparities drawn by chance.
-        value: the measured disparity.
-
-    """
-    # The measured disparity counts as one more draw, so that the share is never 0.
-    share = (np.sum(draws >= value - 1e-12) + 1) / (len(draws) + 1)
-    return Chance(
-        mean=float(draws.mean()),
-        quantile_95=float(np.quantile(draws, 0.95)),
-        share_as_large=float(share),
-    )
-
-
-def expect_losses_by_chance(
-    rows: Float[Array, " i"], variance: Float[Array, " i"], value: float
-) -> Chance:
-    """Return the range of mean losses that clients with the same true mean would show.
-
-    Means are taken as normal. Each client keeps the variance of its mean loss.
-
-    Args:
-        rows: rows of each client.
-        variance: variance of each client's mean loss.
-        value: the measured range.
-
-    """
-    draws = generator((*_KEY, len(rows))).standard_normal((_DRAWS, len(rows))) * np.sqrt(variance)
-    return summarize_draws(np.ptp(draws, axis=1), value)
 
 
 def leave_out(total: PublishedTable, client: PublishedTable) -> PublishedTable:

@@ -18,6 +18,7 @@ from fedfb.audit.rows import (
 from fedfb.audit.scores_file import read_decisions
 from fedfb.core import Examples
 from fedfb.data import RawRows, load
+from fedfb.data.address import hide
 from fedfb.data.check import labels
 from fedfb.data.derive import derive
 from fedfb.data.dialect import DETECT, Dialect, Dialects
@@ -95,7 +96,7 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
         kind="model",
         name=folder.name,
         notion=long_name(experiment.notion),
-        data=choice.data or experiment.data,
+        data=hide(choice.data or experiment.own_data),
         label=choice.label or model.encoder.label,
         positive=choice.positive or model.encoder.positive,
         rows="; ".join((rows.description, *rows.notes)),
@@ -142,7 +143,7 @@ def read_model_rows(folder: Path, model: SavedModel, choice: ModelChoice) -> _Ro
 
     """
     experiment = model.experiment
-    is_same = choice.data is None or _is_same(choice.data, experiment.data)
+    is_same = choice.data is None or _is_same(choice.data, experiment.own_data)
     if not is_same:
         return read_other_rows(model, choice, experiment, notes=())
     if not choice.names_columns:

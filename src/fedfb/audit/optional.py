@@ -9,9 +9,9 @@ from fedfb.audit.measures import measure_rate
 from fedfb.audit.result import AuditComparison, AuditDifference, Bin, Calibration, Change, Measure
 from fedfb.audit.rows import Tables
 from fedfb.audit.suppress import PublishedTable
-from fedfb.notions.critical import LEVEL, normal_quantile
+from fedfb.notions.critical import LEVEL, normal_quantile, standard_errors
 from fedfb.notions.disparity import DisparityEstimate, rate_estimate
-from fedfb.notions.intervals import Bands, mix_variance, parity_bands, parity_contrasts
+from fedfb.notions.intervals import Bands, mix_variance, parity_contrasts
 from fedfb.notions.over_seeds import MeanDisparity, difference_of_disparities
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float
@@ -129,7 +129,7 @@ def compare_disparity(tables: Float[Array, "l 2 2 a"], minimum: int) -> AuditDif
     bands,
 
     .. math:: \big|\max_g |\delta_g| - \max_g |\delta'_g|\big| \le \max_g |\eta_g|
-              \le \max_g (|\hat\eta_g| + c\,\mathrm{se}_g)
+              \le \max_g (|\hat\eta_g| + 1.96\,\mathrm{se}_g)
 
     so that classifiers which seldom differ have a short interval. Returns None where a disparity
     is not estimable.
@@ -175,9 +175,10 @@ def _bound_change(
     n, block = rows[large], np.nonzero(large)[0]
     gained, lost = tables[:, 1, 0][large], tables[:, 0, 1][large]
     changes = (gained - lost) / n
-    bands = parity_bands(parity_contrasts(n, block), changes, change_variance(gained, lost, n))
-    se = np.sqrt(bands.se**2 + mix_variance(changes, n, block))
-    return float((np.abs(bands.gap) + bands.critical * se).max())
+    contrasts = parity_contrasts(n, block)
+    se = standard_errors(contrasts, change_variance(gained, lost, n))
+    half = normal_quantile(LEVEL) * np.sqrt(se**2 + mix_variance(changes, n, block))
+    return float((np.abs(contrasts @ changes) + half).max())
 
 
 def change_variance(

@@ -12,7 +12,6 @@ from fedfb.audit.measures import (
     describe_groups,
     describe_rates,
     expect_by_chance,
-    expect_losses_by_chance,
     measure_contributions,
     measure_four_fifths,
     measure_notions,
@@ -24,7 +23,6 @@ from fedfb.audit.result import (
     Audit,
     AuditedClient,
     AuditedClientParity,
-    Chance,
     ClientGap,
     Compares,
     Hidden,
@@ -34,6 +32,7 @@ from fedfb.audit.rows import Subject, Tables, add_uploads, check_subject, make_u
 from fedfb.audit.suppress import PublishedClient, PublishedTable, publish, publish_clients
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
+from fedfb.notions.chance import Chance, expect_losses_by_chance
 from fedfb.notions.disparity import client_parity
 from fedfb.notions.intervals import mean_variance
 from fedfb.notions.values import MINIMUM_ROWS, enough
@@ -277,7 +276,7 @@ def compare_losses(
     if estimate.value is None:
         return nothing, None
     gaps = tuple(ClientGap(name, gap) for name, gap in zip(large, estimate.gaps, strict=True))
-    chance = expect_losses_by_chance(sums[0], mean_variance(*sums), estimate.value)
+    chance = expect_losses_by_chance(mean_variance(*sums), estimate.value)
     parity = structs.replace(
         nothing, value=estimate.value, interval=read_interval(estimate), gaps=gaps
     )

@@ -16,6 +16,7 @@ from fedfb.experiments.codec import say_client
 from fedfb.experiments.seed_result import Interval
 from fedfb.extras import make_frame
 from fedfb.files import interpreting, read_json
+from fedfb.notions.chance import Chance
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -153,14 +154,6 @@ class AttributeRates(Struct, frozen=True):
     groups: tuple[AuditedGroup, ...]
     notions: Notions
     four_fifths: Measure | None
-
-
-class Chance(Struct, frozen=True):
-    """Disparities of a classifier that does not see groups: mean, quantile, share as large."""
-
-    mean: float
-    quantile_95: float
-    share_as_large: float
 
 
 class Bin(Struct, frozen=True):

@@ -16,6 +16,7 @@ from fedfb.audit.rows import (
     refuse_absent,
     stack_columns,
 )
+from fedfb.data.address import hide
 from fedfb.data.cells import Cells
 from fedfb.data.check import labels
 from fedfb.data.dialect import DETECT, Dialect, Dialects
@@ -72,6 +73,7 @@ def scores_subject(
             f"the baseline {baseline} is a folder, and a model needs features, which a scores file "
             "does not have. Give its scores on these rows as a file."
         )
+    pattern = hide(pattern)
     scored = read_scores(pattern, columns, dialect)
     other = None if baseline is None else read_scores(baseline, columns, dialect)
     if other is not None:
@@ -81,17 +83,18 @@ def scores_subject(
         None if other is None else other.decision,
     )  # fmt: skip
     paths = find_files(pattern).paths
+    kind = "file" if isinstance(paths[0], Path) else "table"
     about = About(
         kind="scores",
-        name=Path(pattern).name if len(paths) == 1 else pattern,
+        name=paths[0].name if len(paths) == 1 else pattern,
         notion=None,
         data=pattern,
         label=columns.label,
         positive=columns.positive,
-        rows="; ".join(("all rows of the file" + "s" * (len(paths) > 1), *scored.notes)),
+        rows="; ".join((f"all rows of the {kind}" + "s" * (len(paths) > 1), *scored.notes)),
         decided_by=describe_decision(columns),
         baseline=None if baseline is None else Path(baseline).name,
-        hashes={str(path): digest(path) for path in paths},
+        hashes={str(path): digest(path) for path in paths if isinstance(path, Path)},
     )
     return Subject(deal_rows(*scored.clients, rows), scored.groups.names, columns.sensitive, about)
 

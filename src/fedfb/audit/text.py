@@ -9,12 +9,12 @@ from fedfb.audit.result import (
     AuditedGroup,
     AuditFigure,
     Calibration,
-    Chance,
     Disparity,
     Measure,
     Rates,
 )
 from fedfb.experiments.seed_result import Interval
+from fedfb.notions.chance import Chance
 from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import NAMES, ends_in_words, number
 from fedfb.report.table import Table, make_console, print_table

@@ -10,6 +10,7 @@ import typer
 import fedfb
 from fedfb.cli import audit, doctor, explain, frontier, model, paper, run, schema, study
 from fedfb.cli.options import Sections, add_plugin_option
+from fedfb.data.address import hide
 from fedfb.errors import FedFBError, WriteError
 from fedfb.files import say
 
@@ -77,7 +78,8 @@ def main() -> None:
     """Run the command line; an error that a user can correct is printed, with exit code 2."""
     # Clients already train in parallel: more BLAS threads would only wait, .1 s of every start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    # Passwords of databases go no further than this line: no message or file can repeat them.
+    arguments = [hide(argument) for argument in sys.argv[1:] if argument != "--debug"]
     stdout = sys.stdout  # click replaces this stream if its reader has left
     try:
         try:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedfb.cli.options import dialect_options, talk
+from fedfb.cli.options import Query, dialect_options, talk
 from fedfb.data.dialect import Dialect
-from fedfb.data.sources import join_patterns
+from fedfb.data.sources import join_patterns, with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import names
 
@@ -53,6 +53,7 @@ def audit(
             rich_help_panel=ROWS,
         ),
     ] = None,
+    query: Query = None,
     label: Annotated[
         str | None, typer.Option(help="The column of the label.", rich_help_panel=ROWS)
     ] = None,
@@ -163,6 +164,12 @@ def audit(
         )
     if out is not None:
         check_tools()
+    if data_files is not None:
+        data_files = with_query(data_files, query)
+    elif score_files is not None:
+        score_files = with_query(score_files, query)
+    elif query is not None:
+        raise ConfigError("--query asks a database: name it with --data, or leave --query out.")
     columns = _drop_none(label=label, positive=positive, client=client_column)
     crossed = names(sensitive) if sensitive is not None else None
     if model is not None:

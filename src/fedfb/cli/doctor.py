@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedfb.cli.options import check_writable, dialect_options, talk
+from fedfb.cli.options import Query, check_writable, dialect_options, talk
+from fedfb.data.address import is_one_address
 from fedfb.data.dialect import Dialect
-from fedfb.data.sources import join_patterns
+from fedfb.data.sources import join_patterns, with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import declarations, names
 
@@ -22,7 +23,8 @@ STOPS = 1
 @dialect_options
 def doctor(
     data: Annotated[
-        list[str], typer.Argument(help="Files, folders, or patterns such as 'clients/*.csv'.")
+        list[str],
+        typer.Argument(help="Files, folders, patterns such as 'clients/*.csv', or databases."),
     ],
     dialect: Dialect,
     label: Annotated[str, typer.Option(help="The column to predict.")] = "",
@@ -58,6 +60,7 @@ def doctor(
             show_default=False,
         ),
     ] = 10,
+    query: Query = None,
     fix: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a schema that settles them into this new file."),
@@ -66,11 +69,11 @@ def doctor(
 ) -> None:
     """Find all problems of files at once, before a run.
 
-    DATA are files, folders or patterns. The table has a row for each problem and a column for each
-    file; below it stand the first line, an example, and the flag or schema line that settles the
-    problem. Without --label and --sensitive candidates are named. The exit code is 1 if something
-    stops a run. --fix writes a schema with a comment above each decision: read it before you use
-    it.
+    DATA are files, folders, patterns or databases. The table has a row for each problem and a
+    column for each file; below it stand the first line, an example, and the flag or schema line
+    that settles the problem. Without --label and --sensitive candidates are named. The exit code is
+    1 if something stops a run. --fix writes a schema with a comment above each decision: read it
+    before you use it.
 
     Example: fedfb doctor clients/*.csv --label paid --positive yes --sensitive sex --fix s.toml
     """
@@ -94,7 +97,7 @@ def doctor(
     declared = None if schema is None else read_schema(schema)
     if fix is not None:
         _check_fix(fix, wanted, declared is not None)
-    pattern = join_patterns(data)
+    pattern = with_query(join_patterns(data), query)
     diagnosis = diagnose(pattern, wanted, dialect, declared, minimum_group)
     typer.echo(survey_values(diagnosis) if as_json else print_diagnosis(diagnosis), nl=as_json)
     if fix is not None:
@@ -134,4 +137,5 @@ def _write_fix(path: Path, diagnosis: "Diagnosis", data: str) -> None:
     talk(f"The schema is in {path}. Read it: each decision has its reason above it.")
     for problem in number_lines(settlement.left, diagnosis.cells):
         talk(f"LEFT TO YOU: {problem.sentence()}. {problem.remedy}".rstrip())
-    talk(f"Then: fedfb run --data {data if len(data) < 60 else '...'} --schema {path}")
+    shown = f"'{data}'" if is_one_address(data) else data
+    talk(f"Then: fedfb run --data {shown if len(shown) < 60 else '...'} --schema {path}")

@@ -13,7 +13,7 @@ from fedfb.experiments.spec import Experiment
 from fedfb.settings import convert_value, read_annotation
 
 WITHOUT = (
-    *("algorithm", "data", "label", "positive", "sensitive", "client_column", "test"),
+    *("algorithm", "data", "query", "label", "positive", "sensitive", "client_column", "test"),
     *("schema", "ignore", "bins", "merge", "dates"),
     *("partition", "clients", "groups", "heterogeneity", "rows", "test_rows", "split_seed"),
     *("sensitive_at_prediction", "seeds", "accuracy_floor", "precision", "minimum_group", "rest"),

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedfb.cli.options import dialect_options, refuse_taken, talk
+from fedfb.cli.options import Query, dialect_options, refuse_taken, talk
 from fedfb.data.dialect import Dialect
+from fedfb.data.sources import with_query
 from fedfb.errors import ConfigError
 from fedfb.extras import is_installed, refuse_without
 
@@ -17,10 +18,9 @@ def predict(
     dialect: Dialect,
     folder: Annotated[Path, typer.Argument(help="The --out folder of a finished run.")],
     rows: Annotated[
-        Path,
+        str,
         typer.Argument(
-            help="A CSV (.gz, .zst) or Parquet file with the columns of the training rows; '-' "
-            "reads CSV from standard input."
+            help="A CSV or Parquet file, a database, or '-', with the columns of training."
         ),
     ],
     seed: Annotated[
@@ -37,6 +37,7 @@ def predict(
         str | None,
         typer.Option(help="The client of these rows, if every client has its own model."),
     ] = None,
+    query: Query = None,
     keep: Annotated[
         str, typer.Option(help="Columns to copy to the output, such as id,branch.")
     ] = "",
@@ -67,7 +68,8 @@ def predict(
         refuse_taken(out, force)
     model = load_model(folder, seed, setting)
     copied = tuple(dict.fromkeys(name.strip() for name in keep.split(",") if name.strip()))
-    total = write_decisions(decide_parts(model, rows, copied, client, dialect), out)
+    parts = decide_parts(model, with_query(rows, query), copied, client, dialect)
+    total = write_decisions(parts, out)
     for note in total.notes:
         talk(note)
     into = model.encoder.groups.into

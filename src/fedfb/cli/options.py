@@ -105,6 +105,11 @@ def _read_experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
     return from_values({**values, **overrides})
 
 
+Query = Annotated[
+    str | None,
+    typer.Option("--query", metavar="SQL", help="Of a database: the rows to read, 'select ...'."),
+]
+
 STRICT_EXIT = 3
 """The exit code of --strict if a result misses what was requested."""
 

@@ -84,18 +84,8 @@ if TYPE_CHECKING:
     from fedfb.theory import Population
 
 SCORE_SETTINGS = (
-    *(
-        "label",
-        "positive",
-        "sensitive",
-        "client_column",
-        "schema",
-        "ignore",
-        "bins",
-        "merge",
-        "dates",
-    ),
-    *("partition", "clients", "groups"),
+    *("query", "label", "positive", "sensitive", "client_column", "schema", "ignore", "bins"),
+    *("merge", "dates", "partition", "clients", "groups"),
     *("heterogeneity", "q", "rows", "split_seed", "sensitive_at_prediction", "model", "hidden"),
     *("lr", "rounds", "local_epochs", "batch", "seeds", "engine"),
 )

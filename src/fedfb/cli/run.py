@@ -59,7 +59,9 @@ def run(
     rounds = total_rounds(experiment)
     with claimed as checkpoints, progress_bar(rounds, "rounds") as on_round:
         ledger = out / store.LEDGER if out else None
-        outcome = train(experiment, checkpoints=checkpoints, ledger=ledger, on_round=on_round)
+        outcome = train(
+            experiment, checkpoints=checkpoints, ledger=ledger, on_round=on_round, on_note=talk
+        )
         if out:
             store.save(outcome, out)
     if out:

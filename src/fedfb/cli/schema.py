@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from fedfb.cli.options import Sections, dialect_options, talk
+from fedfb.cli.options import Query, Sections, dialect_options, talk
 from fedfb.data.dialect import Dialect, Dialects
-from fedfb.data.sources import join_patterns
+from fedfb.data.sources import join_patterns, with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import declarations, names
 
@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 
-FILES = typer.Argument(help="Files, folders, or patterns such as 'clients/*.csv'.")
+FILES = typer.Argument(help="Files, folders, patterns such as 'clients/*.csv', or databases.")
 
 
 @app.command(cls=Sections)
@@ -49,13 +49,15 @@ def infer(
     dates: Annotated[
         str, typer.Option(metavar="COLUMN: ..", help="What is derived from dates, 'birth: year'.")
     ] = "",
+    query: Query = None,
     out: Annotated[Path | None, typer.Option(help="Write into this new file.")] = None,
 ) -> None:
     """Write a schema of files, to edit and to agree on.
 
-    DATA are files, folders or patterns. --label names the column to predict, --positive its
-    favourable value, --sensitive the columns that form the groups. Identifiers, dates and free text
-    are detected and left out. A run with the schema gives the same bits as a run with these flags.
+    DATA are files, folders, patterns or databases. --label names the column to predict, --positive
+    its favourable value, --sensitive the columns that form the groups. Identifiers, dates and free
+    text are detected and left out. A run with the schema gives the same bits as a run with these
+    flags.
 
     Example: fedfb schema infer rows.csv --label paid --positive yes --sensitive sex --out s.toml
     """
@@ -74,7 +76,8 @@ def infer(
             )
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists. Give a new file, or remove it first.")
-    files = [*read_files(join_patterns(data), Dialects(dialect)).values()]
+    pattern = with_query(join_patterns(data), query)
+    files = [*read_files(pattern, Dialects(dialect)).values()]
     for note in notes_of(files):
         talk(note)
     wanted = Wanted(
@@ -105,7 +108,11 @@ def infer(
         typer.echo(text, nl=False)
         return
     write_whole(out, text)
-    talk(f"The schema is in {out}. Check it, then: fedfb run --data {_quote(data)} --schema {out}")
+    more = "" if query is None else f" --query {shlex.quote(query)}"
+    talk(
+        f"The schema is in {out}. Check it, then: "
+        f"fedfb run --data {_quote(data)}{more} --schema {out}"
+    )
 
 
 def _quote(data: list[str]) -> str:
@@ -119,6 +126,7 @@ def check(
     schema: Annotated[Path, typer.Argument(help="A schema, as fedfb schema infer writes it.")],
     data: Annotated[list[str], FILES],
     dialect: Dialect,
+    query: Query = None,
 ) -> None:
     """List the cells of files that do not fit a schema.
 
@@ -133,7 +141,8 @@ def check(
     from fedfb.data.schema_file import read_schema
 
     declared = read_schema(schema)
-    by_client, unreadable = try_files(join_patterns(data), Dialects(dialect, declared.files))
+    pattern = with_query(join_patterns(data), query)
+    by_client, unreadable = try_files(pattern, Dialects(dialect, declared.files))
     files = [*by_client.values()]
     for note in notes_of(files):
         talk(note)

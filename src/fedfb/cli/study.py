@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedfb.cli.options import Sections, dialect_options, experiment_options, read_names, talk
+from fedfb.cli.options import (
+    Query,
+    Sections,
+    dialect_options,
+    experiment_options,
+    read_names,
+    talk,
+)
 from fedfb.data.dialect import FLAGS, Dialect, Dialects
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
@@ -27,8 +34,8 @@ study = typer.Typer(
 
 @dialect_options
 @experiment_options(
-    "data", "client_column", "test", "partition", "clients", "groups", "heterogeneity", "q",
-    "rows", "test_rows", "resplit", "cost", "dropout", "secure", "tune", "accuracy_floor",
+    "data", "query", "client_column", "test", "partition", "clients", "groups", "heterogeneity",
+    "q", "rows", "test_rows", "resplit", "cost", "dropout", "secure", "tune", "accuracy_floor",
     *FLAGS,
 )  # fmt: skip
 def init(
@@ -186,8 +193,10 @@ def join(
     bundle: Annotated[Path, typer.Argument(help="The bundle of this client.")],
     dialect: Dialect,
     data: Annotated[
-        Path | None, typer.Option(help="The rows of this client, a CSV or Parquet file.")
+        str | None,
+        typer.Option(help="The rows of this client: a CSV or Parquet file, or a database."),
     ] = None,
+    query: Query = None,
     key: Annotated[
         Path | None,
         typer.Option(help="The keys of this client, if it made them (fedfb study key)."),
@@ -206,7 +215,7 @@ def join(
     Example: fedfb join north.bundle --data north.csv
     """
     refuse_without("flower", "a study")
-    from fedfb.data.sources import is_stream
+    from fedfb.data.sources import is_stream, with_query
     from fedfb.study.disclosure import describe_uploads
     from fedfb.study.journal import locate_state
     from fedfb.study.keys import read_bundle
@@ -214,10 +223,11 @@ def join(
 
     if data is None:
         raise ConfigError("fedfb join needs the rows of this client: --data FILE.csv.")
-    if is_stream(data):
+    if is_stream(Path(data)):
         raise ConfigError(f"fedfb join needs its rows more than once: give a file, not {data}.")
     contents = read_bundle(bundle, key)
     folder = state or locate_state(bundle)
+    data = with_query(data, query)
     worker = Worker(contents, data, folder, dialect)
     try:
         rows = worker.open()

@@ -116,9 +116,14 @@ class Dialects(NamedTuple):
     every: Dialect = DETECT
     files: tuple[tuple[str, Dialect], ...] = ()
 
-    def of(self, path: str | Path) -> Dialect:
-        """Return the declarations about a file. Of several patterns the first one decides."""
-        path = Path(path)
+    def of(self, source: object) -> Dialect:
+        """Return the declarations about a file, or a table. Of several patterns the first decides.
+
+        Args:
+            source: its path, or what else names it in messages.
+
+        """
+        path = Path(str(source))
         for pattern, dialect in self.files:
             if path.name == pattern or fnmatch(path.name, pattern) or fnmatch(str(path), pattern):
                 return self.every.merge(dialect, str(path), f'[files."{pattern}"] of the schema')

@@ -136,7 +136,7 @@ def _describe_dialects(files: Sequence[Cells]) -> list[Problem]:
         if notes:
             what = "; ".join(notes)
             line = "; ".join(f"{k} = {v!r}" for k, v in marks_of(file).items())
-            remedy = "Check that it is right, and declare it in a schema."
+            remedy = "Check that it is right" + (", and declare it in a schema." if line else ".")
             option = file_option(file.source, line) if line else ""
             problems.append(
                 Problem(file.source, "dialect", what, remedy, option, count=1, stops=False)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.data.address import Database
 from fedfb.data.cells import Cells
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import Bins, Blank, Derived, derive, rule_from_dict, rule_to_dict
@@ -219,14 +220,16 @@ def reading(encoder: Encoder, *, features: bool = True, group: bool = True) -> R
     return Reading(kinds, tuple(rules))
 
 
-def encode_file(encoder: Encoder, path: str | Path, dialect: Dialect = DETECT) -> RawRows:
+def encode_file(
+    encoder: Encoder, path: str | Path | Database, dialect: Dialect = DETECT
+) -> RawRows:
     """Encode a file of raw rows as in training. It needs no label. Other columns are ignored.
 
     A row of a group that training did not have is an error.
 
     Args:
         encoder: the encoder.
-        path: a CSV or Parquet file.
+        path: a CSV or Parquet file, or a database.
         dialect: how a text file is written, where it is not detected.
 
     """

@@ -10,6 +10,7 @@ from importlib import import_module
 import numpy as np
 
 from fedfb.core import generator
+from fedfb.data.address import hide
 from fedfb.data.cells import Cells
 from fedfb.data.conform import (
     add_client_column,
@@ -125,10 +126,8 @@ def _load(
             test_rows=request.test_rows,
             client_rows=request.client_rows,
         )
-    from fedfb.data.loading import load_own
-
     return load_own(
-        request.data,
+        request.own_data,
         request.label or "",
         request.positive or "",
         request.sensitive,
@@ -188,10 +187,10 @@ def load_own(
     add: AddUp = add_in_clear,
     precision: str = "float64",
 ) -> Federation:
-    """Load CSV and Parquet files. Every column that is not named is a feature.
+    """Load CSV and Parquet files, or tables of a database. A column without a role is a feature.
 
     Args:
-        pattern: path of a file or folder, or a pattern; or several, as words.
+        pattern: path of a file or folder, a pattern, or an address; or several, as words.
         label: column to predict.
         positive: its favourable value.
         sensitive: columns whose crossed values form the groups.
@@ -231,7 +230,7 @@ def load_own(
         clients=files if partition == "paper" else None,
     )
     federation = federate_cells(
-        pattern,
+        hide(pattern),
         files,
         agreed,
         partition=partition,

@@ -1,4 +1,4 @@
-"""Read CSV, Parquet and Arrow files as columns, one file or all files of a --data value."""
+"""Read CSV, Parquet and Arrow files and databases as columns, one or all of a --data value."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fedfb.data.address import Database, find_source
 from fedfb.data.cells import Cells, check_names, clean_names, typed
 from fedfb.data.csv_file import read_cells
+from fedfb.data.database import read_database
 from fedfb.data.dialect import DETECT, DETECT_ALL, Dialect, Dialects
 from fedfb.data.marks import settle_numbers
 from fedfb.data.problems import Problem, refuse
@@ -55,7 +57,7 @@ def read_files(
     """Read the files of paths, patterns and folders, by the names of their clients.
 
     Args:
-        data: one or several paths, patterns or folders; '-' is standard input.
+        data: one or several paths, patterns, folders or addresses; '-' is standard input.
         dialects: what is declared about the files.
         test: a file that must not be among them.
 
@@ -85,9 +87,10 @@ def try_files(
     return files, problems
 
 
-def try_read(path: str | Path, dialects: Dialects = DETECT_ALL) -> Cells | Problem:
-    """Read a file, or return why it cannot be read."""
+def try_read(path: str | Path | Database, dialects: Dialects = DETECT_ALL) -> Cells | Problem:
+    """Read a file or a database, or return why it cannot be read."""
     try:
+        path = find_source(path)
         return read_rows(path, dialects.of(path))
     except DataError as error:
         what, _, remedy = str(error).partition(". ")
@@ -99,9 +102,13 @@ def notes_of(files: Collection[Cells]) -> tuple[str, ...]:
     return tuple(note for file in files for note in file.notes)
 
 
-def read_rows(path: str | Path, dialect: Dialect = DETECT) -> Cells:
-    """Read a file: Parquet and Arrow by the first bytes, everything else as CSV."""
-    cells = _read_form(Path(path), dialect)
+def read_rows(path: str | Path | Database, dialect: Dialect = DETECT) -> Cells:
+    """Read a database, or a file: Parquet and Arrow by the first bytes, all else as CSV."""
+    source = find_source(path)
+    if isinstance(source, Database):
+        cells = settle_numbers(read_database(source), dialect)
+    else:
+        cells = _read_form(source, dialect)
     names = dict(dialect.columns or ())
     if not names:
         return cells
@@ -166,7 +173,7 @@ def _read_arrow(path: Path, form: str) -> Cells:
         file = pyarrow.BufferReader(load_bytes(path)) if is_stream(path) else path
         if form == "Parquet":
             return check_cells(source, open_parquet(source, file).read(use_threads=False))
-        return check_cells(source, feather.read_table(file))
+        return check_cells(source, feather.read_table(file, use_threads=False))
 
 
 def open_parquet(source: str, file: Any) -> Any:

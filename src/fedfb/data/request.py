@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from fedfb.data.address import SUFFIXES, hide, is_address, read_address
 from fedfb.data.dialect import FLAGS, Dialect
-from fedfb.data.sources import STDIN, split_patterns
+from fedfb.data.sources import STDIN, split_patterns, with_query
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.settings import Declarations, setting
 
@@ -28,7 +29,7 @@ SEVERAL_ATTRIBUTES: tuple[str, ...] = ("adult", "compas")
 
 _OWN_ONLY = (
     *("label", "positive", "client_column", "test", "schema", "ignore", "bins", "merge", "dates"),
-    *FLAGS,
+    *("query", *FLAGS),
 )
 _SYNTHETIC_ONLY = ("clients", "groups", "heterogeneity")
 _DRAWN_ONLY = ("rows", "test_rows")
@@ -42,16 +43,16 @@ class DataRequest:
     belongs to your own files and some published data sets. ``ignore``, ``bins``, ``merge`` and
     ``dates`` declare the treatment of columns; a ``schema`` declares all of it. ``separator``,
     ``decimal``, ``thousands`` and ``encoding`` say how text files are written, where it is not
-    detected. Groups with fewer training rows than ``minimum_group`` become the group ``rest``, if
-    it has a name. ``clients``, ``groups`` and ``heterogeneity`` belong to the synthetic data, ``q``
-    to the populations of the paper's figures, ``rows`` and ``test_rows`` to both. ``resplit``
-    belongs to the published data sets. For your own files the partition 'paper' means: by files, or
-    by the client column.
+    detected, and ``query`` chooses rows of a database. Groups with fewer training rows than
+    ``minimum_group`` become the group ``rest``, if it has a name. ``clients``, ``groups`` and
+    ``heterogeneity`` belong to the synthetic data, ``q`` to the populations of the paper's figures,
+    ``rows`` and ``test_rows`` to both. ``resplit`` belongs to the published data sets. For your own
+    files the partition 'paper' means: by files, or by the client column.
     """
 
     data: str = setting(
         "synthetic",
-        "A name (fedfb list), or your own files, CSV or Parquet: 'clients/*.csv', a folder, or -",
+        "A name (fedfb list), your own files 'clients/*.csv', a folder, postgresql://host/db, or -",
         DATA,
         several=True,
     )
@@ -99,6 +100,7 @@ class DataRequest:
         None, "Own text files, not to be detected: the encoding (cp1252, utf-16)", DATA
     )
     test: str | None = setting(None, "Own files: test rows (default: 30% of each client)", DATA)
+    query: str | None = setting(None, "A database: the rows to read, as 'select ...'", DATA)
     partition: str = setting(
         "paper",
         "paper, group, column:NAME, shares:.5,.5/.2,.8 (a list a group) or dirichlet:.5,5",
@@ -129,6 +131,23 @@ class DataRequest:
         in_words=True,
     )
 
+    def __post_init__(self) -> None:
+        """Take passwords out of the addresses of databases."""
+        hide_secrets(self)
+
+    @property
+    def own_data(self) -> str:
+        """Your own files, or the address of a database with its query."""
+        return with_query(self.data, self.query)
+
+
+def hide_secrets(request: DataRequest) -> None:
+    """Take passwords out of a request: it is written into results, and into files."""
+    for name in ("data", "test"):
+        value = getattr(request, name)
+        if isinstance(value, str):
+            object.__setattr__(request, name, hide(value))
+
 
 def dialect_of(request: DataRequest) -> Dialect:
     """Return what a request says about how its files are written."""
@@ -143,6 +162,10 @@ def check_request(request: DataRequest) -> None:
             f"{unknown_name('data set', request.data, BUILT_IN)}. Name your own files by "
             "their path, e.g. 'rows.csv' or 'clients/*.csv'."
         )
+    for text in (request.data, request.test) if is_own else ():
+        for part in split_patterns(text or ""):
+            if is_address(part):
+                read_address(part)  # here: before a folder is made
     dialect_of(request)
     _refuse_inapplicable(request, () if is_own else _OWN_ONLY, "your own files")
     if not is_own and request.data not in SEVERAL_ATTRIBUTES:
@@ -183,7 +206,7 @@ def draws_rows(request: DataRequest) -> bool:
 
 
 def _is_path(data: str) -> bool:
-    looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet"))
+    looks_like_one = any(mark in data for mark in ("/", "*", ".csv", ".parquet", *SUFFIXES))
     parts = split_patterns(data)
     return looks_like_one or all(part == STDIN or os.path.lexists(part) for part in parts)
 

@@ -11,7 +11,7 @@ from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.problems import Problem, name_files
 from fedfb.data.repeats import beyond_chance
 from fedfb.data.schema import ColumnSchema, Schema
-from fedfb.shapes import Array, Bool, Int
+from fedfb.shapes import Array, Bool, Int, Num
 
 
 def check_rows(files: Sequence[Cells], schema: Schema) -> list[Problem]:
@@ -41,7 +41,7 @@ class _Rows(NamedTuple):
     """A file and the hash of each row."""
 
     file: Cells
-    hashes: Int[Array, " n"]
+    hashes: Num[Array, " n"]
 
 
 def _find_repeats(parts: Sequence[_Rows], used: Sequence[ColumnSchema]) -> list[Problem]:
@@ -75,14 +75,14 @@ def _report_rows(file: Cells, kind: str, what: str, rows: Bool[Array, " n"]) -> 
     return Problem(file.source, kind, what, remedy, "", "", count, row, stops=False)
 
 
-def _shared_hashes(parts: Sequence[Int[Array, " n"]]) -> Int[Array, " m"]:
+def _shared_hashes(parts: Sequence[Num[Array, " _"]]) -> Num[Array, " m"]:
     """Return the hashes that are in two files or more."""
     distinct, files = np.unique(np.concatenate([np.unique(p) for p in parts]), return_counts=True)
     shared: Array = distinct[files > 1]
     return shared
 
 
-def hash_rows(file: Cells, columns: Sequence[ColumnSchema]) -> Int[Array, " n"]:
+def hash_rows(file: Cells, columns: Sequence[ColumnSchema]) -> Num[Array, " n"]:
     """Return a hash of 64 bits for each row, the same for the same cells in any file."""
     hashes = np.zeros(file.rows, np.uint64)
     for place, column in enumerate(columns):

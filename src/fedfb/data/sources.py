@@ -1,15 +1,27 @@
-"""Find the files of a --data value, and load their bytes: patterns, folders, pipes, compression."""
+"""Find the files of a --data value, and load their bytes: patterns, folders, databases, pipes."""
 
 import glob
 import os
 import shlex
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedfb.data.address import (
+    SUFFIXES,
+    Address,
+    Database,
+    databases_of,
+    hide,
+    is_address,
+    is_one_address,
+    kind_by_magic,
+    kind_of_file,
+    read_address,
+)
 from fedfb.errors import ConfigError, DataError
 
 STDIN = "-"
@@ -30,7 +42,6 @@ _MAGIC = {
 _FOREIGN = {
     b"PK\x03\x04": "an Excel workbook or another zip file",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook (.xls)",
-    b"SQLite format 3": "an SQLite database",
     b"%PDF": "a PDF file",
     b"\x89PNG": "a PNG picture",
     b"\xff\xd8\xff": "a JPEG picture",
@@ -44,9 +55,9 @@ _FOREIGN = {
 
 
 class Files(NamedTuple):
-    """Files in the order of their clients, and notes about what was not read."""
+    """Files and tables in the order of their clients, and notes about what was not read."""
 
-    paths: list[Path]
+    paths: list[Path | Database]
     notes: tuple[str, ...] = ()
 
 
@@ -56,8 +67,14 @@ def join_patterns(patterns: Iterable[str]) -> str:
     >>> join_patterns(["a/*.csv"]), join_patterns(["a b.csv", "c.csv"])
     ('a/*.csv', "'a b.csv' c.csv")
     """
-    parts = list(patterns)
-    return parts[0] if len(parts) == 1 else shlex.join(parts)
+    parts = [hide(part) for part in patterns]
+    return parts[0] if len(parts) == 1 else " ".join(map(_quote, parts))
+
+
+def _quote(part: str) -> str:
+    """Quote a word for a shell, and every address, whose end is then plain."""
+    quoted = shlex.quote(part)
+    return f"'{part}'" if quoted == part and is_address(part) else quoted
 
 
 def split_patterns(data: str) -> list[str]:
@@ -66,12 +83,45 @@ def split_patterns(data: str) -> list[str]:
     >>> split_patterns("'no folder/*.csv' b.csv")
     ['no folder/*.csv', 'b.csv']
     """
-    if data == STDIN or os.path.lexists(data) or glob.glob(data, recursive=True):
+    is_whole = data == STDIN or os.path.lexists(data) or is_one_address(data)
+    if is_whole or glob.glob(data, recursive=True):
         return [data]
     try:
         return shlex.split(data) or [data]
     except ValueError:  # an apostrophe in the name of a file
         return [data]
+
+
+def with_query(data: str, query: str | None) -> str:
+    """Return the address of a database with a query in it; without a query the same data.
+
+    >>> with_query("bank.sqlite", "select * from loans")
+    'sqlite:///bank.sqlite?query=select%20%2A%20from%20loans'
+    """
+    if query is None:
+        return data
+    parts = split_patterns(data)
+    if len(parts) > 1:
+        raise ConfigError(
+            f"--query asks one database, and {len(parts)} sources are named. Name one of them, or "
+            "leave --query out."
+        )
+    [data] = parts
+    if is_address(data):
+        address = read_address(data)
+        if address.tables or address.query:
+            raise ConfigError(
+                "--query and a table in --data are both given. Leave one of them out."
+            )
+        more = (*address.parameters, ("query", query))
+        return str(Address(address.kind, address.location, more))
+    kind = kind_of_file(data) or SUFFIXES.get(Path(data).suffix.lower())
+    if kind is None:
+        raise ConfigError(
+            f"--query asks a database, and {data!r} is none. Expected postgresql://host/database, "
+            "or a file of SQLite or DuckDB."
+        )
+    return str(Address(kind, data, (("query", query),)))
 
 
 def describe_data(data: str) -> str:
@@ -89,25 +139,33 @@ def find_files(data: str, test: str | None = None) -> Files:
     """Return the files of paths, patterns and folders, sorted by name.
 
     Args:
-        data: one or several paths, patterns or folders; '-' is standard input.
-        test: a file that must not be among them.
+        data: one or several paths, patterns, folders or addresses; '-' is standard input.
+        test: a file, or a table of a database, that must not be among them.
 
     """
-    paths: dict[Path, Path] = {}
+    paths: dict[Path | Database, Path | Database] = {}
     notes: list[str] = []
-    for pattern in split_patterns(data):
+    for pattern in split_patterns(hide(data)):
         for path in _find(pattern, notes):
             first = paths.setdefault(path if str(path) == STDIN else path.resolve(), path)
             if first != path:
-                notes.append(f"{path} is the file {first}, and is read once")
-    if test is not None and Path(test).resolve() in paths:
+                notes.append(f"{path} is the same as {first}, and is read once")
+    if test is not None and is_address(test):
+        if any(database.resolve() in paths for database in databases_of(test)):
+            raise ConfigError(
+                "the test rows are also training rows: --test and --data name the same table. "
+                "Name another table, or leave --test out."
+            )
+    elif test is not None and Path(test).resolve() in paths:
         raise ConfigError(
-            f"the test file {test!r} is also a training file of {data!r}. Move it elsewhere."
+            f"the test file {test!r} is also a training file of {hide(data)!r}. Move it elsewhere."
         )
     return Files(sorted(paths.values(), key=lambda path: (path.stem, str(path))), tuple(notes))
 
 
-def _find(pattern: str, notes: list[str]) -> list[Path]:
+def _find(pattern: str, notes: list[str]) -> list[Path] | list[Database]:
+    if is_address(pattern):
+        return databases_of(pattern)
     path = Path(pattern)
     if pattern == STDIN or is_stream(path):
         return [path]
@@ -124,7 +182,7 @@ def _find(pattern: str, notes: list[str]) -> list[Path]:
     if not paths:
         raise DataError(
             f"no file matches {pattern!r}, as seen from {str(Path.cwd())!r}. Expected the path "
-            "of a CSV or Parquet file, a folder, or a pattern such as 'clients/*.csv'."
+            "of a CSV or Parquet file, a folder, a database, or a pattern such as 'clients/*.csv'."
         )
     return paths
 
@@ -153,10 +211,13 @@ def _is_table(path: Path) -> bool:
     if suffixes and suffixes[-1] in _COMPRESSED:
         suffixes.pop()
     known = (*_TEXT, *PARQUET, *ARROW, *EXCEL)
-    return bool(suffixes) and suffixes[-1] in known and not path.is_dir()
+    if not suffixes or path.is_dir():
+        return False
+    # A picture folder of Windows has a Thumbs.db, which is no database.
+    return suffixes[-1] in known or (suffixes[-1] in SUFFIXES and kind_by_magic(path) is not None)
 
 
-def names_of(paths: list[Path]) -> tuple[str, ...]:
+def names_of(paths: Sequence[Path | Database]) -> tuple[str, ...]:
     """Name files by their stems, or by their paths where two have the same stem."""
     stems = [path.name.split(".csv.")[0] if ".csv." in path.name else path.stem for path in paths]
     stems = ["stdin" if stem == STDIN else stem for stem in stems]

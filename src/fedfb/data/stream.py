@@ -1,7 +1,7 @@
 """Read a table in parts of some thousand rows: a file, a pipe, or standard input ('-').
 
 Memory does not grow with the number of rows. Text may be compressed, and its dialect is detected in
-the first part. Arrow's own files and workbooks are one part.
+the first part. Arrow's own files, workbooks and databases are one part.
 """
 
 import codecs
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.data.address import Database, find_source
 from fedfb.data.cells import Cells, clean_names
 from fedfb.data.csv_file import choose_columns, count_lines, read_head, refuse_nul
 from fedfb.data.dialect import (
@@ -58,17 +59,24 @@ class Rows(NamedTuple):
 
 
 def read_parts(
-    path: Path, needed: Mapping[str, bool], copied: Sequence[str], dialect: Dialect = DETECT
+    source: str | Path | Database,
+    needed: Mapping[str, bool],
+    copied: Sequence[str],
+    dialect: Dialect = DETECT,
 ) -> Iterator[Rows]:
     """Read a table in parts.
 
     Args:
-        path: the file; '-' is standard input.
+        source: a file, or a table of a database; '-' is standard input.
         needed: columns to read, and whether each holds numbers.
         copied: columns to copy.
         dialect: what is declared about a text file; the rest is detected.
 
     """
+    path = find_source(source)
+    if isinstance(path, Database):
+        yield _read_whole(path, needed, copied, dialect)
+        return
     with opening(path) as file:
         with reading_file(path):
             form = recognise(path, file.peek(16)[:16])
@@ -78,13 +86,19 @@ def read_parts(
         elif form in ("Parquet", "Arrow", "Excel") or named_binary:
             if is_stream(path):
                 load_bytes(path, file)
-            cells = read_rows(path, dialect)
-            _refuse_absent(cells.source, [*needed, *copied], list(cells.columns))
-            yield Rows(cells, {name: cells.columns[name].write() for name in copied})
+            yield _read_whole(path, needed, copied, dialect)
         else:
             yield from _read_text(
                 _Text(path, file, form, dialect.encoding), needed, copied, dialect
             )
+
+
+def _read_whole(
+    source: Path | Database, needed: Mapping[str, bool], copied: Sequence[str], dialect: Dialect
+) -> Rows:
+    cells = read_rows(source, dialect)
+    _refuse_absent(cells.source, [*needed, *copied], list(cells.columns))
+    return Rows(cells, {name: cells.columns[name].write() for name in copied})
 
 
 def _refuse_absent(source: str, names: Sequence[str], present: Sequence[str]) -> None:

@@ -60,7 +60,7 @@ def _is_whole(files: Sequence[Cells], column: ColumnSchema) -> bool:
 def _check_feature(
     files: Sequence[Cells],
     column: ColumnSchema,
-    codes: Sequence[Int[Array, " n"]] | None,
+    codes: Sequence[Int[Array, " _"]] | None,
     minimum: int,
 ) -> list[Problem]:
     name = column.name
@@ -230,7 +230,7 @@ def _at_number(column: SourceColumn, number: float) -> Place:
     return Place(0) if column.numbers is None else place_of(column, column.numbers == number)
 
 
-def _code_labels(files: Sequence[Cells], schema: Schema) -> list[Int[Array, " n"]] | None:
+def _code_labels(files: Sequence[Cells], schema: Schema) -> list[Int[Array, " _"]] | None:
     """Return the label of each row as a number, -1 where missing; None if it is not declared.
 
     Other spellings of the positive value, and other words for yes, are positive too.
@@ -255,7 +255,7 @@ def _code_labels(files: Sequence[Cells], schema: Schema) -> list[Int[Array, " n"
 
 
 def _find_label_copy(
-    files: Sequence[Cells], column: ColumnSchema, codes: Sequence[Int[Array, " n"]]
+    files: Sequence[Cells], column: ColumnSchema, codes: Sequence[Int[Array, " _"]]
 ) -> list[Problem]:
     """Return whether a feature determines the label, also renamed, negated or rounded."""
     name, y = column.name, np.concatenate(codes)

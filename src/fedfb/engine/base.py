@@ -97,6 +97,20 @@ def slope(z: Float[Array, "*s"], y: Num[Array, "*#s"], kind: RowLoss) -> Float[A
     return slopes
 
 
+class Curvature(NamedTuple):
+    r"""Sums over rows of the weighted cross-entropy and its derivatives, by run.
+
+    .. math:: \sum_j\omega_j\ell_j,\qquad \sum_j\omega_j(p_j-y_j)\,x_j,\qquad
+              \sum_j\omega_j\,p_j(1-p_j)\,x_jx_j^\top
+
+    ``second`` is the lower triangle of the matrix, row by row, or its diagonal.
+    """
+
+    loss: Float[Array, " r"]
+    gradient: Float[Array, "r p"]
+    second: Float[Array, "r q"]
+
+
 class Rebalance(NamedTuple):
     """How lambda moves inside a client's local training.
 
@@ -201,6 +215,18 @@ class Engine(Protocol):
         row_weights: Float[Array, "r n"] | None = None,
     ) -> Float[Array, "r 2 a p"]:
         """Return the gradient of the loss summed over the rows of each cell, in one pass."""
+
+    def curvature(
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        cell_weights: Float[Array, "r 2 a"],
+        full: bool = True,
+    ) -> Curvature:
+        """Return the sums of a Newton step of logistic regression, in double precision.
+
+        ``full``: the triangle of second derivatives; otherwise its diagonal.
+        """
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
         """Return the logit of every row."""

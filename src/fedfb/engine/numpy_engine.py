@@ -12,7 +12,8 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
-from fedfb.engine.base import Rebalance, RowLoss, slope
+from fedfb.engine.base import Curvature, Rebalance, RowLoss, slope
+from fedfb.engine.curvature import no_curvature, sum_curvature
 from fedfb.engine.optimise import (
     Packed,
     Step,
@@ -146,6 +147,17 @@ class NumpyEngine:
             for cell in cells
         ]
         return np.stack(parts, axis=1).reshape(*runs, -1)
+
+    def curvature(
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        cell_weights: Float[Array, "r 2 a"],
+        full: bool = True,
+    ) -> Curvature:
+        if self.model.hidden:
+            raise no_curvature(self.model)
+        return sum_curvature(params, data, cell_weights, full)
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
         theta = self._pack(params)

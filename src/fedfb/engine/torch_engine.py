@@ -15,7 +15,8 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
-from fedfb.engine.base import Rebalance, RowLoss, slope
+from fedfb.engine.base import Curvature, Rebalance, RowLoss, slope
+from fedfb.engine.curvature import no_curvature
 from fedfb.engine.optimise import Move, local_weights, make_move, move_lambda
 from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
 from fedfb.errors import ConfigError
@@ -157,6 +158,15 @@ class TorchEngine:
         cells = np.eye(2 * data.groups)[:, :, None]
         gradients = self._gradients(params, data, cells, surrogate, row_weights)
         return np.stack(gradients, axis=1).reshape(len(params), 2, data.groups, -1)
+
+    def curvature(
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        cell_weights: Float[Array, "r 2 a"],
+        full: bool = True,
+    ) -> Curvature:
+        raise no_curvature(self.model)
 
     def logits(self, params: Float[Array, "r p"], x: Float[Array, "n d"]) -> Float[Array, "r n"]:
         logits = np.zeros((len(params), len(x)))

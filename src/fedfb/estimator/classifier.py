@@ -44,8 +44,9 @@ from fedfb.experiments.outcome import train
 from fedfb.experiments.reporting import with_shortfalls
 from fedfb.experiments.result import Result, Summary
 from fedfb.experiments.rule import NOBODY, rule_of
-from fedfb.experiments.seeds import summarise_seeds
+from fedfb.experiments.seeds import chance_of, summarise_seeds
 from fedfb.experiments.shortfall_warnings import warn_of
+from fedfb.experiments.shortfalls import unshown_misses
 from fedfb.experiments.spec import Experiment
 from fedfb.files import write_whole
 from fedfb.notions import long_name
@@ -366,7 +367,9 @@ def judge(
     [evaluation] = evaluate(*outcome, groups, clients)
     prediction, examples = outcome
     losses = measure_loss(prediction.score[0], examples, None)._asdict()
-    run = structs.replace(result.runs[0], **structs.asdict(evaluation), **losses)
+    figures_of_rows = {**structs.asdict(evaluation), **losses, "chance": chance_of(evaluation)}
+    run = structs.replace(result.runs[0], **figures_of_rows)
+    of_training = {ON_TRAINING_ROWS, *unshown_misses(result)}
     figures = summarise_seeds([run], shared=1.0)
     return with_shortfalls(
         structs.replace(
@@ -374,7 +377,7 @@ def judge(
             runs=(run,),
             summary=figures,
             summaries=(Summary(settings=run.settings, **structs.asdict(figures)),),
-            notes=tuple(note for note in result.notes if note != ON_TRAINING_ROWS),
+            notes=tuple(note for note in result.notes if note not in of_training),
         )
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfb.core import Prediction
+from fedfb.data.address import Database
 from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.encode import Unknown, encode_cells, raw_columns
 from fedfb.data.stream import read_parts
@@ -45,7 +46,7 @@ class Total(NamedTuple):
 
 def decide_parts(
     model: SavedModel,
-    path: Path,
+    path: str | Path | Database,
     copied: Sequence[str] = (),
     client: str | None = None,
     dialect: Dialect = DETECT,
@@ -54,7 +55,7 @@ def decide_parts(
 
     Args:
         model: the model.
-        path: a CSV or Parquet file; '-' is standard input.
+        path: a CSV or Parquet file, or a database; '-' is standard input.
         copied: columns to copy.
         client: the client whose model decides, where each client has a model.
         dialect: how a text file is written, where it is not detected.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import Field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from fedfb.algorithms import METHODS, Method, find_method
 from fedfb.algorithms.method import OuterRule
@@ -41,6 +41,51 @@ def _wanted_rule(experiment: Experiment, method: Method) -> OuterRule | None:
     if not method.outer_rules:
         return None
     return experiment.outer or ("step" if experiment.alpha else method.outer_rules[0])
+
+
+OF_LOCAL_TRAINING = ("local_epochs", "batch", "optimiser", "scaling", "lr")
+"""Settings of local training: an exact fit has none of them."""
+
+
+def solver_of(experiment: Experiment) -> Literal["newton", "local"] | None:
+    """Return what fits the model; None for a method that cannot be asked.
+
+    By default logistic regressions are fitted exactly where a plain weighted fit is what the method
+    asks for, and no setting of local training is given.
+
+    >>> solver_of(Experiment()), solver_of(Experiment(lr=(0.01,)))
+    ('newton', 'local')
+    """
+    method, usual = find_method(experiment.algorithm), Experiment()
+    if forms_that_read(method, "solver") is None:
+        return None
+    local = (
+        experiment.model != "logistic"
+        or experiment.privacy_epsilon is not None
+        or experiment.timing != "post"
+        or experiment.tune
+        or _wanted_rule(experiment, method) not in (None, "solve")
+        or any(getattr(experiment, name) != getattr(usual, name) for name in OF_LOCAL_TRAINING)
+    )
+    return experiment.solver or ("local" if local else "newton")
+
+
+def refuse_newton(experiment: Experiment) -> None:
+    """Refuse an exact fit where there is none."""
+    if experiment.solver != "newton":
+        return
+    reason = None
+    if experiment.model != "logistic":
+        reason = f"fits logistic regressions, and this model is {experiment.model}"
+    elif experiment.privacy_epsilon is not None:
+        reason = (
+            "uploads all second derivatives. Noise that hides a row in so many numbers would hide "
+            "the model too; private training clips and hides gradients"
+        )
+    elif experiment.timing != "post":
+        reason = f"fits in several exchanges, and --timing {experiment.timing} asks for one"
+    if reason:
+        raise ConfigError(f"--solver newton {reason}. Leave out --solver, or give --solver local.")
 
 
 def without_effect(experiment: Experiment) -> dict[str, str]:
@@ -135,6 +180,8 @@ def _why_not(experiment: Experiment, declared: Field[Any]) -> str:
             wanted = other if values == (True,) else f"{other} {' or '.join(map(str, values))}"
             with_what = "without " + other if values == (True,) else f"with {other} {value}"
             return f"{flag} has no effect {with_what}. Leave it out, or give {wanted}."
+    if declared.name == "lr" and solver_of(experiment) == "newton":
+        return _unread(experiment, "lr", flag)
     if declared.name == "split_seed" and not draws_rows(experiment.request):
         return (
             f"{flag} has no effect: test rows and clients are those of the files, and nothing is "
@@ -150,6 +197,11 @@ def _unread(experiment: Experiment, name: str, flag: str) -> str:
     """Return why the method does not read a setting or knob, "" if it does."""
     method = find_method(experiment.algorithm)
     variant, rule = experiment.variant or method.variants[0], _wanted_rule(experiment, method)
+    if name in OF_LOCAL_TRAINING and solver_of(experiment) == "newton":
+        return (
+            f"{flag} has no effect with --solver newton, which fits exactly, without local "
+            "training. Leave it out, or give --solver local."
+        )
     if name in ACROSS_CLIENTS and method.is_pooled(variant):
         return f"{flag} has no effect with {method.name}: all rows are in one place. Leave it out."
     if name == "scaling" and experiment.notion == "cp" and rule == "solve":

@@ -132,7 +132,7 @@ def explain(
         clients: number of clients.
         features: number of features, which decides the size of the model.
 
-    >>> explained = explain(Experiment(algorithm="fedfb"), groups=4)
+    >>> explained = explain(Experiment(algorithm="fedfb", solver="local"), groups=4)
     >>> [one.question for one in explained.in_a_round], explained.needs_only_sums
     (['fit', 'measure', 'confusion'], True)
     """
@@ -184,6 +184,7 @@ def _explained(
         local_epochs=1 if is_read(experiment, "local_epochs") else experiment.local_epochs,
         rounds=rounds,
         seeds=experiment.seeds[:1],
+        solver=whole.solver,
         sensitive_at_prediction=True,
     )
     if experiment.privacy_epsilon is not None:  # no noise changes the size of what is sent

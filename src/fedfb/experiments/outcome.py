@@ -32,6 +32,7 @@ from fedfb.experiments.result import Result
 from fedfb.experiments.secure import make_add
 from fedfb.experiments.seed_result import Divergence, Evaluation, SeedResult, Setting
 from fedfb.experiments.seeds import shared_test_rows
+from fedfb.experiments.shortfalls import warn_of_target
 from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.experiments.train import (
     LOWER,
@@ -119,6 +120,7 @@ def train(
     on_round: OnRound = lambda progress: None,
     federations: Mapping[int, Federation] | None = None,
     watched: bool = True,
+    on_note: Callable[[str], None] = lambda note: None,
 ) -> Outcome:
     """Run an experiment and return its result with the models.
 
@@ -130,12 +132,19 @@ def train(
         on_round: called after every round.
         federations: rows that were loaded before, by seed.
         watched: look at the model after each round.
+        on_note: called before training with what a reader should know by then.
     """
     resolved = resolve(experiment)
     check_runnable(resolved)
     solving = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
     tried = trial_grid(experiment) if solving else tuning_grid(experiment)
     federations = federations or load_federations(resolved, ledger)
+    federation, notion = federations[resolved.seeds[0]], long_name(resolved.notion)
+    warnings = warn_of_target(
+        experiment.target, notion, federation.test, len(federation.group_names)
+    )
+    for warning in warnings:
+        on_note(warning)
     work = _Work(resolved, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
     choices = _choices(work, tried, solving) if chooses(experiment) else Choices()
     settings = {seed: _settings(resolved, choices.of(seed)) for seed in resolved.seeds}
@@ -159,9 +168,8 @@ def train(
     )
     fitted = tuple(grid.fitted for grid in grids)
     results = [seed_results(resolved, grid, federations[grid.fitted.seed]) for grid in grids]
-    first = resolved.seeds[0]
-    federation, number = federations[first], len(settings[first])
-    notes = (*federation.notes, *small_client_notes(resolved, federation))
+    number = len(settings[resolved.seeds[0]])
+    notes = (*warnings, *federation.notes, *small_client_notes(resolved, federation))
     shared = shared_test_rows(resolved, federations)
     result = make_result(resolved, notes, federation.group_names, number, results, choices, shared)
     return Outcome(resolved, result, fitted, federation, tuple(results), choices)
@@ -195,11 +203,11 @@ def _free(settings: Sequence[Setting], choice: Choice | None) -> list[Setting]:
     there is no one model to compare with.
     """
     met = any(setting["target"] == FREE for setting in settings)
-    rates = {setting["lr"] for setting in settings}
+    rates = {setting.get("lr") for setting in settings}
     if met or (choice is None and len(rates) > 1):
         return []
-    rate = choice.rates[-1] if choice else settings[0]["lr"]
-    return [{**settings[0], "target": FREE, "lr": rate}]
+    picked = {"lr": choice.rates[-1]} if choice and choice.rates else {}
+    return [{**settings[0], "target": FREE, **picked}]
 
 
 @dataclass(frozen=True)
@@ -221,7 +229,8 @@ class _Work:
         """
         seeds = self.experiment.seeds
         rows = [sum(len(c.y) for c in self.federations[seed].clients) for seed in seeds]
-        blas_is_idle = is_own(self.experiment.model) or is_native(self.experiment.engine)
+        own = is_own(self.experiment.model) or is_native(self.experiment.engine)
+        blas_is_idle = own and self.experiment.solver != "newton"
         if len(seeds) == 1 and rows[0] < WORTH_THREADS and blas_is_idle:
             return [task(seed, self.on_round) for seed in seeds]
         from concurrent.futures import CancelledError, ThreadPoolExecutor

@@ -29,8 +29,8 @@ from fedfb.experiments.seed_result import (
     SeedResult,
     Setting,
 )
-from fedfb.experiments.seeds import summarise_seeds
-from fedfb.experiments.shortfalls import find_shortfalls, other_notes
+from fedfb.experiments.seeds import chance_of, summarise_seeds
+from fedfb.experiments.shortfalls import find_shortfalls, other_notes, unshown_misses
 from fedfb.experiments.spec import Resolved
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.notions import long_name
@@ -74,7 +74,11 @@ def make_result(
         notion=long_name(experiment.notion),
         settings=plain(asdict(experiment)),
         engine=EngineChoice(**explain_engine(experiment.engine, experiment.model)._asdict()),
-        runs=tuple(run for of_seed in results for run in of_seed[:number]),
+        runs=tuple(
+            msgspec.structs.replace(run, chance=chance_of(run)) if number == 1 else run
+            for of_seed in results
+            for run in of_seed[:number]
+        ),
         summary=figures_of(summaries[0]) if number == 1 else None,
         summaries=tuple(summaries),
         tuning=None if choices.common is None else Tuning(**_choice(choices.common)),
@@ -119,7 +123,7 @@ def with_shortfalls(result: Result) -> Result:
     """Put what a result does not keep at its head: typed, and as the first of its notes."""
     shortfalls = tuple(find_shortfalls(result))
     first = [shortfall.sentence for shortfall in shortfalls]
-    notes = (*first, *other_notes(result))
+    notes = tuple(dict.fromkeys([*first, *unshown_misses(result), *other_notes(result)]))
     return msgspec.structs.replace(result, shortfalls=shortfalls, notes=notes)
 
 

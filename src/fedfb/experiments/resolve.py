@@ -9,7 +9,7 @@ from typing import Any
 from fedfb.algorithms import Knob, Method, find_method
 from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.effect import is_read, without_effect
+from fedfb.experiments.effect import is_read, refuse_newton, solver_of, without_effect
 from fedfb.experiments.effect import outer_rule as outer_rule
 from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment, Resolved
@@ -26,14 +26,17 @@ def resolve(experiment: Experiment) -> Resolved:
     What is chosen on validation rows stays open: filled in it would be a value to choose from.
     To resolve twice is to resolve once, and the hash of an experiment is that of the resolved one.
 
-    >>> resolve(Experiment(algorithm="fedavg")).rounds
+    >>> resolve(Experiment(algorithm="fedavg", solver="local")).rounds
     10
-    >>> [resolve(Experiment(algorithm="fedavg", tune=tune)).lr for tune in (False, True)]
-    [(0.005,), ()]
+    >>> local = Experiment(algorithm="fedavg", solver="local")
+    >>> resolve(local).lr, resolve(replace(local, tune=True)).lr
+    ((0.005,), ())
     """
     method = find_method(experiment.algorithm)
     check_fit(experiment, method)
-    experiment = replace(experiment, outer=outer_rule(experiment, method))
+    experiment = replace(
+        experiment, outer=outer_rule(experiment, method), solver=solver_of(experiment)
+    )
     values = {
         knob: user_values or (() if experiment.tune else (usual,))
         for knob, (user_values, usual, _) in _knobs(experiment).items()
@@ -49,22 +52,31 @@ def resolve(experiment: Experiment) -> Resolved:
         "variant": experiment.variant or method.variants[0],
         "alpha": values.get("alpha", ()),
         "target": values.get("target", ()) if experiment.cost is None else (),
-        "lr": () if picks_rate(experiment) else values["lr"],
+        "lr": () if picks_rate(experiment) else values.get("lr", ()),
         "knobs": tuple(knobs),
-        "rounds": experiment.rounds or method.rounds,
+        "rounds": experiment.rounds or _usual_rounds(experiment, method),
     }
     return Resolved(**{**vars(experiment), **decided})
+
+
+def _usual_rounds(experiment: Experiment, method: Method) -> int:
+    """Return the default number of rounds; one for an exact fit of all rows with fixed weights."""
+    variant = experiment.variant or method.variants[0]
+    everyone = experiment.participation == 1 and not experiment.dropout
+    once = solver_of(experiment) == "newton" and everyone and variant in method.one_fit
+    return 1 if once else method.rounds
 
 
 def picks_rate(experiment: Experiment) -> bool:
     """Return whether the learning rate is chosen on validation rows although nobody asked.
 
-    >>> picks_rate(Experiment()), picks_rate(Experiment(lr=(0.01,)))
+    >>> picks_rate(Experiment(model="mlp")), picks_rate(Experiment())
     (True, False)
     """
     solved = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
     private = experiment.privacy_epsilon is not None  # to look at validation rows would cost it
-    return solved and not experiment.lr and not experiment.tune and not private
+    local = solver_of(experiment) != "newton"
+    return solved and local and not experiment.lr and not experiment.tune and not private
 
 
 def chooses(experiment: Experiment) -> bool:
@@ -97,6 +109,13 @@ def check_fit(experiment: Experiment, method: Method) -> None:
             raise ConfigError(unknown_name(f"knob of {method.name}", name, knobs))
     for reason in without_effect(experiment).values():
         raise ConfigError(reason)
+    refuse_newton(experiment)
+    untuned = experiment.tune and experiment.solver == "newton" and experiment.cost is None
+    if untuned and (outer_rule(experiment, method) == "solve" or len(tuning_grid(experiment)) == 1):
+        raise ConfigError(
+            "--tune has no effect with --solver newton: there is no learning rate to choose. Leave "
+            "it out, or give --solver local."
+        )
 
 
 def given_grid(experiment: Experiment) -> list[Setting]:
@@ -124,8 +143,9 @@ def trial_grid(experiment: Experiment) -> list[Setting]:
     """
     knobs = _knobs(experiment)
     values = {knob: user_values or (usual,) for knob, (user_values, usual, _) in knobs.items()}
-    user_values, _, rates = knobs["lr"]
-    values["lr"] = user_values or rates
+    if "lr" in knobs:
+        user_values, _, rates = knobs["lr"]
+        values["lr"] = user_values or rates
     if experiment.cost is not None:
         values["target"] = TARGETS
     elif FREE not in values["target"]:
@@ -154,6 +174,8 @@ def _knobs(
     for name, (of_user, usual, _) in knobs.items():
         if not is_read(experiment, name):
             knobs[name] = (of_user, usual, (usual,))
+    if solver_of(experiment) == "newton":
+        return knobs
     return {**knobs, "lr": (experiment.lr, method.learning_rate, method.learning_rates)}
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from fedfb.notions.chance import Chance
+
 Interval = tuple[float, float]
 """The ends of a 95% interval."""
 
@@ -123,6 +125,8 @@ class MethodAccount(Value, frozen=True, kw_only=True):
         chosen_round: the round nearest to the target on training rows.
         off_target: how far the training disparity is from the target.
         off_target_before: the same, before thresholds.
+        training_accuracy: accuracy of the chosen round on training rows, before thresholds.
+        constant_accuracy: accuracy of the best constant decision on training rows.
         at_bound: groups (client parity: clients) whose weights are at their bound.
         left_out: groups with too few rows for a threshold.
         target_is_for: the measure that the target bounds, where it is not the disparity.
@@ -134,6 +138,8 @@ class MethodAccount(Value, frozen=True, kw_only=True):
     chosen_round: int | None = None
     off_target: float | None = None
     off_target_before: float | None = None
+    training_accuracy: float | None = None
+    constant_accuracy: float | None = None
     at_bound: tuple[str, ...] | None = None
     left_out: tuple[str, ...] | None = None
     target_is_for: str | None = None
@@ -233,6 +239,7 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
         method: what the method says of its end.
         needs_single: tasks of which the method needs every client's upload by itself.
         rounds: training, round by round; empty where nobody looked.
+        chance: by disparity what chance alone shows; empty where a grid has several settings.
         training: None for a method without a target.
         diverged: where training diverged; figures are then None.
     """
@@ -251,3 +258,4 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
     training: Training | None
     privacy: Privacy | None = None
     diverged: Divergence | None = None
+    chance: Mapping[str, Chance | None] = {}

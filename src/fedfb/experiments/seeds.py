@@ -23,7 +23,13 @@ from fedfb.experiments.seed_result import (
     Statistic,
 )
 from fedfb.experiments.spec import Experiment
-from fedfb.notions.disparity import notion_bands
+from fedfb.notions.chance import (
+    Chance,
+    draw_blind_disparities,
+    expect_losses_by_chance,
+    summarize_draws,
+)
+from fedfb.notions.disparity import notion_bands, notion_blocks
 from fedfb.notions.over_seeds import (
     MeanDisparity,
     difference_of_disparities,
@@ -32,7 +38,7 @@ from fedfb.notions.over_seeds import (
     mean_range,
     mean_rate,
 )
-from fedfb.notions.values import disparity_value, nan_to_none
+from fedfb.notions.values import MINIMUM_ROWS, disparity_value, nan_to_none
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
@@ -157,6 +163,26 @@ def disparity_over_seeds(
         disparity = mean_disparity(values, ends[:, 1], bands, shared)
     # One run's interval is its own: read again from rounded counts it might differ in a digit.
     return disparity._replace(low=ends[0, 0], high=ends[0, 1]) if len(estimable) == 1 else disparity
+
+
+def chance_of(run: Evaluation) -> dict[str, Chance | None]:
+    """Return what chance alone shows beside every disparity of a run; None where not estimable."""
+    return {
+        name: None if value is None else _chance_beside(run, name, value)
+        for name, value in run.disparity.items()
+    }
+
+
+def _chance_beside(run: Evaluation, name: str, value: float) -> Chance | None:
+    if name == "client_parity":
+        _, [variance] = _client_losses([run])
+        return expect_losses_by_chance(variance, value)
+    k, n = notion_blocks(name, (confusion_of(run.groups) * _is_compared(run, name))[None])
+    if len(run.groups) < 2:
+        return None
+    draws = draw_blind_disparities(k[0], n[0], MINIMUM_ROWS)
+    # Two groups' largest gap is their difference times the larger share of the rows.
+    return summarize_draws(draws * n.sum() / n.max() if name == "spd" else draws, value)
 
 
 def summarise_seeds(runs: Sequence[Evaluation], shared: float) -> Figures:

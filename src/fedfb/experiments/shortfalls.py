@@ -4,8 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from fedfb.core import Examples
 from fedfb.experiments.result import Frontier, Result, Shortfall, Summary
-from fedfb.experiments.seed_result import SeedResult, Setting
+from fedfb.experiments.seed_result import Interval, SeedResult, Setting
+from fedfb.notions.chance import draw_blind_disparities
+from fedfb.notions.disparity import notion_blocks
+from fedfb.notions.values import MINIMUM_ROWS, enough
 
 ALIKE = 0.99
 """From this share of equal decisions on a model is said to decide all rows alike."""
@@ -15,6 +19,10 @@ RARER = 0.1
 
 SURE = 1.96
 """Standard errors beyond which a difference is more than chance."""
+
+TRAINED = 100
+"""Epochs of local training from which on a model that is worse than a constant is no surprise of a
+training that was cut short."""
 
 _CONSTANT = "constant"
 
@@ -48,6 +56,40 @@ def _worst(extents: Sequence[tuple[Setting, Extent]], settings: int) -> Shortfal
     return Shortfall(kind=worst.kind, sentence=sentence, values=values)
 
 
+def warn_of_target(
+    targets: Sequence[float], notion: str, test: Examples, groups: int
+) -> tuple[str, ...]:
+    """Say before training that a target is below what test rows can show.
+
+    Groups that are treated alike have a disparity on these rows all the same. Its mean is that of
+    as many positive decisions as positive labels under demographic parity, else of one half, which
+    is where chance is largest.
+
+    Args:
+        targets: the targets that were asked for. 0 asks for the least there is: it is not judged.
+        notion: long name of the notion; client parity is not judged before there are losses.
+        test: the test rows.
+        groups: number of groups.
+    """
+    least = min((target for target in targets if target > 0), default=None)
+    if least is None or notion == "client_parity" or groups < 2:
+        return ()
+    by_label = np.bincount(test.y * groups + test.group, minlength=2 * groups).reshape(2, groups)
+    share = by_label[1].sum() / by_label.sum() if notion == "demographic_parity" else 0.5
+    decisions = np.stack([(1 - share) * by_label, share * by_label], axis=1)
+    [positives], [rows] = notion_blocks(notion, decisions[None])
+    if enough(rows, MINIMUM_ROWS).sum(axis=1).min() < 2:
+        return ()
+    by_chance = float(draw_blind_disparities(positives, rows, MINIMUM_ROWS).mean())
+    if least >= by_chance:
+        return ()
+    return (
+        f"target {least:g} is below what the test rows can show: groups that are treated alike "
+        f"show a disparity of {by_chance:.3f} by chance. Bring more test rows, merge small groups, "
+        "or raise the target.",
+    )
+
+
 def first_sentences(results: Sequence[Result]) -> list[str]:
     """Return what results say first; of several, with the methods that it is said of."""
     names: dict[str, list[str]] = {}
@@ -67,23 +109,95 @@ def other_notes(result: Result | Frontier) -> list[str]:
 
 
 def _target(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
-    missed = [run for run in runs if run.training is not None and run.training.missed]
-    trainings = [run.training for run in missed if run.training is not None]
+    """Return the target's shortfall if the interval on test rows excludes the target.
+
+    Where the test rows have no interval, the training rows alone decide.
+    """
+    trainings = [run.training for run in runs if run.training is not None]
     if not trainings:
         return None
-    reached = float(np.mean([training.disparity for training in trainings]))
-    target = trainings[0].target
+    missed = [run for run in runs if run.training is not None and run.training.missed]
+    reached, target = float(np.mean([of.disparity for of in trainings])), trainings[0].target
+    interval = summary.disparity[result.notion].interval
+    if not _is_shown(target, interval, missed, runs):
+        return None
     kind = "client" if result.notion == "client_parity" else "group"
-    at_bound = dict.fromkeys(name for run in missed for name in run.method.at_bound or ())
+    at_bound = dict.fromkeys(name for run in runs for name in run.method.at_bound or ())
+    uncut = dict.fromkeys(name for run in runs for name in run.method.left_out or ())
     # "Weights of 0" would read as weights that are 0.
-    names = [f"{kind} {name}" if name.isdigit() else name for name in at_bound]
-    bound = f"Weights of {_and(names)} are at their bound. " if names else ""
-    sentence = (
-        f"Target missed{_on_seeds(missed, runs)}: training disparity {_figure(reached)}, target "
-        f"{_plain(target)}. {bound}{_ways_on(result, bool(names))}"
+    names, left_out = (
+        [f"{kind} {name}" if name.isdigit() else name for name in of_method]
+        for of_method in (at_bound, uncut)
     )
-    values = {"target": target, "disparity": reached, "at_bound": names, "seeds": _seeds(missed)}
-    return reached - target, Shortfall(kind="target", sentence=sentence, values=values)
+    on_test = "" if interval is None else f" (95% interval {' to '.join(map(_figure, interval))})"
+    if missed:
+        bound = f"Weights of {_and(names)} are at their bound. " if names else ""
+        sentence = (
+            f"Target missed{_on_seeds(missed, runs)}: training disparity {_figure(reached)}, "
+            f"target {_plain(target)}{on_test.replace('(', '(on test rows ')}. "
+            f"{bound}{_ways_on(result, bool(names))}"
+        )
+    elif left_out:
+        sentence = (
+            f"Target {_plain(target)} is reached without {_and(left_out)}, not with all "
+            f"groups{on_test}: too few training rows for thresholds. Merge small groups (--merge)."
+        )
+    else:
+        sentence = (
+            f"Target {_plain(target)} is reached on training rows, not on test rows{on_test}: "
+            f"training disparity {_figure(reached)}. Bring more training rows, use fewer "
+            "features, or raise the target."
+        )
+    values = {
+        "target": target,
+        "disparity": reached,
+        "interval": interval,
+        "at_bound": names,
+        "seeds": _seeds(missed),
+    }
+    # Without an interval a missed training target is all that is known.
+    extent = reached if interval is None else interval[0]
+    return extent - target, Shortfall(kind="target", sentence=sentence, values=values)
+
+
+def _is_shown(
+    target: float,
+    interval: Interval | None,
+    missed: Sequence[SeedResult],
+    runs: Sequence[SeedResult],
+) -> bool:
+    """Return True if the rows show that the target is missed.
+
+    Args:
+        target: largest disparity that was asked for.
+        interval: of the disparity on test rows; None where it is not estimable.
+        missed: the runs whose training rows miss the target beyond chance.
+        runs: all runs.
+    """
+    if interval is None:
+        return bool(missed)
+    excluded = interval[0] > target
+    # A root mean square is below the range that the interval is of: a larger range proves nothing.
+    other_measure = target > 0 and any(run.method.target_is_for for run in runs)
+    return excluded and (bool(missed) or not other_measure)
+
+
+def unshown_misses(result: Result) -> list[str]:
+    """Say of which settings training rows miss the target, while test rows do not show it."""
+    sentences = []
+    for place, summary in enumerate(result.summaries):
+        runs = [run for run in result.runs_of(place) if run.diverged is None]
+        missed = [of for run in runs if (of := run.training) is not None and of.missed]
+        interval = summary.disparity[result.notion].interval if missed else None
+        if interval is None or _is_shown(missed[0].target, interval, runs, runs):
+            continue
+        reached = float(np.mean([training.disparity for training in missed]))
+        at = f", at {_words(summary.settings)}" if len(result.summaries) > 1 else ""
+        sentences.append(
+            f"training disparity {_figure(reached)}, target {_plain(missed[0].target)}{at}: the "
+            f"test rows do not show a miss (95% interval {' to '.join(map(_figure, interval))})"
+        )
+    return sentences
 
 
 def _ways_on(result: Result, at_bound: bool) -> str:
@@ -138,9 +252,8 @@ def _privacy(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Ex
 def _less_fair(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
     notion = result.notion
     plain = None if summary.free is None else summary.free.disparity[notion].mean
-    low = [interval[0] for run in runs if (interval := run.interval[notion]) is not None]
-    reached = summary.disparity[notion].mean
-    if plain is None or reached is None or not low or np.mean(low) <= plain:
+    reached, interval = summary.disparity[notion].mean, summary.disparity[notion].interval
+    if plain is None or reached is None or interval is None or interval[0] <= plain:
         return None
     sentence = (
         f"Less fair than plain training: disparity {_figure(reached)} on test rows, and "
@@ -167,6 +280,38 @@ def _alike(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Exte
     )
     values = {"share": share, "labels": 1 - labels}
     return share, Shortfall(kind="alike", sentence=sentence, values=values)
+
+
+def _no_better(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
+    settings = result.settings
+    epochs = (settings.get("rounds") or 0) * (settings.get("local_epochs") or 0)
+    if settings.get("solver") != "newton" and epochs < TRAINED:
+        return None
+    for where in ("training", "test"):
+        pairs = [pair for run in runs if (pair := _beside_constant(run, where)) is not None]
+        accuracy, constant = np.mean(pairs, axis=0).tolist() if pairs else (1.0, 0.0)
+        # On training rows the method could choose; a few test rows may be unlike them by chance.
+        rows = float(np.sum([run.rows for run in runs]))
+        chance = float(np.sqrt(accuracy * (1 - accuracy) / rows)) if where == "test" else 0.0
+        if constant - accuracy >= chance:
+            sentence = (
+                f"No more accurate than a constant: accuracy {_figure(accuracy)} on {where} rows, "
+                f"and {_figure(constant)} if every row gets the same decision. Add features, raise "
+                "the target, or use thresholds."
+            )
+            values = {"accuracy": accuracy, _CONSTANT: constant, "rows": where}
+            shortfall = Shortfall(kind="constant", sentence=sentence, values=values)
+            return constant - accuracy, shortfall
+    return None
+
+
+def _beside_constant(run: SeedResult, where: str) -> tuple[float, float] | None:
+    """Return the accuracy of a run and of the best constant; None for methods that choose none."""
+    trained, constant = run.method.training_accuracy, run.method.constant_accuracy
+    if where == "test":
+        constant = None if trained is None else run.majority_accuracy
+        trained = run.accuracy
+    return None if trained is None or constant is None else (trained, constant)
 
 
 def _loss(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
@@ -206,6 +351,7 @@ _KINDS: tuple[Callable[[Result, Summary, Sequence[SeedResult]], Extent | None], 
     _privacy,
     _less_fair,
     _alike,
+    _no_better,
     _loss,
     _copies,
 )

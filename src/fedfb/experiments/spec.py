@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from fedfb.data.request import DATA, DRAWN, DataRequest
+from fedfb.data.request import DATA, DRAWN, DataRequest, hide_secrets
 from fedfb.settings import (
     Assignments,
     Seeds,
@@ -85,12 +85,14 @@ class Experiment(DataRequest):
     )
     lr: tuple[Annotated[float, Meta(gt=0)], ...] = setting(
         (),
-        "Learning rate; several make a grid (default: chosen on validation rows by methods that "
-        "take a target, else the method's)",
+        "Learning rate of local training; several make a grid (default: chosen on validation rows "
+        "by methods that take a target, else the method's)",
         METHOD,
     )
     rounds: Annotated[int, Meta(ge=1)] | None = setting(
-        None, "Communication rounds (default 10, or the method's)", METHOD
+        None,
+        "Communication rounds (default 10, or the method's; 1 for exact fits with fixed weights)",
+        METHOD,
     )
     participation: Annotated[float, Meta(gt=0, le=1)] = setting(
         1.0, "Share of the clients that take part in a round", METHOD, by_method=True
@@ -102,6 +104,13 @@ class Experiment(DataRequest):
         by_method=True,
     )
     secure: bool = setting(False, "Mask what clients send: the server receives only sums", METHOD)
+    solver: Literal["newton", "local"] | None = setting(
+        None,
+        "newton: fit a logistic regression exactly, by sums; local: clients train, the server "
+        "averages (default newton where nothing asks for local training)",
+        METHOD,
+        by_method=True,
+    )
     local_epochs: Annotated[int, Meta(ge=1)] = setting(
         30, "Passes over its rows that a client makes in a round", METHOD, by_method=True
     )
@@ -202,6 +211,7 @@ class Experiment(DataRequest):
 
         A function that builds a model is kept by its name; an infinite epsilon asks for nothing.
         """
+        hide_secrets(self)
         if callable(self.model):
             from fedfb.models import name_of
 
@@ -255,7 +265,7 @@ class Resolved(Experiment):
 
 
 ADDED = (
-    *("minimum_group", "rest", "client_rows", "dates"),
+    *("minimum_group", "rest", "query", "client_rows", "dates"),
     *("separator", "decimal", "thousands", "encoding"),
 )
 """Settings, beside those of privacy, that experiments written before did not have."""
@@ -263,6 +273,8 @@ ADDED = (
 
 def _is_usual_addition(experiment: Experiment, declared: Field[Any]) -> bool:
     """Return True for a later setting at its default: hashes written before it must not change."""
+    if declared.name == "solver":  # every experiment before it trained locally
+        return experiment.solver != "newton"
     added = declared.name in ADDED or setting_of(declared).panel == PRIVACY
     return added and bool(getattr(experiment, declared.name) == declared.default)
 

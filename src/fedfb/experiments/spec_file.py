@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfb import files
+from fedfb.data.address import hide
 from fedfb.data.sources import join_patterns
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.spec import Experiment
@@ -46,7 +47,7 @@ def _read(declared: Field[Any], value: Any) -> Any:
     if isinstance(value, list) and kind.form:
         value = tuple(value)
     elif isinstance(value, list | dict) or (isinstance(value, bool) and kind.base is not bool):
-        raise ConfigError(f"{flag_of(name)} takes {describe_range(kind)}, got {value!r}.")
+        raise ConfigError(f"{flag_of(name)} takes {describe_range(kind)}, got {hide(repr(value))}.")
     elif not isinstance(value, bool):
         try:
             value = read_text(str(value), kind)

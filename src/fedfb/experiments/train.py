@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedfb.algorithms import Method, Problem, find_method
+from fedfb.algorithms.newton import FADING
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import (
     Algorithm,
@@ -28,6 +29,7 @@ from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.models import make_model
 from fedfb.notions import Notion, long_name, make_notion
 from fedfb.runtime import DivergedError, Progress, Saving, Trained, cores, train
+from fedfb.shapes import Array, Float
 
 if TYPE_CHECKING:
     from fedfb.experiments.privacy import PrivateRun
@@ -183,7 +185,7 @@ def fit(
     engine = make_engine(experiment, clients[0].x.shape[1])
     privacy = _privacy_of(experiment, clients)
     algorithm = build(experiment, engine, notion, settings, privacy.noise if privacy else QUIET)
-    start = np.repeat(engine.model.init(seed)[None], len(settings), axis=0)
+    start = start_params(experiment, engine, seed, len(settings))
     names = training_names(experiment, federation)
     ledger = saving.ledger if saving else None
     if privacy and ledger:
@@ -217,6 +219,15 @@ def fit(
         message = _diverged(error, names, settings, seed)
         raise SettingsDivergedError(message, where) from error
     return Fitted(seed, tuple(settings), algorithm, trained, privacy)
+
+
+def start_params(experiment: Resolved, engine: Engine, seed: int, runs: int) -> Float[Array, "r p"]:
+    """Return the parameters before training: drawn from the seed, or 0 for an exact fit.
+
+    An exact fit ends at the same parameters from any start, up to rounding.
+    """
+    drawn = engine.model.init(seed)
+    return np.repeat([0 * drawn if experiment.solver == "newton" else drawn], runs, axis=0)
 
 
 def _privacy_of(experiment: Resolved, clients: Sequence[ClientData]) -> "PrivateRun | None":
@@ -352,12 +363,14 @@ def build(
     method = find_method(experiment.algorithm)
     values = {knob: np.array([run[knob] for run in settings]) for knob in settings[0]}
     solver = LocalSolver(
-        learning_rate=values.pop("lr"),
+        learning_rate=values.pop("lr", np.zeros(len(settings))),
         epochs=experiment.local_epochs,
         batch=experiment.batch,
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
         weight_decay=experiment.weight_decay,
         private=_private_training(experiment, noise),
+        newton=experiment.solver == "newton",
+        fading=FADING if experiment.participation < 1 else 0.0,
     )
     variant = experiment.variant
     return method.make(Problem(engine, solver, notion, values, variant, experiment))

@@ -118,29 +118,35 @@ def pick(
     >>> pick([slow, good], rows=100).setting
     {'lr': 0.005}
     """
-    least_rates: dict[Others, float] = {}
-    for setting in tried or [candidate.setting for candidate in candidates]:
-        rate = setting["lr"]
-        least_rates[_others(setting)] = min(rate, least_rates.get(_others(setting), rate))
     alike: dict[Others, list[Candidate]] = {}
     for candidate in candidates:
         alike.setdefault(_others(candidate.setting), []).append(candidate)
     best = {others: _best_rate(same_setting, rows) for others, same_setting in alike.items()}
-    rates = tuple(
-        best[others].setting["lr"] if others in best else least
-        for others, least in least_rates.items()
-    )
+    rates = _rates(best, tried or [candidate.setting for candidate in candidates])
     if cost is None:
         return Choice({"lr": rates[0]}, None, tuple(candidates), rates)
     by_target = sorted(best.values(), key=lambda candidate: candidate.setting["target"])
     floor = by_target[-1].accuracy - cost
     least = next(candidate for candidate in by_target if candidate.accuracy >= floor)
-    rates = (least.setting["lr"], by_target[-1].setting["lr"])
+    if rates:
+        rates = (least.setting["lr"], by_target[-1].setting["lr"])
     return Choice(least.setting, floor, tuple(candidates), rates)
 
 
 Others = tuple[tuple[str, float], ...]
 """A setting without its learning rate."""
+
+
+def _rates(best: Mapping[Others, Candidate], tried: Sequence[Setting]) -> tuple[float, ...]:
+    """Return the learning rate of every other setting, in the order tried; none of exact fits."""
+    least: dict[Others, float] = {}
+    for setting in tried:
+        if "lr" in setting:
+            rate, others = setting["lr"], _others(setting)
+            least[others] = min(rate, least.get(others, rate))
+    return tuple(
+        best[others].setting["lr"] if others in best else rate for others, rate in least.items()
+    )
 
 
 def _others(setting: Setting) -> Others:

@@ -12,12 +12,10 @@ import numpy as np
 
 from fedfb.notions.intervals import (
     Bands,
+    difference_band,
     intervals,
-    mix_variance,
     parity_bands,
-    parity_contrasts,
     range_interval,
-    rate_variance,
     steady_variance,
 )
 from fedfb.notions.values import MINIMUM_ROWS, enough
@@ -61,11 +59,11 @@ def make_estimates(
         gaps: for every run the signed gaps, None where left out.
         left_out: numbers of the groups with too few rows.
     """
-    largest = np.abs(bands.gap).max(axis=1).tolist()
-    ends = zip(largest, *intervals(bands), gaps, strict=True)
+    largest = np.abs(bands.gap).max(axis=1)
+    ends = (part.tolist() for part in (largest, *intervals(bands)))
     return [
         DisparityEstimate(value, low, min(high, 1.0), run_gaps, left_out)
-        for value, low, high, run_gaps in ends
+        for value, low, high, run_gaps in zip(*ends, gaps, strict=True)
     ]
 
 
@@ -108,7 +106,10 @@ def rate_estimate(
     The arguments are those of :func:`rate_disparity`.
     """
     [estimate], bands = rate_estimates(positives[None], rows[None], minimum, drawn_mix)
-    return estimate, bands and Bands(bands.gap[0], bands.se[0], float(np.ravel(bands.critical)[0]))
+    if bands is None:
+        return estimate, None
+    gap, low, high, alone_low, alone_high, critical = bands
+    return estimate, Bands(gap[0], low[0], high[0], alone_low[0], alone_high[0], critical)
 
 
 def rate_estimates(
@@ -148,11 +149,8 @@ def rate_bands(
         estimable: the rates with enough rows.
         drawn_mix: see :func:`rate_disparity`.
     """
-    k, n, block = positives[:, estimable], rows[:, estimable], np.nonzero(estimable)[0]
-    bands = parity_bands(parity_contrasts(n, block), k / n, rate_variance(k, n))
-    if not drawn_mix:
-        return bands
-    return bands._replace(se=np.sqrt(bands.se**2 + mix_variance(k / n, n, block)))
+    block = np.nonzero(estimable)[0]
+    return parity_bands(positives[:, estimable], rows[:, estimable], block, drawn_mix)
 
 
 def place_values(
@@ -204,14 +202,8 @@ def notion_bands(
     if estimable.all(axis=0).sum() < 2:
         return None
     if name == "spd":
-        return spd_bands(k[:, 0], n[:, 0])
+        return difference_band(k[:, 0], n[:, 0])
     return rate_bands(k, n, estimable, drawn_mix=True)
-
-
-def spd_bands(positives: Float[Array, "r 2"], rows: Float[Array, "r 2"]) -> Bands:
-    """Return the band of the difference of two groups' rates, for every run."""
-    contrasts = np.tile([[1.0, -1.0]], (len(rows), 1, 1))
-    return parity_bands(contrasts, positives / rows, rate_variance(positives, rows))
 
 
 def demographic_parity(
@@ -249,7 +241,7 @@ def spd(confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS) -> list
     left_out = tuple(np.flatnonzero(~enough(n[0], minimum)).tolist())
     if left_out:
         return [not_estimable(1, left_out)] * runs
-    bands = spd_bands(k, n)
+    bands = difference_band(k, n)
     return make_estimates(bands, place_values(bands.gap, np.array([True])), ())
 
 

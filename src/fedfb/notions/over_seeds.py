@@ -105,7 +105,7 @@ def mean_rate(rates: Float[Array, "s *e"], rows: Float[Array, "s *e"], shared: f
         shared: share of test rows that two runs have in common, rho.
 
     >>> [end.round(3).item() for end in mean_rate(np.array([0.5]), np.array([96.0]), 1.0)]
-    [0.397, 0.603]
+    [0.396, 0.604]
     """
     if rates.ndim == 1:
         low, high = mean_rate(rates[:, None], rows[:, None], shared)
@@ -113,7 +113,8 @@ def mean_rate(rates: Float[Array, "s *e"], rows: Float[Array, "s *e"], shared: f
     mean, n = rates.mean(axis=0), len(rows) / np.sum(1 / rows, axis=0)
     z = np.array(normal_quantile(LEVEL))
     alone = z * np.sqrt(rate_variance(mean * n, n))
-    effective = n * (alone / _half_widths(rates, alone, z, shared)) ** 2
+    # Seeds far apart tell less than a single row; the interval of one row is nearly everything.
+    effective = np.maximum(n * (alone / _half_widths(rates, alone, z, shared)) ** 2, 1.0)
     return rate_ends(mean * effective, effective)
 
 
@@ -157,23 +158,34 @@ def mean_disparity(
               \max\big(\bar D + h_D,\; \max_g (|\bar d_g| + h_g)\big)
 
     with the mean signed gaps :math:`\bar d`, the mean disparity :math:`\bar D` and half-widths h.
+    The lower end has the bands that hold at once, the upper end those that hold alone; the
+    half-width of the rows is that of a run's band on this side, its root mean square over runs.
 
     Args:
         values: every run's disparity.
         highs: the upper ends of every run's own interval.
-        bands: signed gaps and standard errors of all runs (an axis of runs in front); None if
-            the runs have no gap in common: then the lower end is 0.
+        bands: signed gaps and bands of all runs (an axis of runs in front); None if the runs have
+            no gap in common: then the lower end is 0.
         shared: share of test rows that two runs have in common.
 
     """
     mean, high = values.mean(axis=0), _upper_end(values, highs, shared)
     if bands is None:
         return MeanDisparity(mean, np.zeros_like(mean), high, np.zeros((*mean.shape, 0)))
-    critical = np.mean(bands.critical, axis=0)[..., None]
-    alone = critical * np.sqrt(np.mean(bands.se**2, axis=0))
-    half, gaps = _half_widths(bands.gap, alone, critical, shared), bands.gap.mean(axis=0)
-    low = np.maximum(np.abs(gaps) - half, 0.0).max(axis=-1)
-    high = np.maximum(high, (np.abs(gaps) + half).max(axis=-1))
+    gaps = bands.gap.mean(axis=0)
+
+    def half(ends: Float[Array, "s *e"], critical: float) -> Array:
+        """Return the half-width on the side of these ends of the runs' bands."""
+        alone = np.sqrt(np.mean((ends - bands.gap) ** 2, axis=0))
+        return _half_widths(bands.gap, alone, np.array(critical), shared)
+
+    z = normal_quantile(LEVEL)
+    low = np.maximum(
+        gaps - half(bands.low, bands.critical), -gaps - half(bands.high, bands.critical)
+    )
+    low = np.maximum(low, 0.0).max(axis=-1)
+    ends = np.maximum(gaps + half(bands.alone_high, z), half(bands.alone_low, z) - gaps)
+    high = np.maximum(high, ends.max(axis=-1))
     return MeanDisparity(mean, low, np.minimum(high, 1.0), gaps)
 
 

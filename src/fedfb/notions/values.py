@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import MINIMUM_ROWS as MINIMUM_ROWS
-from fedfb.notions.critical import range_critical_value
+from fedfb.notions.critical import LEVEL, normal_quantile, range_critical_value
 from fedfb.shapes import Array, Bool, Float, Num
 
 
@@ -139,19 +139,21 @@ def four_fifths_interval(
 
     The variances of the logarithms are those of Walter (1975), which also hold where a rate is 0.
     They are at least those of rates moved towards one half, which also hold where a rate is 1. The
-    critical value is Tukey's: the pair with the smallest ratio is selected after all pairs were
-    compared.
+    critical value of the upper end is Tukey's: the pair with the smallest ratio is selected after
+    all pairs were compared. The lower end fails only if that of the pair with the smallest true
+    ratio fails, so its critical value is that of one pair.
 
     >>> low, high = four_fifths_interval(np.array([40.0, 70.0]), np.array([80.0, 100.0]))
     >>> round(low, 2), round(high, 2)
     (0.56, 0.93)
     """
-    # All pairs get the same critical value, so the smallest end over pairs is a valid end.
     logarithm = np.log((positives + 0.5) / (rows + 0.5))
     adjusted = (positives + 2) / (rows + 4)
     walter = 1 / (positives + 0.5) - 1 / (rows + 0.5)
     variance = np.maximum(walter, (1 - adjusted) / (rows * adjusted))
     pair = ~np.eye(len(rows), dtype=bool)
     ratio = (logarithm[:, None] - logarithm[None, :])[pair]
-    half = range_critical_value(len(rows)) * np.sqrt(variance[:, None] + variance[None, :])[pair]
-    return float(np.exp((ratio - half).min())), float(min(np.exp((ratio + half).min()), 1.0))
+    se = np.sqrt(variance[:, None] + variance[None, :])[pair]
+    low = np.exp((ratio - normal_quantile(LEVEL) * se).min())
+    high = np.exp((ratio + range_critical_value(len(rows)) * se).min())
+    return float(low), float(min(high, 1.0))

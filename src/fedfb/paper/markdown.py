@@ -30,7 +30,7 @@ PAGE_HEAD = """# The paper's tables and figures, ours beside the printed ones
 
 Written by `fedfb reproduce`. Rows of FedFB:
 
-- **ours**: the default, solved outer problem, learning rate picked on validation rows;
+- **ours**: solved outer problem, local training, learning rate picked on validation rows;
 - **as printed**: the rule of Algorithm 2 (cross-entropy, normalised step, each client's own signal,
   every group compared with the first), tuned on validation rows; the average of models is weighted
   and lambda stays in its set, which the algorithm leaves open;

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fedfb.algorithms import find_method
 from fedfb.data.request import DRAWN, SEVERAL_ATTRIBUTES
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.compare import Cause
+from fedfb.experiments.effect import forms_that_read
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Printed
 from fedfb.experiments.seed_result import Statistic
@@ -105,6 +107,9 @@ class Target(NamedTuple):
         """
         seeds = list(QUICK_SEEDS if quick else SEEDS)
         values = {**self.settings, **column.settings, **row.settings}
+        # The clients of the paper train locally.
+        if forms_that_read(find_method(values["algorithm"]), "solver") is not None:
+            values = {"solver": "local", **values}
         experiment = from_values({"seeds": ",".join(map(str, seeds)) + ",", **values})
         return replace(experiment, tune=False) if quick else experiment
 
@@ -163,7 +168,16 @@ TABLES = {"mlp": "tab:dp_mlp", "logistic": "tab:dp_lg"}
 
 OURS_TO_CHOOSE = (
     *("data", "model", "algorithm", "outer", "alpha", "knobs", "lr", "seeds", "tune"),
-    *("accuracy_floor", "scaling", "signal_loss", "normalise", "decay", "timing", "reference"),
+    *(
+        "accuracy_floor",
+        "solver",
+        "scaling",
+        "signal_loss",
+        "normalise",
+        "decay",
+        "timing",
+        "reference",
+    ),
     *("bits_mode", "rounding", "secure", "precision", "engine"),
 )
 """Settings that no figure depends on by itself: which cell is meant, and how a method gets there.

@@ -313,9 +313,19 @@ def exchanges_sentence(explained: Explained) -> str:
     many = explained.settings
     beside = "" if many == 1 else f", for {many} settings trained side by side"
     return (
-        f"{number} exchange{'s' if number != 1 else ''} a round{beside}; beyond models and their "
-        f"weights a client sends {beyond} number{'s' if beyond != 1 else ''} in it. "
-        + needs_and_receives(explained)
+        f"{number} exchange{'s' if number != 1 else ''} a round{beside}; beyond models, their "
+        f"derivatives and weights a client sends {beyond} number{'s' if beyond != 1 else ''} in "
+        f"it. {_how_often(explained)}" + needs_and_receives(explained)
+    )
+
+
+def _how_often(explained: Explained) -> str:
+    """Say of an exact fit that its exchanges are not always as many; "" of other runs."""
+    if all(exchange.question != "newton" for exchange in explained.exchanges):
+        return ""
+    return (
+        "An exact fit asks 'newton' 1 to about 9 times in a round; how often depends on the rows, "
+        "and these are random. "
     )
 
 
@@ -371,9 +381,9 @@ def print_methods(methods: Sequence[tuple[Method, Explained]]) -> None:
     console = make_console()
     print_table(Table("Algorithms", columns, rows, wrap="paper"), console)
     console.print(
-        "\nasks: exchanges a round; beyond: numbers a client sends a round beside models and "
-        "their weights, for two groups, the free model and the look at each round included; after "
-        f"...: a reconstruction. {WITHOUT_MASKS} See fedfb explain ALGORITHM."
+        "\nasks: exchanges a round; beyond: numbers a client sends a round beside models, "
+        "their derivatives and weights, for two groups, the free model and the look at each round "
+        f"included; after ...: a reconstruction. {WITHOUT_MASKS} See fedfb explain ALGORITHM."
     )
 
 

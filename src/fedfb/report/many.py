@@ -36,7 +36,7 @@ def summarise(
 
     >>> def write(number):
     ...     return "-" if number is None else f"{number:g}"
-    >>> values = [*range(30), None]
+    >>> values = [*map(float, range(30)), None]
     >>> rows = summarise([f"c{i}" for i in range(31)], [ManyValues(values, write)], values)
     >>> rows[0], rows[4], rows[5], rows[-1]
     (('worst: c29', '29'), ('lower quarter', '7.25'), ('median', '14.5'), ('best: c0', '0'))

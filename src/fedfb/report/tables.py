@@ -36,34 +36,40 @@ MOST_PAIRED = 3
 """Of more methods than these and one, a narrow table has only the differences from the first."""
 
 
+CHANCE = "Chance: the mean disparity of as many decisions that do not depend on the group."
+
+
 def result_table(result: Result, narrow: bool = False) -> Table:
     """Return accuracy and all disparities of one setting, with what the test rows can say.
 
     Args:
         result: of one setting.
-        narrow: for a terminal; a column of remarks names the aim and the constant classifier.
+        narrow: for a terminal; a column of remarks names the aim.
     """
     runs, summary = result.runs, result.summary or result.summaries[0]
-    constant = number(mean([run.majority_accuracy for run in runs]))
     accuracy = (spread(summary.accuracy), ends_in_words(summary.accuracy.interval))
+    constant = number(mean([run.majority_accuracy for run in runs]))
     rows = [
-        ("accuracy", *accuracy, f"(constant: {constant})"),
-        ("balanced accuracy", number(mean([run.balanced_accuracy for run in runs])), "", ""),
-        ("area under ROC", number(mean([run.auc for run in runs])), "", ""),
+        ("accuracy", *accuracy, "", ""),
+        ("accuracy of a constant", constant, "", "", ""),
+        ("balanced accuracy", number(mean([run.balanced_accuracy for run in runs])), *[""] * 3),
+        ("area under ROC", number(mean([run.auc for run in runs])), *[""] * 3),
     ]
     for name, statistic in summary.disparity.items():
         remark = "<- the aim" if name == result.notion else ""
         ends = ends_in_words(statistic.interval)
-        rows.append((NAMES[name], spread(statistic), ends, remark))
-    columns = ("", "mean ± spread", "95% interval")
+        by_chance = [chance.mean for run in runs if (chance := run.chance.get(name))]
+        beside = number(mean(by_chance)) if by_chance else ""
+        rows.append((NAMES[name], spread(statistic), ends, beside, remark))
+    columns = ("", "mean ± spread", "95% interval", "chance")
+    note = f"{coverage_of(result)} {CHANCE}"
     if narrow:
-        return Table("Test rows", (*columns, ""), tuple(rows), coverage_of(result))
+        return Table("Test rows", (*columns, ""), tuple(rows), note)
     aim = NAMES[result.notion]
     marked = tuple(
-        (f"{label} (the aim)" if label == aim else label, value, interval)
-        for label, value, interval, _ in rows
+        (f"{label} (the aim)" if label == aim else label, *cells) for label, *cells, _ in rows
     )
-    return Table("Results on test rows", columns, marked, coverage_of(result))
+    return Table("Results on test rows", columns, marked, note)
 
 
 def settings_table(result: Result, narrow: bool = False) -> Table:

@@ -145,7 +145,7 @@ def open_client(
 
     Args:
         bundle: the study, and this client's name and keys.
-        path: a CSV or Parquet file.
+        path: a CSV or Parquet file, or the address of a database.
         folder: where the client keeps its own files.
         dialect: how a text file is written, where it is not detected.
     """

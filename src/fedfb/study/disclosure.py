@@ -20,12 +20,12 @@ EVALUATION = "decisions, scores (10 bins), losses by label and group"
 TRIALS = f"to choose a learning rate, on {1 - HELD_OUT:.0%} of the training rows: "
 
 
-def describe_uploads(bundle: Bundle, data: Path, train: int, test: int) -> Iterator[str]:
+def describe_uploads(bundle: Bundle, data: str | Path, train: int, test: int) -> Iterator[str]:
     """Describe what is read, what leaves the machine, in which form and how often.
 
     Args:
         bundle: the study, and the name of this client.
-        data: the file of the client's rows.
+        data: the file, or the database, of the client's rows.
         train: how many rows it has to train on.
         test: how many rows it has to test on.
     """

@@ -15,6 +15,7 @@ from fedfb.algorithms.tasks import confusion_task
 from fedfb.audit.rows import AuditedRows
 from fedfb.audit.rows import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
+from fedfb.data.address import find_source
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
 from fedfb.data.conform import check_file, drop_notes, tables_of
@@ -34,7 +35,7 @@ from fedfb.experiments.rule import scores_task, without_fairness
 from fedfb.experiments.secure import WIDEST_SUM
 from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.train import LOWER, build, make_engine, training_notion
+from fedfb.experiments.train import LOWER, build, make_engine, start_params, training_notion
 from fedfb.experiments.tune import HELD_OUT
 from fedfb.models import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
@@ -105,7 +106,7 @@ def make_trial(
         make_evaluation_task(algorithm, example if evaluated is None else evaluated),
     ]
     tasks = {task.name: task for task in (*algorithm.tasks, *extra_tasks)}
-    start = np.repeat(engine.model.init(study.seed)[None], len(settings), axis=0)
+    start = start_params(experiment, engine, study.seed, len(settings))
     return Trial(algorithm, tasks, start, settings, watch, like, engine.instructions)
 
 
@@ -179,8 +180,9 @@ class PreparedData:
 def read_table(
     schema: Schema, path: str | Path, dialect: Dialect = DETECT
 ) -> tuple[Table, tuple[str, ...]]:
-    """Read a client's file, and notes about it; refuse rows that do not fit the schema."""
-    cells = read_rows(path, Dialects(dialect, schema.files).of(path))
+    """Read a client's rows, and notes about them; refuse rows that do not fit the schema."""
+    source = find_source(path)
+    cells = read_rows(source, Dialects(dialect, schema.files).of(source))
     refuse(check_file(cells, schema), [cells])
     [raw] = tables_of([cells], schema)
     table = derive(raw, schema.derived)

@@ -6,6 +6,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fedfb.data.address import copy_secrets, keep_secrets
 from fedfb.data.dialect import DETECT, Dialect
 from fedfb.errors import FedFBError
 from fedfb.study.keys import Bundle
@@ -21,8 +22,10 @@ class Worker:
     A new process has no keys and no description of the phase: it knows only its rows.
     """
 
-    def __init__(self, bundle: Bundle, data: Path, folder: Path, dialect: Dialect = DETECT) -> None:
-        self._start = (bundle, data, folder, dialect)
+    def __init__(
+        self, bundle: Bundle, data: str | Path, folder: Path, dialect: Dialect = DETECT
+    ) -> None:
+        self._start = (bundle, data, folder, dialect, copy_secrets())
         self._process: Any = None
         self._pipe: Connection | None = None
 
@@ -85,11 +88,19 @@ class Worker:
             self._pipe = None
 
 
-def _work(pipe: Connection, bundle: Bundle, data: Path, folder: Path, dialect: Dialect) -> None:
+def _work(
+    pipe: Connection,
+    bundle: Bundle,
+    data: str | Path,
+    folder: Path,
+    dialect: Dialect,
+    secrets: dict[str, dict[str, str]],
+) -> None:
     from threadpoolctl import threadpool_limits
 
     from fedfb.study.client import handle, open_client
 
+    keep_secrets(secrets)
     try:
         client = open_client(bundle, data, folder, dialect)
     except FedFBError as error:

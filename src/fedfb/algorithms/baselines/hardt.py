@@ -7,7 +7,7 @@ from fedfb.algorithms.fedavg import fedavg
 from fedfb.algorithms.fedfb import fedfb
 from fedfb.algorithms.fedfb.threshold_rules import refuse_without_group
 from fedfb.algorithms.fedfb.thresholds import read_cutting, with_thresholds
-from fedfb.algorithms.method import Method, Problem
+from fedfb.algorithms.method import TRAINING, Method, Problem
 from fedfb.core import Algorithm
 
 _BINS = 1024
@@ -44,4 +44,6 @@ METHOD = Method(
     knobs={"target": fedfb.TARGET},
     pooled=("plain",),
     outer_rules=("solve",),
+    one_fit=("plain",),
+    reads={**TRAINING, "solver": ()},
 )

@@ -5,14 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.algorithms.method import TRAINING, Method, Problem
-from fedfb.algorithms.tasks import (
-    Scaling,
-    average,
-    count_task,
-    fit_task,
-    global_model,
-    read_counts,
-)
+from fedfb.algorithms.newton import Fitted, make_fit, start_of
+from fedfb.algorithms.tasks import Scaling, count_task, global_model, read_counts
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
 from fedfb.errors import ConfigError
@@ -38,9 +32,10 @@ def independent_weights(counts: Num[Array, "2 a"]) -> Float[Array, "2 a"]:
 
 
 class State(NamedTuple):
-    """The common model and the pooled weights of the cells."""
+    """The common model, what counts of earlier rounds, and the pooled weights of the cells."""
 
     params: Float[Array, "r p"]
+    past: Float[Array, "r q"]
     weights: Float[Array, "2 a"]
 
 
@@ -72,7 +67,7 @@ def reweighing(
     def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
         return np.repeat(broadcast["weights"][None], len(broadcast["params"]), axis=0)
 
-    fit = fit_task(engine, solver, cell_weights, scaling)
+    fit = make_fit(engine, solver, cell_weights, scaling)
     count = count_task(notion)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
@@ -80,13 +75,13 @@ def reweighing(
         weights = np.ones(counts.shape)
         compared = notion.present(counts)
         weights[:, compared] = independent_weights(counts[:, compared])
-        return State(params, weights)
+        return State(*start_of(params, solver), weights)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
-        total = ask(fit, {"params": s.params, "weights": s.weights})
-        return State(average(total, s.params), s.weights), Info()
+        fitted = fit.solve(ask, Fitted(s.params, s.past), {}, {"weights": s.weights})
+        return State(*fitted, s.weights), Info()
 
-    return global_model("reweighing", engine, (count, fit), State, setup, round)
+    return global_model("reweighing", engine, (count, fit.task), State, setup, round)
 
 
 def _make(problem: Problem) -> Algorithm:
@@ -105,5 +100,6 @@ METHOD = Method(
     paper="Kamiran, Calders 2012; Abay et al. 2020",
     make=_make,
     notions=("demographic_parity",),
-    reads={**TRAINING, "scaling": ()},
+    one_fit=("plain",),
+    reads={**TRAINING, "scaling": (), "solver": ()},
 )

@@ -4,17 +4,18 @@ Algorithms 1-5 of the paper's appendix. CFL, the paper's centralised FairBatch, 
 with all rows on one client.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fedfb.algorithms.fedfb.outer import (
     Outer,
     describe_choice,
+    describe_error,
     distances,
     has_start_weights,
     is_at_bound,
-    keep_nearer,
+    keep_best,
     measured_gaps,
     pick_model,
     solve,
@@ -33,12 +34,12 @@ from fedfb.algorithms.fedfb.signals import (
     summed_signal,
 )
 from fedfb.algorithms.method import ALL_NOTIONS, TRAINING, Knob, Method, OuterRule, Problem
+from fedfb.algorithms.newton import Fitted, make_fit, start_of
 from fedfb.algorithms.tasks import (
     Scaling,
     average,
     count_task,
     fit_and_measure_task,
-    fit_task,
     global_model,
     predict_globally,
     read_counts,
@@ -55,7 +56,8 @@ class State(NamedTuple):
 
     If lambda is solved for: the record of the rounds so far (``seen``), the model of the round
     whose training signal came nearest to the target, the number of this round, its distance to the
-    target by the measure that chooses, and by the disparity.
+    target by the measure that chooses, and by the disparity, its share of wrong decisions, and the
+    least share of all rounds. ``past``: what counts of the rows of earlier rounds.
     """
 
     params: Float[Array, "r p"]
@@ -67,6 +69,9 @@ class State(NamedTuple):
     best_round: Int[Array, " r"]
     distance: Float[Array, " r"]
     off_target: Float[Array, " r"]
+    error: Float[Array, " r"]
+    least_error: Float[Array, " r"]
+    past: Float[Array, "r q"]
 
 
 def fedfb(
@@ -74,7 +79,8 @@ def fedfb(
 ) -> Algorithm:
     r"""Return FedFB for a notion of fairness.
 
-    In round t, clients train on rows weighted by :math:`\omega(\lambda)`, and the server averages.
+    In round t, clients train on rows weighted by :math:`\omega(\lambda)`, and the server averages;
+    or the weighted rows are fitted exactly (:mod:`fedfb.algorithms.newton`).
     Every k rounds the summed signal :math:`\mu` moves lambda: to the point where the signal should
     vanish, or by the paper's step :math:`\lambda\leftarrow\Pi_\Lambda(\lambda+\alpha_u\mu)`. At the
     initial lambda every weight is 1, so the first round is FedAvg's.
@@ -96,31 +102,42 @@ def fedfb(
         return notion.cell_weights(broadcast["weights"], data.id, data.groups)
 
     count, measure = count_task(notion), signal_exchange(engine, notion, outer)
-    fit = fit_task(engine, solver, cell_weights, scaling)
+    fit = make_fit(engine, solver, cell_weights, scaling)
+    joint = None
     if outer.timing != "post":
-        fit = fit_and_measure_task(
-            fit, measure.task, "received" if outer.timing == "piggyback" else "trained"
+        at: Literal["received", "trained"] = (
+            "received" if outer.timing == "piggyback" else "trained"
         )
+        joint = fit_and_measure_task(fit.task, measure.task, at)
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         counts = read_counts(ask(count, {}))
         lam = np.repeat(notion.init(counts)[None], len(params), axis=0)
         never, far = np.zeros(len(params), dtype=int), np.full(len(params), np.inf)
-        return State(params, lam, counts, 0, empty_record(lam), params, never, far, far)
+        record = empty_record(lam)
+        past = start_of(params, solver).past
+        return State(params, lam, counts, 0, record, params, never, far, far, far, far, past)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
-        weights = notion.weights(s.lam, s.counts)
-        total = ask(fit, {"params": s.params, "weights": weights, "counts": s.counts})
-        measured = s.params
-        s = s._replace(params=average(total, s.params), t=s.t + 1)
+        weights, measured = notion.weights(s.lam, s.counts), s.params
+        if joint is None:
+            last = Fitted(s.params, s.past)
+            params, past = fit.solve(ask, last, {"weights": weights}, {"counts": s.counts})
+            s = s._replace(past=past)
+        else:
+            total = ask(joint, {"params": s.params, "weights": weights, "counts": s.counts})
+            params = average(total, s.params)
+        s = s._replace(params=params, t=s.t + 1)
         if s.t % outer.period:
             return s, Info(lam=s.lam)
-        if outer.timing == "post":
+        if joint is None:
             measured = s.params
             total = ask(measure.task, {"params": measured, "counts": s.counts})
         signal = measure.read(total, s.counts)
         if solving:
-            s = solve_weights(s, measured, signal, measure.measured(total, s.counts))
+            error = measure.mistakes(total, s.counts) if measure.mistakes else None
+            present = measure.measured(total, s.counts)
+            s = solve_weights(s, measured, signal, present, error)
         else:
             s = s._replace(lam=step(outer, notion, s.lam, signal, s.counts, s.t // outer.period))
         return s, Info(signal=signal, lam=s.lam)
@@ -130,13 +147,17 @@ def fedfb(
         measured_at: Float[Array, "r p"],
         signal: Float[Array, "r *l"],
         present: Bool[Array, " a"],
+        error: Float[Array, " r"] | None,
     ) -> State:
         gap, measured = measured_gaps(notion, signal, present, s.counts)
         free = has_start_weights(notion, s.lam, s.counts)
         far, off = distances(outer, notion, gap, free, s.counts)
         lam, record = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
         s = s._replace(lam=lam, seen=record)
-        chosen: State = keep_nearer(s, measured_at, far, off, outer.period)
+        # The first local training does not count: a model that has learnt nothing has no gap.
+        if s.t <= outer.period and not solver.newton:
+            return s
+        chosen: State = keep_best(s, measured_at, far, off, error, s.counts)
         return chosen
 
     def describe(s: State) -> list[dict[str, Any]]:
@@ -144,14 +165,16 @@ def fedfb(
             return [coarse for _ in s.params]
         bound = is_at_bound(notion, s.lam, s.counts)
         return [
-            {**facts, "at_bound": _groups_of(stuck), **coarse}
-            for facts, stuck in zip(describe_choice(s), bound, strict=True)
+            {**facts, **judged, "at_bound": _groups_of(stuck), **coarse}
+            for facts, judged, stuck in zip(
+                describe_choice(s), describe_error(s), bound, strict=True
+            )
         ]
 
     algorithm = global_model(
         "fedfb",
         engine,
-        (count, fit, measure.task) if outer.timing == "post" else (count, fit),
+        (count, fit.task, measure.task) if joint is None else (count, joint),
         State,
         setup,
         round,
@@ -186,13 +209,16 @@ def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExcha
     if outer.everyone and outer.private:
         return cell_signal(engine, notion, outer.surrogate)
     if outer.everyone:
-        return summed_signal(engine, notion, outer.surrogate, _quantiser(notion, outer))
+        quantiser = _quantiser(notion, outer)
+        # Codes are for those who send as few bits as possible.
+        judging = outer.alpha is None and quantiser is None
+        return summed_signal(engine, notion, outer.surrogate, quantiser, judging)
     if outer.bits:
         raise ConfigError(
             "quantised signals need every client in every round: a ratio of two sums cannot be "
             "read off codes of one. Leave out --bits, or use --participation 1 and no --dropout."
         )
-    return ratio_signal(engine, notion, outer.surrogate)
+    return ratio_signal(engine, notion, outer.surrogate, judging=outer.alpha is None)
 
 
 def _quantiser(notion: Notion, outer: Outer) -> Quantiser | None:
@@ -303,6 +329,7 @@ METHOD = Method(
         **TRAINING,
         **SIGNAL,
         "scaling": (),
+        "solver": (),
         "normalise": ("step",),
         "decay": ("step", "paper"),
         "reference": ("step", "paper"),

@@ -209,11 +209,7 @@ _NEAR = 0.005
 
 
 def keep_nearer(
-    s: Any,
-    params: Float[Array, "r p"],
-    far: Float[Array, " r"],
-    off: Float[Array, " r"],
-    period: int,
+    s: Any, params: Float[Array, "r p"], far: Float[Array, " r"], off: Float[Array, " r"]
 ) -> Any:
     """Return the state with the measured model as the best model of the runs that came nearer.
 
@@ -222,15 +218,72 @@ def keep_nearer(
         params: the model that was measured.
         far: its distance to the target, by the measure that chooses the round.
         off: distance of its training disparity to the target.
-        period: rounds between two measurements.
     """
-    # The first measurement does not count: a model that has learnt nothing has no gap.
-    nearer = (far <= np.maximum(s.distance, _NEAR)) & (s.t > period)
+    return _keep(s, far <= np.maximum(s.distance, _NEAR), params, far, off)
+
+
+USEFUL = 0.1
+"""A model is useful if it keeps this share of the best round's lead over a constant decision."""
+
+
+def keep_best(
+    s: Any,
+    params: Float[Array, "r p"],
+    far: Float[Array, " r"],
+    off: Float[Array, " r"],
+    error: Float[Array, " r"] | None,
+    counts: Num[Array, "*c"],
+) -> Any:
+    """Return the state with the measured model where it is nearer, and useful.
+
+    A constant decision has no gap, so distance alone would choose it. A model that is not useful is
+    chosen only while no round was useful: then the one with the fewest wrong decisions.
+
+    Args:
+        s: a state as for :func:`keep_nearer`, with the fields error and least_error.
+        params: the model that was measured.
+        far: its distance to the target, by the measure that chooses the round.
+        off: distance of its training disparity to the target.
+        error: its share of wrong decisions; None: unknown, then the distance decides alone.
+        counts: pooled counts by label and group.
+    """
+    if error is None:
+        return keep_nearer(s, params, far, off)
+    constant = constant_error(counts)
+    least = np.minimum(s.least_error, error)
+    worst = constant - USEFUL * np.maximum(constant - least, 0.0)
+    useful, was_useful = (share < worst for share in (error, s.error))
+    near = far <= np.maximum(s.distance, _NEAR)
+    # Of two rounds that are both near the target, the later must not cost accuracy.
+    near &= (s.distance > _NEAR) | (error <= s.error + _NEAR)
+    fewer = (error < s.error) | ((error == s.error) & (far <= s.distance))
+    better = np.where(useful & was_useful, near, np.where(useful | was_useful, useful, fewer))
+    s = s._replace(error=np.where(better, error, s.error), least_error=least)
+    return _keep(s, better, params, far, off)
+
+
+def constant_error(counts: Num[Array, "2 a"]) -> float:
+    """Return the share of wrong decisions of the best constant.
+
+    >>> constant_error(np.array([[30, 10], [50, 10]]))
+    0.4
+    """
+    by_label = counts.sum(axis=1)
+    return float(by_label.min() / by_label.sum())
+
+
+def _keep(
+    s: Any,
+    better: Bool[Array, " r"],
+    params: Float[Array, "r p"],
+    far: Float[Array, " r"],
+    off: Float[Array, " r"],
+) -> Any:
     return s._replace(
-        best=np.where(nearer[:, None], params, s.best),
-        best_round=np.where(nearer, s.t, s.best_round),
-        distance=np.where(nearer, far, s.distance),
-        off_target=np.where(nearer, off, s.off_target),
+        best=np.where(better[:, None], params, s.best),
+        best_round=np.where(better, s.t, s.best_round),
+        distance=np.where(better, far, s.distance),
+        off_target=np.where(better, off, s.off_target),
     )
 
 
@@ -244,4 +297,17 @@ def describe_choice(s: Any) -> list[dict[str, Any]]:
     return [
         {"chosen_round": int(number), "off_target": float(far)} if number else {}
         for number, far in zip(s.best_round, s.off_target, strict=True)
+    ]
+
+
+def describe_error(s: Any) -> list[dict[str, Any]]:
+    """Return for every run the training accuracy of the chosen round, and that of a constant."""
+    return [
+        {
+            "training_accuracy": 1.0 - float(error),
+            "constant_accuracy": 1.0 - constant_error(s.counts),
+        }
+        if np.isfinite(error)
+        else {}
+        for error in s.error
     ]

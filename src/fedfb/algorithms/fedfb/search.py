@@ -18,8 +18,8 @@ from fedfb.algorithms.fedfb.root_search import (
     line_effect,
     lines,
 )
+from fedfb.algorithms.newton import Fitted, curvature_upload, fit_with, start_of
 from fedfb.algorithms.tasks import (
-    average,
     equal_weights,
     global_model,
     predict_globally,
@@ -58,6 +58,7 @@ class State(NamedTuple):
     best_round: Int[Array, " r"]
     distance: Float[Array, " r"]
     off_target: Float[Array, " r"]
+    past: Float[Array, "r q"]
 
 
 def fedfb_by_sums(
@@ -127,6 +128,15 @@ def fedfb_by_sums(
         weight = np.exp(memory["theta"]) * len(data.y)
         return weigh_model(trained, weight), memory
 
+    def upload_curvature(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        # The first exchange of a fit is for all runs: shifts move then, and not again.
+        memory = apply_shift(broadcast, memory)
+        omega = np.exp(memory["theta"])[broadcast["run"], None, None]
+        weights = omega * equal_weights(broadcast, data)
+        return curvature_upload(engine, broadcast["params"], data, weights), memory
+
     def upload_loss(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
     ) -> tuple[Arrays, Arrays]:
@@ -168,6 +178,9 @@ def fedfb_by_sums(
         return upload, {**memory, "next": record, "searched": searched}
 
     fit = ClientTask("fit", "sum", train)
+    if solver.newton:
+        fit = ClientTask("newton", "sum", upload_curvature)
+    solve = fit_with(fit, solver)
     measure = ClientTask("measure", "sum", upload_loss)
     line_up = ClientTask("line up", "sum", upload_line)
     search = ClientTask("search", "sum", upload_weights)
@@ -176,13 +189,14 @@ def fedfb_by_sums(
     def setup(params: Float[Array, "r p"], ask: Ask) -> State:
         nought, never = np.zeros(len(params)), np.zeros(len(params), dtype=int)
         far = nought + np.inf
-        return State(params, 0, nought, nought, params, never, far, far)
+        past = start_of(params, solver).past
+        return State(params, 0, nought, nought, params, never, far, far, past)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         searched = np.asarray(s.t - s.t % period)
-        place = {"level": s.level, "part": s.part, "searched": searched}
-        total = ask(fit, {"params": s.params, **place})
-        s = s._replace(params=average(total, s.params), t=s.t + 1)
+        place = {"level": s.level, "part": s.part, "run": np.arange(len(s.params))}
+        fitted = solve(ask, Fitted(s.params, s.past), place, {"searched": searched})
+        s = s._replace(params=fitted.params, past=fitted.past, t=s.t + 1)
         if s.t % period:
             return s, Info()
         total = ask(measure, {"params": s.params, "round": np.asarray(s.t)})
@@ -198,7 +212,10 @@ def fedfb_by_sums(
         far = np.where(free | ((s.part == 0) & (over < 0)), 0.0, np.abs(over))
         part = choose_part(means, ask)
         s = s._replace(part=part, level=find_level({**means, "part": part}, ask))
-        return keep_nearer(s, s.params, far, far, period), Info(signal=gap[:, None])
+        # The first local training does not count: a model that has learnt nothing has no gap.
+        if s.t > period or solver.newton:
+            s = keep_nearer(s, s.params, far, far)
+        return s, Info(signal=gap[:, None])
 
     def choose_part(broadcast: Arrays, ask: Ask) -> Float[Array, " r"]:
         """Return the part of every client's gap that its weight shall remove."""

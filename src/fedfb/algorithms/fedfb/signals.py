@@ -68,11 +68,13 @@ class SignalExchange(NamedTuple):
     """The task of the signal, and how the server reads mu from the total and the pooled counts.
 
     ``measured`` returns True for the groups (or clients) of which participants have rows.
+    ``mistakes`` returns the share of wrong decisions; None: the exchange does not show it.
     """
 
     task: ClientTask
     read: Callable[[Arrays, Num[Array, "*c"]], Float[Array, "r *l"]]
     measured: Callable[[Arrays, Num[Array, "*c"]], Bool[Array, " a"]]
+    mistakes: Callable[[Arrays, Num[Array, "*c"]], Float[Array, " r"]] | None = None
 
 
 def all_measured(total: Arrays, counts: Num[Array, "*c"]) -> Bool[Array, " a"]:
@@ -81,7 +83,11 @@ def all_measured(total: Arrays, counts: Num[Array, "*c"]) -> Bool[Array, " a"]:
 
 
 def summed_signal(
-    engine: Engine, notion: Notion, surrogate: Surrogate, quantiser: Quantiser | None
+    engine: Engine,
+    notion: Notion,
+    surrogate: Surrogate,
+    quantiser: Quantiser | None,
+    judging: bool = False,
 ) -> SignalExchange:
     """Return the exchange that sums the clients' shares. All clients must take part.
 
@@ -90,12 +96,16 @@ def summed_signal(
         notion: computes shares and the signal. A share is A-1 numbers.
         surrogate: loss of the signal.
         quantiser: encodes the shares; None: exact numbers.
+        judging: whether the number of wrong decisions is summed as well.
     """
 
     def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
         losses = engine.loss_sums(broadcast["params"], data, surrogate)
         share = notion.share(losses, broadcast["counts"], data.id)
-        return {"signal": quantiser.encode(share, key) if quantiser else share}, memory
+        upload = {"signal": quantiser.encode(share, key) if quantiser else share}
+        if judging:
+            upload["mistakes"] = _mistakes(engine, broadcast, data)
+        return upload, memory
 
     def read(total: Arrays, counts: Num[Array, "*c"]) -> Float[Array, "r *l"]:
         share = quantiser.decode(total["signal"]) if quantiser else total["signal"]
@@ -104,7 +114,17 @@ def summed_signal(
     # A share is divided by the rows of all clients, so it is small. A code is a whole number.
     bounds = {} if quantiser else {"signal": 2.0**16}
     task = ClientTask("measure", "sum", run, _bits(quantiser), bounds)
-    return SignalExchange(task, read, all_measured)
+    return SignalExchange(task, read, all_measured, _share_of_all if judging else None)
+
+
+def _mistakes(engine: Engine, broadcast: Arrays, data: ClientData) -> Float[Array, " r"]:
+    """Return the number of a client's rows that each run decides wrongly."""
+    wrong: Float[Array, " r"] = engine.loss_sums(broadcast["params"], data, "zero_one").sum((1, 2))
+    return wrong
+
+
+def _share_of_all(total: Arrays, counts: Num[Array, "2 a"]) -> Float[Array, " r"]:
+    return total["mistakes"] / max(float(counts.sum()), 1.0)
 
 
 def cell_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:
@@ -122,10 +142,19 @@ def cell_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalE
 
     bounded = None if surrogate == "ce" else {"losses": 1.0}
     task = make_task("measure", "sum", upload_losses, sensitivity=bounded)
-    return SignalExchange(task, read, all_measured)
+    judge = _share_of_losses if surrogate == "zero_one" else None
+    return SignalExchange(task, read, all_measured, judge)
 
 
-def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> SignalExchange:
+def _share_of_losses(total: Arrays, counts: Num[Array, "2 a"]) -> Float[Array, " r"]:
+    """Return the share of wrong decisions from sums of the 0-1 loss, which noise may have moved."""
+    wrong: Float[Array, " r"] = total["losses"].sum(axis=(1, 2)) / max(float(counts.sum()), 1.0)
+    return np.clip(wrong, 0.0, 1.0)
+
+
+def ratio_signal(
+    engine: Engine, notion: Notion, surrogate: Surrogate, judging: bool = False
+) -> SignalExchange:
     r"""Return the exchange that estimates each cell's mean loss from the participants P.
 
     .. math:: \hat L_{ya} = \frac{\sum_{i\in P} S^{(i)}_{ya}}{\sum_{i\in P} n^{(i)}_{ya}}
@@ -136,7 +165,10 @@ def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> Signal
 
     def upload_losses(broadcast: Arrays, data: ClientData) -> Arrays:
         losses = engine.loss_sums(broadcast["params"], data, surrogate)
-        return {"losses": losses, "rows": cell_counts(data)}
+        upload = {"losses": losses, "rows": cell_counts(data)}
+        if judging:
+            upload["mistakes"] = _mistakes(engine, broadcast, data)
+        return upload
 
     def measured(total: Arrays, counts: Num[Array, "2 a"]) -> Bool[Array, " a"]:
         return ~np.any((counts > 0) & (total["rows"] == 0), axis=0)
@@ -145,7 +177,11 @@ def ratio_signal(engine: Engine, notion: Notion, surrogate: Surrogate) -> Signal
         pooled = total["losses"] * ratio(counts, total["rows"], empty=0.0)
         return notion.signal(notion.share(pooled, counts, 0), counts, ~measured(total, counts))
 
-    return SignalExchange(make_task("measure", "sum", upload_losses), read, measured)
+    def mistakes(total: Arrays, counts: Num[Array, "2 a"]) -> Float[Array, " r"]:
+        return total["mistakes"] / max(float(total["rows"].sum()), 1.0)
+
+    task = make_task("measure", "sum", upload_losses)
+    return SignalExchange(task, read, measured, mistakes if judging else None)
 
 
 def single_signals(

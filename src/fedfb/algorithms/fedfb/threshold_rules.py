@@ -21,6 +21,7 @@ on the scores. Let :math:`m_a` be the largest number of rows of group a in one b
 3. Halving bins never costs accuracy: every rule on wide bins is also a rule on narrow bins.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -134,6 +135,10 @@ def mixtures(
 ) -> Float[Array, "a t"]:
     """Solve the linear programme for the weights of the thresholds; each group's sum is 1.
 
+    Mistakes and rates are linear in a mixture's two numbers of positive decisions, one for each
+    label. So only thresholds at corners of the group's ROC curve can have a weight: the programme
+    with these columns alone has the same optimum.
+
     Args:
         reach: numbers of rows by label, group and threshold whose score reaches the threshold.
         compared: the sets of labels whose rates are compared.
@@ -142,8 +147,15 @@ def mixtures(
     from scipy.optimize import linprog  # imported here: scipy takes long to import
 
     _, groups, thresholds = reach.shape
-    of_group = np.kron(np.eye(groups), np.ones(thresholds))
-    gaps = np.vstack([_gaps(of_group, reach, labels) for labels in compared])
+    corners = [roc_corners(reach[:, group]) for group in range(groups)]
+    group = np.repeat(np.arange(groups), [len(places) for places in corners])
+    threshold = np.concatenate(corners)
+    of_group = (np.arange(groups)[:, None] == group).astype(np.float64)
+    chosen_rates = [rates(reach, labels)[group, threshold] for labels in compared]
+    gaps = np.vstack([
+        _gaps(of_group, rate, reach[list(labels), :, 0].sum(axis=0))
+        for rate, labels in zip(chosen_rates, compared, strict=True)
+    ])  # fmt: skip
     bounded = {"A_ub": np.vstack([gaps, -gaps]), "b_ub": np.full(2 * len(gaps), target)}
     equal = {"A_eq": of_group, "b_eq": np.ones(groups)}
     # At target 0 the two inequalities are one equation.
@@ -151,19 +163,58 @@ def mixtures(
         everything = np.vstack([of_group, gaps])
         equal = {"A_eq": everything, "b_eq": np.repeat([1.0, 0.0], [groups, len(gaps)])}
         bounded = {}
-    mistakes = (reach[0] - reach[1]).ravel()
+    mistakes = (reach[0] - reach[1])[group, threshold]
     solution = linprog(mistakes, **bounded, **equal, bounds=(0, 1), method="highs")
-    weights: Float[Array, "a t"] = solution.x.reshape(groups, thresholds)
+    weights = np.zeros((groups, thresholds))
+    weights[group, threshold] = solution.x
     return weights
 
 
+def roc_corners(reach: Float[Array, "2 t"]) -> Int[Array, " c"]:
+    """Return the thresholds at the corners of the convex hull of a group's ROC curve, ascending.
+
+    Andrew's monotone chain: a curve is in order already.
+
+    Args:
+        reach: numbers of rows by label and threshold whose score reaches the threshold.
+
+    >>> roc_corners(np.array([[4.0, 1.0, 1.0, 0.0], [4.0, 3.0, 1.0, 0.0]])).tolist()
+    [0, 1, 3]
+    >>> roc_corners(np.array([[4.0, 2.0, 0.0], [4.0, 2.0, 0.0]])).tolist()
+    [0, 2]
+    """
+    # Thresholds that cut the rows alike are one point; the lowest of them stands for it.
+    steps = np.flatnonzero(np.any(np.diff(reach, axis=1) != 0, axis=0)) + 1
+    places = [0, *steps.tolist()]
+    x, y = (of_label.tolist() for of_label in reach)
+    corners = set()
+    for side in (1.0, -1.0):
+        chain: list[int] = []
+        for place in places:
+            while len(chain) > 1 and side * _turn(x, y, chain[-2], chain[-1], place) <= 0:
+                chain.pop()
+            chain.append(place)
+        corners.update(chain)
+    return np.array(sorted(corners))
+
+
+def _turn(x: Sequence[float], y: Sequence[float], a: int, b: int, c: int) -> float:
+    """Return twice the area of a triangle, positive if its corners are anticlockwise."""
+    return (x[b] - x[a]) * (y[c] - y[a]) - (y[b] - y[a]) * (x[c] - x[a])
+
+
 def _gaps(
-    of_group: Float[Array, "a v"], reach: Float[Array, "2 a t"], labels: tuple[int, ...]
+    of_group: Float[Array, "a v"], rate: Float[Array, " v"], among: Float[Array, " a"]
 ) -> Float[Array, "a v"]:
-    """Return the rows of the programme for the gap of each group's rate to the rate of all."""
-    among = reach[list(labels), :, 0].sum(axis=0)
-    rate = of_group * rates(reach, labels).ravel()
-    return rate - (among / among.sum()) @ rate
+    """Return the rows of the programme for the gap of each group's rate to the rate of all.
+
+    Args:
+        of_group: 1 where a column belongs to a group.
+        rate: rate of positive decisions at each column's threshold.
+        among: rows of each group that the rate is among.
+    """
+    by_group = of_group * rate
+    return by_group - (among / among.sum()) @ by_group
 
 
 def rates(reach: Float[Array, "2 a t"], labels: tuple[int, ...]) -> Float[Array, "a t"]:

@@ -251,5 +251,6 @@ METHOD = Method(
     },
     variants=("plain", "mixed", *COMBINED),
     outer_rules=("solve",),
-    reads={**TRAINING, **dict.fromkeys((*fedfb.SIGNAL, "scaling"), COMBINED)},
+    one_fit=("plain", "mixed"),
+    reads={**TRAINING, "solver": (), **dict.fromkeys((*fedfb.SIGNAL, "scaling"), COMBINED)},
 )

@@ -14,10 +14,12 @@
 #include "clip.h"
 #include "passes.h"
 #include "sparse.h"
+#include "curvature.h"
 
 const Kernel KERNEL = {
     INSTRUCTIONS, VECTOR_BYTES, scratch_bytes, train_epoch,   add_gradient,
     add_losses,   logits,       count_nonzero, compress, train_private,
+    add_curvature,
 };
 
 #if defined(AVX2) && defined(__clang__)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
-from fedfb.engine.base import Rebalance, RowLoss, slope
+from fedfb.engine.base import Curvature, Rebalance, RowLoss, slope
+from fedfb.engine.curvature import curvature_size, no_curvature, split_curvature
 from fedfb.engine.native.library import (
     LOSS_KINDS,
+    SIDE_BY_SIDE,
     Job,
     Kernel,
     Layout,
@@ -250,6 +252,26 @@ class NativeEngine:
         found = np.empty((len(params), len(x)))
         work.kernel.logits(byref(work.job), len(x), found.ctypes.data)
         return found
+
+    def curvature(
+        self,
+        params: Float[Array, "r p"],
+        data: ClientData,
+        cell_weights: Float[Array, "r 2 a"],
+        full: bool = True,
+    ) -> Curvature:
+        if self.model.hidden:
+            raise no_curvature(self.model)
+        work = self._begin(params, data)
+        make_sparse(work, passes=1)
+        sums = np.zeros((len(params), curvature_size(self.model.size, full)))
+        arrays = [
+            np.ascontiguousarray(array, np.float64)
+            for array in (params, cell_weights, np.empty((SIDE_BY_SIDE, self.model.size)))
+        ]
+        at = [array.ctypes.data for array in (*arrays, sums)]
+        work.kernel.add_curvature(byref(work.job), len(data.y), full, *at)
+        return split_curvature(sums, self.model.size)
 
     def _begin(self, params: Float[Array, "r p"], data: ClientData) -> Work:
         """Return the work of passing a client's rows through the runs' models."""

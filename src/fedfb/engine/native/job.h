@@ -7,7 +7,7 @@
 enum { BLOCK_ROWS = 128, ROW_TILE = 16, CACHE_BYTES = 1 << 18 };
 
 /* What Python knows too, and compares when it loads the kernel: see description.c. */
-enum { FEATURE_TILE = 4, FEW_INPUTS = 16, FEW_VECTORS = 3, MOST_VECTORS = 12 };
+enum { SIDE_BY_SIDE = 4, FEATURE_TILE = 4, FEW_INPUTS = 16, FEW_VECTORS = 3, MOST_VECTORS = 12 };
 #define STEEPNESS 10
 #define BETA1 0.9
 #define BETA2 0.999
@@ -69,6 +69,8 @@ typedef struct {
     void (*compress)(const Job *job, int64_t rows, uint16_t *columns, void *values);
     /* Step s takes the rows order[starts[s]] .. order[starts[s + 1] - 1]. */
     void (*train_private)(Job *job, const int64_t *order, const int64_t *starts, int64_t steps);
+    void (*add_curvature)(const Job *job, int64_t rows, int64_t full, const double *params, const double *weights,
+                          double *scratch, double *sums);
 } Kernel;
 
 extern const Kernel float_baseline, double_baseline;

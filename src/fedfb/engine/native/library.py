@@ -21,6 +21,9 @@ from fedfb.errors import ConfigError
 from fedfb.models import Network
 from fedfb.shapes import Array, Float, Int
 
+SIDE_BY_SIDE = 4
+"""Dense rows that are added to a matrix of second derivatives at a time."""
+
 FEATURE_TILE, ALIGNMENT = 4, 64
 
 MOST_VECTORS = 12
@@ -120,6 +123,7 @@ REMEDY = (
 )
 
 CONSTANTS: dict[str, float] = {
+    "SIDE_BY_SIDE": SIDE_BY_SIDE,
     "FEATURE_TILE": FEATURE_TILE,
     "FEW_INPUTS": FEW_INPUTS,
     "FEW_VECTORS": FEW_VECTORS,
@@ -255,6 +259,7 @@ class Kernel(ctypes.Structure):
         ("count_nonzero", ctypes.CFUNCTYPE(None, _job, _whole, _at)),
         ("compress", ctypes.CFUNCTYPE(None, _job, _whole, _at, _at)),
         ("train_private", ctypes.CFUNCTYPE(None, _job, _at, _at, _whole)),
+        ("add_curvature", ctypes.CFUNCTYPE(None, _job, _whole, _whole, _at, _at, _at, _at)),
     )
 
 

@@ -202,6 +202,7 @@ def build_algorithm(
         epochs=experiment.local_epochs,
         batch=experiment.batch,
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
+        newton=experiment.solver == "newton",
     )
     trained_notion = notion_of(case, clients)
     return method.make(Problem(engine(), solver, trained_notion, values, variant, experiment))
