@@ -51,7 +51,7 @@ def test_a_torch_model_is_refused_before_training():
     pytest.importorskip("torch", reason="torch is not installed: pip install 'fedfb[torch]'")
     private = Experiment(privacy_epsilon=1.0, model="torch_nets:linear", **TINY)
     with pytest.raises(ConfigError, match="torch_nets:linear, a torch model"):
-        check_privacy(private)
+        check_privacy(resolve(private))
 
 
 @pytest.mark.parametrize("algorithm", METHODS)

@@ -170,7 +170,7 @@ def test_test_figures_have_the_intervals_and_groups_of_one_process(whole):
     unknown |= {"loss", "loss_spread", "constant_loss", "loss_error"}
     for name in alone.keys() - unknown:
         expected = alone[name]
-        if name in ("disparity", "interval"):
+        if name in ("disparity", "interval", "chance"):
             expected = {**expected, "client_parity": None}
         assert found[name] == expected, name
     assert found.keys() == alone.keys()

@@ -1,10 +1,10 @@
 """What training one setting with one seed ends in, as types."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from fedfb.notions.chance import Chance
 
@@ -14,7 +14,12 @@ Interval = tuple[float, float]
 Setting = Mapping[str, float]
 """The values of a method's knobs, by name."""
 
-ByNotion = Mapping[str, float | None]
+MeasureName = Annotated[
+    str, Meta(pattern="^(demographic_parity|spd|equal_opportunity|equalized_odds|client_parity)$")
+]
+"""The name of a disparity; a damaged file that has another is refused when it is read."""
+
+ByNotion = Mapping[MeasureName, float | None]
 """A figure for each notion, None where it is not estimable."""
 
 
@@ -213,7 +218,7 @@ class Evaluation(Value, frozen=True, kw_only=True):
     balanced_accuracy: float | None
     auc: float | None
     disparity: ByNotion
-    interval: Mapping[str, Interval | None]
+    interval: Mapping[MeasureName, Interval | None]
     groups: tuple[GroupRates, ...]
     clients: tuple[ClientRates, ...]
     local_disparity: ByNotion
@@ -258,4 +263,4 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
     training: Training | None
     privacy: Privacy | None = None
     diverged: Divergence | None = None
-    chance: Mapping[str, Chance | None] = {}
+    chance: Mapping[MeasureName, Chance | None] = {}

@@ -257,7 +257,7 @@ class Experiment(DataRequest):
 class Resolved(Experiment):
     """An experiment in which nothing is open that its method decides.
 
-    Only :func:`fedfb.experiments.resolve.resolve` makes one; what trains takes no other.
+    Only ``resolve`` (``experiments/resolve.py``) makes one; what trains takes no other.
     """
 
     rounds: int
