@@ -305,10 +305,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         refuse_infinite(x, self.encoder_.feature_names, table)
         return x, group
 
-    def _number_groups(
-        self, sensitive: Any, rows: int, is_judged: bool = False
-    ) -> Int[Array, " n"]:
-        """Return the group of each row; -1, or an error if judged, if training did not have it."""
+    def _number_groups(self, sensitive: Any, rows: int, strict: bool = False) -> Int[Array, " n"]:
+        """Return the group of each row; -1, or an error if strict, if training did not have it."""
         if len(self.groups_) == 1:
             return np.zeros(rows, np.int64)
         if sensitive is None:
@@ -320,7 +318,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         columns = same_columns(sensitive, tuple(raw.columns))
         check_consistent_length(np.empty(rows), *columns.values())
         table, groups = derive(Table(columns, SOURCE), raw.rules), self.encoder_.groups
-        return groups.group_of(table) if is_judged else groups.look_up(table).group
+        return groups.group_of(table) if strict else groups.look_up(table).group
 
     def _decide(self, X: Any, sensitive: Any) -> Prediction:
         x, group = self._encode(X, sensitive)
@@ -331,7 +329,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Prediction, Examples]:
         """Return the decisions on rows, and the rows."""
         x, _ = self._encode(X, sensitive)
-        group = self._number_groups(sensitive, len(x), is_judged=True)
+        group = self._number_groups(sensitive, len(x), strict=True)
         label = (np.asarray(y) == self.positive_).astype(np.int64)
         check_consistent_length(x, label, client)
         numbers = np.full(len(x), NOBODY)
