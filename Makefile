@@ -43,7 +43,7 @@ federation: $(VENV)/.dev
 
 # Parts are tested with every annotated shape checked at every call, whole methods without. So is the
 # theory: it takes whole numbers where it says float, which the checks would refuse.
-PARTS  := tests/data tests/engine tests/notions tests/parity
+PARTS  := tests/tables tests/data tests/doctor tests/engine tests/notions tests/parity
 THEORY := src/fedfb/theory
 
 define run_tests

@@ -1,4 +1,6 @@
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -89,3 +91,16 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             "FEDFB_DATA is not set: the tests on Adult, COMPAS and Bank were skipped."
         )
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write a file of text or bytes into a fresh folder and return its path."""
+
+    def write_file(content: str | bytes, name: str = "rows.csv") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write_file

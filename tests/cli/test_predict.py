@@ -17,10 +17,12 @@ import pytest
 from pyarrow import parquet
 
 from cli.asking import OWN, client_file, refused
-from fedfb.data import Table, load, stream
+from fedfb.data import load
 from fedfb.experiments.run_folder import load_model
 from fedfb.experiments.spec import Experiment
 from fedfb.export.handover import take_over
+from fedfb.tables import stream
+from fedfb.tables.table import Table
 
 
 def decisions(said):

@@ -1,24 +1,11 @@
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedfb.data import Federation, Table, federate
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write a file of text or bytes into a fresh folder and return its path."""
-
-    def write_file(content: str | bytes, name: str = "rows.csv") -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write_file
+from fedfb.data import Federation, federate
+from fedfb.tables.table import Table
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fedfb.data import load
 from fedfb.data.counts import count_clients_by_group, count_groups_by_label, cross
 from fedfb.data.request import DataRequest
-from fedfb.data.table import Words
+from fedfb.tables.table import Words
 
 CELLS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy")), min_size=1, max_size=50)
 

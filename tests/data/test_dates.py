@@ -17,8 +17,8 @@ from fedfb.data.frames import federation_from_frames
 from fedfb.data.infer import infer
 from fedfb.data.loading import load_own
 from fedfb.data.schema_file import read_schema, write_schema
-from fedfb.data.values import cells_of
 from fedfb.errors import ConfigError, DataError
+from fedfb.tables.values import cells_of
 
 DAYS = st.dates(date(1000, 1, 1), date(9000, 12, 31))
 FORMATS = ["31.12.2024", "12/31/2024", "20241231", "31 Dec 2024", "December 31, 2024", "2024-12-31"]

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.data import Encoder, Groups, Table, encode_file, groups_in
+from fedfb.data import Encoder, Groups, encode_file, groups_in
 from fedfb.data.columns import MAX_CATEGORIES
 from fedfb.data.derive import Bins, Keep
 from fedfb.data.encode import fit_encoder
 from fedfb.errors import DataError
+from fedfb.tables.table import Table
 
 
 def fitted(

@@ -10,7 +10,7 @@ from fedfb.data.columns import fit_column
 from fedfb.data.fit_columns import QUARTILES, TAILS, ClientRows, fit_columns, make_ask
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.statistics import BINS, add_in_clear, quantiles_by, spread_by
-from fedfb.data.table import Table
+from fedfb.tables.table import Table
 
 OWNERS = ("north", "south", "west")
 LAWS = {

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import fedfb
 from fedfb.data import federation_from_frames, load_own
-from fedfb.data.cells import SourceColumn, as_text
-from fedfb.data.values import columns_of
 from fedfb.errors import ConfigError, DataError
+from fedfb.tables.cells import SourceColumn, as_text
+from fedfb.tables.values import columns_of
 
 OWN = {"label": "paid", "positive": "yes", "sensitive": ("sex", "town")}
 

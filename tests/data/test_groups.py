@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from fedfb.data import Groups, Table, groups_in
+from fedfb.data import Groups, groups_in
 from fedfb.errors import DataError
+from fedfb.tables.table import Table
 
 
 def people(sex: list[str], race: list[str]) -> Table:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedfb.data import Groups, Table, by_shares, load, parse_partition
+from fedfb.data import Groups, by_shares, load, parse_partition
 from fedfb.data.frames import federation_from_frames
 from fedfb.data.partition import (
     Clients,
@@ -16,8 +16,8 @@ from fedfb.data.partition import (
     seat,
 )
 from fedfb.data.request import DataRequest
-from fedfb.data.table import Words
 from fedfb.errors import ConfigError, DataError
+from fedfb.tables.table import Table, Words
 
 PEOPLE = Table(
     {

@@ -13,12 +13,12 @@ from fedfb.data import encode_file, federation_from_frames, load_own
 from fedfb.data.conform import check_file
 from fedfb.data.declare import Wanted
 from fedfb.data.infer import infer
-from fedfb.data.problems import number_lines
-from fedfb.data.read import read_rows
 from fedfb.data.schema import ColumnSchema, Schema, bin_names
 from fedfb.data.schema_file import read_schema, write_schema
 from fedfb.data.statistics import add_in_clear
 from fedfb.errors import ConfigError, DataError
+from fedfb.tables.problems import number_lines
+from fedfb.tables.read import read_rows
 
 FLAGS = {
     "label": "paid",

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fedfb.data.federation import settle_small_groups, training_cells
 from fedfb.data.frames import federation_from_frames
-from fedfb.data.table import Table
 from fedfb.errors import DataError
+from fedfb.tables.table import Table
 
 LABELS = st.sampled_from([(), (1,), (0, 1)])
 

@@ -10,8 +10,8 @@ from fedfb.data.columns import fit_column
 from fedfb.data.fit_columns import ClientRows, fit_columns
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.statistics import add_in_clear
-from fedfb.data.table import Table
 from fedfb.errors import DataError
+from fedfb.tables.table import Table
 
 SCALES = (1e-200, 1e-6, 1.0, 1e6, 1e150)
 

@@ -5,8 +5,8 @@ import uuid
 import numpy as np
 import pytest
 
-from fedfb.data.cells import SourceColumn
 from fedfb.data.suspicion import suspicion
+from fedfb.tables.cells import SourceColumn
 
 RNG = np.random.default_rng(0)
 

@@ -4,12 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.data.cells import MISSING
 from fedfb.data.columns import CategoryColumn, NumberColumn
 from fedfb.data.derive import Bins, Keep, Merge
 from fedfb.data.encode import Encoder
 from fedfb.data.groups import groups_in
-from fedfb.data.table import Table
 from fedfb.experiments.result import Result
 from fedfb.experiments.rule import Rule
 from fedfb.experiments.spec import Experiment
@@ -17,6 +15,8 @@ from fedfb.export.formats import run_skops, skops_file
 from fedfb.export.handover import UNSEEN, HandOver, made_up_rows, on_an_edge
 from fedfb.export.to_onnx import onnx_model, run_onnx
 from fedfb.models import Network
+from fedfb.tables.cells import MISSING
+from fedfb.tables.table import Table
 
 # As cells are once they are read: no spaces around, none of the words for a missing value.
 WORDS = st.text(

@@ -9,15 +9,15 @@ import pytest
 from export.own_rows import SETTINGS, write_rows
 from fedfb.data import encode_file
 from fedfb.data.columns import NumberColumn
-from fedfb.data.csv_file import read_cells
 from fedfb.data.derive import Bins
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import FedFBThresholdsClassifier
 from fedfb.experiments.run_folder import load_model
 from fedfb.export.formats import coefficients, of_classifier
 from fedfb.export.handover import made_up_rows, on_an_edge, take_over
 from fedfb.export.to_onnx import onnx_model, run_onnx
+from fedfb.tables.csv_file import read_cells
+from fedfb.tables.table import Table
 
 METHODS = [
     {"algorithm": "fedfb"},

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedfb.data.table import Table
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
 from fedfb.paper.released import as_federation, load_released
+from fedfb.tables.table import Table
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
-from fedfb.data.read import read_files
 from fedfb.study.client import handle, open_client
 from fedfb.study.journal import EVENTS, Log
 from fedfb.study.keys import create, read_bundle, read_server_secrets
 from fedfb.study.server import open_folder, run_study
 from fedfb.study.study import make_study
 from fedfb.study.transport import check_reply, note_silence
+from fedfb.tables.read import read_files
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 import federation

@@ -18,18 +18,12 @@ from fedfb.audit.rows import (
 from fedfb.audit.scores_file import read_decisions
 from fedfb.core import Examples
 from fedfb.data import RawRows, load
-from fedfb.data.address import hide
 from fedfb.data.check import labels
 from fedfb.data.derive import derive
-from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.encode import encode_cells
 from fedfb.data.groups import groups_in
 from fedfb.data.partition import Clients
-from fedfb.data.read import notes_of
-from fedfb.data.read import read_files as read_tables
 from fedfb.data.request import BUILT_IN
-from fedfb.data.sources import find_files
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.run_folder import (
     ENCODER,
@@ -41,6 +35,12 @@ from fedfb.experiments.run_folder import (
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import labels_of, long_name
 from fedfb.shapes import Array, Int
+from fedfb.tables.address import hide
+from fedfb.tables.dialect import DETECT, Dialect, Dialects
+from fedfb.tables.read import notes_of
+from fedfb.tables.read import read_files as read_tables
+from fedfb.tables.sources import find_files
+from fedfb.tables.table import Table
 
 TEST_ROWS = "the run's own test rows"
 ALL_ROWS = "all rows of the files"

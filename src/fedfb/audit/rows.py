@@ -11,13 +11,13 @@ import numpy as np
 from fedfb.audit.result import About
 from fedfb.core import Arrays
 from fedfb.data.partition import Clients, by_column, rows_of_clients
-from fedfb.data.sources import is_stream, load_bytes
 from fedfb.data.statistics import AddUp
-from fedfb.data.table import Table, concat
 from fedfb.errors import DataError
 from fedfb.experiments.evaluate import cross_entropy
 from fedfb.files import read_bytes
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.sources import is_stream, load_bytes
+from fedfb.tables.table import Table, concat
 
 
 class AuditedRows(NamedTuple):

@@ -16,17 +16,17 @@ from fedfb.audit.rows import (
     refuse_absent,
     stack_columns,
 )
-from fedfb.data.address import hide
-from fedfb.data.cells import Cells
 from fedfb.data.check import labels
-from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.groups import Groups, groups_in
 from fedfb.data.partition import Clients
-from fedfb.data.read import notes_of, read_files, read_rows
-from fedfb.data.sources import find_files
-from fedfb.data.table import parse_number
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.address import hide
+from fedfb.tables.cells import Cells
+from fedfb.tables.dialect import DETECT, Dialect, Dialects
+from fedfb.tables.read import notes_of, read_files, read_rows
+from fedfb.tables.sources import find_files
+from fedfb.tables.table import parse_number
 
 DEFAULT_THRESHOLD = 0.5
 

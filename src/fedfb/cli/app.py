@@ -10,9 +10,9 @@ import typer
 import fedfb
 from fedfb.cli import audit, doctor, explain, frontier, model, paper, run, schema, study
 from fedfb.cli.options import Sections, add_plugin_option
-from fedfb.data.address import hide
 from fedfb.errors import FedFBError, WriteError
 from fedfb.files import say
+from fedfb.tables.address import hide
 
 INTERRUPTED = 130
 """The exit code of typer after Ctrl-C."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedfb.cli.options import Query, dialect_options, talk
-from fedfb.data.dialect import Dialect
-from fedfb.data.sources import join_patterns, with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import names
+from fedfb.tables.dialect import Dialect
+from fedfb.tables.sources import join_patterns, with_query
 
 if TYPE_CHECKING:
     from fedfb.audit.result import Audit

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedfb.cli.options import Query, check_writable, dialect_options, talk
-from fedfb.data.address import is_one_address
-from fedfb.data.dialect import Dialect
-from fedfb.data.sources import join_patterns, with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import declarations, names
+from fedfb.tables.address import is_one_address
+from fedfb.tables.dialect import Dialect
+from fedfb.tables.sources import join_patterns, with_query
 
 if TYPE_CHECKING:
     from fedfb.data.declare import Wanted
-    from fedfb.data.doctor import Diagnosis
+    from fedfb.doctor.diagnose import Diagnosis
 
 STOPS = 1
 """The exit code if something stops a run."""
@@ -78,8 +78,8 @@ def doctor(
     Example: fedfb doctor clients/*.csv --label paid --positive yes --sensitive sex --fix s.toml
     """
     from fedfb.data.declare import Wanted
-    from fedfb.data.doctor import diagnose
     from fedfb.data.schema_file import read_schema
+    from fedfb.doctor.diagnose import diagnose
     from fedfb.report.doctor import print_diagnosis, survey_values
 
     wanted = Wanted(
@@ -99,10 +99,12 @@ def doctor(
         _check_fix(fix, wanted, declared is not None)
     pattern = with_query(join_patterns(data), query)
     diagnosis = diagnose(pattern, wanted, dialect, declared, minimum_group)
+    # The schema first: if it cannot be written, the error stands alone.
+    advice = [] if fix is None else _write_fix(fix, diagnosis, pattern)
     typer.echo(survey_values(diagnosis) if as_json else print_diagnosis(diagnosis), nl=as_json)
-    if fix is not None:
-        _write_fix(fix, diagnosis, pattern)
-    elif diagnosis.stops and not as_json:
+    for sentence in advice:
+        talk(sentence)
+    if fix is None and diagnosis.stops and not as_json:
         talk("--fix schema.toml writes a schema that settles what a schema can settle.")
     if diagnosis.stops:
         raise typer.Exit(STOPS)
@@ -124,18 +126,22 @@ def _check_fix(path: Path, wanted: "Wanted", has_schema: bool) -> None:
     check_writable("--fix", path)
 
 
-def _write_fix(path: Path, diagnosis: "Diagnosis", data: str) -> None:
-    from fedfb.data.problems import number_lines
-    from fedfb.data.settle import settle
+def _write_fix(path: Path, diagnosis: "Diagnosis", data: str) -> list[str]:
+    """Write the schema, and return sentences about it."""
+    from fedfb.doctor.settle import settle
     from fedfb.files import write_whole
+    from fedfb.tables.problems import number_lines
 
     if not diagnosis.files:
-        talk(f"No file can be read, so {path} was not written.")
-        return
+        return [f"No file can be read, so {path} was not written."]
     settlement = settle(diagnosis)
     write_whole(path, settlement.text())
-    talk(f"The schema is in {path}. Read it: each decision has its reason above it.")
-    for problem in number_lines(settlement.left, diagnosis.cells):
-        talk(f"LEFT TO YOU: {problem.sentence()}. {problem.remedy}".rstrip())
     shown = f"'{data}'" if is_one_address(data) else data
-    talk(f"Then: fedfb run --data {shown if len(shown) < 60 else '...'} --schema {path}")
+    return [
+        f"The schema is in {path}. Read it: each decision has its reason above it.",
+        *(
+            f"LEFT TO YOU: {problem.sentence()}. {problem.remedy}".rstrip()
+            for problem in number_lines(settlement.left, diagnosis.cells)
+        ),
+        f"Then: fedfb run --data {shown if len(shown) < 60 else '...'} --schema {path}",
+    ]

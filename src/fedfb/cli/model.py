@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fedfb.cli.options import Query, dialect_options, refuse_taken, talk
-from fedfb.data.dialect import Dialect
-from fedfb.data.sources import with_query
 from fedfb.errors import ConfigError
 from fedfb.extras import is_installed, refuse_without
+from fedfb.tables.dialect import Dialect
+from fedfb.tables.sources import with_query
 
 
 @dialect_options

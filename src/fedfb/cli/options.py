@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from fedfb.data.dialect import FLAGS, Dialect
-from fedfb.data.sources import STDIN
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_settings
 from fedfb.settings import describe_default, flag_of, kind_of, names, setting_of
+from fedfb.tables.dialect import FLAGS, Dialect
+from fedfb.tables.sources import STDIN
 
 if TYPE_CHECKING:
     from fedfb import runtime

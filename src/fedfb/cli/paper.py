@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedfb.cli.options import experiment_options, talk
-from fedfb.data.sources import join_patterns
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.settings import flag_of, numbers
+from fedfb.tables.sources import join_patterns
 
 
 def reproduce(

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from fedfb.cli.options import Query, Sections, dialect_options, talk
-from fedfb.data.dialect import Dialect, Dialects
-from fedfb.data.sources import join_patterns, with_query
 from fedfb.errors import ConfigError
 from fedfb.settings import declarations, names
+from fedfb.tables.dialect import Dialect, Dialects
+from fedfb.tables.sources import join_patterns, with_query
 
 app = typer.Typer(
     help="Describe the columns of your own files.\n\n"
@@ -63,10 +63,10 @@ def infer(
     """
     from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
-    from fedfb.data.problems import name_files, refuse
-    from fedfb.data.read import notes_of, read_files
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
+    from fedfb.tables.problems import name_files, refuse
+    from fedfb.tables.read import notes_of, read_files
 
     for flag, value in (("label", label), ("positive", positive), ("sensitive", sensitive)):
         if not value:
@@ -136,9 +136,9 @@ def check(
     Example: fedfb schema check schema.toml 'clients/*.csv'
     """
     from fedfb.data.conform import check_file
-    from fedfb.data.problems import number_lines
-    from fedfb.data.read import notes_of, try_files
     from fedfb.data.schema_file import read_schema
+    from fedfb.tables.problems import number_lines
+    from fedfb.tables.read import notes_of, try_files
 
     declared = read_schema(schema)
     pattern = with_query(join_patterns(data), query)

@@ -16,10 +16,10 @@ from fedfb.cli.options import (
     read_names,
     talk,
 )
-from fedfb.data.dialect import FLAGS, Dialect, Dialects
 from fedfb.errors import ConfigError
 from fedfb.experiments.spec import Experiment
 from fedfb.extras import refuse_without
+from fedfb.tables.dialect import FLAGS, Dialect, Dialects
 
 if TYPE_CHECKING:
     from fedfb.data.schema import Schema
@@ -133,8 +133,8 @@ def _read_schema(experiment: Experiment, like: list[str], dialect: Dialect) -> "
     """Return the schema of the flag, or the schema of the files of --like."""
     from fedfb.data.conform import agreed_schema
     from fedfb.data.declare import Wanted
-    from fedfb.data.read import notes_of, try_files
-    from fedfb.data.sources import join_patterns
+    from fedfb.tables.read import notes_of, try_files
+    from fedfb.tables.sources import join_patterns
 
     described = experiment.label and experiment.positive and experiment.sensitive
     if bool(like) == bool(experiment.schema) or not (experiment.schema or described):
@@ -215,11 +215,11 @@ def join(
     Example: fedfb join north.bundle --data north.csv
     """
     refuse_without("flower", "a study")
-    from fedfb.data.sources import is_stream, with_query
     from fedfb.study.disclosure import describe_uploads
     from fedfb.study.journal import locate_state
     from fedfb.study.keys import read_bundle
     from fedfb.study.worker import Worker
+    from fedfb.tables.sources import is_stream, with_query
 
     if data is None:
         raise ConfigError("fedfb join needs the rows of this client: --data FILE.csv.")

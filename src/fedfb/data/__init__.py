@@ -1,4 +1,4 @@
-"""Read rows, encode them and deal them to clients. Names are imported when first used.
+"""Encode rows and deal them to clients. Names are imported when first used.
 
 ``DataRequest`` and ``BUILT_IN`` need no numpy, so a command line can parse its options at once.
 """
@@ -24,13 +24,9 @@ if TYPE_CHECKING:
     from fedfb.data.loading import load_own as load_own
     from fedfb.data.partition import by_shares as by_shares
     from fedfb.data.partition import parse_partition as parse_partition
-    from fedfb.data.read import read_csv as read_csv
-    from fedfb.data.read import read_csvs as read_csvs
     from fedfb.data.request import BUILT_IN as BUILT_IN
     from fedfb.data.request import DataRequest as DataRequest
     from fedfb.data.request import check_request as check_request
-    from fedfb.data.table import Table as Table
-    from fedfb.data.table import concat as concat
 
 _HOME = {
     "BUILT_IN": "request",
@@ -39,11 +35,9 @@ _HOME = {
     "Federation": "federation",
     "Groups": "groups",
     "RawRows": "encode",
-    "Table": "table",
     "astype": "federation",
     "by_shares": "partition",
     "check_request": "request",
-    "concat": "table",
     "encode_file": "encode",
     "federate": "federation",
     "federation_from_frames": "frames",
@@ -54,8 +48,6 @@ _HOME = {
     "parse_partition": "partition",
     "path_of": "datasets.fetch",
     "pooled": "federation",
-    "read_csv": "read",
-    "read_csvs": "read",
 }
 
 __getattr__, __dir__, __all__ = export_lazily(__name__, _HOME)

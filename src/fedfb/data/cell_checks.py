@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.cells import Cells, SourceColumn, as_text
 from fedfb.data.dates import explain, read_date, read_format
 from fedfb.data.derive import Blank
-from fedfb.data.problems import Problem
 from fedfb.data.schema import ColumnSchema, Schema
-from fedfb.data.table import parse_number
 from fedfb.shapes import Array, Bool
+from fedfb.tables.cells import Cells, SourceColumn, as_text
+from fedfb.tables.problems import Problem
+from fedfb.tables.table import parse_number
 
 
 class Place(NamedTuple):

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedfb.data.columns import Column
-from fedfb.data.table import Table
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.table import Table
 
 MOST_NUMBERS = 10**9
 """The most numbers that an encoded table may have: 8 GB."""

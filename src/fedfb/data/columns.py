@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfb.data.table import Table, Words
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float
+from fedfb.tables.table import Table, Words
 
 MISSING_CATEGORY = "missing"
 """Name of the category of empty cells."""

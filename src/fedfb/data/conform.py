@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from fedfb.data.cell_checks import blank_cells, check_against, check_cells
-from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.declare import Wanted
 from fedfb.data.infer import Inferred, infer
 from fedfb.data.label_checks import check_labels, check_sizes, missing_cells
-from fedfb.data.problems import Problem, refuse
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.schema_file import read_schema
-from fedfb.data.table import Table, list_some
 from fedfb.errors import ConfigError
 from fedfb.shapes import Array, Bool
+from fedfb.tables.cells import Cells, SourceColumn
+from fedfb.tables.problems import Problem, refuse
+from fedfb.tables.table import Table, list_some
 
 
 def agreed_schema(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedfb.data.table import Words
 from fedfb.shapes import Array, Int
+from fedfb.tables.table import Words
 
 if TYPE_CHECKING:  # a federation is made of much that counts of words do not need
     from fedfb.data.federation import Federation

@@ -7,8 +7,8 @@ from datetime import date, datetime
 
 import numpy as np
 
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
+from fedfb.tables.table import Table
 
 EXAMPLES = ("31.12.2024", "12/31/2024", "20241231", "31 Dec 2024")
 """Some ways to write the last day of 2024, as formats of a schema."""

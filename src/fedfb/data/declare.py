@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fedfb.data.table import parse_number
 from fedfb.errors import ConfigError
+from fedfb.tables.table import parse_number
 
 Merges = tuple[tuple[str, tuple[str, ...]], ...]
 """New names, each with the values that it replaces."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.data.dates import Dates
-from fedfb.data.table import Table, Words, parse_number
+from fedfb.tables.table import Table, Words, parse_number
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.data.address import Database
-from fedfb.data.cells import Cells
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import Bins, Blank, Derived, derive, rule_from_dict, rule_to_dict
-from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.groups import Groups
-from fedfb.data.read import read_rows
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.address import Database
+from fedfb.tables.cells import Cells
+from fedfb.tables.dialect import DETECT, Dialect
+from fedfb.tables.read import read_rows
+from fedfb.tables.table import Table
 
 ROWS_AT_A_TIME = 8192
 """Rows that are encoded together."""

@@ -25,9 +25,9 @@ from fedfb.data.notes import (
     small_group_notes,
 )
 from fedfb.data.partition import rows_of_clients
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Bool, Float, Int
+from fedfb.tables.table import Table
 
 if TYPE_CHECKING:  # numpy.typing takes longer to import than the rest of this file
     from numpy.typing import DTypeLike

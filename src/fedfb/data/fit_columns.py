@@ -26,9 +26,9 @@ from fedfb.data.statistics import (
     quantiles_by,
     spread_by,
 )
-from fedfb.data.table import Table
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Int
+from fedfb.tables.table import Table
 
 QUARTILES = (0.25, 0.5, 0.75)
 TAILS = (0.01, 0.99)

@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedfb.data.cells import Cells, as_text
 from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
-from fedfb.data.dialect import DETECT
 from fedfb.data.federation import Federation, settle_small_groups
 from fedfb.data.loading import federate_cells
-from fedfb.data.marks import settle_numbers
 from fedfb.data.schema import Schema
 from fedfb.data.statistics import AddUp, add_in_clear
-from fedfb.data.values import columns_of, is_frame
 from fedfb.errors import ConfigError
+from fedfb.tables.cells import Cells, as_text
+from fedfb.tables.dialect import DETECT
+from fedfb.tables.marks import settle_numbers
+from fedfb.tables.values import columns_of, is_frame
 
 Frame = Any
 """A frame of pandas or polars, or a mapping of column names to lists or arrays."""

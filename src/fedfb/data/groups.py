@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.data.table import Table, Words, parse_number
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Int
+from fedfb.tables.table import Table, Words, parse_number
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ from fedfb.data.cell_checks import (
     rename,
     undecided_numbers,
 )
-from fedfb.data.cells import Cells
 from fedfb.data.columns import MAX_CATEGORIES
 from fedfb.data.declare import Merges, Wanted, parse_bins, parse_dates, parse_merge
 from fedfb.data.label_checks import check_labels, check_vocabulary, missing_cells
-from fedfb.data.problems import LEAVE_OUT, Problem
 from fedfb.data.schema import ColumnSchema, Kind, Schema, check_column, check_declarations
 from fedfb.data.suspicion import Suspicion, are_numbers, suspicion
-from fedfb.data.table import all_numbers, list_some, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
+from fedfb.tables.cells import Cells
+from fedfb.tables.problems import LEAVE_OUT, Problem
+from fedfb.tables.table import all_numbers, list_some, parse_number
 
 MAX_GROUP_VALUES = 20
 """The most values of a sensitive column without bins, merging or declaration."""

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fedfb.data.cell_checks import fold, locate
-from fedfb.data.cells import Cells
-from fedfb.data.problems import Problem
 from fedfb.data.schema import ColumnSchema, Role
+from fedfb.tables.cells import Cells
+from fedfb.tables.problems import Problem
 
 MISSING_ROLES: Mapping[Role, tuple[str, str, str]] = {
     "label": (

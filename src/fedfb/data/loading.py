@@ -10,8 +10,6 @@ from importlib import import_module
 import numpy as np
 
 from fedfb.core import generator
-from fedfb.data.address import hide
-from fedfb.data.cells import Cells
 from fedfb.data.conform import (
     add_client_column,
     agreed_schema,
@@ -22,7 +20,6 @@ from fedfb.data.conform import (
 )
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
-from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.groups import Groups, groups_in
@@ -35,15 +32,18 @@ from fedfb.data.partition import (
     seat,
     split_order,
 )
-from fedfb.data.problems import Problem
-from fedfb.data.read import notes_of, try_files, try_read
 from fedfb.data.request import BUILT_IN, POPULATIONS, DataRequest, check_request, dialect_of
 from fedfb.data.schema import Schema
 from fedfb.data.schema_file import read_schema
 from fedfb.data.statistics import AddUp, add_in_clear
-from fedfb.data.table import Table, concat
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Int
+from fedfb.tables.address import hide
+from fedfb.tables.cells import Cells
+from fedfb.tables.dialect import DETECT, Dialect, Dialects
+from fedfb.tables.problems import Problem
+from fedfb.tables.read import notes_of, try_files, try_read
+from fedfb.tables.table import Table, concat
 
 PUBLISHED = ("adult", "bank", "compas")
 

@@ -7,8 +7,8 @@ import numpy as np
 from fedfb.core import MINIMUM_ROWS
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
 from fedfb.data.encode import Encoder
-from fedfb.data.table import Table
 from fedfb.shapes import Array, Int
+from fedfb.tables.table import Table
 
 MOST_NAMED = 20
 """The most small groups or clients that one sentence names."""

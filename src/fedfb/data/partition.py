@@ -9,9 +9,9 @@ import numpy as np
 
 from fedfb.core import Key, generator
 from fedfb.data.groups import Groups
-from fedfb.data.table import Table, Words, parse_number
 from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.table import Table, Words, parse_number
 
 _FORMS = ("paper", "group", "column:NAME", "shares:0.5,0.5/0.2,0.8", "dirichlet:0.5,5")
 

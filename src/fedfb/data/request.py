@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fedfb.data.address import SUFFIXES, hide, is_address, read_address
-from fedfb.data.dialect import FLAGS, Dialect
-from fedfb.data.sources import STDIN, split_patterns, with_query
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.settings import Declarations, setting
+from fedfb.tables.address import SUFFIXES, hide, is_address, read_address
+from fedfb.tables.dialect import FLAGS, Dialect
+from fedfb.tables.sources import STDIN, split_patterns, with_query
 
 DATA = "Data"
 """The section of the help for settings of the data."""

@@ -6,10 +6,10 @@ from typing import Literal
 
 from fedfb.data.dates import Dates, check_quantity, read_format
 from fedfb.data.derive import Bins, Blank, Derived, Merge
-from fedfb.data.dialect import Dialect
 from fedfb.data.groups import group_name, place_value
-from fedfb.data.table import number_as_text
 from fedfb.errors import ConfigError
+from fedfb.tables.dialect import Dialect
+from fedfb.tables.table import number_as_text
 
 Role = Literal["label", "sensitive", "client", "feature", "ignored"]
 Kind = Literal["number", "category", "yes-no", "date"]

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from fedfb.data.dates import LOOKS_LIKE as DATE
-from fedfb.data.dialect import Dialect, read_dialect
 from fedfb.data.schema import ColumnSchema, Kind, Missing, Role, Scale, Schema, check_declarations
-from fedfb.data.table import number_as_text
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.files import read_toml
+from fedfb.tables.dialect import Dialect, read_dialect
+from fedfb.tables.table import number_as_text
 
 HEAD = """\
 # What each column is to a model. Edit it, agree on it with all clients, and give it to fedfb run as

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.cells import SourceColumn
 from fedfb.data.dates import LOOKS_LIKE
-from fedfb.data.marks import FEWEST, find_signs, name_sign
-from fedfb.data.table import parse_number
 from fedfb.shapes import Array, Float
+from fedfb.tables.cells import SourceColumn
+from fedfb.tables.marks import FEWEST, find_signs, name_sign
+from fedfb.tables.table import parse_number
 
 COINCIDENCES = 50
 """Numbers without a repetition are identifiers where chance would give this many."""

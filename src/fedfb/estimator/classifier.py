@@ -24,7 +24,6 @@ from fedfb.data.check import refuse_infinite
 from fedfb.data.derive import derive
 from fedfb.data.encode import Encoder, reading
 from fedfb.data.notes import ON_TRAINING_ROWS
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator.training import (
     SOURCE,
@@ -52,6 +51,7 @@ from fedfb.files import write_whole
 from fedfb.notions import long_name
 from fedfb.settings import describe_arguments
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.table import Table
 
 WITHOUT_GROUPS = (
     "{name}: no sensitive_features were given, so there are no groups to treat alike, and training "

@@ -11,26 +11,26 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from fedfb.algorithms import find_method
-from fedfb.data.cells import (
-    SourceColumn,
-    as_text,
-    check_names,
-    clean_names,
-    typed,
-)
 from fedfb.data.federation import Federation, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.partition import by_column
 from fedfb.data.schema import ColumnSchema, Kind, Schema
 from fedfb.data.suspicion import suspicion
-from fedfb.data.table import Table, Words
-from fedfb.data.values import columns_of
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_add
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import labels_of
 from fedfb.shapes import Array
+from fedfb.tables.cells import (
+    SourceColumn,
+    as_text,
+    check_names,
+    clean_names,
+    typed,
+)
+from fedfb.tables.table import Table, Words
+from fedfb.tables.values import columns_of
 
 _EVERYBODY = "all"
 """Name of the only group, or the only client, where the user names none."""

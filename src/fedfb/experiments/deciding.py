@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfb.core import Prediction
-from fedfb.data.address import Database
-from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.encode import Unknown, encode_cells, raw_columns
-from fedfb.data.stream import read_parts
 from fedfb.errors import ConfigError
 from fedfb.experiments.run_folder import SavedModel
 from fedfb.files import replacing
+from fedfb.tables.address import Database
+from fedfb.tables.dialect import DETECT, Dialect
+from fedfb.tables.stream import read_parts
 
 COLUMNS = ("score", "decision")
 """The columns of the output, after those that are copied."""
@@ -83,13 +83,15 @@ def write_decisions(parts: Iterator[Decided], out: Path | None) -> Total:
     is_parquet = out is not None and out.suffix.lower() in _PARQUET
     rows, unknown, notes = 0, dict[str, Counter[str]](), dict[str, None]()
     writer: Any = None
-    with nullcontext(sys.stdout.buffer) if out is None else replacing(out) as file:
+    with nullcontext() if out is None else replacing(out) as file:
         for part in parts:
             score, decision = part.prediction.score[0], part.prediction.decision[0]
             if is_parquet:
                 writer = _write_parquet(writer, file, part.copies, score, decision)
             else:
-                file.write(_write_csv(part.copies, score, decision, with_header=not rows))
+                lines = _write_csv(part.copies, score, decision, with_header=not rows)
+                # A notebook's stdout takes text only.
+                sys.stdout.write(lines.decode()) if file is None else file.write(lines)
             rows += len(score)
             for name, counts in part.unknown.items():
                 unknown.setdefault(name, Counter()).update(counts)
@@ -114,7 +116,7 @@ def _write_parquet(
 
 
 def _write_csv(copies: dict[str, Any], score: Any, decision: Any, with_header: bool) -> bytes:
-    from fedfb.data.cells import as_text
+    from fedfb.tables.cells import as_text
 
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator="\n")

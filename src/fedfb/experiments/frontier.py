@@ -13,7 +13,6 @@ import msgspec
 
 from fedfb.algorithms import METHODS, Method, find_method
 from fedfb.algorithms.fedfb.thresholds import LEVELS
-from fedfb.data.sources import describe_data
 from fedfb.errors import FedFBError
 from fedfb.experiments.cache import Store, load_rows, result_of
 from fedfb.experiments.codec import SCHEMA
@@ -39,6 +38,7 @@ from fedfb.experiments.spec import PRIVACY, Experiment
 from fedfb.experiments.train import check_runnable
 from fedfb.notions import long_name
 from fedfb.settings import setting_of
+from fedfb.tables.sources import describe_data
 
 
 class Spot(NamedTuple):

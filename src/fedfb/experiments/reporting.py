@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict as fields_of
 
-from fedfb.data.sources import describe_data
 from fedfb.engine import explain_engine
 from fedfb.experiments.codec import SCHEMA
 from fedfb.experiments.evaluate import (
@@ -35,6 +34,7 @@ from fedfb.experiments.spec import Resolved
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.notions import long_name
 from fedfb.runtime.ledger import NEEDED, RECEIVED
+from fedfb.tables.sources import describe_data
 
 
 def make_result(

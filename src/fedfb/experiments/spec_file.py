@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from fedfb import files
-from fedfb.data.address import hide
-from fedfb.data.sources import join_patterns
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.spec import Experiment
 from fedfb.settings import (
@@ -19,6 +17,8 @@ from fedfb.settings import (
     read_text,
     setting_of,
 )
+from fedfb.tables.address import hide
+from fedfb.tables.sources import join_patterns
 
 
 def from_values(values: Mapping[str, Any]) -> Experiment:

@@ -15,7 +15,6 @@ from fedfb.data.columns import NumberColumn
 from fedfb.data.derive import rule_to_dict
 from fedfb.data.encode import reading
 from fedfb.data.groups import values_of
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.estimator import CLASSIFIERS, FederatedClassifier
 from fedfb.estimator.training import parameters_of
@@ -23,6 +22,7 @@ from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.spec_file import from_values
 from fedfb.export.handover import HandOver, about, layers_of
 from fedfb.models import Network
+from fedfb.tables.table import Table
 
 FORMAT = "fedfb coefficients 1"
 

@@ -17,7 +17,6 @@ from fedfb.data.dates import Dates
 from fedfb.data.derive import Bins, Blank, derive
 from fedfb.data.encode import Encoder, RawRows, Reading, reading
 from fedfb.data.groups import Groups, groups_in, values_of
-from fedfb.data.table import Table
 from fedfb.engine import sigmoid
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.result import Result
@@ -27,6 +26,7 @@ from fedfb.experiments.spec import Experiment
 from fedfb.models import Network
 from fedfb.notions import long_name
 from fedfb.shapes import Array, Bool
+from fedfb.tables.table import Table
 
 
 class HandOver(NamedTuple):

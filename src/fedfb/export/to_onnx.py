@@ -16,14 +16,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fedfb.algorithms.fedfb.threshold_rules import decide_at_half
 from fedfb.core import Prediction
-from fedfb.data.cells import MISSING
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, NumberColumn
 from fedfb.data.derive import Bins, Blank, Keep, Merge
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError
 from fedfb.experiments.rule import Rule
 from fedfb.export.handover import HandOver, between_values, layers_of
 from fedfb.shapes import Array, Float
+from fedfb.tables.cells import MISSING
+from fedfb.tables.table import Table
 
 
 @dataclass

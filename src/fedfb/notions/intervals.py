@@ -86,8 +86,9 @@ def rate_ends(
     levels that many simultaneous bands need, intervals from a normal law cover too little for rates
     near 0 and 1.
 
-    Departs from the exact interval: tails are those of ``binomial_score`` (``notions/critical.py``), which needs no
-    special functions and takes fractional counts. Ends differ by less than .003 from 10 rows on.
+    Departs from the exact interval: tails are those of ``binomial_score``
+    (``notions/critical.py``), which needs no special functions and takes fractional counts. Ends
+    differ by less than .003 from 10 rows on.
 
     Args:
         positives: positive decisions k, whole or fractional.

@@ -10,8 +10,8 @@ from string import ascii_uppercase
 
 import msgspec
 
-from fedfb.data.doctor import Diagnosis, FileSummary
-from fedfb.data.problems import KINDS, Problem
+from fedfb.doctor.diagnose import Diagnosis, FileSummary
+from fedfb.tables.problems import KINDS, Problem
 
 WIDTH = 80
 DOCTOR_SCHEMA = 1
@@ -234,7 +234,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> st
 
 
 def survey_values(diagnosis: Diagnosis) -> str:
-    """Return a diagnosis as JSON. The types are those of :mod:`fedfb.data.doctor`."""
+    """Return a diagnosis as JSON. The types are those of :mod:`fedfb.doctor.diagnose`."""
     tables = [
         {
             "rows_of": table.rows_of,

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 
 from fedfb.core import Arrays, Task
-from fedfb.data.dialect import DETECT, Dialect
 from fedfb.data.fit_columns import make_column_upload
 from fedfb.data.groups import Groups
 from fedfb.data.loading import split_client
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError, WriteError
 from fedfb.experiments.rule import withheld
 from fedfb.experiments.secure import column_question
@@ -55,6 +53,8 @@ from fedfb.study.journal import (
 from fedfb.study.keys import Bundle
 from fedfb.study.results import write_result
 from fedfb.study.trial import ACHIEVABLE, DATA, RUN, PreparedData, prepare_data, read_table
+from fedfb.tables.dialect import DETECT, Dialect
+from fedfb.tables.table import Table
 
 _Place = tuple[int, int]
 """The number of a round and of an exchange in it."""

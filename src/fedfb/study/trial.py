@@ -15,19 +15,14 @@ from fedfb.algorithms.tasks import confusion_task
 from fedfb.audit.rows import AuditedRows
 from fedfb.audit.rows import make_table_upload as audit_tables
 from fedfb.core import Algorithm, Arrays, ClientData, ClientTask, Examples, Key
-from fedfb.data.address import find_source
 from fedfb.data.check import labels, refuse_infinite, refuse_vast
 from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberColumn
 from fedfb.data.conform import check_file, drop_notes, tables_of
 from fedfb.data.derive import derive
-from fedfb.data.dialect import DETECT, Dialect, Dialects
 from fedfb.data.encode import Encoder
 from fedfb.data.federation import hold_out_of
 from fedfb.data.groups import Groups
-from fedfb.data.problems import refuse
-from fedfb.data.read import read_rows
 from fedfb.data.schema import Schema
-from fedfb.data.table import Table
 from fedfb.errors import ConfigError, DisclosureError, DivergenceError
 from fedfb.experiments.explain import random_client
 from fedfb.experiments.resolve import given_grid, picks_rate, resolve, trial_grid
@@ -42,6 +37,11 @@ from fedfb.runtime.archive import Trained, as_arrays, from_arrays
 from fedfb.shapes import Array, Float
 from fedfb.study.journal import pack_values, unpack_values
 from fedfb.study.study import Study, refuse_single
+from fedfb.tables.address import find_source
+from fedfb.tables.dialect import DETECT, Dialect, Dialects
+from fedfb.tables.problems import refuse
+from fedfb.tables.read import read_rows
+from fedfb.tables.table import Table
 
 DATA, TUNE, RUN, ACHIEVABLE = "data", "tune", "run", "achievable"
 """The phases of a study: statistics of columns, choice of a learning rate, the run itself, and, if

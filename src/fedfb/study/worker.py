@@ -6,10 +6,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fedfb.data.address import copy_secrets, keep_secrets
-from fedfb.data.dialect import DETECT, Dialect
 from fedfb.errors import FedFBError
 from fedfb.study.keys import Bundle
+from fedfb.tables.address import copy_secrets, keep_secrets
+from fedfb.tables.dialect import DETECT, Dialect
 
 
 class WorkerDiedError(Exception):

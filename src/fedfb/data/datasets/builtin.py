@@ -16,8 +16,8 @@ from fedfb.data.partition import (
     seat,
     split_order,
 )
-from fedfb.data.table import Table
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.table import Table
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfb.data.cells import typed
-from fedfb.data.csv_file import read_cells
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Keep, derive
-from fedfb.data.dialect import PLAIN
 from fedfb.data.federation import Federation
-from fedfb.data.table import Table
+from fedfb.tables.cells import typed
+from fedfb.tables.csv_file import read_cells
+from fedfb.tables.dialect import PLAIN
+from fedfb.tables.table import Table
 
 FEATURES = (
     "age",

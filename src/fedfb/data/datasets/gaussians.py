@@ -11,9 +11,9 @@ import numpy as np
 from fedfb.core import generator
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.federation import Federation
-from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.table import Table, Words
 
 ROWS = (12_000, 12_000)
 """Training and test rows."""

@@ -5,9 +5,9 @@ import numpy as np
 from fedfb.core import generator
 from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.federation import Federation
-from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float
+from fedfb.tables.table import Table, Words
 
 MEANS = np.array([[-2.0, -2.0], [2.0, 2.0], [0.0, 0.0]])
 COVARIANCES = np.array(

@@ -22,15 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.csv_file import read_cells
 from fedfb.data.datasets.adult import COLUMNS
 from fedfb.data.datasets.bank import AGE_GROUPS
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.datasets.synthetic import COVARIANCES, MEANS
-from fedfb.data.dialect import PLAIN
-from fedfb.data.table import Table, Words
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.csv_file import read_cells
+from fedfb.tables.dialect import PLAIN
+from fedfb.tables.table import Table, Words
 
 
 class Rows(NamedTuple):

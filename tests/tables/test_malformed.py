@@ -10,8 +10,8 @@ import pytest
 
 from data.test_frames import same
 from fedfb.data import federation_from_frames, load_own
-from fedfb.data.cells import MAX_COLUMNS, MISSING
 from fedfb.errors import FedFBError
+from fedfb.tables.cells import MAX_COLUMNS, MISSING
 
 OWN = {"label": "paid", "positive": "yes", "sensitive": ("sex",)}
 Rng = np.random.Generator

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from fedfb.data import encode_file, load_own
 from fedfb.data.declare import Wanted
-from fedfb.data.dialect import DETECT
-from fedfb.data.doctor import diagnose
-from fedfb.data.read import read_rows
 from fedfb.data.schema_file import read_schema
-from fedfb.data.settle import settle
+from fedfb.doctor.diagnose import diagnose
+from fedfb.doctor.settle import settle
 from fedfb.errors import DataError
 from fedfb.report.doctor import print_diagnosis, survey_values
+from fedfb.tables.dialect import DETECT
+from fedfb.tables.read import read_rows
 from messy import bank, write_banks
 
 BANKS = Wanted("approved", "ja", ("sex",))

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.data.address import Database, find_source
-from fedfb.data.cells import Cells, clean_names
-from fedfb.data.csv_file import choose_columns, count_lines, read_head, refuse_nul
-from fedfb.data.dialect import (
+from fedfb.errors import DataError, unknown_name
+from fedfb.tables.address import Database, find_source
+from fedfb.tables.cells import Cells, clean_names
+from fedfb.tables.csv_file import choose_columns, count_lines, read_head, refuse_nul
+from fedfb.tables.dialect import (
     DETECT,
     OTHER_ENCODING,
     Dialect,
@@ -25,10 +26,10 @@ from fedfb.data.dialect import (
     find_no_utf8,
     is_western,
 )
-from fedfb.data.marks import settle_numbers
-from fedfb.data.parse import Head, are_quotes_plain, find_lines, read_columns, refusing_quotes
-from fedfb.data.read import check_cells, open_parquet, read_rows, reading_arrow
-from fedfb.data.sources import (
+from fedfb.tables.marks import settle_numbers
+from fedfb.tables.parse import Head, are_quotes_plain, find_lines, read_columns, refusing_quotes
+from fedfb.tables.read import check_cells, open_parquet, read_rows, reading_arrow
+from fedfb.tables.sources import (
     ARROW,
     PARQUET,
     compression_of,
@@ -39,7 +40,6 @@ from fedfb.data.sources import (
     reading_file,
     recognise,
 )
-from fedfb.errors import DataError, unknown_name
 
 _BYTES, _ROWS = 1 << 22, 1 << 15
 """The size of a part, of text and of Parquet."""

@@ -9,9 +9,9 @@ import zipfile
 import pyarrow
 import pytest
 
-from fedfb.data.read import read_rows
-from fedfb.data.sources import find_files
 from fedfb.errors import FedFBError
+from fedfb.tables.read import read_rows
+from fedfb.tables.sources import find_files
 
 ROWS = "age,job,paid\n" + "".join(f"{20 + i},cook,yes\n" for i in range(50))
 TABLE = {"age": [str(20 + i) for i in range(50)], "job": ["cook"] * 50, "paid": ["yes"] * 50}
@@ -216,7 +216,7 @@ def test_what_nobody_can_read_is_refused_with_its_place(tmp_path, name, content,
     ],
 )
 def test_numbers_without_end_are_refused_with_their_line(tmp_path, cell, message):
-    from fedfb.data import read_csv
+    from fedfb.tables.read import read_csv
 
     (tmp_path / "rows.csv").write_text(f"x,b\n1,2\n{cell},3\n")
     with pytest.raises(FedFBError, match=message):

@@ -17,10 +17,10 @@ from uuid import UUID
 
 import numpy as np
 
-from fedfb.data.dialect import DETECT, Dialect
-from fedfb.data.table import Part, Table, Words, check_same_columns, number_as_text, parse_number
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Bool, Float, Int
+from fedfb.tables.dialect import DETECT, Dialect
+from fedfb.tables.table import Part, Table, Words, check_same_columns, number_as_text, parse_number
 
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"})
 """Cells that count as missing."""

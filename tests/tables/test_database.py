@@ -5,10 +5,10 @@ from urllib.parse import quote
 import pytest
 from hypothesis import strategies as st
 
-from fedfb.data.database import check_query
-from fedfb.data.read import read_rows
-from fedfb.data.sources import find_files, with_query
 from fedfb.errors import ConfigError, DataError
+from fedfb.tables.database import check_query
+from fedfb.tables.read import read_rows
+from fedfb.tables.sources import find_files, with_query
 
 words = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
 names = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
@@ -85,7 +85,7 @@ def test_values_of_sqlite_are_those_of_a_csv_file(sqlite):
 
 
 def test_batches_of_different_types_are_joined(sqlite, monkeypatch):
-    monkeypatch.setattr("fedfb.data.drivers._BATCH", 2)
+    monkeypatch.setattr("fedfb.tables.drivers._BATCH", 2)
     path = sqlite(
         "create table t (a, b, c)",
         "insert into t values (1, null, 1), (2, null, 1.5), (2.5, 1, 'x'), (3.0, 2, null), "

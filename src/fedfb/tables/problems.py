@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.cells import Cells
 from fedfb.errors import DataError
+from fedfb.tables.cells import Cells
 
 
 class Kind(NamedTuple):

@@ -8,21 +8,21 @@ import numpy as np
 
 from fedfb.core import MINIMUM_ROWS
 from fedfb.data.cell_checks import Names, file_option, fold, match_columns, rename
-from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.conform import examine, rows_to_drop, tables_of
 from fedfb.data.counts import CrossedCounts, cross
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
-from fedfb.data.dialect import Dialect, Dialects
 from fedfb.data.groups import groups_in
 from fedfb.data.infer import MAX_GROUP_VALUES
 from fedfb.data.label_checks import check_sizes
-from fedfb.data.problems import KINDS, Problem, number_lines
-from fedfb.data.read import try_files
 from fedfb.data.schema import ColumnSchema, Schema
-from fedfb.data.survey import survey
-from fedfb.data.table import Words, concat
+from fedfb.doctor.survey import survey
 from fedfb.shapes import Array, Int
+from fedfb.tables.cells import Cells, SourceColumn
+from fedfb.tables.dialect import Dialect, Dialects
+from fedfb.tables.problems import KINDS, Problem, number_lines
+from fedfb.tables.read import try_files
+from fedfb.tables.table import Words, concat
 
 
 @dataclass(frozen=True)

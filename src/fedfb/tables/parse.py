@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.data.cells import MISSING, SourceColumn
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Int
+from fedfb.tables.cells import MISSING, SourceColumn
 
 
 class Head(NamedTuple):

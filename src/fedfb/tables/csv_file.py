@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfb.data.cells import Cells, SourceColumn, check_names, clean
-from fedfb.data.dialect import DETECT, Decoded, Dialect, decode, detect_separator
-from fedfb.data.marks import settle_numbers
-from fedfb.data.parse import Head, find_lines, number_rows, read_columns, refusing_quotes
-from fedfb.data.sources import decompress, form_of, load_bytes, name_source
-from fedfb.data.table import parse_number
 from fedfb.errors import DataError, unknown_name
 from fedfb.shapes import Array, Int
+from fedfb.tables.cells import Cells, SourceColumn, check_names, clean
+from fedfb.tables.dialect import DETECT, Decoded, Dialect, decode, detect_separator
+from fedfb.tables.marks import settle_numbers
+from fedfb.tables.parse import Head, find_lines, number_rows, read_columns, refusing_quotes
+from fedfb.tables.sources import decompress, form_of, load_bytes, name_source
+from fedfb.tables.table import parse_number
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _SNIFFED = 50

@@ -13,16 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.data.cell_checks import spelt_alike, usual_spelling
-from fedfb.data.cells import Cells
 from fedfb.data.conform import examine
 from fedfb.data.declare import Merges, Wanted, parse_merge
-from fedfb.data.dialect import Dialect
-from fedfb.data.doctor import Diagnosis, marks_of
-from fedfb.data.problems import Problem, name_files
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.data.schema_file import write_schema
 from fedfb.data.suspicion import are_numbers
-from fedfb.data.table import parse_number
+from fedfb.doctor.diagnose import Diagnosis, marks_of
+from fedfb.tables.cells import Cells
+from fedfb.tables.dialect import Dialect
+from fedfb.tables.problems import Problem, name_files
+from fedfb.tables.table import parse_number
 
 MOST_WORDS = 5
 """The most different words in a column of numbers that are taken for missing values."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.data.cells import MISSING, Cells, SourceColumn
-from fedfb.data.dialect import DETECT, MARK_NAMES, Dialect
 from fedfb.shapes import Array, Float
+from fedfb.tables.cells import MISSING, Cells, SourceColumn
+from fedfb.tables.dialect import DETECT, MARK_NAMES, Dialect
 
 FEWEST = 20
 """Fewest cells that say something about a column."""

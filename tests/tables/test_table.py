@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fedfb.data import Table, concat
 from fedfb.errors import DataError
+from fedfb.tables.table import Table, concat
 
 
 def text(*cells: str) -> np.ndarray:

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.data import parse, read_csv, read_csvs
-from fedfb.data.cells import clean
-from fedfb.data.csv_file import read_cells
-from fedfb.data.table import parse_number
 from fedfb.errors import DataError
+from fedfb.tables import parse
+from fedfb.tables.cells import clean
+from fedfb.tables.csv_file import read_cells
+from fedfb.tables.read import read_csv, read_csvs
+from fedfb.tables.table import parse_number
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])

@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.data.address import databases_of, hide, read_address
-from fedfb.data.sources import describe_data, find_files, join_patterns, split_patterns, with_query
 from fedfb.errors import ConfigError
+from fedfb.tables.address import databases_of, hide, read_address
+from fedfb.tables.sources import (
+    describe_data,
+    find_files,
+    join_patterns,
+    split_patterns,
+    with_query,
+)
 
 words = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
 names = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)

@@ -10,7 +10,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedfb.data.address import (
+from fedfb.errors import ConfigError, DataError
+from fedfb.tables.address import (
     SUFFIXES,
     Address,
     Database,
@@ -22,7 +23,6 @@ from fedfb.data.address import (
     kind_of_file,
     read_address,
 )
-from fedfb.errors import ConfigError, DataError
 
 STDIN = "-"
 PARQUET, ARROW, EXCEL = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".xlsx", ".xlsm")
@@ -273,13 +273,19 @@ def reading_file(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror}. Expected a CSV file.") from None
 
 
+def _standard_input() -> Any:
+    """Return standard input as bytes; one that nobody writes to is refused."""
+    if sys.stdin is None or sys.stdin.isatty():
+        state = "closed" if sys.stdin is None else "a terminal"
+        raise ConfigError(f"'-' reads standard input, which is {state}. Pipe a file into it.")
+    return sys.stdin.buffer
+
+
 @contextmanager
 def opening(path: Path) -> Iterator[Any]:
     """Open a file, a pipe or standard input, to be read once from its beginning."""
     if str(path) == STDIN:
-        if sys.stdin is None or sys.stdin.isatty():
-            raise ConfigError("'-' reads standard input, which is a terminal. Pipe a file into it.")
-        yield sys.stdin.buffer
+        yield _standard_input()
         return
     with reading_file(path):
         file = path.open("rb")
@@ -298,13 +304,16 @@ def load_bytes(path: Path, file: Any = None) -> bytes:
     if not is_stream(path):
         with reading_file(path):
             return path.read_bytes()
-    with nullcontext(file) if file else opening(path) as pipe, reading_file(path):
-        # A pipe is read once: several seeds, and messages that name lines, need the rows again.
-        place = os.fstat(pipe.fileno())
-        key = (path, place.st_dev, place.st_ino)
-        if key not in _PIPES:
+    # A pipe is read once: several seeds, and messages that name lines, need the rows again. To open
+    # a named pipe a second time would wait for another writer.
+    with reading_file(path):
+        is_stdin = str(path) == STDIN
+        place = os.fstat(_standard_input().fileno()) if is_stdin else path.stat()
+    key = (path, place.st_dev, place.st_ino)
+    if key not in _PIPES:
+        with nullcontext(file) if file else opening(path) as pipe, reading_file(path):
             _PIPES[key] = pipe.read()
-        return _PIPES[key]
+    return _PIPES[key]
 
 
 _PIPES: dict[tuple[Path, int, int], bytes] = {}

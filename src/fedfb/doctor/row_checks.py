@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.cells import Cells, SourceColumn
-from fedfb.data.problems import Problem, name_files
 from fedfb.data.repeats import beyond_chance
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.shapes import Array, Bool, Int, Num
+from fedfb.tables.cells import Cells, SourceColumn
+from fedfb.tables.problems import Problem, name_files
 
 
 def check_rows(files: Sequence[Cells], schema: Schema) -> list[Problem]:

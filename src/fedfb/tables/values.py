@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.data.cells import Cells, SourceColumn, as_text, check_names, clean_names
 from fedfb.errors import ConfigError, DataError
+from fedfb.tables.cells import Cells, SourceColumn, as_text, check_names, clean_names
 
 
 def cells_of(source: str, names: Iterable[Any], columns: Iterable[Any]) -> Cells:

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from fedfb.data.address import Database, find_source
-from fedfb.data.cells import Cells, check_names, clean_names, typed
-from fedfb.data.csv_file import read_cells
-from fedfb.data.database import read_database
-from fedfb.data.dialect import DETECT, DETECT_ALL, Dialect, Dialects
-from fedfb.data.marks import settle_numbers
-from fedfb.data.problems import Problem, refuse
-from fedfb.data.sources import (
+from fedfb.errors import DataError
+from fedfb.extras import refuse_without
+from fedfb.files import CHANGED
+from fedfb.tables.address import Database, find_source
+from fedfb.tables.cells import Cells, check_names, clean_names, typed
+from fedfb.tables.csv_file import read_cells
+from fedfb.tables.database import read_database
+from fedfb.tables.dialect import DETECT, DETECT_ALL, Dialect, Dialects
+from fedfb.tables.marks import settle_numbers
+from fedfb.tables.problems import Problem, refuse
+from fedfb.tables.sources import (
     ARROW,
     PARQUET,
     find_files,
@@ -25,11 +28,8 @@ from fedfb.data.sources import (
     name_source,
     names_of,
 )
-from fedfb.data.table import Table
-from fedfb.data.values import cells_of
-from fedfb.errors import DataError
-from fedfb.extras import refuse_without
-from fedfb.files import CHANGED
+from fedfb.tables.table import Table
+from fedfb.tables.values import cells_of
 
 
 def read_csv(path: str | Path, separator: str | None = None) -> Table:

@@ -5,9 +5,9 @@ import pyarrow
 import pytest
 from hypothesis import strategies as st
 
-from fedfb.data.read import read_rows
-from fedfb.data.sources import find_files, with_query
 from fedfb.errors import ConfigError, DataError
+from fedfb.tables.read import read_rows
+from fedfb.tables.sources import find_files, with_query
 
 words = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
 names = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)

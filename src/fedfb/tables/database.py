@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from fedfb.data.address import Database
-from fedfb.data.cells import Cells, clean_names
-from fedfb.data.drivers import Relation, connect
-from fedfb.data.values import cells_of
 from fedfb.errors import ConfigError, DataError
+from fedfb.tables.address import Database
+from fedfb.tables.cells import Cells, clean_names
+from fedfb.tables.drivers import Relation, connect
+from fedfb.tables.values import cells_of
 
 _MANY = 20
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from fedfb.core import MINIMUM_ROWS
 from fedfb.data.cell_checks import Place, blank_cells, check_spellings, fold, locate, place_of
-from fedfb.data.cells import Cells, SourceColumn
 from fedfb.data.label_checks import YES
-from fedfb.data.problems import LEAVE_OUT, Problem
-from fedfb.data.row_checks import check_rows
 from fedfb.data.schema import ColumnSchema, Schema
-from fedfb.data.table import Words, number_as_text
+from fedfb.doctor.row_checks import check_rows
 from fedfb.shapes import Array, Float, Int
+from fedfb.tables.cells import Cells, SourceColumn
+from fedfb.tables.problems import LEAVE_OUT, Problem
+from fedfb.tables.table import Words, number_as_text
 
 CHANCE = log(1e-9)
 """A column determines the label where chance would do so less often than this."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from fedfb.data.address import DUCKDB, SQLITE, Address
-from fedfb.data.cells import as_text
 from fedfb.errors import DataError
 from fedfb.extras import refuse_without
+from fedfb.tables.address import DUCKDB, SQLITE, Address
+from fedfb.tables.cells import as_text
 
 _BATCH = 10_000
 _CONNECT_SECONDS = "15"

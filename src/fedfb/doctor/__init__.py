@@ -1,0 +1,1 @@
+"""``fedfb doctor``: examine files before training, and write a schema that settles problems."""
