@@ -5,6 +5,7 @@ from pathlib import Path
 
 from measure import HERE, PEERS_PYTHON, cpu, factor, in_turns, peer_versions, said, spread
 from page import Claim, Section, table
+
 from tables import encoded
 
 ROUNDS = 10

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from measure import HERE, MissingError, in_turns, middle, said, short, spread
 from page import Claim, Section, table
-from tables import encoded
 from train_fedfb import engines
+
+from tables import encoded
 
 EPOCHS, RUNS, HIDDEN = 30, 24, 4
 TITLE = "Against the machine's limit"

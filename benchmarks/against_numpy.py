@@ -5,8 +5,9 @@ from pathlib import Path
 
 from measure import HERE, MissingError, factor, in_turns, said, spread
 from page import Section, table
-from tables import encoded
 from train_fedfb import engines
+
+from tables import encoded
 
 TITLE = "Native engine against numpy"
 ROUNDS = {"synthetic": 10, "adult": 1}

@@ -23,8 +23,9 @@ from measure import (
     spread,
 )
 from page import Claim, Section, table
-from tables import encoded
 from train_fedfb import engines
+
+from tables import encoded
 
 ROUNDS, EPOCHS, BATCH, LEAST_STEPS = 10, 30, 128, 2000
 PEERS = {"plain PyTorch": "plain_torch.py", "pfl": "pfl_fedavg.py"}

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from measure import HERE, Sample, in_turns, short
 from page import Claim, Section, table
-from tables import drawn
 
 from fedfb.report.figures import save_figure
+from tables import drawn
 
 ROWS_A_CLIENT = 100
 TITLE = "Growth"

@@ -16,13 +16,13 @@ from pathlib import Path
 START = time.process_time()
 
 from measure import peak_mb  # noqa: E402  (the time of importing is measured)
-from tables import read  # noqa: E402
 
 from fedfb.core import LocalSolver  # noqa: E402
 from fedfb.engine.native import is_built  # noqa: E402
 from fedfb.experiments.evaluate import evaluate  # noqa: E402
 from fedfb.experiments.spec import Experiment  # noqa: E402
 from fedfb.experiments.train import fit, make_engine  # noqa: E402
+from tables import read  # noqa: E402
 
 ALPHAS = (0.001, 0.05, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0)
 RATES = (0.001, 0.005, 0.01)
