@@ -81,7 +81,7 @@ def _suspect_numbers(
 ) -> Suspicion | None:
     if sum(map(len, present)) < FEWEST:
         return None
-    if all(_lie_between(part, 19000101, 20991231) for part in present):
+    if all(_lie_between(part, 19000101.0, 20991231.0) for part in present):
         values = [value for column in files for value in column.words.counts() if value]
         if all(map(_is_compact_date, values)):
             return Suspicion("date", f"{LOOKS_LIKE}: {values[0]!r}")

@@ -150,7 +150,7 @@ def _encode(data: Any) -> tuple[Any, Int[Array, " n"]]:
     return values.take(np.flatnonzero(occurs)), places[codes]
 
 
-def _join(chunks: Sequence[Any], missing: float) -> Array:
+def _join(chunks: Sequence[Any], missing: float | int) -> Array:
     """Return chunks of numbers as one array. Arrow's own way of doing this imports pandas."""
     parts = [chunk.fill_null(missing) if chunk.null_count else chunk for chunk in chunks]
     return np.concatenate([np.from_dlpack(part) for part in parts] or [np.zeros(0)])
