@@ -48,3 +48,23 @@ def unknown_name(kind: str, name: str, valid: Iterable[str]) -> str:
     nearest = get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
     return f"unknown {kind} {name!r}{hint} Valid: {', '.join(names)}"
+
+
+def escape_controls(text: str) -> str:
+    r"""Return text in which characters that control a terminal, or hide others, are written out.
+
+    Names and cells come from files and from other people: an escape sequence in a name could erase
+    the warning above it.
+
+    >>> escape_controls("\x1b[2Jnorth")
+    '\\x1b[2Jnorth'
+    """
+    if text.isprintable():
+        return text
+    from unicodedata import category
+
+    hidden = ("Cc", "Cf", "Cs")
+    return "".join(
+        ascii(sign)[1:-1] if sign not in "\n\t" and category(sign) in hidden else sign
+        for sign in text
+    )

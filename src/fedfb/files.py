@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fedfb.errors import DataError, WriteError
+from fedfb.errors import DataError, WriteError, escape_controls
 
 if TYPE_CHECKING:  # pathlib and numpy take longer to import than the rest of this file
     from pathlib import Path
@@ -35,7 +35,7 @@ def say(sentence: str) -> None:
     import sys
 
     with suppress(OSError):
-        sys.stderr.write(sentence + "\n")
+        sys.stderr.write(escape_controls(sentence) + "\n")
 
 
 @contextmanager
@@ -195,15 +195,33 @@ def _sums(folder: "Path") -> dict[str, str]:
 _REMEDY = "Restore it from a copy, or remove it: then nothing in its folder is compared."
 
 
-def read_bytes(path: "Path", expected: str, sealed: bool = True) -> bytes:
+LARGEST = 1 << 40
+"""Bytes of the largest file that is read as a whole, where no smaller number is given."""
+
+
+def read_bytes(path: "Path", expected: str, sealed: bool = True, most: int = LARGEST) -> bytes:
     """Return the content of a file; raise an error if its digest is not the listed one.
 
     Args:
         path: the file.
         expected: what the file should be and what the user can do; it ends the error message.
         sealed: whether the digest is checked. False for a file that users may change.
+        most: bytes of the largest such file.
     """
+    from stat import S_ISDIR, S_ISREG
+
     try:
+        # A folder from a stranger may hold a pipe, at which reading waits for ever, or a device.
+        # A pipe of the shell, such as /dev/fd/63, is named by the user.
+        named = path.parts[1:2] in (("dev",), ("proc",))
+        mode = (about := path.stat()).st_mode
+        if not (S_ISREG(mode) or S_ISDIR(mode) or named):
+            raise DataError(f"cannot read {path}: it is no ordinary file. Expected {expected}.")
+        if about.st_size > most:
+            raise DataError(
+                f"cannot read {path}: it has {about.st_size} bytes, at most {most} are read. "
+                f"Expected {expected}."
+            )
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}. Expected {expected}.") from error
@@ -217,10 +235,10 @@ def read_bytes(path: "Path", expected: str, sealed: bool = True) -> bytes:
     return content
 
 
-def read_text(path: "Path", expected: str, sealed: bool = True) -> str:
+def read_text(path: "Path", expected: str, sealed: bool = True, most: int = LARGEST) -> str:
     """Return the text of a file. The arguments are those of :func:`read_bytes`."""
     try:
-        return read_bytes(path, expected, sealed).decode("utf-8-sig")
+        return read_bytes(path, expected, sealed, most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(_malformed(path, "UTF-8 text", error, expected)) from error
 
@@ -350,7 +368,17 @@ def unpack_arrays(content: bytes, where: "str | Path", expected: str) -> "dict[s
 
 def _array(content: bytes) -> "Array":
     import io
+    from math import prod
 
     from numpy.lib import format as npy
 
-    return npy.read_array(io.BytesIO(content), allow_pickle=False)
+    file = io.BytesIO(content)
+    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    shape, _, dtype = read_header[npy.read_magic(file)](file)
+    # numpy makes room for the declared shape before it reads: believe only the length of the rest.
+    # An array without bytes may have any shape.
+    elements = prod(shape)
+    if elements * dtype.itemsize != len(content) - file.tell() or (elements and not dtype.itemsize):
+        raise ValueError("an array is not as long as it declares")
+    file.seek(0)
+    return npy.read_array(file, allow_pickle=False)

@@ -299,15 +299,25 @@ def seeds(value: str) -> tuple[int, ...]:
     """
     if ":" in value:
         start, _, stop = value.partition(":")
-        numbers = tuple(range(whole(start or "0"), whole(stop)))
+        numbers = tuple(_refuse_many(range(whole(start or "0"), whole(stop))))
     elif "," in value:
         numbers = tuple(whole(part) for part in value.split(",") if part.strip())
     else:
-        numbers = tuple(range(whole(value)))
+        numbers = tuple(_refuse_many(range(whole(value))))
     if not numbers:
         raise ConfigError(
             f"{value!r} names no seed. Give a number of seeds (5) or a range (100:110)."
         )
+    return numbers
+
+
+MOST_SEEDS = 100_000
+"""The largest number of seeds: a file of a few bytes must not fill the memory."""
+
+
+def _refuse_many(numbers: range) -> range:
+    if numbers[MOST_SEEDS:]:
+        raise ConfigError(f"{numbers.stop - numbers.start} seeds: at most {MOST_SEEDS} are run.")
     return numbers
 
 

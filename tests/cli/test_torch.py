@@ -53,24 +53,32 @@ def test_a_run_names_its_model_and_repeats_itself(fedfb):
     assert said == again
 
 
+TRUSTED = ("predict", "kept", "rows.csv", "--trust-code")
+
+
 def test_a_saved_model_predicts_where_its_module_is(fedfb, kept, nets, tmp_path):
-    said = fedfb("predict", "kept", "rows.csv")
+    said = fedfb(*TRUSTED)
     assert said.code == 0, said.err
     assert len(said.out.splitlines()) == 81
-    assert fedfb("predict", "kept", "rows.csv").out == said.out
+    assert fedfb(*TRUSTED).out == said.out
     sys.modules.pop("nets")
     nets.write_text(nets.read_text().replace("32", "8"))
-    refused(fedfb("predict", "kept", "rows.csv"), "nets:build has", "train again")
+    refused(fedfb(*TRUSTED), "nets:build has", "train again")
     sys.modules.pop("nets")
     nets.rename(tmp_path / "other_nets.py")
-    refused(fedfb("predict", "kept", "rows.csv"), "there is no module nets", "PYTHONPATH")
+    refused(
+        fedfb(*TRUSTED),
+        "there is no module nets",
+        "PYTHONPATH",
+    )
 
 
 def test_export_writes_what_can_be_written(fedfb, kept, tmp_path):
     for to in ("onnx", "json"):
-        refused(fedfb("export", "kept", "--to", to), "built by nets:build", "--to skops")
+        said = fedfb("export", "kept", "--to", to, "--trust-code")
+        refused(said, "built by nets:build", "--to skops")
         assert not (tmp_path / "kept" / f"model.{to}").exists()
-    said = fedfb("export", "kept", "--to", "skops")
+    said = fedfb("export", "kept", "--to", "skops", "--trust-code")
     assert said.code == 0, said.err
     assert "fedfb.models.TorchModel" in said.err
 

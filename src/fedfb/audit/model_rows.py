@@ -35,11 +35,11 @@ from fedfb.experiments.run_folder import (
 from fedfb.experiments.spec import Experiment
 from fedfb.notions import labels_of, long_name
 from fedfb.shapes import Array, Int
-from fedfb.tables.address import hide
+from fedfb.tables.address import SERVER, hide, is_address, read_address
 from fedfb.tables.dialect import DETECT, Dialect, Dialects
 from fedfb.tables.read import notes_of
 from fedfb.tables.read import read_files as read_tables
-from fedfb.tables.sources import find_files
+from fedfb.tables.sources import find_files, split_patterns
 from fedfb.tables.table import Table
 
 TEST_ROWS = "the run's own test rows"
@@ -48,7 +48,10 @@ TRAINED_ON = "the files are those that the model was trained on: training rows a
 
 
 class ModelChoice(NamedTuple):
-    """What to audit where it differs from the run: rows, columns; and seed, setting and dialect."""
+    """What to audit where it differs from the run: rows, columns; and seed, setting and dialect.
+
+    With ``trust_code`` code and servers are used that the folder of the run names.
+    """
 
     data: str | None = None
     label: str | None = None
@@ -58,6 +61,7 @@ class ModelChoice(NamedTuple):
     seed: int | None = None
     setting: int = 0
     dialect: Dialect = DETECT
+    trust_code: bool = False
 
     @property
     def names_columns(self) -> bool:
@@ -86,7 +90,7 @@ def model_subject(folder: Path, choice: ModelChoice, baseline: Path | None = Non
         baseline: folder of another run on the same rows, or a file that ``fedfb predict`` wrote.
 
     """
-    model = load_model(folder, choice.seed, choice.setting)
+    model = load_model(folder, choice.seed, choice.setting, choice.trust_code)
     rows = read_model_rows(folder, model, choice)
     score, decision = _decide(model, rows.examples)
     other = None if baseline is None else _decide_otherwise(baseline, choice, rows)
@@ -121,7 +125,7 @@ def _decide_otherwise(folder: Path, choice: ModelChoice, rows: _Rows) -> Array:
                 "rows of this file, in its order, with --data."
             )
         return read_decisions(folder, len(rows.examples.y), choice.dialect)
-    model = load_model(folder, run=choice.setting)
+    model = load_model(folder, run=choice.setting, trust_code=choice.trust_code)
     # The groups that are compared are those of the first model, whatever this one was trained with.
     baseline_rows = read_model_rows(folder, model, choice._replace(seed=None))
     if not np.array_equal(rows.examples.y, baseline_rows.examples.y):
@@ -148,6 +152,8 @@ def read_model_rows(folder: Path, model: SavedModel, choice: ModelChoice) -> _Ro
         return read_other_rows(model, choice, experiment, notes=())
     if not choice.names_columns:
         _refuse_rows_elsewhere(folder, experiment)
+        if not choice.trust_code:
+            _refuse_servers(folder, experiment, choice)
         return load_test_rows(model, experiment)
     if choice.data is None or experiment.data in BUILT_IN:
         raise ConfigError(
@@ -163,6 +169,19 @@ def _refuse_rows_elsewhere(folder: Path, experiment: Experiment) -> None:
             f"the test rows of {folder} lie with the clients of a study, whose audit came with it "
             "(audit.json, audit.html). Name files of your own to audit on: --data FILE."
         )
+
+
+def _refuse_servers(folder: Path, experiment: Experiment, choice: ModelChoice) -> None:
+    """Refuse to log in to a server because a folder names it, with a password of this user."""
+    named = [experiment.test or "", "" if choice.data else experiment.own_data]
+    for text in named:
+        addresses = [part for part in split_patterns(text) if is_address(part)]
+        if any(read_address(part).kind == SERVER for part in addresses):
+            raise ConfigError(
+                f"{folder} names a database server, {hide(text)!a}, and reading its test rows "
+                "would log in there. Name the rows yourself (--data), or trust the folder: "
+                "--trust-code."
+            )
 
 
 def _is_same(data: str, trained_on: str) -> bool:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedfb.cli.options import Query, dialect_options, talk
+from fedfb.cli.options import Query, TrustCode, dialect_options, talk
 from fedfb.errors import ConfigError
-from fedfb.settings import names
+from fedfb.settings import flag_of, names
 from fedfb.tables.dialect import Dialect
 from fedfb.tables.sources import join_patterns, with_query
 
 if TYPE_CHECKING:
+    from fedfb.audit.model_rows import ModelChoice
     from fedfb.audit.result import Audit
     from fedfb.audit.rows import Subject
 
@@ -131,6 +132,7 @@ def audit(
         typer.Option(help=f"Write {AUDIT}, {PAGE} and {CARD} into this new folder."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    trust_code: TrustCode = False,
 ) -> None:
     """Audit a model, or a file of scores, by group and client.
 
@@ -145,6 +147,7 @@ def audit(
     from msgspec import structs
 
     from fedfb.audit.card import make_card
+    from fedfb.audit.model_rows import ModelChoice
     from fedfb.audit.record import audit as make_audit
     from fedfb.audit.result import encode_audit
     from fedfb.audit.text import print_audit
@@ -174,9 +177,23 @@ def audit(
     crossed = names(sensitive) if sensitive is not None else None
     if model is not None:
         _refuse("a model", score=score, decision=decision, threshold=threshold)
-        subject = _read_model(model, data_files, columns, crossed, seed, setting, baseline, dialect)
+        choice = ModelChoice(
+            data_files,
+            **columns,
+            seed=seed,
+            setting=setting or 0,
+            dialect=dialect,
+            trust_code=trust_code,
+        )
+        subject = _read_model(model, choice, crossed, baseline)
     else:
-        _refuse("a scores file", data=data_files, seed=seed, setting=setting)
+        _refuse(
+            "a scores file",
+            data=data_files,
+            seed=seed,
+            setting=setting,
+            trust_code=trust_code or None,
+        )
         if decision is not None:
             _refuse("a column of decisions", threshold=threshold)
         more = _drop_none(score=score, decision=decision, threshold=threshold)
@@ -203,27 +220,18 @@ def _drop_none(**values: Any) -> dict[str, Any]:
 
 def _refuse(what: str, **values: Any) -> None:
     for name in _drop_none(**values):
-        raise ConfigError(f"--{name} does not apply to {what}. Leave it out.")
+        raise ConfigError(f"{flag_of(name)} does not apply to {what}. Leave it out.")
 
 
 def _read_model(
-    folder: Path,
-    data: str | None,
-    columns: dict[str, Any],
-    crossed: tuple[str, ...] | None,
-    seed: int | None,
-    setting: int | None,
-    baseline: str | None,
-    dialect: Dialect,
+    folder: Path, choice: "ModelChoice", crossed: tuple[str, ...] | None, baseline: str | None
 ) -> "Subject":
-    from fedfb.audit.model_rows import ModelChoice, model_subject
+    from fedfb.audit.model_rows import model_subject
     from fedfb.audit.scores_file import check_column_names
 
     sensitive = () if crossed is None else check_column_names(crossed)
-    choice = ModelChoice(
-        data, **columns, sensitive=sensitive, seed=seed, setting=setting or 0, dialect=dialect
-    )
-    return model_subject(folder, choice, None if baseline is None else Path(baseline))
+    other = None if baseline is None else Path(baseline)
+    return model_subject(folder, choice._replace(sensitive=sensitive), other)
 
 
 def _read_scores(

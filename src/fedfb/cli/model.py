@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedfb.cli.options import Query, dialect_options, refuse_taken, talk
+from fedfb.cli.options import Query, TrustCode, dialect_options, refuse_taken, talk
 from fedfb.errors import ConfigError
 from fedfb.extras import is_installed, refuse_without
 from fedfb.tables.dialect import Dialect
@@ -46,6 +46,7 @@ def predict(
         typer.Option(help="The file to write: .parquet, or CSV (default: print CSV)."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    trust_code: TrustCode = False,
 ) -> None:
     """Print score and decision of every row of a file, as CSV.
 
@@ -66,7 +67,7 @@ def predict(
         raise ConfigError("--force has no effect without --out. Leave it out, or give --out.")
     if out is not None:
         refuse_taken(out, force)
-    model = load_model(folder, seed, setting)
+    model = load_model(folder, seed, setting, trust_code)
     copied = tuple(dict.fromkeys(name.strip() for name in keep.split(",") if name.strip()))
     parts = decide_parts(model, with_query(rows, query), copied, client, dialect)
     total = write_decisions(parts, out)
@@ -108,6 +109,7 @@ def export(
         typer.Option(help="The client of the model, if every client has its own model."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    trust_code: TrustCode = False,
 ) -> None:
     """Write a trained model as one file that runs without fedfb.
 
@@ -120,7 +122,7 @@ def export(
     from fedfb.export.handover import take_over
     from fedfb.files import write_whole
 
-    handover = take_over(folder, seed, setting, client)
+    handover = take_over(folder, seed, setting, client, trust_code)
     path = folder / f"model.{to}" if out is None else out
     refuse_taken(path, force)
     content, sentence = {"onnx": _write_onnx, "skops": _write_skops, "json": _write_json}[to](
@@ -182,13 +184,17 @@ def report(
 
     Example: fedfb report runs/mine --out mine.html
     """
-    from fedfb.files import write_whole
+    from fedfb.files import interpreting, write_whole
     from fedfb.paper.page import page_of_folder
+    from fedfb.report.folder import WRITTEN
     from fedfb.report.html import check_tools, render
 
     check_tools()
     path = folder / PAGE if out is None else out
-    page = page_of_folder(folder)
-    refuse_taken(path, force)
-    write_whole(path, render(page))
+    # Values of the right types may still contradict each other, in a file that somebody changed.
+    with interpreting(folder, WRITTEN):
+        page = page_of_folder(folder)
+        refuse_taken(path, force)
+        content = render(page)
+    write_whole(path, content)
     talk(f"The page is in {path}.")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from fedfb.errors import ConfigError
+from fedfb.errors import ConfigError, escape_controls
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_settings
 from fedfb.settings import describe_default, flag_of, kind_of, names, setting_of
@@ -102,12 +102,26 @@ def dialect_options(command: Command) -> Command:
 def _read_experiment(flags: dict[str, Any], file: Path | None) -> Experiment:
     values = {} if file is None else read_settings(file)
     overrides = {name: value for name, value in flags.items() if value not in (None, [])}
+    model = values.get("model")
+    if isinstance(model, str) and ":" in model and "model" not in overrides:
+        raise ConfigError(
+            f"{file} names code: the model {model!a} would be imported and run with your rights. "
+            f"If you trust it, name it yourself: --model {ascii(model)[1:-1]}."
+        )
     return from_values({**values, **overrides})
 
 
 Query = Annotated[
     str | None,
     typer.Option("--query", metavar="SQL", help="Of a database: the rows to read, 'select ...'."),
+]
+
+TrustCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-code",
+        help="Run code that FOLDER names (a torch model): only of a folder whose maker you trust.",
+    ),
 ]
 
 STRICT_EXIT = 3
@@ -282,7 +296,7 @@ def register_plugins(values: list[str]) -> None:
 def talk(sentence: str) -> None:
     """Print a sentence to stderr; stdout is for data. A closed stderr is ignored."""
     with suppress(OSError):
-        typer.secho(sentence, err=True, dim=True)
+        typer.secho(escape_controls(sentence), err=True, dim=True)
 
 
 @contextmanager

@@ -1,10 +1,11 @@
 """Columns derived from others by declared rules, which apply to later rows too."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import convert
 
 from fedfb.data.dates import Dates
 from fedfb.tables.table import Table, Words, parse_number
@@ -134,6 +135,5 @@ def rule_to_dict(rule: Derived) -> dict[str, Any]:
 
 def rule_from_dict(values: Mapping[str, Any]) -> Derived:
     """Rebuild a rule from :func:`rule_to_dict`, also after a round trip through JSON."""
-    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k != "kind"}
-    kind: Callable[..., Derived] = _KINDS[values["kind"]]
-    return kind(**fields)
+    fields = {name: value for name, value in values.items() if name != "kind"}
+    return convert(fields, _KINDS[values["kind"]])

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import convert
 
 from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
 from fedfb.data.derive import Bins, Blank, Derived, derive, rule_from_dict, rule_to_dict
@@ -116,13 +117,13 @@ class Encoder:
         try:
             return cls(
                 columns=tuple(_read_column(column) for column in values["columns"]),
-                groups=Groups(**{key: tuple(names) for key, names in values["groups"].items()}),
-                label=values["label"],
-                positive=values["positive"],
-                sensitive_at_prediction=values["sensitive_at_prediction"],
+                groups=convert(values["groups"], Groups),
+                label=convert(values["label"], str),
+                positive=convert(values["positive"], str),
+                sensitive_at_prediction=convert(values["sensitive_at_prediction"], bool),
                 derived=tuple(rule_from_dict(rule) for rule in values["derived"]),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DataError(
                 f"this is not an encoder as fedfb writes it ({error!r}). Train again, or use the "
                 "file as it was written."
@@ -178,8 +179,8 @@ def fit_encoder(
 
 def _read_column(values: Mapping[str, Any]) -> Column:
     if "categories" in values:
-        return CategoryColumn(values["name"], tuple(values["categories"]))
-    return NumberColumn(**values)
+        return convert(values, CategoryColumn)
+    return convert(values, NumberColumn)
 
 
 class Reading(NamedTuple):

@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.data.encode import Encoder, RawRows
@@ -28,6 +30,7 @@ from fedfb.experiments.spec import Experiment, Resolved
 from fedfb.experiments.spec_file import from_values, read_settings, to_toml
 from fedfb.experiments.train import QUIET, Fitted, build, make_engine, training_notion
 from fedfb.files import (
+    CHANGED,
     interpreting,
     make_folder,
     pack_arrays,
@@ -39,6 +42,7 @@ from fedfb.files import (
     write_whole,
     writing,
 )
+from fedfb.models import is_own
 from fedfb.runtime import as_arrays, from_arrays
 from fedfb.runtime.ledger import settle
 
@@ -238,13 +242,42 @@ class SavedModel:
         return Prediction(score[only], decision[only])
 
 
-def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> SavedModel:
+class Shape(msgspec.Struct, frozen=True):
+    """What ``preprocessing.json`` says of a model: its inputs, clients, settings and encoder.
+
+    ``asked`` is the number of settings that were asked for, ``diverged`` the places of those
+    without a model, by seed.
+    """
+
+    inputs: Annotated[int, Meta(ge=1, le=10_000_000)]
+    clients: tuple[str, ...]
+    settings: tuple[dict[str, float], ...]
+    asked: Annotated[int, Meta(ge=1)]
+    encoder: dict[str, Any]
+    diverged: dict[str, tuple[int, ...]] = {}
+
+
+def read_shape(folder: Path, expected: str) -> Shape:
+    """Read what a run's folder says of its models; ``expected`` ends the message of an error."""
+    path = folder / ENCODER
+    values = read_json(path, expected)
+    try:
+        return msgspec.convert(values, Shape)
+    except (msgspec.ValidationError, *CHANGED) as error:
+        raise DataError(f"{path} cannot be read: {error}. Expected {expected}.") from None
+
+
+def load_model(
+    folder: str | Path, seed: int | None = None, run: int = 0, trust_code: bool = False
+) -> SavedModel:
     """Read a trained model from the folder of a run.
 
     Args:
         folder: the folder of a finished run.
         seed: one of the seeds of the run (default: the first).
         run: the place of the setting, counted from 0.
+        trust_code: run the function that a torch model names. It is code: whoever made the folder
+            chose which code.
     """
     folder = Path(folder)
     missing = [name for name in (MODELS, ENCODER, EXPERIMENT) if not (folder / name).exists()]
@@ -253,26 +286,35 @@ def load_model(folder: str | Path, seed: int | None = None, run: int = 0) -> Sav
             f"{folder} holds no finished run: {' and '.join(missing)} not there. "
             "Make one with fedfb run ... --out FOLDER."
         )
-    experiment = resolve(read_experiment(folder))
-    shape = read_json(folder / ENCODER, _WRITTEN)
+    written = read_experiment(folder)
+    if is_own(written.model) and not trust_code:
+        raise ConfigError(
+            f"{folder} names code: its model is the function {written.model!a}, which would be "
+            "imported and run with your rights. If the run is your own, or you trust who made it: "
+            "--trust-code (in Python trust_code=True)."
+        )
+    experiment = resolve(written)
+    shape = read_shape(folder, _WRITTEN)
     arrays = read_arrays(folder / MODELS, _WRITTEN)
     with interpreting(f"the model in {folder}", _WRITTEN):
         models = _models(arrays)
-        encoder, clients = Encoder.from_dict(shape["encoder"]), tuple(shape["clients"])
+        encoder, clients = Encoder.from_dict(shape.encoder), shape.clients
         first, *_ = models
         wanted = first if seed is None else seed
         notion = training_notion(experiment, len(encoder.groups.names), len(clients))
         # A model decides with any engine, also where the one that trained it is not there.
         engine = make_engine(replace(experiment, engine="auto"), len(encoder.feature_names))
-        diverged = shape.get("diverged", {}).get(str(wanted), [])
-        places = [p for p in range(len(shape["settings"])) if p not in diverged]
-        settings = tuple(shape["settings"][place] for place in places)
+        if shape.inputs != len(encoder.feature_names):
+            raise ValueError(f"it has {shape.inputs} inputs, not those of its encoder")
+        diverged = shape.diverged.get(str(wanted), ())
+        places = [p for p in range(len(shape.settings)) if p not in diverged]
+        settings = tuple(shape.settings[place] for place in places)
         algorithm = build(experiment, engine, notion, settings, QUIET)
         trained = {
             number: from_arrays(algorithm, arrays_of_seed)
             for number, arrays_of_seed in models.items()
         }
-        count = int(shape["asked"])
+        count = shape.asked
     if wanted not in trained:
         raise ConfigError(f"{folder} has no model of seed {wanted}; it has {list(models)}.")
     if not 0 <= run < count:

@@ -71,7 +71,11 @@ class HandOver(NamedTuple):
 
 
 def take_over(
-    folder: Path, seed: int | None = None, setting: int = 0, client: str | None = None
+    folder: Path,
+    seed: int | None = None,
+    setting: int = 0,
+    client: str | None = None,
+    trust_code: bool = False,
 ) -> HandOver:
     """Read a model from a run's folder.
 
@@ -80,9 +84,10 @@ def take_over(
         seed: seed of the model; None: the run's first.
         setting: number of the setting in a grid.
         client: whose model, where every client has a model of its own.
+        trust_code: run the function that a torch model names.
 
     """
-    saved = load_model(folder, seed, setting)
+    saved = load_model(folder, seed, setting, trust_code)
     experiment = saved.experiment
     number = _find_client(client, saved.clients, saved.is_personal)
     inputs = len(saved.encoder.feature_names)

@@ -17,6 +17,7 @@ from fedfb.experiments.run_folder import (
     RESULT,
     VERSIONS,
     read_result,
+    read_shape,
 )
 from fedfb.files import interpreting, read_bytes, read_json
 from fedfb.runtime.ledger import Account, read_ledger
@@ -91,23 +92,22 @@ def _refuse_unlike(folder: Path, what: str, values: Sequence[str]) -> None:
 
 
 def _run(folder: Path) -> ReportedRun:
-    shape, ledger = folder / ENCODER, folder / LEDGER
+    ledger = folder / LEDGER
     return ReportedRun(
         result=read_result(folder, WRITTEN),
         versions=_json(folder / VERSIONS) if (folder / VERSIONS).exists() else {},
-        inputs=_inputs(shape) if shape.exists() else None,
+        inputs=read_shape(folder, WRITTEN).inputs if (folder / ENCODER).exists() else None,
         accounts=tuple(read_ledger(ledger)) if ledger.exists() else (),
     )
 
 
 def _compared(path: Path) -> list[str]:
     with interpreting(path, WRITTEN):
-        return [str(name) for name in _json(path)["algorithms"]]
-
-
-def _inputs(path: Path) -> int:
-    with interpreting(path, WRITTEN):
-        return int(_json(path)["inputs"])
+        names = [str(name) for name in _json(path)["algorithms"]]
+        # A name such as ../other would read a file that does not belong to the folder.
+        if any(Path(name).name != name or name in (".", "..") for name in names):
+            raise ValueError(f"an algorithm is {names!a}")
+        return names
 
 
 def _json(path: Path) -> Any:

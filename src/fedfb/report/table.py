@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fedfb.errors import escape_controls
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -58,7 +60,11 @@ def make_console() -> "Console":
     from rich.console import Console
 
     # A name such as "[0, 25)" is to be printed, not read as a style.
-    return Console(highlight=False, markup=False, emoji=False)
+    console = Console(highlight=False, markup=False, emoji=False)
+    # All text passes here, cells too. Names come from files: none may control the terminal.
+    render = console.render_str
+    console.render_str = lambda text, **more: render(escape_controls(text), **more)  # type: ignore[method-assign]
+    return console
 
 
 def print_table(table: Table, console: "Console") -> None:
