@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fedfb.algorithms import find_method
 from fedfb.core import Algorithm, Arrays, Ask, ClientTask
-from fedfb.engine.private import sampling_rate, steps_of_an_epoch
+from fedfb.engine.optimise import sampling_rate, steps_of_an_epoch
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.experiments.explain import random_client
 from fedfb.experiments.resolve import given_grid
