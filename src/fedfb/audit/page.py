@@ -18,7 +18,7 @@ from fedfb.audit.result import AuditFigure as Value
 from fedfb.report.headline import NOTION_MEANINGS
 from fedfb.report.html import Figure, Fold, Page, Section
 from fedfb.report.numbers import NAMES, number
-from fedfb.report.table import MOST_CLIENTS, ManyValues, Table, note_on_many, summarise
+from fedfb.report.table import MOST_CLIENTS, ManyValues, Table, note_on_many, summarise_many
 
 BY_LABEL = "Rows are those of groups that are shown by label."
 LEFT_OUT = (
@@ -78,7 +78,9 @@ def _tabulate_contributions(contributions: Sequence[Contribution]) -> Table:
             for notion in AUDITED_NOTIONS
         ]
         names = [client.name for client in contributions]
-        some = summarise(names, [ManyValues(part, words.signed) for part in changes], changes[0])
+        some = summarise_many(
+            names, [ManyValues(part, words.signed) for part in changes], changes[0]
+        )
         note = note_on_many(len(names), f"what they add to {NAMES[AUDITED_NOTIONS[0]]}")
         return Table(caption, columns, some, note)
     return Table(caption, columns, rows, LEFT_OUT)

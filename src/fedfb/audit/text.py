@@ -23,7 +23,7 @@ from fedfb.report.table import (
     make_console,
     note_on_many,
     print_table,
-    summarise,
+    summarise_many,
     write_count,
 )
 
@@ -158,7 +158,7 @@ def summarise_clients(
         ),
         *more,
     ]
-    rows = summarise([client.name for client in clients], columns, loss)
+    rows = summarise_many([client.name for client in clients], columns, loss)
     return rows, note_on_many(len(clients), "loss")
 
 

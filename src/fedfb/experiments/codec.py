@@ -22,7 +22,7 @@ from fedfb.settings import (
     describe_range,
     flag_of,
     kind_of,
-    read_text,
+    read_word,
     setting_of,
 )
 from fedfb.tables.address import hide
@@ -61,7 +61,7 @@ def _read(declared: Field[Any], value: Any) -> Any:
         raise ConfigError(f"{flag_of(name)} takes {describe_range(kind)}, got {hide(repr(value))}.")
     elif not isinstance(value, bool):
         try:
-            value = read_text(str(value), kind)
+            value = read_word(str(value), kind)
         except ConfigError as error:
             raise ConfigError(f"{flag_of(name)}: {error}") from None
     return convert_value(name, value, kind, setting_of(declared).or_own)

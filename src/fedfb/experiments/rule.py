@@ -34,7 +34,7 @@ from fedfb.tables.address import Database
 from fedfb.tables.dialect import DETECT, Dialect
 from fedfb.tables.stream import read_parts
 
-COLUMNS = ("score", "decision")
+DECIDED_COLUMNS = ("score", "decision")
 """The columns of the output, after those that are copied."""
 
 _PARQUET = (".parquet", ".pq")
@@ -52,7 +52,7 @@ class Decided(NamedTuple):
     notes: tuple[str, ...]
 
 
-class Total(NamedTuple):
+class DecidedTotal(NamedTuple):
     """How many rows were decided, the rows with what training did not have, and notes."""
 
     rows: int
@@ -77,7 +77,7 @@ def decide_parts(
         dialect: how a text file is written, where it is not detected.
 
     """
-    for name in COLUMNS:
+    for name in DECIDED_COLUMNS:
         if name in copied:
             raise ConfigError(
                 f"--keep {name}: the output has a column {name!r} already. Rename the column of "
@@ -88,7 +88,7 @@ def decide_parts(
         yield Decided(model.predict(rows, client), part.copies, rows.unknown, rows.notes)
 
 
-def write_decisions(parts: Iterator[Decided], out: Path | None) -> Total:
+def write_decisions(parts: Iterator[Decided], out: Path | None) -> DecidedTotal:
     """Write decisions as CSV or, by the suffix, as Parquet. After an error there is no file.
 
     Args:
@@ -114,7 +114,7 @@ def write_decisions(parts: Iterator[Decided], out: Path | None) -> Total:
             notes |= dict.fromkeys(part.notes)
         if writer is not None:
             writer.close()
-    return Total(rows, unknown, tuple(notes))
+    return DecidedTotal(rows, unknown, tuple(notes))
 
 
 def _write_parquet(
@@ -124,7 +124,7 @@ def _write_parquet(
     import pyarrow
     from pyarrow import parquet
 
-    table = pyarrow.table({**copies, COLUMNS[0]: score, COLUMNS[1]: decision})
+    table = pyarrow.table({**copies, DECIDED_COLUMNS[0]: score, DECIDED_COLUMNS[1]: decision})
     if writer is None:
         writer = parquet.ParquetWriter(file, table.schema)
     writer.write_table(table.cast(writer.schema))
@@ -137,7 +137,7 @@ def _write_csv(copies: dict[str, Any], score: Any, decision: Any, with_header: b
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator="\n")
     if with_header:
-        writer.writerow([*copies, *COLUMNS])
+        writer.writerow([*copies, *DECIDED_COLUMNS])
     columns = [[as_text(value) for value in column.to_pylist()] for column in copies.values()]
     scores = [f"{value:.6f}" for value in score.tolist()]
     decisions = [f"{value:g}" for value in decision.tolist()]
@@ -301,7 +301,7 @@ def _refuse_other_decisions(
 POPULATION_BINS = 200
 """Bins of the score, from 0 to 1."""
 
-FEWEST_ROWS = 30
+FEWEST_SCORES = 30
 """A group with rows, but fewer than this, is too small to estimate the law of its scores."""
 
 
@@ -331,7 +331,7 @@ def tiny(counts: Float[Array, "*i a k"]) -> Bool[Array, "*i a"]:
     [True, False, False]
     """
     rows = counts.sum(axis=-1)
-    few: Bool[Array, "*i a"] = (rows > 0) & (rows < FEWEST_ROWS)
+    few: Bool[Array, "*i a"] = (rows > 0) & (rows < FEWEST_SCORES)
     return few
 
 

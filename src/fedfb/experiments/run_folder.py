@@ -39,7 +39,7 @@ from fedfb.files import (
     writing,
 )
 from fedfb.runtime import as_arrays, from_arrays
-from fedfb.runtime.ledger import settle
+from fedfb.runtime.ledger import settle_ledger
 
 EXPERIMENT, RESULT, MODELS, ENCODER = (
     "experiment.toml",
@@ -153,7 +153,7 @@ def save(outcome: Outcome, folder: Path) -> None:
     if not (folder / EXPERIMENT).exists():
         write_whole(folder / EXPERIMENT, to_toml(outcome.experiment))
     if (folder / LEDGER).exists():
-        settle(folder / LEDGER)
+        settle_ledger(folder / LEDGER)
     for name, content in contents.items():
         write_whole(folder / name, content)
     seal(folder, [name for name in (EXPERIMENT, *contents, LEDGER) if (folder / name).exists()])

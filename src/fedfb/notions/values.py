@@ -167,11 +167,11 @@ def four_fifths_interval(
     return float(low), float(min(high, 1.0))
 
 
-DRAWS = 5_000
-MOST_NUMBERS = 2_000_000
+CHANCE_DRAWS = 5_000
+MOST_CHANCE_NUMBERS = 2_000_000
 """Of more clients than these numbers allow, fewer ranges are drawn, at least FEWEST_DRAWS."""
 
-FEWEST_DRAWS = 200
+FEWEST_CHANCE_DRAWS = 200
 _KEY: Key = (0, 9)
 
 
@@ -198,12 +198,12 @@ def draw_blind_disparities(
         minimum: fewest rows of a group that is compared.
 
     """
-    largest = np.zeros(DRAWS)
+    largest = np.zeros(CHANCE_DRAWS)
     for block, (k, n) in enumerate(zip(positives, rows, strict=True)):
         large = enough(n, minimum)
         sizes, total = np.rint(n[large]).astype(np.int64), round(float(k[large].sum()))
         draws = generator((*_KEY, block)).multivariate_hypergeometric(
-            sizes, total, size=DRAWS, method="marginals"
+            sizes, total, size=CHANCE_DRAWS, method="marginals"
         )
         gaps = np.abs(draws / sizes - total / sizes.sum()).max(axis=1)
         largest = np.maximum(largest, gaps)
@@ -235,6 +235,6 @@ def expect_losses_by_chance(variance: Float[Array, " i"], value: float) -> Chanc
         value: the measured range.
 
     """
-    draws = max(min(DRAWS, MOST_NUMBERS // len(variance)), FEWEST_DRAWS)
+    draws = max(min(CHANCE_DRAWS, MOST_CHANCE_NUMBERS // len(variance)), FEWEST_CHANCE_DRAWS)
     means = generator((*_KEY, len(variance))).standard_normal((draws, len(variance)))
     return summarize_draws(np.ptp(means * np.sqrt(variance), axis=1), value)

@@ -17,7 +17,7 @@ from fedfb.report.table import (
     make_console,
     note_on_many,
     print_table,
-    summarise,
+    summarise_many,
     write_count,
 )
 from fedfb.report.text import of_accounts, print_privacy
@@ -196,7 +196,7 @@ def _clients_table(clients: dict[str, dict[Visibility, Sum]]) -> Table:
     columns = ("client", "sent", "bytes", "of these masked", "received bytes")
     if len(clients) > MOST_CLIENTS:
         values = [ManyValues(part, write_count) for part in zip(*numbers, strict=True)]
-        rows = summarise([*clients], values, [part[1] - part[2] for part in numbers])
+        rows = summarise_many([*clients], values, [part[1] - part[2] for part in numbers])
         note = note_on_many(len(clients), "bytes that were not masked")
         return Table("By client", columns, rows, note)
     named = zip(clients, numbers, strict=True)

@@ -32,7 +32,7 @@ class ManyValues(NamedTuple):
     write: Callable[[float | None], str]
 
 
-def summarise(
+def summarise_many(
     names: Sequence[str], columns: Sequence[ManyValues], badness: Sequence[float | None]
 ) -> tuple[tuple[str, ...], ...]:
     """Return rows of the worst clients, of quantiles of each column alone, and of the best clients.
@@ -47,7 +47,7 @@ def summarise(
     >>> def write(number):
     ...     return "-" if number is None else f"{number:g}"
     >>> values = [*map(float, range(30)), None]
-    >>> rows = summarise([f"c{i}" for i in range(31)], [ManyValues(values, write)], values)
+    >>> rows = summarise_many([f"c{i}" for i in range(31)], [ManyValues(values, write)], values)
     >>> rows[0], rows[4], rows[5], rows[-1]
     (('worst: c29', '29'), ('lower quarter', '7.25'), ('median', '14.5'), ('best: c0', '0'))
     """
@@ -79,7 +79,7 @@ def summarise(
 
 
 def note_on_many(clients: int, measure: str) -> str:
-    """Say what the rows of :func:`summarise` are.
+    """Say what the rows of :func:`summarise_many` are.
 
     >>> note_on_many(1000, "loss")
     '1,000 clients: worst and best by loss; quantiles of each column alone. JSON has every client.'

@@ -20,7 +20,7 @@ from fedfb.report.table import (
     make_console,
     note_on_many,
     print_table,
-    summarise,
+    summarise_many,
     write_count,
 )
 from fedfb.report.tables import (
@@ -89,7 +89,7 @@ def _summarise_clients(clients: Sequence[ClientPrivacy]) -> tuple[tuple[str, ...
         ManyValues([spent.answers for spent in clients], write_count),
         ManyValues([spent.answering_noise for spent in clients], lambda value: f"{value or 0:.1f}"),
     ]
-    return summarise([spent.client for spent in clients], columns, epsilon)
+    return summarise_many([spent.client for spent in clients], columns, epsilon)
 
 
 def privacy_sentences(privacy: Privacy) -> list[str]:

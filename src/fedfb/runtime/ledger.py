@@ -4,7 +4,7 @@ Clients with equal messages share a line. A line states when a message was sent,
 size, and what the server can see of it. The first line of a run names the clients. Lines are only
 appended, so a kill loses none. A run that continues from a checkpoint states after which round it
 continues. Earlier lines of later rounds are then void, because these rounds are repeated.
-:func:`settle` writes the file again without void lines.
+:func:`settle_ledger` writes the file again without void lines.
 """
 
 import json
@@ -226,7 +226,7 @@ def _records(path: "Path") -> Iterator[dict[str, Any]]:
                 raise
 
 
-def settle(path: "Path") -> None:
+def settle_ledger(path: "Path") -> None:
     """Write a ledger again, in order and without void lines: completely, or not at all."""
     lines = [
         _as_json(record)

@@ -23,14 +23,14 @@ from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.codec import to_toml
 from fedfb.experiments.evaluate import evaluate_counts
 from fedfb.experiments.resolve import picks_rate
-from fedfb.experiments.rule import FEWEST_ROWS
+from fedfb.experiments.rule import FEWEST_SCORES
 from fedfb.experiments.run_folder import CHECKPOINTS, ENCODER, EXPERIMENT, LEDGER, MODELS
 from fedfb.experiments.secure import column_question
 from fedfb.experiments.tune import HELD_OUT, Choice, candidates, pick
 from fedfb.files import make_folder, seal, unseal, write_whole
 from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Saving, Trained
-from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle
+from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle_ledger
 from fedfb.runtime.local import Memories
 from fedfb.runtime.loop import SETUP, Progress, run_rounds
 from fedfb.shapes import Array, Int
@@ -129,7 +129,8 @@ def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: Lo
         log.write(
             "not told",
             f"what is achievable is unknown: {', '.join(withheld)} withheld their scores. They "
-            f"have some rows of a group, but fewer than {FEWEST_ROWS}. Merge groups in the schema.",
+            f"have some rows of a group, but fewer than {FEWEST_SCORES}. Merge groups in the "
+            "schema.",
         )
         return ""
     scored = score_counts(counts["rows"], clients, encoder.groups.names)
@@ -194,7 +195,7 @@ def run_study(transport: Transport, secrets: ServerSecrets, folder: Path) -> Non
         last = _start_phase(context, ACHIEVABLE, encoder)
         texts[ACHIEVED] = _train_achievable(context, last, encoder)
     _send_result(context, last, run, texts, model)
-    settle(folder / LEDGER)
+    settle_ledger(folder / LEDGER)
     seal(folder, [LEDGER])
 
 

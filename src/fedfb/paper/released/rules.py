@@ -17,7 +17,7 @@ from fedfb.data.columns import NumberColumn
 from fedfb.data.encode import Encoder
 from fedfb.data.groups import Groups
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.paper.released.data import ReleasedData, Rows
+from fedfb.paper.released.data import ReleasedData, ReleasedRows
 from fedfb.paper.released.training import Reduction, released_cross_entropy
 from fedfb.shapes import Array, Float, Int
 
@@ -333,7 +333,7 @@ def first_clients(seeds: tuple[int, ...], clients: int) -> Int[Array, " s"]:
     return np.array([np.random.RandomState(seed).permutation(clients)[0] for seed in seeds])
 
 
-def accuracies(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
+def accuracies(margin: Float[Array, "s n"], rows: ReleasedRows) -> Float[Array, " s"]:
     """Return the share of correct decisions, by seed.
 
     Args:
@@ -344,7 +344,7 @@ def accuracies(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
 
 
 def released_disparities(
-    margin: Float[Array, "s n"], rows: Rows, groups: int
+    margin: Float[Array, "s n"], rows: ReleasedRows, groups: int
 ) -> Float[Array, " s"]:
     r"""Return the largest gap between a group's rate of positive decisions and the overall rate.
 
@@ -361,7 +361,7 @@ def released_disparities(
     return np.abs(np.stack(of_groups) - rate).max(axis=0)
 
 
-def parity_differences(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
+def parity_differences(margin: Float[Array, "s n"], rows: ReleasedRows) -> Float[Array, " s"]:
     r"""Return :math:`|P(\hat y=1\mid 0)-P(\hat y=1\mid 1)|`, without other groups.
 
     Args:
@@ -374,7 +374,7 @@ def parity_differences(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, 
 
 def released_loss_sums(
     margin: Float[Array, "s n"],
-    rows: Rows,
+    rows: ReleasedRows,
     groups: int,
     signal: Literal["label-one", "cross-entropy", "zero-one"],
 ) -> Float[Array, "s 2 a"]:

@@ -8,7 +8,7 @@ import numpy as np
 from fedfb.errors import ConfigError, DivergenceError, unknown_name
 from fedfb.paper.released.data import (
     ReleasedData,
-    Rows,
+    ReleasedRows,
     count_cells,
     hold_out_last_tenth,
     load_released,
@@ -64,8 +64,8 @@ class _Client(NamedTuple):
 
     size: int
     local: LocalRows
-    rows: Rows
-    loss_rows: Rows
+    rows: ReleasedRows
+    loss_rows: ReleasedRows
     loss_x: Float[Array, "m i"]
 
 
@@ -175,7 +175,7 @@ def _refuse_divergence(
         )
 
 
-def _client(setting: _Setting, rows: Rows, seeds: tuple[int, ...]) -> _Client:
+def _client(setting: _Setting, rows: ReleasedRows, seeds: tuple[int, ...]) -> _Client:
     train_released, validation = hold_out_last_tenth(rows)
     fillers = setting.flags.fillers == "drawn"
     orders = [
