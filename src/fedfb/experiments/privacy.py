@@ -256,6 +256,10 @@ def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[Cl
         heard.clear()
         state, _ = algorithm.round(state, listening(make_ask(clients, memories, 0, number)))
         yield from heard
+    if algorithm.finish is not None:
+        heard.clear()
+        algorithm.finish(state, listening(make_ask(clients, memories, 0, rounds + 1)))
+        yield from heard
 
 
 def _refuse_unprotected(experiment: Resolved, task: ClientTask, upload: Arrays) -> None:

@@ -259,17 +259,22 @@ def _train(context: ServerContext, training: TrainingPhase) -> Trained:
     """Run the rounds of a phase, from its checkpoint if it has one."""
     study, (trial, phase) = context.transport.study, training
     path = context.folder / CHECKPOINTS / f"{phase.name}.npz"
+    rounds = _count_rounds(study)
     return run_rounds(
         trial.algorithm,
         trial.start,
-        phase.make_ask,
+        lambda number: phase.make_ask(number, everybody=number > rounds),
         phase.memories,
         seed=study.seed,
-        rounds=_count_rounds(study),
+        rounds=rounds,
         watch=trial.watch if phase.name == RUN else None,
         saving=Saving(path, study.digest, trial.instructions, always=True),
         on_round=lambda progress: _log_round(context.transport.log, phase, progress),
     )
+
+
+AFTER_ROUNDS = 2
+"""What follows training has this number after the last round; 1 is for what a method finishes."""
 
 
 def _count_rounds(study: Study) -> int:
@@ -278,7 +283,7 @@ def _count_rounds(study: Study) -> int:
 
 def _evaluate(study: Study, training: TrainingPhase, trained: Trained) -> Arrays:
     """Return the tables of an audit of the final state, on rows that were set aside."""
-    ask = training.phase.make_ask(_count_rounds(study) + 1, everybody=True)
+    ask = training.phase.make_ask(_count_rounds(study) + AFTER_ROUNDS, everybody=True)
     return ask(training.trial.tasks[TEST], make_broadcast_state(trained))
 
 
@@ -286,7 +291,7 @@ def _train_achievable(context: ServerContext, training: TrainingPhase, encoder: 
     """Train a plain model; return what fairness its scores allow, as JSON."""
     study = context.transport.study
     trained = _train(context, training)
-    ask = training.phase.make_ask(_count_rounds(study) + 1, everybody=True)
+    ask = training.phase.make_ask(_count_rounds(study) + AFTER_ROUNDS, everybody=True)
     params = np.asarray(training.trial.algorithm.params(trained.state))
     counts = ask(training.trial.tasks[SCORES], {"params": params})
     return make_achievable_text(study, encoder, counts, context.transport.log)
@@ -334,7 +339,7 @@ def _send_result(
     content = {"texts": pack_values(files), "model": model}
     present = [id for id in transport.list_present() if id in last.phase.keys.clients]
     replies = transport.exchange("finish", dict.fromkeys(present, content), "the end")
-    place = (_count_rounds(study) + 1, 1, "model")
+    place = (_count_rounds(study) + AFTER_ROUNDS, 1, "model")
     parts = {name: np.shape(value) for name, value in make_broadcast_state(run.trained).items()}
     sizes = {"model": len(model), "report": len(content["texts"])}
     last.phase.ledger.write([Entry(*place, "down", "public", parts, sizes, present)])
