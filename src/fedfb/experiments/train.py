@@ -104,6 +104,7 @@ def fit_grid(
     on_round: Callable[[Progress], None] = lambda progress: None,
     watched: bool = True,
     needed: int | None = None,
+    start: Float[Array, "r p"] | None = None,
 ) -> FittedGrid:
     """Train every setting and decide the examples; a setting that diverges does not stop others.
 
@@ -120,6 +121,7 @@ def fit_grid(
         on_round: is called once for every round, however often the grid is trained.
         watched: whether to look at the model after each round.
         needed: how many settings, from the first on, must not all diverge (default: all).
+        start: parameters before training, by setting; None: those of :func:`start_params`.
 
     Raises:
         DivergenceError: all settings that are needed diverged.
@@ -140,7 +142,8 @@ def fit_grid(
         some = [settings[place] for place in places]
         checkpoint = saving and _saving_without(saving, diverged)
         try:
-            fitted = fit(experiment, federation, some, seed, checkpoint, tell_new, watched)
+            first = None if start is None else start[places]
+            fitted = fit(experiment, federation, some, seed, checkpoint, tell_new, watched, first)
             prediction = fitted.predict(examples)
             return FittedGrid(tuple(settings), fitted, prediction, diverged)
         except SettingsDivergedError as error:
@@ -166,6 +169,7 @@ def fit(
     saving: Saving | None = None,
     on_round: Callable[[Progress], None] = lambda progress: None,
     watched: bool = True,
+    start: Float[Array, "r p"] | None = None,
 ) -> Fitted:
     """Train every setting on a federation with one seed, and look at the model after each round.
 
@@ -177,6 +181,7 @@ def fit(
         saving: where the checkpoint lies; None writes none.
         on_round: is called after every round.
         watched: whether to look at the model after each round.
+        start: parameters before training; None: those of :func:`start_params`.
     """
     method = find_method(experiment.algorithm)
     federation = astype(federation, experiment.precision)
@@ -185,7 +190,8 @@ def fit(
     engine = make_engine(experiment, clients[0].x.shape[1])
     privacy = _privacy_of(experiment, clients)
     algorithm = build(experiment, engine, notion, settings, privacy.noise if privacy else QUIET)
-    start = start_params(experiment, engine, seed, len(settings))
+    if start is None:
+        start = start_params(experiment, engine, seed, len(settings))
     names = training_names(experiment, federation)
     ledger = saving.ledger if saving else None
     if privacy and ledger:
@@ -279,19 +285,25 @@ def check_runnable(experiment: Resolved, groups: int | None = None) -> None:
             need more bits.
 
     """
-    # The model and the number of clients change nothing about what is refused.
-    experiment = replace(experiment, model="logistic")
-    method, engine = find_method(experiment.algorithm), make_engine(experiment, inputs=1)
-    groups = groups or experiment.groups
+    method, groups = find_method(experiment.algorithm), groups or experiment.groups
     refuse_too_many(method, groups)
-    notion = training_notion(experiment, groups, 3)
-    algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
+    algorithm = sketch(experiment, groups)
     if experiment.secure:
         refuse_disclosure(method, experiment.variant, algorithm)
     if experiment.privacy_epsilon is not None:
         from fedfb.experiments.privacy import check_privacy  # here: it needs dp-accounting
 
         check_privacy(experiment)
+
+
+def sketch(experiment: Resolved, groups: int) -> Algorithm:
+    """Return the algorithm of an experiment for one feature and one setting, to look at its tasks.
+
+    Neither the model nor the number of clients changes the tasks.
+    """
+    experiment = replace(experiment, model="logistic")
+    engine, notion = make_engine(experiment, inputs=1), training_notion(experiment, groups, 3)
+    return build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
 
 
 def training_notion(experiment: Resolved, groups: int, clients: int) -> Notion:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fedfb.algorithms import Method
 from fedfb.experiments.explain import Explained, ExplainedExchange
+from fedfb.experiments.leave_out import MOST_TRAININGS
 from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import shown_name
 from fedfb.report.privacy import of_accounts, print_privacy
@@ -23,6 +24,7 @@ from fedfb.runtime.ledger import (
     Visibility,
     Way,
     as_ranges,
+    phase_kind,
 )
 
 NEEDS: dict[Visibility, str] = {
@@ -40,7 +42,7 @@ RECEIVES: dict[Visibility, str] = {
 SET_UP = {"data": "columns"}
 """What is asked before the first round, by phase; else it is the set-up."""
 
-IN_FRONT = {"tune": "tuning ", "achievable": "FedAvg "}
+IN_FRONT = {"tune": "tuning ", "leave-out": "left out: ", "achievable": "FedAvg "}
 """What is said of phases other than the run itself."""
 
 _PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."
@@ -85,7 +87,7 @@ def by_kind(accounts: Sequence[Account], way: Way) -> dict[_Kind, Sum]:
         if entry.way == way:
             shapes = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
             when = "rounds" if entry.round else SET_UP.get(account.phase, "set-up")
-            kind = _Kind(account.phase, when, entry.task, entry.seen, shapes)
+            kind = _Kind(phase_kind(account.phase), when, entry.task, entry.seen, shapes)
             sums[kind] = sums.get(kind, Sum()).more(entry, len(entry.clients))
     return sums
 
@@ -315,7 +317,7 @@ def exchanges_sentence(explained: Explained) -> str:
     return (
         f"{number} exchange{'s' if number != 1 else ''} a round{beside}; beyond models, their "
         f"derivatives and weights a client sends {beyond} number{'s' if beyond != 1 else ''} in "
-        f"it. {_how_often(explained)}" + needs_and_receives(explained)
+        f"it. {_how_often(explained)}{_how_many(explained)}" + needs_and_receives(explained)
     )
 
 
@@ -326,6 +328,16 @@ def _how_often(explained: Explained) -> str:
     return (
         "An exact fit asks 'newton' 1 to about 9 times in a round; how often depends on the rows, "
         "and these are random. "
+    )
+
+
+def _how_many(explained: Explained) -> str:
+    """Say how many trainings without some clients there are; "" where there is none."""
+    if all(exchange.phase != "leave-out" for exchange in explained.exchanges):
+        return ""
+    return (
+        "'Left out' is one training without some clients: there is one for each client, and "
+        f"at most {MOST_TRAININGS}. "
     )
 
 
