@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fedfb.experiments.result import Result
 
 HIDDEN_LEFT_OUT = (
-    "of {} of the {} clients that the run left out of training figures are hidden, as a cell has too "
-    "few rows: so are those of all clients together"
+    "of {} of the {} clients that the run left out of training figures are hidden, as a cell has "
+    "too few rows: so are those of all clients together"
 )
 AUDIT, PAGE, CARD, LEDGER = "audit.json", "audit.html", "model-card.md", "ledger.jsonl"
 ROWS, MODEL, SCORES, AUDITING = "Rows", "Model", "Scores file", "Audit"

@@ -22,6 +22,7 @@ from fedfb.data import Federation, astype, pooled
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.codec import to_builtins
+from fedfb.experiments.effect import refuse_too_many
 from fedfb.experiments.resolve import given_grid
 from fedfb.experiments.secure import make_carry, refuse_disclosure
 from fedfb.experiments.seed_result import Divergence, Setting
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from fedfb.experiments.privacy import PrivateRun
 
 LOWER = "Lower the learning rate (--lr)."
-
 WORTH_THREADS = 20_000
 """Rows from which on clients are trained on several threads."""
 
@@ -193,11 +193,10 @@ def fit(
     if start is None:
         start = start_params(experiment, engine, seed, len(settings))
     names = training_names(experiment, federation)
-    ledger = saving.ledger if saving else None
-    if privacy and ledger:
-        ledger = replace(ledger, privacy=to_builtins(privacy.account(names)))
-        saving = saving and replace(saving, ledger=ledger)
-    carry = make_carry(experiment, names, ledger)
+    if privacy and saving and saving.ledger:
+        ledger = replace(saving.ledger, privacy=to_builtins(privacy.account(names)))
+        saving = replace(saving, ledger=ledger)
+    carry = make_carry(experiment, names, saving.ledger if saving else None)
     try:
         # Nobody looks at training rows of a private run: that exchange would cost privacy too.
         # What overflows is found by looking at every upload, and told once, with its round.
@@ -325,15 +324,6 @@ def training_notion(experiment: Resolved, groups: int, clients: int) -> Notion:
     return make_notion(experiment.notion, groups, symmetric, experiment.minimum_group)
 
 
-def refuse_too_many(method: Method, groups: int) -> None:
-    """Refuse a method for more groups than it can compare."""
-    if method.most_groups is not None and groups > method.most_groups:
-        raise ConfigError(
-            f"{method.name} compares at most {method.most_groups} groups, and these data have "
-            f"{groups}. Name fewer sensitive attributes, or choose another method (fedfb list)."
-        )
-
-
 def make_engine(experiment: Experiment, inputs: int) -> Engine:
     """Return the engine for an experiment's model and precision.
 
@@ -391,8 +381,9 @@ def build(
 def _private_training(
     experiment: Resolved, noise: Mapping[int, float] | None
 ) -> PrivateTraining | None:
-    of_rows = experiment.privacy_epsilon is not None and experiment.privacy_level == "record"
-    return PrivateTraining(experiment.privacy_clip, noise or QUIET) if of_rows else None
+    if experiment.privacy_epsilon is None or experiment.privacy_level != "record":
+        return None
+    return PrivateTraining(experiment.privacy_clip, noise or QUIET)
 
 
 def _diverged(

@@ -317,27 +317,20 @@ def exchanges_sentence(explained: Explained) -> str:
     return (
         f"{number} exchange{'s' if number != 1 else ''} a round{beside}; beyond models, their "
         f"derivatives and weights a client sends {beyond} number{'s' if beyond != 1 else ''} in "
-        f"it. {_how_often(explained)}{_how_many(explained)}" + needs_and_receives(explained)
+        f"it. {_how_often(explained)}" + needs_and_receives(explained)
     )
 
 
 def _how_often(explained: Explained) -> str:
-    """Say of an exact fit that its exchanges are not always as many; "" of other runs."""
-    if all(exchange.question != "newton" for exchange in explained.exchanges):
-        return ""
+    """Say what is asked more often or less often than these random rows show; "" of other runs."""
+    fits = any(exchange.question == "newton" for exchange in explained.exchanges)
+    leaves_out = any(exchange.phase == "leave-out" for exchange in explained.exchanges)
     return (
         "An exact fit asks 'newton' 1 to about 9 times in a round; how often depends on the rows, "
         "and these are random. "
-    )
-
-
-def _how_many(explained: Explained) -> str:
-    """Say how many trainings without some clients there are; "" where there is none."""
-    if all(exchange.phase != "leave-out" for exchange in explained.exchanges):
-        return ""
-    return (
-        "'Left out' is one training without some clients: there is one for each client, and "
-        f"at most {MOST_TRAININGS}. "
+        * fits
+        + "'Left out' is one training without some clients: there is one for each client, at most "
+        f"{MOST_TRAININGS}. " * leaves_out
     )
 
 
