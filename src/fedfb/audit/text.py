@@ -14,11 +14,19 @@ from fedfb.audit.result import (
     Rates,
 )
 from fedfb.experiments.seed_result import EVERYONE, Interval
-from fedfb.notions.chance import Chance
+from fedfb.notions.values import Chance
 from fedfb.report.left_out import NARROW, WIDE
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import NAMES, ends_in_words, number
-from fedfb.report.table import Table, make_console, print_table
+from fedfb.report.table import (
+    MOST_CLIENTS,
+    ManyValues,
+    Table,
+    make_console,
+    note_on_many,
+    print_table,
+    summarise,
+    write_count,
+)
 
 LEFT_OUT_NOTE = (
     "{}: the model of all clients, on the same rows. all clients: each row is decided by the model "

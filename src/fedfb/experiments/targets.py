@@ -8,10 +8,9 @@ from fedfb.core import Examples
 from fedfb.experiments.result import Result, Shortfall, Summary
 from fedfb.experiments.seed_result import EVERYONE, Evaluation, Interval, SeedResult, Setting
 from fedfb.experiments.seeds import least_disparity
-from fedfb.notions.chance import draw_blind_disparities
 from fedfb.notions.critical import LEVEL
 from fedfb.notions.disparity import notion_blocks
-from fedfb.notions.values import MINIMUM_ROWS, enough
+from fedfb.notions.values import MINIMUM_ROWS, draw_blind_disparities, enough
 
 Extent = tuple[float, Shortfall]
 """How far off a setting is, and the shortfall."""

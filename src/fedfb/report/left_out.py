@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from fedfb.experiments.result import Result
 from fedfb.experiments.seed_result import ClientLeftOut, Evaluation, SeedResult
 from fedfb.experiments.seeds import chance_beside, disparity_over_seeds, interval_of
-from fedfb.notions.chance import Chance
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
+from fedfb.notions.values import Chance
 from fedfb.report.numbers import coverage_of, ends_in_words, mean, number
-from fedfb.report.table import Table
+from fedfb.report.table import MOST_CLIENTS, ManyValues, Table, note_on_many, summarise, write_count
 
 NARROW = ("", "rows", "accuracy", "in", "disparity", "95% interval", "chance", "in")
 WIDE = (
