@@ -10,8 +10,8 @@ from fedfb.experiments.codec import from_json, to_json
 from fedfb.experiments.outcome import run, train
 from fedfb.experiments.result import Result
 from fedfb.experiments.seeds import chance_of, confusion_of
-from fedfb.experiments.shortfalls import warn_of_target
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.targets import warn_of_target
 from fedfb.notions.disparity import rate_disparity
 from fedfb.notions.values import draw_blind_disparities, expect_losses_by_chance, summarize_draws
 

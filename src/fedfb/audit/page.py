@@ -119,6 +119,7 @@ def audit_page(audit: Audit) -> Page:
         _make_disparity_section(audit),
         _make_group_section(audit),
         *client_section(audit),
+        *_make_left_out_section(audit),
         *_make_calibration_section(audit),
         *_make_baseline_section(audit),
         _make_hidden_section(audit),
@@ -229,6 +230,12 @@ def _make_group_section(audit: Audit) -> Section:
     )
     pictures = (picture,) if picture else ()
     return Section("groups", "Groups", sentences, pictures, tuple(tables))
+
+
+def _make_left_out_section(audit: Audit) -> Iterator[Section]:
+    if audit.left_out:
+        table = words.left_out_table(audit)
+        yield Section("left-out", "Clients that nobody trained on", tables=(table,))
 
 
 def _make_calibration_section(audit: Audit) -> Iterator[Section]:

@@ -167,15 +167,42 @@ def disparity_over_seeds(
     return disparity._replace(low=ends[0, 0], high=ends[0, 1]) if len(estimable) == 1 else disparity
 
 
+def least_disparity(
+    runs: Sequence[Evaluation], name: str, shared: float, level: float
+) -> float | None:
+    """Return the lower end of a disparity's interval at a level of choice; None if not estimable.
+
+    Args:
+        runs: one evaluation for each seed.
+        name: of the disparity; the interval of client parity has the usual level.
+        shared: share of test rows that two seeds have in common, 0 to 1.
+        level: share of intervals that cover the disparity.
+    """
+    if name == "client_parity" or any(run.disparity[name] is None for run in runs):
+        disparity = disparity_over_seeds(runs, name, shared)
+        return None if disparity is None else float(disparity.low)
+    tables = [confusion_of(run.groups) * _is_compared(run, name) for run in runs]
+    values = np.array([run.disparity[name] for run in runs], dtype=np.float64)
+    bands = notion_bands(name, np.stack(tables), level=level)
+    return float(mean_disparity(values, values, bands, shared).low)
+
+
 def chance_of(run: Evaluation) -> dict[str, Chance | None]:
     """Return what chance alone shows beside every disparity of a run; None where not estimable."""
     return {
-        name: None if value is None else _chance_beside(run, name, value)
+        name: None if value is None else chance_beside(run, name, value)
         for name, value in run.disparity.items()
     }
 
 
-def _chance_beside(run: Evaluation, name: str, value: float) -> Chance | None:
+def chance_beside(run: Evaluation, name: str, value: float) -> Chance | None:
+    """Return what chance alone shows beside one disparity.
+
+    Args:
+        run: the evaluation.
+        name: of the disparity.
+        value: the disparity.
+    """
     if name == "client_parity":
         _, [variance] = _client_losses([run])
         return expect_losses_by_chance(variance, value)

@@ -178,7 +178,7 @@ OURS_TO_CHOOSE = (
         "timing",
         "reference",
     ),
-    *("bits_mode", "rounding", "secure", "precision", "engine"),
+    *("bits_mode", "rounding", "secure", "precision", "engine", "leave_out_clients"),
 )
 """Settings that no figure depends on by itself: which cell is meant, and how a method gets there.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fedfb.algorithms import Method
 from fedfb.experiments.explain import Explained, ExplainedExchange
+from fedfb.experiments.leave_out import MOST_TRAININGS
 from fedfb.report.numbers import shown_name
 from fedfb.report.table import (
     MOST_CLIENTS,
@@ -31,6 +32,7 @@ from fedfb.runtime.ledger import (
     Visibility,
     Way,
     as_ranges,
+    phase_kind,
 )
 
 NEEDS: dict[Visibility, str] = {
@@ -48,7 +50,7 @@ RECEIVES: dict[Visibility, str] = {
 SET_UP = {"data": "columns"}
 """What is asked before the first round, by phase; else it is the set-up."""
 
-IN_FRONT = {"tune": "tuning ", "achievable": "FedAvg "}
+IN_FRONT = {"tune": "tuning ", "leave-out": "left out: ", "achievable": "FedAvg "}
 """What is said of phases other than the run itself."""
 
 _PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."
@@ -93,7 +95,7 @@ def by_kind(accounts: Sequence[Account], way: Way) -> dict[_Kind, Sum]:
         if entry.way == way:
             shapes = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
             when = "rounds" if entry.round else SET_UP.get(account.phase, "set-up")
-            kind = _Kind(account.phase, when, entry.task, entry.seen, shapes)
+            kind = _Kind(phase_kind(account.phase), when, entry.task, entry.seen, shapes)
             sums[kind] = sums.get(kind, Sum()).more(entry, len(entry.clients))
     return sums
 
@@ -328,12 +330,15 @@ def exchanges_sentence(explained: Explained) -> str:
 
 
 def _how_often(explained: Explained) -> str:
-    """Say of an exact fit that its exchanges are not always as many; "" of other runs."""
-    if all(exchange.question != "newton" for exchange in explained.exchanges):
-        return ""
+    """Say what is asked more often or less often than these random rows show; "" of other runs."""
+    fits = any(exchange.question == "newton" for exchange in explained.exchanges)
+    leaves_out = any(exchange.phase == "leave-out" for exchange in explained.exchanges)
     return (
         "An exact fit asks 'newton' 1 to about 9 times in a round; how often depends on the rows, "
         "and these are random. "
+        * fits
+        + "'Left out' is one training without some clients: there is one for each client, at most "
+        f"{MOST_TRAININGS}. " * leaves_out
     )
 
 

@@ -25,6 +25,7 @@ from fedfb.report.folder import ReportedRun
 from fedfb.report.html import Fold, Line, Picture, Section, curves_picture, scatter_picture
 from fedfb.report.ledger import exchanges_sentence as exchange_sentence
 from fedfb.report.ledger import sentence as ledger_sentence
+from fedfb.report.left_out import left_out_table
 from fedfb.report.numbers import coverage_of, mean, number, setting_in_words, shown_name
 from fedfb.report.table import Table
 from fedfb.report.text import PRIVACY_COLUMNS, client_rows, privacy_sentence, privacy_sentences
@@ -94,7 +95,9 @@ def people_sections(result: Result) -> Sequence[Section]:
         setting = setting_in_words(summary.settings) if number_of > 1 else ""
         groups = tables.group_table(result, runs, setting)
         clients = tables.client_table(result, runs, setting) if runs[0].clients else None
-        parts.append((setting, tuple(table for table in (groups, clients) if table is not None)))
+        left_out = left_out_table(result, runs, setting)
+        some = (groups, clients, left_out)
+        parts.append((setting, tuple(table for table in some if table is not None)))
     if number_of == 1:
         return [Section("people", "Groups and clients", tables=parts[0][1])]
     folds = tuple(Fold(f"At {setting}", setting_tables) for setting, setting_tables in parts)

@@ -12,6 +12,7 @@ import msgspec
 from fedfb.experiments.result import Comparison, Figures, Picked, Printed, Result, Tuning
 from fedfb.experiments.seed_result import ClientPrivacy, MethodAccount, Privacy, Quality, SeedResult
 from fedfb.experiments.shortfalls import first_sentences, other_notes
+from fedfb.report.left_out import left_out_table
 from fedfb.report.numbers import NAMES, coverage_of, mean, number
 from fedfb.report.table import (
     MOST_CLIENTS,
@@ -224,6 +225,10 @@ def print_run(result: Result) -> None:
         console.print(f"four-fifths ratio (least to largest rate): {_four_fifths(result.runs)}\n")
         if result.runs[0].clients:
             print_table(client_table(result, result.runs, narrow=True), console)
+        left_out = left_out_table(result, result.runs, narrow=True)
+        if left_out is not None:
+            console.print()
+            print_table(left_out, console)
         for line in findings(result):
             console.print(line)
     if result.privacy:

@@ -46,11 +46,28 @@ NEEDED = ("the method needs only sums", "the method needs single values")
 RECEIVED = ("the server received only sums", "the server received each client's upload")
 """The words for both properties in reports: if the property holds, and if it does not."""
 
-PHASES = ("data", "tune", "run", "achievable")
+PHASES = ("data", "tune", "run", "leave-out", "achievable")
 """The phases of a seed's messages, in their order.
 
-They are the preparation of columns, tuning, the run, and in a study the achievable fairness.
+They are the preparation of columns, tuning, the run, the trainings without some clients (their
+number follows the name), and in a study the achievable fairness.
 """
+
+
+def phase_kind(phase: str) -> str:
+    """Return the phase without the number of its training.
+
+    >>> phase_kind("leave-out-12"), phase_kind("run")
+    ('leave-out', 'run')
+    """
+    return phase.rstrip("0123456789").removesuffix("-")
+
+
+def _place(phase: str) -> tuple[int, int]:
+    """Return the place of a phase; of trainings without clients, by their numbers."""
+    kind = phase_kind(phase)
+    return PHASES.index(kind), int(phase[len(kind) + 1 :] or 0)
+
 
 EXPECTED_LEDGER = "lines of JSON as fedfb run --out writes them"
 """The end of the message about a ledger that cannot be read."""
@@ -187,7 +204,7 @@ def read_ledger(path: "Path") -> list[Account]:
                 entries[of] = [e for e in entries.get(of, []) if e.round <= record["after"]]
             else:
                 entries[of].append(_entry(record, len(clients[of])))
-        in_order = sorted(clients, key=lambda of: (PHASES.index(of[0]), of[1]))
+        in_order = sorted(clients, key=lambda of: (*_place(of[0]), of[1]))
     except CHANGED as error:
         raise DataError(
             f"the ledger {path} cannot be read ({error!r}). Expected {EXPECTED_LEDGER}."

@@ -130,6 +130,11 @@ class Study:
             )
         if self.timeout_s <= 0 or self.wait_s <= 0:
             raise ConfigError("timeout_s and wait_s are seconds, more than 0.")
+        if self.experiment.leave_out_clients:
+            raise ConfigError(
+                "a study trains one model, with all of its clients: leave_out_clients is for fedfb "
+                "run, on rows in one place. Leave it out."
+            )
         refuse_open(self.schema)
 
 
