@@ -199,7 +199,7 @@ def left_out_table(audit: Audit, narrow: bool = False) -> Table:
         )
         for part in (*everyone, *clients)
     )
-    note = LEFT_OUT_NOTE.format("in" if narrow else "If trained on")
+    note = LEFT_OUT_NOTE.format("full" if narrow else "If trained on")
     note += f" The {MOST_CLIENTS} with the largest disparities; JSON has all." if many else ""
     caption = f"Clients that the run left out of training ({NAMES[notion]})"
     return Table(caption, NARROW if narrow else WIDE, rows, note)

@@ -7,14 +7,21 @@ from fedfb.experiments.seed_result import ClientLeftOut, Evaluation, SeedResult
 from fedfb.experiments.seeds import chance_beside, disparity_over_seeds, interval_of
 from fedfb.notions.values import Chance
 from fedfb.report.numbers import coverage_of, ends_in_words, mean, number
-from fedfb.report.table import MOST_CLIENTS, ManyValues, Table, note_on_many, summarise, write_count
+from fedfb.report.table import (
+    MOST_CLIENTS,
+    ManyValues,
+    Table,
+    note_on_many,
+    summarise_many,
+    write_count,
+)
 
-NARROW = ("", "rows", "accuracy", "in", "disparity", "95% interval", "chance", "in")
+NARROW = ("", "rows", "accuracy", "full", "disparity", "95% interval", "chance", "full")
 WIDE = (
     *("client", "test rows", "accuracy", "if trained on", "disparity", "95% interval", "chance"),
     "if trained on",
 )
-NARROW_LOSSES = ("", "rows", "accuracy", "in", "loss", "in")
+NARROW_LOSSES = ("", "rows", "accuracy", "full", "loss", "full")
 WIDE_LOSSES = ("client", "test rows", "accuracy", "if trained on", "loss", "if trained on")
 
 
@@ -47,7 +54,7 @@ def left_out_table(
     else:
         rows += [_cells(result, of_client, by_loss) for of_client in clients]
     caption = "Clients that were left out of training"
-    inside = "in: the model" if narrow else "If trained on: the model"
+    inside = "full: the model" if narrow else "If trained on: the model"
     measure = "loss" if by_loss else "disparity"
     note = [
         f"{inside} of all clients, on the same rows. {everyone[0].name}: each row is decided by "
@@ -140,4 +147,4 @@ def _summarise(
         _, mark, name = row[0].partition(": ")
         return (row[0], *_cells(result, by_name[name], by_loss)[1:]) if mark else row
 
-    return [means, *map(completed, summarise(names, columns, values))]
+    return [means, *map(completed, summarise_many(names, columns, values))]
