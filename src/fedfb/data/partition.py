@@ -208,6 +208,21 @@ def split_order(
     return np.flatnonzero(is_training), np.flatnonzero(~is_training)
 
 
+def split_client(
+    group: Int[Array, " n"], number: int, split_seed: int
+) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
+    """Split one client's rows 7:3, in a random order. Every group has at least one training row.
+
+    Args:
+        group: group of each row.
+        number: number of the client.
+        split_seed: seed. The order depends on the seed and the client's number only.
+
+    """
+    order = generator((split_seed, 12, number)).permutation(len(group))
+    return split_order(order, group)
+
+
 def assign(
     partition: Partition, table: Table, groups: Groups, train: Int[Array, " t"], key: Key
 ) -> Clients:
