@@ -20,7 +20,6 @@ from fedfb.shapes import Array, Float, Int
 from fedfb.tables.address import Database
 from fedfb.tables.cells import Cells
 from fedfb.tables.dialect import DETECT, Dialect
-from fedfb.tables.read import read_rows
 from fedfb.tables.table import Table
 
 ROWS_AT_A_TIME = 8192
@@ -203,6 +202,8 @@ def encode_file(
         dialect: how a text file is written, where it is not detected.
 
     """
+    from fedfb.tables.read import read_rows  # here: built-in data need no reader of files
+
     return encode_cells(encoder, read_rows(path, dialect), is_judged=True)
 
 

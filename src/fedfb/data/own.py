@@ -243,9 +243,9 @@ def federate_cells(
     raw = concat(tables)
     del tables
     rows = np.arange(sum(sizes[: len(files)]))
-    label, order = schema.label, schema.group_names
+    label, group_order = schema.label, schema.group_names
     table = derive(raw, schema.derived)
-    groups = groups_in(table.take(slice(len(rows))), schema.crossed, order)
+    groups = groups_in(table.take(slice(len(rows))), schema.crossed, group_order)
     rule = (
         Partition("column", schema.client) if schema.client else parse_partition(request.partition)
     )
@@ -257,22 +257,28 @@ def federate_cells(
     features = schema.of("feature")
     if not features:
         raise DataError(f"{table.source}: no columns are left as features. Add some.")
+    label_notes = _note_labels(table, label.name, label.positive)
+    # The rows of a client stand side by side, so that no later step gathers or copies them.
+    parts_of_clients = rows_of_clients(clients.client[train], len(clients.names))
+    order = np.concatenate([*(train[places] for places in parts_of_clients), test_rows])
+    table, first_test = table.take(order), len(order) - len(test_rows)
+    del raw
     source = Source(
         name=name,
         table=table,
-        train=train,
-        test=test_rows,
+        train=np.arange(first_test),
+        test=np.arange(first_test, len(order)),
         label=label.name,
         positive=label.positive,
         sensitive=schema.crossed,
         features=tuple(column.name for column in features),
         derived=schema.derived,
-        group_order=order,
-        notes=(*notes, *_note_labels(table, label.name, label.positive), *client_notes),
+        group_order=group_order,
+        notes=(*notes, *label_notes, *client_notes),
     )
     federation = federate(
         source,
-        clients,
+        clients._replace(client=clients.client[order]),
         sensitive_at_prediction=request.sensitive_at_prediction,
         learn=by_sums(add, schema),
         precision=precision,
