@@ -200,7 +200,9 @@ def split_order(
     cut = 7 * len(order) // 10
     is_training = np.zeros(len(order), dtype=bool)
     is_training[order[:cut]] = True
-    for number in np.setdiff1d(group, group[is_training]):
+    group_rows = np.bincount(group)
+    training_rows = np.bincount(group[is_training], minlength=len(group_rows))
+    for number in np.flatnonzero((group_rows > 0) & (training_rows == 0)):
         is_training[order[group[order] == number][0]] = True
         rows = np.bincount(group[is_training])
         spare = order[:cut][is_training[order[:cut]] & (rows[group[order[:cut]]] > 1)]

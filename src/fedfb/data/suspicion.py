@@ -70,9 +70,9 @@ def _drop_missing(numbers: Float[Array, " n"]) -> Float[Array, " m"]:
 
 def are_numbers(files: Sequence[SourceColumn]) -> bool:
     """Return whether every cell is missing or a number, and not all are missing."""
-    parts = [column.numbers for column in files]
-    return all(part is not None for part in parts) and not all(
-        np.isnan(part).all() for part in parts if part is not None
+    parts = [column.numbers for column in files if column.numbers is not None]
+    return len(parts) == len(files) and any(
+        not (np.isnan(part[:_FIRST]).all() and np.isnan(part).all()) for part in parts
     )
 
 
