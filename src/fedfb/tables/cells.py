@@ -22,7 +22,9 @@ from fedfb.shapes import Array, Bool, Float, Int
 from fedfb.tables.dialect import DETECT, Dialect
 from fedfb.tables.table import Part, Table, Words, check_same_columns, number_as_text, parse_number
 
-MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"})
+MISSING = frozenset(
+    {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "\\N"}
+)
 """Cells that count as missing."""
 
 MAX_COLUMNS = 5000
