@@ -17,9 +17,8 @@ from fedfb.audit.result import (
 from fedfb.audit.result import AuditFigure as Value
 from fedfb.report.headline import NOTION_MEANINGS
 from fedfb.report.html import Figure, Fold, Page, Section
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise
 from fedfb.report.numbers import NAMES, number
-from fedfb.report.table import Table
+from fedfb.report.table import MOST_CLIENTS, ManyValues, Table, note_on_many, summarise
 
 BY_LABEL = "Rows are those of groups that are shown by label."
 LEFT_OUT = (

@@ -16,7 +16,7 @@ from fedfb.experiments.codec import say_client
 from fedfb.experiments.seed_result import Interval
 from fedfb.extras import make_frame
 from fedfb.files import interpreting, read_json
-from fedfb.notions.chance import Chance
+from fedfb.notions.values import Chance
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -14,10 +14,18 @@ from fedfb.audit.result import (
     Rates,
 )
 from fedfb.experiments.seed_result import Interval
-from fedfb.notions.chance import Chance
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
+from fedfb.notions.values import Chance
 from fedfb.report.numbers import NAMES, ends_in_words, number
-from fedfb.report.table import Table, make_console, print_table
+from fedfb.report.table import (
+    MOST_CLIENTS,
+    ManyValues,
+    Table,
+    make_console,
+    note_on_many,
+    print_table,
+    summarise,
+    write_count,
+)
 
 ALONE = "Intervals are of 95%, each for its rate alone."
 

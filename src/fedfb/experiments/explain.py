@@ -38,6 +38,7 @@ ROWS_OF_A_CELL = 20
 """Random rows of each label and group at each client: a tenth can be spared to choose on."""
 
 SET_UP, FIRST, USUAL, LAST = "set-up", "first round", "round", "last round"
+END = "after the last round"
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 """The shapes of an upload's arrays by name."""
@@ -90,7 +91,7 @@ class Explained(NamedTuple):
     @property
     def in_a_round(self) -> tuple[ExplainedExchange, ...]:
         """The exchanges of a usual round of the run itself; those of every k-th round too."""
-        rare = (SET_UP, FIRST, LAST)
+        rare = (SET_UP, FIRST, LAST, END)
         return tuple(e for e in self.exchanges if e.phase == "run" and e.when not in rare)
 
     @property
@@ -252,15 +253,15 @@ def _kind(entry: Entry) -> tuple[bool, str, Visibility, Shapes, int]:
 def _when(by_round: Mapping[int, object], rounds: int) -> str:
     """Say in which of so many rounds something is asked; the set-up is round 0.
 
-    >>> [_when(dict.fromkeys(asked), 5) for asked in ([0], [1], [1, 2, 3, 4, 5], [5], [2, 4])]
-    ['set-up', 'first round', 'round', 'last round', 'rounds 2, 4']
+    >>> [_when(dict.fromkeys(asked), 5) for asked in ([0], [1], [1, 2, 3, 4, 5], [5], [2, 4], [6])]
+    ['set-up', 'first round', 'round', 'last round', 'rounds 2, 4', 'after the last round']
     """
     numbers = sorted(by_round)
     if numbers == [0]:
         return SET_UP
     if len(numbers) == rounds:
         return USUAL
-    alone = {1: FIRST, rounds: LAST}
+    alone = {1: FIRST, rounds: LAST, rounds + 1: END}
     if len(numbers) == 1 and numbers[0] in alone:
         return alone[numbers[0]]
     return f"round{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from fedfb.notions.chance import Chance
+from fedfb.notions.values import Chance
 
 Interval = tuple[float, float]
 """The ends of a 95% interval."""

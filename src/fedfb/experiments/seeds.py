@@ -23,12 +23,6 @@ from fedfb.experiments.seed_result import (
     Statistic,
 )
 from fedfb.experiments.spec import Experiment
-from fedfb.notions.chance import (
-    Chance,
-    draw_blind_disparities,
-    expect_losses_by_chance,
-    summarize_draws,
-)
 from fedfb.notions.disparity import notion_bands, notion_blocks
 from fedfb.notions.over_seeds import (
     MeanDisparity,
@@ -38,7 +32,15 @@ from fedfb.notions.over_seeds import (
     mean_range,
     mean_rate,
 )
-from fedfb.notions.values import MINIMUM_ROWS, disparity_value, nan_to_none
+from fedfb.notions.values import (
+    MINIMUM_ROWS,
+    Chance,
+    disparity_value,
+    draw_blind_disparities,
+    expect_losses_by_chance,
+    nan_to_none,
+    summarize_draws,
+)
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 

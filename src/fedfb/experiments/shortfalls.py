@@ -7,9 +7,8 @@ import numpy as np
 from fedfb.core import Examples
 from fedfb.experiments.result import Frontier, Result, Shortfall, Summary
 from fedfb.experiments.seed_result import Interval, SeedResult, Setting
-from fedfb.notions.chance import draw_blind_disparities
 from fedfb.notions.disparity import notion_blocks
-from fedfb.notions.values import MINIMUM_ROWS, enough
+from fedfb.notions.values import MINIMUM_ROWS, draw_blind_disparities, enough
 
 ALIKE = 0.99
 """From this share of equal decisions on a model is said to decide all rows alike."""

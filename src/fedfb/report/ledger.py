@@ -9,10 +9,18 @@ from typing import Any, NamedTuple
 
 from fedfb.algorithms import Method
 from fedfb.experiments.explain import Explained, ExplainedExchange
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import shown_name
-from fedfb.report.privacy import of_accounts, print_privacy
-from fedfb.report.table import Table, make_console, print_table
+from fedfb.report.table import (
+    MOST_CLIENTS,
+    ManyValues,
+    Table,
+    make_console,
+    note_on_many,
+    print_table,
+    summarise,
+    write_count,
+)
+from fedfb.report.text import of_accounts, print_privacy
 from fedfb.runtime.ledger import (
     NEEDED,
     NEEDS_SUM,

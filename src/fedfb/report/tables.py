@@ -17,7 +17,6 @@ from fedfb.experiments.seed_result import (
     Statistic,
 )
 from fedfb.experiments.seeds import rate_interval
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import (
     NAMES,
     coverage_of,
@@ -30,7 +29,15 @@ from fedfb.report.numbers import (
     spread,
     with_interval,
 )
-from fedfb.report.table import Row, Table
+from fedfb.report.table import (
+    MOST_CLIENTS,
+    ManyValues,
+    Row,
+    Table,
+    note_on_many,
+    summarise,
+    write_count,
+)
 
 MOST_PAIRED = 3
 """Of more methods than these and one, a narrow table has only the differences from the first."""

@@ -14,14 +14,15 @@ from fedfb.paper.released.data import (
     load_released,
     pool_clients,
 )
-from fedfb.paper.released.flags import Flags, make_flags
 from fedfb.paper.released.rules import (
+    Flags,
     ReleasedRule,
     accuracies,
     average_by_size,
     average_by_weight,
     choose_rule,
     first_clients,
+    make_flags,
     parity_differences,
     released_disparities,
     released_loss_sums,
