@@ -6,9 +6,7 @@ from dataclasses import asdict, fields
 import pytest
 
 from fedfb.algorithms import METHODS, find_method
-from fedfb.data import frames
-from fedfb.data import loading as own
-from fedfb.data.datasets import adult, bank, compas, gaussians, synthetic
+from fedfb.data import federation_from_frames
 from fedfb.data.request import DataRequest
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.errors import ConfigError
@@ -42,11 +40,7 @@ LOADERS_DIFFER = {
     "positive": "as label",
     "precision": "rows in float64 serve experiments of both precisions",
 }
-LOADERS = (
-    *(adult.load_adult, bank.load_bank, compas.load_compas, synthetic.load_synthetic),
-    *(gaussians.load_gaussians, own.load_own, own.federate_cells, frames.federation_from_frames),
-    DataRequest,
-)
+LOADERS = (federation_from_frames, DataRequest)
 COLUMNS = (
     ColumnSchema("age", "feature", "number", missing="mean"),
     ColumnSchema("sex", "sensitive", "category", ("F", "M")),

@@ -10,7 +10,6 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -182,6 +181,8 @@ def read_result(folder: Path, expected: str) -> Result:
 
 def versions(experiment: Experiment) -> dict[str, str]:
     """Return what a result depends on beside its settings."""
+    from importlib.metadata import version  # here: a run without a folder does not need it
+
     packages = {name: version(name) for name in ("fedfb", *DEPENDENCIES)}
     return {
         **packages,
