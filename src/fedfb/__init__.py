@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from fedfb.core import ClientTask as ClientTask
     from fedfb.core import Examples as Examples
     from fedfb.data.federation import Federation as Federation
-    from fedfb.data.frames import federation_from_frames as federation_from_frames
     from fedfb.data.loading import load as load
+    from fedfb.data.own import federation_from_frames as federation_from_frames
     from fedfb.data.request import DataRequest as DataRequest
     from fedfb.errors import ConfigError as ConfigError
     from fedfb.errors import DataError as DataError
@@ -58,7 +58,7 @@ _HOME = {
     "ShortfallWarning": "experiments.shortfall_warnings",
     "TargetNotReachedWarning": "experiments.shortfall_warnings",
     "compare": "experiments.compare",
-    "federation_from_frames": "data.frames",
+    "federation_from_frames": "data.own",
     "load": "data.loading",
     "load_model": "experiments.run_folder",
     "run": "experiments.outcome",

@@ -160,6 +160,9 @@ class Algorithm(NamedTuple):
         params: state -> the common model, or None if there is none.
         predict: final state, memories by client id (for personal models), rows -> prediction.
         describe: final state -> facts for a report, one record of plain values per run.
+        finish: state after the last round, ask -> final state. Here ``ask`` puts tasks to all
+            clients, also if a share of them takes part in a round. The state then has a field
+            ``finished``, 0 until the runtime has finished it.
     """
 
     name: str
@@ -171,6 +174,7 @@ class Algorithm(NamedTuple):
     params: Callable[[Any], Float[Array, "r p"] | None]
     predict: Callable[[Any, Mapping[int, Arrays], Examples], Prediction]
     describe: Callable[[Any], list[dict[str, Any]]] | None = None
+    finish: Callable[[Any, Ask], Any] | None = None
 
 
 class PrivateTraining(NamedTuple):

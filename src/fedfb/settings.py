@@ -191,7 +191,7 @@ def describe_range(kind: Kind) -> str:
     return " ".join([words[kind.base], " and ".join(parts)]).strip()
 
 
-def read_text(value: str, kind: Kind) -> Any:
+def read_word(value: str, kind: Kind) -> Any:
     """Read the text of a flag; the range is not checked."""
     return kind.form.read(value) if kind.form else READERS[kind.base](value)
 

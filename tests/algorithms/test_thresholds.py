@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.optimize import linprog
 
-from federations import make_clients, make_engine, merge
+from federations import deal, make_clients, make_engine, make_rows, make_solver, merge
 from fedfb.algorithms import fedavg
 from fedfb.algorithms.fedfb import fedfb
 from fedfb.algorithms.fedfb.threshold_rules import (
@@ -170,6 +170,36 @@ def test_small_groups_are_not_counted_and_keep_one_half():
     assert upload["rows"][0, :, 0].sum() > 0
     np.testing.assert_array_equal(state.chance[0, 1], decide_at_half(1024))
     assert algorithm.describe(state)[0]["left_out"] == [1]
+
+
+def scattered(rows=900, clients=30):
+    """Clients of 30 rows each, one in ten of group 1."""
+    drawn = make_rows(3, rows, 2)
+    group = (np.arange(rows) % 10 == 0).astype(int)
+    return deal(drawn._replace(group=group), "iid", clients, 0)
+
+
+def test_with_some_clients_a_round_all_are_counted_in_the_histogram():
+    clients, engine = scattered(), make_engine(4)
+    algorithm = build(METHOD, engine, minimum=0, solver=make_solver(epochs=1))
+    state = run(algorithm, clients, engine, participation=0.1).state
+    everyone = merge(clients)
+    upload, _ = algorithm.tasks[-1].run({"params": state.params}, everyone, {}, (0,))
+    expected = cut(upload["rows"][0], COMPARED["demographic_parity"], 0.0, mixed=False)
+    np.testing.assert_array_equal(state.chance[0], expected.chance)
+    [told] = algorithm.describe(state)
+    assert told["off_target"] == pytest.approx(expected.disparity)
+
+
+def test_the_minimum_is_of_the_rows_that_the_histogram_has():
+    """All clients have enough rows of group 1 together; those that stay to the end do not."""
+    clients, engine = scattered(), make_engine(4)
+    least = int(min(np.bincount(merge(clients).y[merge(clients).group == 1])))
+    algorithm = build(METHOD, engine, minimum=least, solver=make_solver(epochs=1))
+    whole, some = (run(algorithm, clients, engine, dropout=share).state for share in (0.0, 0.5))
+    assert algorithm.describe(whole)[0]["left_out"] == []
+    assert algorithm.describe(some)[0]["left_out"] == [1]
+    np.testing.assert_array_equal(some.chance[0, 1], decide_at_half(1024))
 
 
 def test_it_needs_the_group_and_one_number_of_bins():

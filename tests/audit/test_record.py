@@ -21,8 +21,7 @@ from fedfb.audit.rows import (
 from fedfb.data.statistics import add_in_clear
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.secure import make_audit_add
-from fedfb.notions.chance import draw_blind_disparities, summarize_draws
-from fedfb.notions.values import largest_rate_gap
+from fedfb.notions.values import draw_blind_disparities, largest_rate_gap, summarize_draws
 
 SIZES = [[60, 90, 40, 80], [120, 30, 70, 50], [45, 60, 55, 200]]
 

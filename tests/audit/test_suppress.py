@@ -16,7 +16,7 @@ from fedfb.audit.page import audit_page
 from fedfb.audit.record import audit, name_hidden
 from fedfb.audit.result import Hidden, encode_audit
 from fedfb.audit.rows import add_uploads, make_uploads, read_tables
-from fedfb.audit.suppress import hide, publish, publish_clients
+from fedfb.audit.suppress import hide_small_cells, publish, publish_clients
 from fedfb.data.statistics import add_in_clear
 from fedfb.report.html import render
 
@@ -151,7 +151,7 @@ def test_a_cell_that_only_all_totals_together_tell_is_found():
     small[:2, :2] = small[2:, 2:] = small[1, 2] = True
     counts = np.where(small, 6.0, 50.0)[None]
     every = np.ones(4, bool)
-    shown, totals = hide(counts, every, every, MINIMUM)
+    shown, totals = hide_small_cells(counts, every, every, MINIMUM)
     assert not shown[small].any()
     known = [np.eye(16)[np.ravel_multi_index(cell, (4, 4))] for cell in np.argwhere(shown)]
     known += [np.repeat(np.eye(4)[client], 4) for client in np.flatnonzero(totals)]
@@ -163,7 +163,7 @@ def test_a_cell_that_only_all_totals_together_tell_is_found():
 
 def test_cells_that_hide_each_other_are_as_many_as_the_minimum_together():
     counts = np.array([[[4.0, 90.0], [3.0, 80.0], [70.0, 60.0], [50.0, 40.0]]])
-    shown, _ = hide(counts, np.ones(2, bool), np.ones(2, bool), MINIMUM)
+    shown, _ = hide_small_cells(counts, np.ones(2, bool), np.ones(2, bool), MINIMUM)
     assert counts[0, ~shown[:, 0], 0].sum() >= MINIMUM
 
 

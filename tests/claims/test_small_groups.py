@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedfb import Experiment, run
 from fedfb.core import Prediction
 from fedfb.data.federation import training_cells
-from fedfb.data.frames import federation_from_frames
+from fedfb.data.own import federation_from_frames
 from fedfb.data.partition import split_order
 from fedfb.experiments.evaluate import evaluate, few_of
 from fedfb.notions import make_notion

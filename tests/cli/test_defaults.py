@@ -12,7 +12,7 @@ from fedfb.cli.options import make_option
 from fedfb.experiments.outcome import run
 from fedfb.experiments.resolve import picks_rate, resolve
 from fedfb.experiments.spec import Experiment
-from fedfb.settings import kind_of, read_text
+from fedfb.settings import kind_of, read_word
 from fedfb.theory.achievable import ACHIEVABLE_LEVELS
 
 STATED = re.compile(r"\(([^()]*\bdefault\b[^()]*)\)")
@@ -42,7 +42,7 @@ def agrees(stated, parameter):
     """Return True if a default, typed as it is stated, is the code's."""
     if is_setting(parameter):
         field = SETTINGS[parameter.name]
-        return read_text(stated, kind_of(field)) == field.default
+        return read_word(stated, kind_of(field)) == field.default
     default = parameter.default
     return (
         type(default)(stated) == default

@@ -54,3 +54,17 @@ def test_with_rows_enough_a_client_has_the_same_rows_accuracy_and_loss(both):
         assert audited["compares"] == "all"
         assert (audited["n"], audited["accuracy"]["value"]) == (client["n"], client["accuracy"])
         assert audited["loss"] == pytest.approx(client["loss"], abs=1e-9)
+
+
+def test_an_audit_repeats_what_its_run_found_on_clients_left_out(both, fedfb):
+    run, audit, said = both("--rows", 900, "--test-rows", 900, "--leave-out-clients")
+    parts = [run["leave_out"]["everyone"], *run["leave_out"]["clients"]]
+    assert [part["name"] for part in audit["left_out"]] == [part["name"] for part in parts]
+    for audited, part in zip(audit["left_out"], parts, strict=True):
+        assert audited["disparity"] == part["excluded"]["disparity"]["demographic_parity"]
+        assert audited["accuracy_if_trained_on"] == part["included"]["accuracy"]
+    assert "Clients that the run left out of training" in said.out
+    few = json.loads(fedfb("audit", "kept", "--minimum", 150, "--json").out)
+    assert len(few["left_out"]) < len(parts)
+    assert "figures are hidden" in few["notes"][-1]
+    assert all(part["name"] != "all clients" for part in few["left_out"])

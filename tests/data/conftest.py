@@ -5,7 +5,11 @@ import numpy as np
 import pytest
 
 from fedfb.data import Federation, federate
+from fedfb.data.federation import Source
+from fedfb.data.partition import Clients
 from fedfb.tables.table import Table
+
+OPTIONS = ("sensitive_at_prediction", "learn", "precision", "rest")
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ def make_federation(small_table: Table) -> Callable[..., Federation]:
     """Federate the small table: eight training rows, two clients; any argument can be changed."""
 
     def make(**changes: object) -> Federation:
-        arguments: dict[str, object] = {
+        source: dict[str, object] = {
             "table": small_table,
             "label": "y",
             "positive": "yes",
@@ -47,6 +51,8 @@ def make_federation(small_table: Table) -> Callable[..., Federation]:
             "sensitive_at_prediction": True,
             **changes,
         }
-        return federate("small", **arguments)
+        clients = Clients(source.pop("client"), source.pop("client_names"))
+        options = {name: source.pop(name) for name in OPTIONS if name in source}
+        return federate(Source("small", **source), clients, **options)
 
     return make

@@ -13,12 +13,12 @@ from fedfb.data.declare import Wanted
 from fedfb.data.derive import rule_from_dict, rule_to_dict
 from fedfb.data.encode import Encoder
 from fedfb.data.fit_columns import no_rows
-from fedfb.data.frames import federation_from_frames
 from fedfb.data.infer import infer
-from fedfb.data.loading import load_own
+from fedfb.data.own import federation_from_frames
 from fedfb.data.schema_file import read_schema, write_schema
 from fedfb.errors import ConfigError, DataError
 from fedfb.tables.values import cells_of
+from own_files import load_own
 
 DAYS = st.dates(date(1000, 1, 1), date(9000, 12, 31))
 FORMATS = ["31.12.2024", "12/31/2024", "20241231", "31 Dec 2024", "December 31, 2024", "2024-12-31"]

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.data import Encoder, Groups, encode_file, groups_in
-from fedfb.data.columns import MAX_CATEGORIES
+from fedfb.data.columns import MAX_CATEGORIES, fit_column
 from fedfb.data.derive import Bins, Keep
-from fedfb.data.encode import fit_encoder
 from fedfb.errors import DataError
 from fedfb.tables.table import Table
 
@@ -16,14 +15,9 @@ from fedfb.tables.table import Table
 def fitted(
     table: Table, features=("age", "job"), sensitive_at_prediction=True, **others
 ) -> Encoder:
-    return fit_encoder(
-        table,
-        features=features,
-        groups=groups_in(table, ("sex",)),
-        label="y",
-        positive="yes",
-        sensitive_at_prediction=sensitive_at_prediction,
-        **others,
+    columns = tuple(fit_column(table, name) for name in features)
+    return Encoder(
+        columns, groups_in(table, ("sex",)), "y", "yes", sensitive_at_prediction, **others
     )
 
 
@@ -126,15 +120,8 @@ def test_codes_stay_text_in_a_file_that_holds_only_numbers(write):
 def test_raw_rows_get_their_derived_group(write):
     rule = Bins("age", "age group", (30.0,), ("young", "old"))
     table = Table({"n": np.array([1.0, 2.0])})
-    encoder = fit_encoder(
-        table,
-        features=("n",),
-        groups=Groups(("age group",), ("young", "old")),
-        label="y",
-        positive="1",
-        sensitive_at_prediction=True,
-        derived=(rule,),
-    )
+    groups = Groups(("age group",), ("young", "old"))
+    encoder = Encoder((fit_column(table, "n"),), groups, "y", "1", True, (rule,))
     assert encode_file(encoder, write("n,age\n1,31\n2,30\n")).group.tolist() == [1, 0]
 
 

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfb
-from fedfb.data import federation_from_frames, load_own
+from fedfb.data import federation_from_frames
 from fedfb.errors import ConfigError, DataError
 from fedfb.tables.cells import SourceColumn, as_text
 from fedfb.tables.values import columns_of
+from own_files import load_own
 
 OWN = {"label": "paid", "positive": "yes", "sensitive": ("sex", "town")}
 

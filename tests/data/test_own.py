@@ -3,9 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfb.data import DataRequest, Federation, load, load_own
+from fedfb.data import DataRequest, Federation, load
 from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError, DataError
+from own_files import load_own
 
 
 def client(rows: int, sex: str = "FM", town: str = "ab", start: int = 0) -> str:

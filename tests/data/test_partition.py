@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedfb.data import Groups, by_shares, load, parse_partition
-from fedfb.data.frames import federation_from_frames
+from fedfb.data.own import federation_from_frames
 from fedfb.data.partition import (
     Clients,
     Partition,

@@ -15,9 +15,10 @@ import pytest
 from pyarrow import feather, parquet
 
 import fedfb
-from fedfb.data import federation_from_frames, load_own
+from fedfb.data import federation_from_frames
 from fedfb.experiments.outcome import train
 from fedfb.runtime import as_arrays
+from own_files import load_own
 
 ROLES = {"label": "paid", "positive": "yes", "sensitive": ("sex",), "client_column": "opened"}
 FILE = "rows"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.test_frames import people, same
-from fedfb.data import encode_file, federation_from_frames, load_own
+from fedfb.data import encode_file, federation_from_frames
 from fedfb.data.conform import check_file
 from fedfb.data.declare import Wanted
 from fedfb.data.infer import infer
@@ -19,6 +19,7 @@ from fedfb.data.statistics import add_in_clear
 from fedfb.errors import ConfigError, DataError
 from fedfb.tables.problems import number_lines
 from fedfb.tables.read import read_rows
+from own_files import load_own
 
 FLAGS = {
     "label": "paid",

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfb.data.federation import settle_small_groups, training_cells
-from fedfb.data.frames import federation_from_frames
+from fedfb.data.own import federation_from_frames
 from fedfb.errors import DataError
 from fedfb.tables.table import Table
 

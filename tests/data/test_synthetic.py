@@ -3,8 +3,12 @@ import pytest
 from scipy.optimize import minimize
 
 from fedfb.data import DataRequest, load
-from fedfb.data.datasets.synthetic import ROWS, SHARES, draw, load_synthetic
+from fedfb.data.datasets.synthetic import ROWS, SHARES, draw
 from fedfb.errors import ConfigError
+
+
+def load_synthetic(split_seed=0, **settings):
+    return load(DataRequest("synthetic", **settings), split_seed)
 
 
 def test_logistic_regression_is_as_accurate_and_as_unequal_as_in_the_paper():
@@ -72,7 +76,7 @@ def test_the_same_seed_draws_the_same_and_another_does_not():
 
 
 def test_one_client_per_group():
-    federation = load_synthetic("group", groups=3)
+    federation = load_synthetic(partition="group", groups=3)
     assert federation.client_names == ("0", "1", "2")
     assert all((client.group == client.id).all() for client in federation.clients)
 

@@ -15,7 +15,7 @@ from fedfb.algorithms import METHODS
 from fedfb.cli.app import app
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
-from fedfb.settings import flag_of, kind_of, read_text
+from fedfb.settings import flag_of, kind_of, read_word
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -217,7 +217,7 @@ def test_a_default_that_is_stated_is_the_codes(path, found):
     for flag, value, other, its_value in found:
         field = by_flag.get(flag or other)
         if field is not None:
-            stated = read_text(value or its_value, kind_of(field))
+            stated = read_word(value or its_value, kind_of(field))
             default = usual[field.name] if field.default in (None, ()) else field.default
             assert stated == default, f"{path.name}: --{flag or other} {value or its_value}"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfb.data import encode_file, load_own
+from fedfb.data import encode_file
 from fedfb.data.declare import Wanted
 from fedfb.data.schema_file import read_schema
 from fedfb.doctor.diagnose import diagnose
@@ -19,6 +19,7 @@ from fedfb.report.doctor import print_diagnosis, survey_values
 from fedfb.tables.dialect import DETECT
 from fedfb.tables.read import read_rows
 from messy import bank, write_banks
+from own_files import load_own
 
 BANKS = Wanted("approved", "ja", ("sex",))
 OWN = {"label": "approved", "positive": "ja", "sensitive": ("sex",)}

@@ -6,7 +6,7 @@ from hypothesis import given
 
 from engine_cases import engine_cases, make_case, same_cases
 from fedfb.engine import NativeEngine, NumpyEngine
-from fedfb.engine.curvature import full_matrix
+from fedfb.engine.rows import full_matrix
 from fedfb.errors import ConfigError
 from fedfb.models import Network
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedfb.engine import NativeEngine, NumpyEngine, choose_engine
-from fedfb.engine import choose as choosing
+from fedfb.engine import NativeEngine, NumpyEngine, base, choose_engine
+from fedfb.engine.native import library
 from fedfb.errors import ConfigError
 from fedfb.models import Network
 
@@ -67,13 +67,13 @@ def test_the_environment_says_what_auto_means(monkeypatch):
 
 def test_without_a_kernel_numpy_takes_over_and_says_so_once(monkeypatch, capsys):
     monkeypatch.delenv("FEDFB_ENGINE", raising=False)
-    monkeypatch.setattr(choosing, "is_built", lambda: False)
-    choosing._tell_of_the_fallback.cache_clear()
+    monkeypatch.setattr(library, "is_built", lambda: False)
+    base._tell_of_the_fallback.cache_clear()
     for _ in range(3):
         assert isinstance(choose_engine("auto", Network(2), "float32"), NumpyEngine)
     assert capsys.readouterr().err.count("\n") == 1
-    assert "not compiled" in choosing.explain_engine("auto").reason
-    choosing._tell_of_the_fallback.cache_clear()
+    assert "not compiled" in base.explain_engine("auto").reason
+    base._tell_of_the_fallback.cache_clear()
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from engine_cases import (
 from fedfb.core import PrivateTraining
 from fedfb.engine import NativeEngine, NumpyEngine
 from fedfb.engine.native.engine import SPARSE_PASSES
-from fedfb.engine.private import private_epochs
+from fedfb.engine.optimise import private_epochs
 from fedfb.models import Network
 
 KEY = (3, 1, 0, 0)

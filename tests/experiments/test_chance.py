@@ -10,10 +10,10 @@ from fedfb.experiments.codec import from_json, to_json
 from fedfb.experiments.outcome import run, train
 from fedfb.experiments.result import Result
 from fedfb.experiments.seeds import chance_of, confusion_of
-from fedfb.experiments.shortfalls import warn_of_target
 from fedfb.experiments.spec import Experiment
-from fedfb.notions.chance import draw_blind_disparities, expect_losses_by_chance, summarize_draws
+from fedfb.experiments.targets import warn_of_target
 from fedfb.notions.disparity import rate_disparity
+from fedfb.notions.values import draw_blind_disparities, expect_losses_by_chance, summarize_draws
 
 QUICK = Experiment(
     rows=600, test_rows=600, rounds=2, local_epochs=2, lr=(0.01,), algorithm="fedavg"

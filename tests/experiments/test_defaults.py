@@ -6,20 +6,18 @@ from dataclasses import asdict, fields
 import pytest
 
 from fedfb.algorithms import METHODS, find_method
-from fedfb.data import frames
-from fedfb.data import loading as own
-from fedfb.data.datasets import adult, bank, compas, gaussians, synthetic
+from fedfb.data import federation_from_frames
 from fedfb.data.request import DataRequest
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.errors import ConfigError
 from fedfb.estimator import CLASSIFIERS, FedFBThresholdsClassifier
 from fedfb.estimator.training import make_experiment
+from fedfb.experiments.codec import from_values
 from fedfb.experiments.compare import for_methods
 from fedfb.experiments.explain import explain
 from fedfb.experiments.outcome import run
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values
 from fedfb.paper import targets
 from fedfb.paper.targets import published
 from fedfb.study.study import make_study, study_from_toml, study_to_toml
@@ -42,11 +40,7 @@ LOADERS_DIFFER = {
     "positive": "as label",
     "precision": "rows in float64 serve experiments of both precisions",
 }
-LOADERS = (
-    *(adult.load_adult, bank.load_bank, compas.load_compas, synthetic.load_synthetic),
-    *(gaussians.load_gaussians, own.load_own, own.federate_cells, frames.federation_from_frames),
-    DataRequest,
-)
+LOADERS = (federation_from_frames, DataRequest)
 COLUMNS = (
     ColumnSchema("age", "feature", "number", missing="mean"),
     ColumnSchema("sex", "sensitive", "category", ("F", "M")),

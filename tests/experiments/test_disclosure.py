@@ -18,8 +18,7 @@ from fedfb.report.ledger import as_record as ledger_record
 from fedfb.report.ledger import exchanges_sentence as sentence
 from fedfb.report.ledger import needs
 from fedfb.report.ledger import sentence as ledger_sentence
-from fedfb.report.sentences import findings
-from fedfb.report.text import print_comparison, print_run
+from fedfb.report.text import findings, print_comparison, print_run
 from fedfb.runtime.ledger import read_ledger
 
 TINY = {

@@ -18,8 +18,9 @@ from fedfb.estimator import FedAvgClassifier
 from fedfb.experiments.measure import chance, measure_training, training_figures
 from fedfb.experiments.outcome import load_federations, run
 from fedfb.experiments.seed_result import MethodAccount, Privacy, SeedResult, Statistic, Training
-from fedfb.experiments.shortfalls import find_shortfalls, unshown_misses
+from fedfb.experiments.shortfalls import find_shortfalls
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.targets import unshown_misses
 from fedfb.runtime import RoundRecord
 from weak_features import weak_table
 

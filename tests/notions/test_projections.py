@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedfb.notions.projections import box, capped_simplex, simplex
+from fedfb.notions.base import box, capped_simplex, simplex
 
 vectors = arrays(float, st.integers(1, 6), elements=st.floats(-3, 3))
 masses = st.floats(0.05, 2)

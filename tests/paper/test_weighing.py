@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fedfb.errors import ConfigError
-from fedfb.paper.released.flags import Flags, make_flags
-from fedfb.paper.released.rules import make_many_group_rule, make_two_group_rule
+from fedfb.paper.released.rules import Flags, make_flags, make_many_group_rule, make_two_group_rule
 
 COUNTS = np.array([[40.0, 10.0], [20.0, 30.0]])
 """Group 0 has 60 rows, group 1 has 40."""

@@ -4,7 +4,7 @@ import pytest
 
 from fedfb.experiments.outcome import run
 from fedfb.experiments.spec import Experiment
-from fedfb.report.sentences import findings
+from fedfb.report.text import findings
 
 TINY = {"rows": 200, "test_rows": 100, "local_epochs": 2, "seeds": (0,)}
 

@@ -11,7 +11,7 @@ from fedfb.algorithms.tasks import confusion_task
 from fedfb.errors import DataError
 from fedfb.experiments.conformance.playing import Case, engine, make_clients, start
 from fedfb.runtime import Ledger, Saving, carry_unmasked, train
-from fedfb.runtime.ledger import as_ranges, from_ranges, read_ledger, settle
+from fedfb.runtime.ledger import as_ranges, from_ranges, read_ledger, settle_ledger
 from fedfb.runtime.secure import carry_masked
 from runtime.methods import build
 
@@ -96,8 +96,8 @@ def test_a_run_that_was_stopped_and_resumed_has_every_message_once(tmp_path, sto
     go(disturbed)
     [expected], [found] = read_ledger(undisturbed / "ledger"), read_ledger(path)
     assert found == expected
-    settle(path)
-    settle(undisturbed / "ledger")
+    settle_ledger(path)
+    settle_ledger(undisturbed / "ledger")
     assert path.read_bytes() == (undisturbed / "ledger").read_bytes()
     assert [found] == read_ledger(path)
 

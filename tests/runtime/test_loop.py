@@ -1,3 +1,5 @@
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -6,7 +8,7 @@ from fedfb.algorithms import Outer
 from fedfb.algorithms.fedavg import fedavg
 from fedfb.algorithms.fedfb.fedfb import fedfb
 from fedfb.algorithms.tasks import confusion_task
-from fedfb.core import ClientTask, LocalSolver
+from fedfb.core import ClientTask, Info, LocalSolver
 from fedfb.errors import ConfigError, DataError, DivergenceError
 from fedfb.notions import make_notion
 from fedfb.runtime import Saving, make_ask, train
@@ -47,6 +49,52 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     go(make_clients(0), 3, saving, lambda p: rounds.append(p.round))
     go(make_clients(0), 3, saving, lambda p: rounds.append(p.round))
     assert rounds == [1, 2, 3]
+
+
+class Counted(NamedTuple):
+    """Numbers of clients that were asked in each round, and after the last one."""
+
+    asked: np.ndarray
+    finished: int
+
+
+def counting():
+    """An algorithm that counts the clients that it is given."""
+    ones = ClientTask("one", "sum", lambda b, d, m, k: ({"clients": np.ones(1)}, m))
+
+    def note(state, ask):
+        return state._replace(asked=np.append(state.asked, ask(ones, {})["clients"]))
+
+    plain = fedavg(make_engine(), make_solver())
+    return plain._replace(
+        state=Counted,
+        tasks=(ones,),
+        setup=lambda params, ask: Counted(np.zeros(0), 0),
+        round=lambda state, ask: (note(state, ask), Info()),
+        finish=note,
+        params=lambda state: None,
+    )
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_all_clients_are_asked_once_after_the_last_round(tmp_path, rounds):
+    clients, saving = make_clients(0, sizes=(5,) * 10), Saving(tmp_path / "run.npz", "mine")
+    for _ in range(2):  # the second time from the checkpoint of the finished run
+        state = train(
+            counting(), clients, np.zeros((1, 3)), seed=0, rounds=rounds, watch=None,
+            participation=0.3, saving=saving,
+        ).state  # fmt: skip
+        np.testing.assert_array_equal(state.asked, [*[3] * rounds, 10])
+
+
+def test_a_run_that_goes_on_is_finished_again(tmp_path):
+    clients, saving = make_clients(0, sizes=(5,) * 4), Saving(tmp_path / "run.npz", "mine")
+    for rounds in (1, 2):
+        state = train(
+            counting(), clients, np.zeros((1, 3)), seed=0, rounds=rounds, watch=None,
+            participation=0.5, saving=saving,
+        ).state  # fmt: skip
+    np.testing.assert_array_equal(state.asked, [2, 4, 2, 4])
 
 
 def test_a_checkpoint_of_another_experiment_is_refused(tmp_path):

@@ -221,7 +221,7 @@ def test_clients_keep_the_model_and_can_predict(tmp_path):
     assert not (here / "achievable.json").exists()
     [why] = [e["text"] for e in read_events(here / EVENTS) if e["event"] == "not told"]
     assert "east, north, south, west withheld their scores" in why
-    total = Journal(here / "answers", read_study(study).digest, "achievable", 3).find(0)
+    total = Journal(here / "answers", read_study(study).digest, "achievable", 4).find(0)
     assert not total.arrays["rows"].any()
 
 

@@ -201,6 +201,7 @@ def test_a_study_is_read_as_it_was_written(made):
         ({"address": "nowhere"}, "expected host:port"),
         ({"clients": ("b", "a", "c")}, "different names in order"),
         ({"timeout_s": 0.0}, "more than 0"),
+        ({"experiment": Experiment(leave_out_clients=True)}, "with all of its clients"),
     ],
 )
 def test_a_study_that_cannot_be_run_is_refused(made, changes, words):

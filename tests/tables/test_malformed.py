@@ -9,9 +9,10 @@ import pandas
 import pytest
 
 from data.test_frames import same
-from fedfb.data import federation_from_frames, load_own
+from fedfb.data import federation_from_frames
 from fedfb.errors import FedFBError
 from fedfb.tables.cells import MAX_COLUMNS, MISSING
+from own_files import load_own
 
 OWN = {"label": "paid", "positive": "yes", "sensitive": ("sex",)}
 Rng = np.random.Generator

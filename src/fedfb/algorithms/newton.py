@@ -26,7 +26,7 @@ import numpy as np
 from fedfb.algorithms.tasks import CellWeights, Scaling, average, fit_task, make_task
 from fedfb.core import Arrays, Ask, ClientData, ClientTask, LocalSolver
 from fedfb.engine import Engine, cell_counts
-from fedfb.engine.curvature import full_matrix
+from fedfb.engine.rows import full_matrix
 from fedfb.shapes import Array, Float, Int
 
 MOST_PARAMETERS = 1000

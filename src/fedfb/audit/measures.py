@@ -23,10 +23,16 @@ from fedfb.audit.result import (
 from fedfb.audit.suppress import PublishedTable
 from fedfb.data.groups import values_of
 from fedfb.experiments.seed_result import Interval
-from fedfb.notions.chance import Chance, draw_blind_disparities, summarize_draws
 from fedfb.notions.disparity import DisparityEstimate, rate_estimate
 from fedfb.notions.intervals import rate_ends
-from fedfb.notions.values import enough, four_fifths_interval, largest_rate_gap
+from fedfb.notions.values import (
+    Chance,
+    draw_blind_disparities,
+    enough,
+    four_fifths_interval,
+    largest_rate_gap,
+    summarize_draws,
+)
 from fedfb.shapes import Array, Bool, Float
 
 Blocks = tuple[Float[Array, "b a"], Float[Array, "b a"]]

@@ -1,4 +1,4 @@
-"""Measures that need more than decisions and labels: scores, or the decisions of a baseline."""
+"""Measures that need more than decisions and labels: scores, a baseline, or the run's result."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,9 +6,19 @@ from itertools import pairwise
 import numpy as np
 
 from fedfb.audit.measures import measure_rate
-from fedfb.audit.result import AuditComparison, AuditDifference, Bin, Calibration, Change, Measure
+from fedfb.audit.result import (
+    AuditComparison,
+    AuditDifference,
+    Bin,
+    Calibration,
+    Change,
+    LeftOutClient,
+    Measure,
+)
 from fedfb.audit.rows import Tables
 from fedfb.audit.suppress import PublishedTable
+from fedfb.experiments.seed_result import ClientLeftOut, SeedResult
+from fedfb.experiments.seeds import chance_beside
 from fedfb.notions.critical import LEVEL, normal_quantile, standard_errors
 from fedfb.notions.disparity import DisparityEstimate, rate_estimate
 from fedfb.notions.intervals import Bands, mix_variance, parity_contrasts
@@ -233,3 +243,48 @@ def count_changes(
         table, n = joint[..., group].sum(axis=0), published.rows[group]
         changes.append(Change(names[group], float(table[1, 0] / n), float(table[0, 1] / n)))
     return tuple(changes)
+
+
+def describe_left_out(
+    run: SeedResult, notion: str, minimum: int, secure: bool
+) -> tuple[LeftOutClient, ...] | None:
+    """Return what a run found on clients that it left out of training; None if it left none out.
+
+    A client with a cell that is hidden has no figure here: its rows less those that the audit shows
+    would be those of the cell. Where a client has none, all clients together have none either.
+
+    Args:
+        run: result of the run that trained the audited model.
+        notion: long name of the notion.
+        minimum: fewest rows of a count that may be shown.
+        secure: whether figures of single clients are unknown.
+    """
+    if run.leave_out is None:
+        return None
+    clients = () if secure else run.leave_out.clients
+    shown = [part for part in clients if _has_no_hidden_cell(part, minimum)]
+    everyone = [run.leave_out.everyone] * (len(shown) == len(clients))
+    parts = [part for part in everyone if _has_no_hidden_cell(part, minimum)]
+    return tuple(_describe_client(part, notion) for part in (*parts, *shown))
+
+
+def _has_no_hidden_cell(part: ClientLeftOut, minimum: int) -> bool:
+    groups = [group for group in part.included.groups if group.n]
+    return all(min(g.positives, g.n - g.positives) >= minimum for g in groups)
+
+
+def _describe_client(part: ClientLeftOut, notion: str) -> LeftOutClient:
+    trained_on, left_out = part.included, part.excluded
+    value = None if left_out is None else left_out.disparity[notion]
+    return LeftOutClient(
+        name=part.name,
+        n=trained_on.rows,
+        accuracy=None if left_out is None else left_out.accuracy,
+        accuracy_if_trained_on=trained_on.accuracy,
+        disparity=value,
+        interval=None if left_out is None else left_out.interval[notion],
+        disparity_if_trained_on=trained_on.disparity[notion],
+        chance=None
+        if left_out is None or value is None
+        else chance_beside(left_out, notion, value),
+    )

@@ -17,9 +17,8 @@ from fedfb.audit.result import (
 from fedfb.audit.result import AuditFigure as Value
 from fedfb.report.headline import NOTION_MEANINGS
 from fedfb.report.html import Figure, Fold, Page, Section
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise
 from fedfb.report.numbers import NAMES, number
-from fedfb.report.table import Table
+from fedfb.report.table import MOST_CLIENTS, ManyValues, Table, note_on_many, summarise_many
 
 BY_LABEL = "Rows are those of groups that are shown by label."
 LEFT_OUT = (
@@ -79,7 +78,9 @@ def _tabulate_contributions(contributions: Sequence[Contribution]) -> Table:
             for notion in AUDITED_NOTIONS
         ]
         names = [client.name for client in contributions]
-        some = summarise(names, [ManyValues(part, words.signed) for part in changes], changes[0])
+        some = summarise_many(
+            names, [ManyValues(part, words.signed) for part in changes], changes[0]
+        )
         note = note_on_many(len(names), f"what they add to {NAMES[AUDITED_NOTIONS[0]]}")
         return Table(caption, columns, some, note)
     return Table(caption, columns, rows, LEFT_OUT)
@@ -118,6 +119,7 @@ def audit_page(audit: Audit) -> Page:
         _make_disparity_section(audit),
         _make_group_section(audit),
         *client_section(audit),
+        *_make_left_out_section(audit),
         *_make_calibration_section(audit),
         *_make_baseline_section(audit),
         _make_hidden_section(audit),
@@ -228,6 +230,12 @@ def _make_group_section(audit: Audit) -> Section:
     )
     pictures = (picture,) if picture else ()
     return Section("groups", "Groups", sentences, pictures, tuple(tables))
+
+
+def _make_left_out_section(audit: Audit) -> Iterator[Section]:
+    if audit.left_out:
+        table = words.left_out_table(audit)
+        yield Section("left-out", "Clients that nobody trained on", tables=(table,))
 
 
 def _make_calibration_section(audit: Audit) -> Iterator[Section]:

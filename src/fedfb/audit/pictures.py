@@ -5,8 +5,7 @@ from typing import Any
 
 from fedfb.audit.result import Audit, AuditedGroup, Calibration, Measure
 from fedfb.report.figures import MARKERS, style
-from fedfb.report.numbers import number
-from fedfb.report.svg import (
+from fedfb.report.html import (
     NARROW,
     THEME,
     WIDE,
@@ -17,6 +16,7 @@ from fedfb.report.svg import (
     colour_key,
     svg_of,
 )
+from fedfb.report.numbers import number
 
 PANELS = {
     "selection_rate": "favourable decisions",

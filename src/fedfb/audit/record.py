@@ -32,10 +32,9 @@ from fedfb.audit.rows import Subject, Tables, add_uploads, check_subject, make_u
 from fedfb.audit.suppress import PublishedClient, PublishedTable, publish, publish_clients
 from fedfb.data.statistics import AddUp, add_in_clear
 from fedfb.errors import ConfigError
-from fedfb.notions.chance import Chance, expect_losses_by_chance
 from fedfb.notions.disparity import client_parity
 from fedfb.notions.intervals import mean_variance
-from fedfb.notions.values import MINIMUM_ROWS, enough
+from fedfb.notions.values import MINIMUM_ROWS, Chance, enough, expect_losses_by_chance
 from fedfb.shapes import Array, Float
 
 UNKNOWN_UNDER_MASKS = (

@@ -16,7 +16,7 @@ from fedfb.experiments.codec import say_client
 from fedfb.experiments.seed_result import Interval
 from fedfb.extras import make_frame
 from fedfb.files import interpreting, read_json
-from fedfb.notions.chance import Chance
+from fedfb.notions.values import Chance
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -215,6 +215,22 @@ class Contribution(Struct, frozen=True):
     notions: dict[str, LeftOutGroup]
 
 
+class LeftOutClient(Struct, frozen=True):
+    """Figures of a run on a client's test rows: of a model without the client, and of the full one.
+
+    ``name`` is "all clients" where each row is decided by the model without its client.
+    """
+
+    name: str
+    n: int
+    accuracy: float | None
+    accuracy_if_trained_on: float | None
+    disparity: float | None
+    interval: Interval | None
+    disparity_if_trained_on: float | None
+    chance: Chance | None
+
+
 class About(Struct, frozen=True, kw_only=True):
     """Which decisions were audited, on which rows. ``notion`` is the one that was trained for."""
 
@@ -231,7 +247,10 @@ class About(Struct, frozen=True, kw_only=True):
 
 
 class Audit(About, frozen=True, kw_only=True, omit_defaults=True):
-    """All figures of an audit. Under ``secure`` there are none of single clients."""
+    """All figures of an audit. Under ``secure`` there are none of single clients.
+
+    ``left_out`` is from the run, if that left clients out and these are its test rows.
+    """
 
     minimum: int
     secure: bool
@@ -252,6 +271,7 @@ class Audit(About, frozen=True, kw_only=True, omit_defaults=True):
     notions: Notions
     chance: dict[str, Chance | None]
     card: Card | None = None
+    left_out: tuple[LeftOutClient, ...] | None = None
 
     def to_frame(self) -> "DataFrame":
         """Return rows and rates by client and group, with the ends of their intervals.

@@ -109,10 +109,10 @@ def publish_clients(
     """
     by_label = np.stack([client.confusion.sum(axis=1) for client in clients], axis=1)
     rows = by_label.sum(axis=0)
-    whole, whole_total = hide(rows[None], total.whole, total.split, minimum)
+    whole, whole_total = hide_small_cells(rows[None], total.whole, total.split, minimum)
     # Both labels at once: a cell is published by label for both labels or for none. With one label
     # published, the other one would follow from the published rows.
-    split, split_total = hide(by_label, total.split, total.split, minimum)
+    split, split_total = hide_small_cells(by_label, total.split, total.split, minimum)
     parts = []
     for number, client in enumerate(clients):
         groups = blank_hidden(client.confusion, whole[number], whole[number] & split[number])
@@ -124,7 +124,7 @@ def publish_clients(
     return parts
 
 
-def hide(
+def hide_small_cells(
     counts: Float[Array, "c i a"],
     groups: Bool[Array, " a"],
     in_total: Bool[Array, " a"],
@@ -140,7 +140,7 @@ def hide(
         minimum: fewest rows of a cell that may be published.
 
     >>> counts = np.array([[[30.0, 40.0], [4.0, 60.0], [50.0, 70.0]]])
-    >>> hide(counts, np.ones(2, bool), np.ones(2, bool), minimum=10)[0]
+    >>> hide_small_cells(counts, np.ones(2, bool), np.ones(2, bool), minimum=10)[0]
     array([[False, False],
            [False, False],
            [ True,  True]])

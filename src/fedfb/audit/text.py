@@ -13,12 +13,25 @@ from fedfb.audit.result import (
     Measure,
     Rates,
 )
-from fedfb.experiments.seed_result import Interval
-from fedfb.notions.chance import Chance
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
+from fedfb.experiments.seed_result import EVERYONE, Interval
+from fedfb.notions.values import Chance
+from fedfb.report.left_out import NARROW, WIDE
 from fedfb.report.numbers import NAMES, ends_in_words, number
-from fedfb.report.table import Table, make_console, print_table
+from fedfb.report.table import (
+    MOST_CLIENTS,
+    ManyValues,
+    Table,
+    make_console,
+    note_on_many,
+    print_table,
+    summarise_many,
+    write_count,
+)
 
+LEFT_OUT_NOTE = (
+    "{}: the model of all clients, on the same rows. all clients: each row is decided by the model "
+    "without its client."
+)
 ALONE = "Intervals are of 95%, each for its rate alone."
 
 """The most clients that are printed; the page and JSON have all."""
@@ -46,6 +59,9 @@ def print_audit(audit: Audit) -> None:
             "change: what the client adds to the disparity of all (+: fairer without it)",
             style="dim",
         )
+    if audit.left_out:
+        console.print()
+        print_table(left_out_table(audit, narrow=True), console)
     if audit.calibration:
         console.print()
         print_table(_tabulate_calibration(audit.calibration), console)
@@ -150,8 +166,43 @@ def summarise_clients(
         ),
         *more,
     ]
-    rows = summarise([client.name for client in clients], columns, loss)
+    rows = summarise_many([client.name for client in clients], columns, loss)
     return rows, note_on_many(len(clients), "loss")
+
+
+def left_out_table(audit: Audit, narrow: bool = False) -> Table:
+    """Return the figures of the run on clients that it left out of training.
+
+    Of many clients those with the largest disparities are shown.
+
+    Args:
+        audit: with such figures.
+        narrow: for a terminal.
+    """
+    notion = audit.notion or "demographic_parity"
+    everyone = [part for part in audit.left_out or () if part.name == EVERYONE]
+    clients = [part for part in audit.left_out or () if part.name != EVERYONE]
+    many = len(clients) > MOST_CLIENTS
+    if many:
+        ranked = sorted(clients, key=lambda client: -(client.disparity or 0.0))
+        clients = ranked[:MOST_CLIENTS]
+    rows = tuple(
+        (
+            part.name,
+            f"{part.n:,}",
+            number(part.accuracy),
+            number(part.accuracy_if_trained_on),
+            number(part.disparity),
+            ends_in_words(part.interval),
+            number(None if part.chance is None else part.chance.mean),
+            number(part.disparity_if_trained_on),
+        )
+        for part in (*everyone, *clients)
+    )
+    note = LEFT_OUT_NOTE.format("full" if narrow else "If trained on")
+    note += f" The {MOST_CLIENTS} with the largest disparities; JSON has all." if many else ""
+    caption = f"Clients that the run left out of training ({NAMES[notion]})"
+    return Table(caption, NARROW if narrow else WIDE, rows, note)
 
 
 def _tabulate_calibration(groups: Sequence[Calibration]) -> Table:

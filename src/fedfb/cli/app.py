@@ -51,7 +51,7 @@ for command in (study.serve, study.join, study.status, study.fetch):
 
 def _print_version(requested: bool) -> None:
     if requested:
-        from fedfb.engine.choose import describe_engine  # here: the help does not need numpy
+        from fedfb.engine.base import describe_engine  # here: the help does not need numpy
 
         typer.echo(f"fedfb {fedfb.__version__}\nengine: {describe_engine()}")
         raise typer.Exit

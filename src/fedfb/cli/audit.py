@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from fedfb.audit.model_rows import ModelChoice
     from fedfb.audit.result import Audit
     from fedfb.audit.rows import Subject
+    from fedfb.experiments.result import Result
 
+HIDDEN_LEFT_OUT = (
+    "of {} of the {} clients that the run left out of training figures are hidden, as a cell has "
+    "too few rows: so are those of all clients together"
+)
 AUDIT, PAGE, CARD, LEDGER = "audit.json", "audit.html", "model-card.md", "ledger.jsonl"
 ROWS, MODEL, SCORES, AUDITING = "Rows", "Model", "Scores file", "Audit"
 
@@ -203,6 +208,8 @@ def audit(
         add = make_audit_add(secure, ledger) if secure or ledger else add_in_clear
         result = make_audit(subject, minimum, secure=secure, drawn_mix=mix == "drawn", add=add)
         run = read_folder(model).runs[0] if model is not None else None
+        if run is not None:
+            result = add_left_out(result, run.result, seed, setting or 0)
         result = structs.replace(result, card=make_card(result, run, intended_use))
         if out:
             write_audit(result, out)
@@ -212,6 +219,34 @@ def audit(
         typer.echo(encode_audit(result))
     else:
         print_audit(result)
+
+
+def add_left_out(audit: "Audit", run: "Result", seed: int | None, setting: int) -> "Audit":
+    """Return an audit with what its run found on clients that it left out of training.
+
+    Args:
+        audit: of one of the run's models; on other rows than the run's test rows nothing is added.
+        run: the result of the run.
+        seed: of the model; None: the first.
+        setting: its place in the grid.
+    """
+    from msgspec import structs
+
+    from fedfb.audit.model_rows import TEST_ROWS
+    from fedfb.audit.optional import describe_left_out
+    from fedfb.experiments.seed_result import EVERYONE
+
+    if not audit.rows.startswith(TEST_ROWS) or audit.notion is None:
+        return audit
+    by_seed = {of_seed.seed: of_seed for of_seed in run.runs_of(setting)}
+    of_model = by_seed[run.seeds[0] if seed is None else seed]
+    left_out = describe_left_out(of_model, audit.notion, audit.minimum, audit.secure)
+    if left_out is None or of_model.leave_out is None:
+        return audit
+    clients = 0 if audit.secure else len(of_model.leave_out.clients)
+    hidden = clients - sum(part.name != EVERYONE for part in left_out)
+    notes = [HIDDEN_LEFT_OUT.format(hidden, clients)] if hidden else []
+    return structs.replace(audit, left_out=left_out, notes=(*audit.notes, *notes))
 
 
 def _drop_none(**values: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CHOSEN = (
     *("algorithm", "variant", "outer", "cost", "alpha", "knobs"),
-    *("tune", "accuracy_floor", "seeds"),
+    *("tune", "accuracy_floor", "seeds", "leave_out_clients"),
 )
 """Settings that a frontier goes through by itself, or reads in its own way."""
 

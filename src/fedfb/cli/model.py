@@ -60,7 +60,7 @@ def predict(
 
     Example: fedfb predict runs/adult rows.csv --keep id --out decisions.csv
     """
-    from fedfb.experiments.deciding import decide_parts, describe_unknown, write_decisions
+    from fedfb.experiments.rule import decide_parts, describe_unknown, write_decisions
     from fedfb.experiments.run_folder import load_model
 
     if force and out is None:

@@ -5,6 +5,7 @@ The flags of an experiment are read from its declaration, so that each setting i
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import Field, fields
@@ -15,8 +16,8 @@ import typer
 from typer.core import TyperCommand
 
 from fedfb.errors import ConfigError, escape_controls
+from fedfb.experiments.codec import from_values, read_settings
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values, read_settings
 from fedfb.settings import describe_default, flag_of, kind_of, names, setting_of
 from fedfb.tables.dialect import FLAGS, Dialect
 from fedfb.tables.sources import STDIN
@@ -307,6 +308,9 @@ def progress_bar(total: int, label: str) -> Iterator[Callable[["runtime.Progress
         total: the rounds of all seeds and methods together.
         label: the word before the bar.
     """
+    if not sys.stderr or not sys.stderr.isatty():
+        yield lambda progress: None
+        return
     # Imported here: the import takes a third of the time that fedfb --help may take.
     from rich.console import Console
     from rich.progress import (
@@ -323,8 +327,6 @@ def progress_bar(total: int, label: str) -> Iterator[Callable[["runtime.Progress
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
-    silent = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=silent) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda progress: bar.update(task, advance=1)

@@ -175,7 +175,9 @@ def achievable(
     drawn_levels = picture_levels(chosen) if plot and setting not in (*SURFACES, "toy") else ()
     record = solve(chosen, sorted({*printed, *drawn_levels}), budgets)
     if plot:
-        draw(chosen, select_levels(record, drawn_levels), setting, bool(experiment.q), title, plot)
+        draw_achievable(
+            chosen, select_levels(record, drawn_levels), setting, bool(experiment.q), title, plot
+        )
     record = {**select_levels(record, printed), **extra}
     if as_json:
         typer.echo(json.dumps(record, indent=1))
@@ -206,7 +208,7 @@ def estimate_population(experiment: Experiment) -> "tuple[Population, dict[str, 
     return population_of(scored.counts), describe_scores(scored, experiment.seeds[0])
 
 
-def draw(
+def draw_achievable(
     population: "Population",
     record: dict[str, Any],
     setting: str | None,

@@ -36,6 +36,7 @@ study = typer.Typer(
 @experiment_options(
     "data", "query", "client_column", "test", "partition", "clients", "groups", "heterogeneity",
     "q", "rows", "test_rows", "resplit", "cost", "dropout", "secure", "tune", "accuracy_floor",
+    "leave_out_clients",
     *FLAGS,
 )  # fmt: skip
 def init(

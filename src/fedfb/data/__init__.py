@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from fedfb.data.federation import federate as federate
     from fedfb.data.federation import hold_out as hold_out
     from fedfb.data.federation import pooled as pooled
-    from fedfb.data.frames import federation_from_frames as federation_from_frames
     from fedfb.data.groups import Groups as Groups
     from fedfb.data.groups import groups_in as groups_in
     from fedfb.data.loading import load as load
-    from fedfb.data.loading import load_own as load_own
+    from fedfb.data.own import federation_from_frames as federation_from_frames
     from fedfb.data.partition import by_shares as by_shares
     from fedfb.data.partition import parse_partition as parse_partition
     from fedfb.data.request import BUILT_IN as BUILT_IN
@@ -40,11 +39,10 @@ _HOME = {
     "check_request": "request",
     "encode_file": "encode",
     "federate": "federation",
-    "federation_from_frames": "frames",
+    "federation_from_frames": "own",
     "groups_in": "groups",
     "hold_out": "federation",
     "load": "loading",
-    "load_own": "loading",
     "parse_partition": "partition",
     "path_of": "datasets.fetch",
     "pooled": "federation",

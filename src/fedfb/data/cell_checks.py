@@ -162,12 +162,33 @@ def undecided_numbers(files: Sequence[Cells], name: str) -> list[Problem]:
     return problems
 
 
+YES = frozenset(
+    [
+        *("yes", "y", "ja", "j", "oui", "o", "si", "sí", "sim", "s", "true", "t", "wahr", "vrai"),
+        *("1", "да", "是", "はい", "예", "네"),
+    ]
+)
+NO = frozenset(
+    [
+        *("no", "n", "nein", "non", "não", "nao", "false", "f", "falsch", "faux"),
+        *("0", "нет", "否", "いいえ", "아니요"),
+    ]
+)
+"""Words for yes and no, by which labels in other words are recognised."""
+
+
 def spelt_alike(values: Collection[str]) -> list[list[str]]:
     """Return the values that differ in case, spaces, width of letters or a decimal point only.
 
-    >>> spelt_alike(["Yes", "no", "yes", "1", "1.0"])
-    [['Yes', 'yes'], ['1', '1.0']]
+    Where all values mean yes or no, in more than one language or way, those that mean the same are
+    alike.
+
+    >>> spelt_alike(["Yes", "no", "yes", "1", "1.0"]), spelt_alike(["ja", "nein", "0", "true"])
+    ([['Yes', 'yes'], ['1', '1.0']], [['ja', 'true'], ['nein', '0']])
     """
+    if len(values) > 2 and all(fold(value) in YES | NO for value in values):
+        parts = [[value for value in values if fold(value) in words] for words in (YES, NO)]
+        return [alike for alike in parts if len(alike) > 1]
     spellings: dict[str, list[str]] = defaultdict(list)
     for value in values:
         number = parse_number(value)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import convert
 
-from fedfb.data.columns import CategoryColumn, Column, NumberColumn, fit_column
+from fedfb.data.columns import CategoryColumn, Column, NumberColumn
 from fedfb.data.derive import Bins, Blank, Derived, derive, rule_from_dict, rule_to_dict
 from fedfb.data.groups import Groups
 from fedfb.errors import ConfigError, DataError, unknown_name
@@ -21,7 +21,6 @@ from fedfb.shapes import Array, Float, Int
 from fedfb.tables.address import Database
 from fedfb.tables.cells import Cells
 from fedfb.tables.dialect import DETECT, Dialect
-from fedfb.tables.read import read_rows
 from fedfb.tables.table import Table
 
 ROWS_AT_A_TIME = 8192
@@ -147,36 +146,6 @@ class RawRows(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def fit_encoder(
-    table: Table,
-    *,
-    features: tuple[str, ...],
-    groups: Groups,
-    label: str,
-    positive: str,
-    sensitive_at_prediction: bool,
-    derived: tuple[Derived, ...] = (),
-    columns: tuple[Column, ...] | None = None,
-) -> Encoder:
-    """Learn an encoder from training rows.
-
-    Args:
-        table: training rows only.
-        features: names of the features.
-        groups: groups of the rows.
-        label: column to predict.
-        positive: its favourable value.
-        sensitive_at_prediction: whether the model reads the group.
-        derived: rules that made columns of the table.
-        columns: encoding of the features, where it was learnt from sums over clients; None: learn
-            it from the table.
-
-    """
-    if columns is None:
-        columns = tuple(fit_column(table, name) for name in features)
-    return Encoder(columns, groups, label, positive, sensitive_at_prediction, derived)
-
-
 def _read_column(values: Mapping[str, Any]) -> Column:
     if "categories" in values:
         return convert(values, CategoryColumn)
@@ -234,6 +203,8 @@ def encode_file(
         dialect: how a text file is written, where it is not detected.
 
     """
+    from fedfb.tables.read import read_rows  # here: built-in data need no reader of files
+
     return encode_cells(encoder, read_rows(path, dialect), is_judged=True)
 
 

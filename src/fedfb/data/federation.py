@@ -13,9 +13,9 @@ from fedfb.data.check import (
     refuse_one_class,
     refuse_vast,
 )
-from fedfb.data.columns import Column
+from fedfb.data.columns import Column, fit_column
 from fedfb.data.derive import Derived
-from fedfb.data.encode import Encoder, fit_encoder
+from fedfb.data.encode import Encoder
 from fedfb.data.groups import Groups, compared_rows, groups_in, merge_small
 from fedfb.data.notes import (
     MERGE_ALL,
@@ -24,7 +24,7 @@ from fedfb.data.notes import (
     sensitive_note,
     small_group_notes,
 )
-from fedfb.data.partition import rows_of_clients
+from fedfb.data.partition import Clients, rows_of_clients
 from fedfb.errors import ConfigError, DataError
 from fedfb.shapes import Array, Bool, Float, Int
 from fedfb.tables.table import Table
@@ -67,22 +67,33 @@ class Federation:
             client.read_only()
 
 
+@dataclass(frozen=True)
+class Source:
+    """A table, the roles of its columns, and the numbers of its training and test rows.
+
+    ``features`` are the columns that the model reads, ``sensitive`` those whose crossed values form
+    the groups; the groups of ``group_order`` come first. ``derived`` are the rules that made
+    columns of the table, kept for later rows. ``notes`` are sentences about the rows.
+    """
+
+    name: str
+    table: Table
+    train: Int[Array, " t"]
+    test: Int[Array, " e"]
+    label: str
+    positive: str
+    sensitive: tuple[str, ...]
+    features: tuple[str, ...]
+    derived: tuple[Derived, ...] = ()
+    group_order: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 def federate(
-    name: str,
-    table: Table,
+    source: Source,
+    clients: Clients,
     *,
-    label: str,
-    positive: str,
-    sensitive: tuple[str, ...],
-    features: tuple[str, ...],
-    train: Int[Array, " t"],
-    test: Int[Array, " e"],
-    client: Int[Array, " n"],
-    client_names: tuple[str, ...],
-    sensitive_at_prediction: bool,
-    derived: tuple[Derived, ...] = (),
-    group_order: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
+    sensitive_at_prediction: bool = False,
     learn: LearnFromClients | None = None,
     precision: str = "float64",
     rest: str | None = None,
@@ -90,20 +101,10 @@ def federate(
     """Encode a table and deal its rows to clients. The encoder learns from training rows only.
 
     Args:
-        name: name of the federation.
-        table: all rows.
-        label: column to predict.
-        positive: its favourable value.
-        sensitive: columns whose crossed values form the groups.
-        features: columns that the model reads.
-        train: numbers of the training rows. Those of no client are left out.
-        test: numbers of the test rows.
-        client: number of each row's client, -1 for none. Every client has a training row.
-        client_names: names of the clients.
+        source: the rows.
+        clients: the client of each row; every client has a training row. Training rows of no
+            client are left out.
         sensitive_at_prediction: whether the model reads the group too.
-        derived: rules that made columns of the table, kept for later rows.
-        group_order: names of groups that come first.
-        notes: sentences about the data.
         learn: learns the encoder from sums over clients; None: the table is public, and the
             encoder learns from the rows themselves.
         precision: type of the numbers of the features.
@@ -111,49 +112,51 @@ def federate(
             test rows have are no error.
 
     """
-    train = train[client[train] >= 0]
-    y = labels(table, label, positive)
-    refuse_one_class(y[train], table, label, positive)
-    learnt = learn(table, _without_test(client, train), client_names) if learn else None
+    table, (client, names), test = source.table, clients, source.test
+    train = source.train[client[source.train] >= 0]
+    y = labels(table, source.label, source.positive)
+    refuse_one_class(y[train], table, source.label, source.positive)
+    learnt = learn(table, _without_test(client, train), names) if learn else None
     groups = learnt.groups if learnt else None
-    groups = groups or groups_in(table.take(train, sensitive), sensitive, group_order)
+    sensitive = source.sensitive
+    groups = groups or groups_in(table.take(train, sensitive), sensitive, source.group_order)
     if rest is not None:
         groups = replace(groups, names=(*groups.names, *sorted(groups.unseen(table))))
     group = groups.group_of(table)
-    encoder = fit_encoder(
-        table if learnt else table.take(train),
-        features=features,
-        groups=groups,
-        label=label,
-        positive=positive,
-        sensitive_at_prediction=sensitive_at_prediction,
-        derived=derived,
-        columns=learnt.columns if learnt else None,
+    encoder = Encoder(
+        learnt.columns
+        if learnt
+        else tuple(fit_column(table.take(train, [name]), name) for name in source.features),
+        groups,
+        source.label,
+        source.positive,
+        sensitive_at_prediction,
+        source.derived,
     )
     refuse_vast(table, encoder.columns)
-    rows = [train[places] for places in rows_of_clients(client[train], len(client_names))]
+    rows = [train[places] for places in rows_of_clients(client[train], len(names))]
     # The matrix is written once, in the order in which clients and test rows are parts of it.
     order = np.concatenate([*rows, test])
     x = encoder.encode(table, group, order, precision)
     refuse_infinite(x, encoder.feature_names, table, order)
     parts = np.split(x, np.cumsum([len(places) for places in rows]))
-    group_notes = (
-        sensitive_note(encoder),
-        *((ONE_GROUP,) if len(groups.names) == 1 else ()),
-    )
-    clients = [
-        ClientData(number, parts[number], y[places], group[places], len(groups.names))
-        for number, places in enumerate(rows)
-    ]
     return Federation(
-        name=name,
-        clients=tuple(clients),
+        name=source.name,
+        clients=tuple(
+            ClientData(number, parts[number], y[places], group[places], len(groups.names))
+            for number, places in enumerate(rows)
+        ),
         test=Examples(parts[-1], y[test], group[test], client[test].astype(np.int64)),
         group_names=groups.names,
-        client_names=client_names,
+        client_names=names,
         feature_names=encoder.feature_names,
         encoder=encoder,
-        notes=(*notes, *group_notes, *encoding_notes(encoder.columns, table, test)),
+        notes=(
+            *source.notes,
+            sensitive_note(encoder),
+            *((ONE_GROUP,) if len(groups.names) == 1 else ()),
+            *encoding_notes(encoder.columns, table, test),
+        ),
     )
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from fedfb.data.cell_checks import fold, locate
+from fedfb.data.cell_checks import NO, YES, fold, locate
 from fedfb.data.schema import ColumnSchema, Role
 from fedfb.tables.cells import Cells
 from fedfb.tables.problems import Problem
@@ -93,21 +93,6 @@ def check_labels(files: Sequence[Cells], column: ColumnSchema) -> list[Problem]:
         Problem(file.source, kind, what, remedy, option, name, *locate(file.columns[name]))
         for file in files
     ]
-
-
-YES = frozenset(
-    [
-        *("yes", "y", "ja", "j", "oui", "o", "si", "sí", "sim", "s", "true", "t", "wahr", "vrai"),
-        *("1", "да", "是", "はい", "예", "네"),
-    ]
-)
-NO = frozenset(
-    [
-        *("no", "n", "nein", "non", "não", "nao", "false", "f", "falsch", "faux"),
-        *("0", "нет", "否", "いいえ", "아니요"),
-    ]
-)
-"""Words for yes and no, by which labels in other words are recognised."""
 
 
 def check_vocabulary(files: Sequence[Cells], column: ColumnSchema) -> list[Problem]:

@@ -200,12 +200,29 @@ def split_order(
     cut = 7 * len(order) // 10
     is_training = np.zeros(len(order), dtype=bool)
     is_training[order[:cut]] = True
-    for number in np.setdiff1d(group, group[is_training]):
+    group_rows = np.bincount(group)
+    training_rows = np.bincount(group[is_training], minlength=len(group_rows))
+    for number in np.flatnonzero((group_rows > 0) & (training_rows == 0)):
         is_training[order[group[order] == number][0]] = True
         rows = np.bincount(group[is_training])
         spare = order[:cut][is_training[order[:cut]] & (rows[group[order[:cut]]] > 1)]
         is_training[spare[-1:]] = False
     return np.flatnonzero(is_training), np.flatnonzero(~is_training)
+
+
+def split_client(
+    group: Int[Array, " n"], number: int, split_seed: int
+) -> tuple[Int[Array, " t"], Int[Array, " e"]]:
+    """Split one client's rows 7:3, in a random order. Every group has at least one training row.
+
+    Args:
+        group: group of each row.
+        number: number of the client.
+        split_seed: seed. The order depends on the seed and the client's number only.
+
+    """
+    order = generator((split_seed, 12, number)).permutation(len(group))
+    return split_order(order, group)
 
 
 def assign(

@@ -1,5 +1,6 @@
 """Copies of training rows among test rows: they make intervals too short and figures too good."""
 
+from collections.abc import Iterable
 from math import factorial
 
 import numpy as np
@@ -72,14 +73,22 @@ def row_hashes(x: Array, y: Num[Array, " n"], group: Num[Array, " n"]) -> Num[Ar
         group: group of each row.
 
     """
-    factors = np.random.default_rng(0).integers(2**63, size=x.shape[1] + 2, dtype=np.uint64)
+    width = 8 // x.itemsize  # features that one hashed number holds
+    padding = -x.shape[1] % width
     hashes = np.zeros(len(y), np.uint64)
-    for begin in range(0, len(y), 8192):  # few rows at a time, as the copy is twice as large as x
+    for begin in range(0, len(y), 8192):  # few rows at a time, so that a copy stays in the cache
         part = slice(begin, begin + 8192)
-        features = np.ascontiguousarray(x[part].T, dtype=np.float64) + 0.0  # -0.0 equals 0.0
-        for column, factor in zip(
-            [*features.view(np.uint64), y[part], group[part]], factors, strict=True
-        ):
-            mixed = (hashes[part] ^ np.asarray(column).astype(np.uint64)) * (factor | np.uint64(1))
-            hashes[part] = mixed ^ (mixed >> np.uint64(32))
+        features = np.pad(x[part], ((0, 0), (0, padding))) + 0.0  # -0.0 equals 0.0
+        columns = [*features.view(np.uint64).T.copy(), y[part], group[part]]
+        hashes[part] = mix_columns(columns, len(features))
+    return hashes
+
+
+def mix_columns(columns: Iterable[Array], rows: int) -> Num[Array, " n"]:
+    """Return a hash of 64 bits of the rows of columns, which hold whole numbers."""
+    hashes = np.zeros(rows, np.uint64)
+    for place, column in enumerate(columns):
+        factor = np.uint64(0x9E3779B97F4A7C15 + 2 * place)
+        hashes = (hashes ^ np.asarray(column).astype(np.uint64, copy=False)) * factor
+        hashes ^= hashes >> np.uint64(29)
     return hashes

@@ -15,7 +15,7 @@ import numpy as np
 from fedfb.data.dates import LOOKS_LIKE
 from fedfb.shapes import Array, Float
 from fedfb.tables.cells import SourceColumn
-from fedfb.tables.marks import FEWEST, find_signs, name_sign
+from fedfb.tables.marks import FEWEST, find_signs
 from fedfb.tables.table import parse_number
 
 COINCIDENCES = 50
@@ -70,9 +70,9 @@ def _drop_missing(numbers: Float[Array, " n"]) -> Float[Array, " m"]:
 
 def are_numbers(files: Sequence[SourceColumn]) -> bool:
     """Return whether every cell is missing or a number, and not all are missing."""
-    parts = [column.numbers for column in files]
-    return all(part is not None for part in parts) and not all(
-        np.isnan(part).all() for part in parts if part is not None
+    parts = [column.numbers for column in files if column.numbers is not None]
+    return len(parts) == len(files) and any(
+        not (np.isnan(part[:_FIRST]).all() and np.isnan(part).all()) for part in parts
     )
 
 
@@ -130,10 +130,7 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> Suspic
         return Suspicion("date", f"{LOOKS_LIKE}: {first!r}")
     words_only = [cell for cell in counts if parse_number(cell) is None]
     if len(counts) > FEWEST and (example := find_signs(counts)) is not None:
-        sign = name_sign(example)
-        what = (
-            f"looks like numbers with signs in them ({example!r}: {sign}): only bare ones are read"
-        )
+        what = f"looks like numbers with signs in them ({example}): only bare ones are read"
         return Suspicion("decorated number", what, _is_no_number)
     numbers = rows - sum(counts[cell] for cell in words_only)
     parts = [counts, *(column.words.counts() for column in files if len(files) > 1)]
@@ -155,7 +152,7 @@ def _suspect_text(files: Sequence[SourceColumn], counts: Counter[str]) -> Suspic
 
 
 def _is_no_number(cell: str) -> bool:
-    return parse_number(cell) is None
+    return bool(cell) and parse_number(cell) is None
 
 
 def _are_mostly_numbers(counts: Mapping[str, int]) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.repeats import beyond_chance
+from fedfb.data.repeats import beyond_chance, mix_columns
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.shapes import Array, Bool, Int, Num
 from fedfb.tables.cells import Cells, SourceColumn
@@ -84,19 +84,15 @@ def _shared_hashes(parts: Sequence[Num[Array, " _"]]) -> Num[Array, " m"]:
 
 def hash_rows(file: Cells, columns: Sequence[ColumnSchema]) -> Num[Array, " n"]:
     """Return a hash of 64 bits for each row, the same for the same cells in any file."""
-    hashes = np.zeros(file.rows, np.uint64)
-    for place, column in enumerate(columns):
-        cells = file.columns[column.name]
-        if column.kind == "number" and cells.numbers is not None:
-            numbers = np.where(np.isnan(cells.numbers), np.nan, cells.numbers + 0.0)
-            values = numbers.view(np.uint64)
-        else:
-            of_values = [_hash_text(value) for value in cells.words.values]
-            values = cells.words.look_up(of_values, np.uint64)
-        factor = np.uint64(0x9E3779B97F4A7C15 + 2 * place)
-        hashes = (hashes ^ values) * factor
-        hashes ^= hashes >> np.uint64(29)
-    return hashes
+    return mix_columns((_code_cells(file.columns[c.name], c.kind) for c in columns), file.rows)
+
+
+def _code_cells(cells: SourceColumn, kind: str) -> Num[Array, " n"]:
+    """Return a number for each cell, the same for the same cell in any file."""
+    if kind == "number" and cells.numbers is not None:
+        numbers: Array = np.where(np.isnan(cells.numbers), np.nan, cells.numbers)
+        return numbers.view(np.uint64)
+    return cells.words.look_up([_hash_text(value) for value in cells.words.values], np.uint64)
 
 
 def _hash_text(value: str) -> int:

@@ -5,14 +5,14 @@ They look at features that can be used: what is ignored has been reported alread
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import log
 
 import numpy as np
 
 from fedfb.core import MINIMUM_ROWS
-from fedfb.data.cell_checks import Place, blank_cells, check_spellings, fold, locate, place_of
-from fedfb.data.label_checks import YES
+from fedfb.data.cell_checks import YES, Place, blank_cells, check_spellings, fold, locate, place_of
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.doctor.row_checks import check_rows
 from fedfb.shapes import Array, Float, Int
@@ -72,7 +72,7 @@ def _check_feature(
     if copies:
         return problems + copies
     if column.kind == "number":
-        return problems + _find_codes(files, name)
+        return problems + _find_vast(files, name) + _find_codes(files, name)
     problems += check_spellings(files, column, stops=False)
     return problems + _find_kinds(files, name) + _find_rare(files, name, minimum)
 
@@ -194,6 +194,22 @@ def _find_rare(files: Sequence[Cells], name: str, minimum: int) -> list[Problem]
     return _report(
         files, name, "rare values", what, remedy, option, lambda c: locate(c, rare.__contains__)
     )
+
+
+def _find_vast(files: Sequence[Cells], name: str) -> list[Problem]:
+    """Return numbers that are too large to be added up, which a run refuses."""
+    parts = [np.abs(part) for f in files if (part := f.columns[name].numbers) is not None]
+    with np.errstate(over="ignore"):
+        if np.isfinite(sum(np.nansum(part) for part in parts)):
+            return []
+    largest = max(float(np.nanmax(part)) for part in parts if not np.isnan(part).all())
+    what = f"column {name!r}: numbers as large as {largest:g} cannot be averaged"
+    remedy = "Correct the cells, or express the column in another unit."
+    at = partial(_at_number, number=largest)
+    return [
+        replace(problem, stops=True)
+        for problem in _report(files, name, "not finite", what, remedy, "", at)
+    ]
 
 
 def _find_codes(files: Sequence[Cells], name: str) -> list[Problem]:

@@ -13,20 +13,21 @@ import numpy as np
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
 from fedfb.engine.base import Curvature, Rebalance, RowLoss, slope
-from fedfb.engine.curvature import no_curvature, sum_curvature
 from fedfb.engine.optimise import (
     Packed,
+    PrivateEpoch,
     Step,
     backward,
+    clip_factors,
     forward,
     local_weights,
     make_optimiser,
     move_lambda,
     pack_layers,
+    private_epochs,
     unpack_layers,
 )
-from fedfb.engine.private import PrivateEpoch, clip_factors, private_epochs
-from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
+from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs, no_curvature, sum_curvature
 from fedfb.models import Network
 from fedfb.shapes import Array, Float, Int
 

@@ -16,9 +16,8 @@ import numpy as np
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine import rows as sums
 from fedfb.engine.base import Curvature, Rebalance, RowLoss, slope
-from fedfb.engine.curvature import no_curvature
 from fedfb.engine.optimise import Move, local_weights, make_move, move_lambda
-from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs
+from fedfb.engine.rows import by_cell, cell_counts, chunks, epochs, no_curvature
 from fedfb.errors import ConfigError
 from fedfb.models import TorchModel, alone, buffers_of, find_torch, refuse_moved, trained_parameters
 from fedfb.shapes import Array, Float

@@ -45,8 +45,8 @@ from fedfb.experiments.result import Result, Summary
 from fedfb.experiments.rule import NOBODY, rule_of
 from fedfb.experiments.seeds import chance_of, summarise_seeds
 from fedfb.experiments.shortfall_warnings import warn_of
-from fedfb.experiments.shortfalls import unshown_misses
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.targets import unshown_misses
 from fedfb.files import write_whole
 from fedfb.notions import long_name
 from fedfb.settings import describe_arguments
@@ -366,7 +366,7 @@ def judge(
     prediction, examples = outcome
     losses = measure_loss(prediction.score[0], examples, None)._asdict()
     figures_of_rows = {**structs.asdict(evaluation), **losses, "chance": chance_of(evaluation)}
-    run = structs.replace(result.runs[0], **figures_of_rows)
+    run = structs.replace(result.runs[0], **figures_of_rows, leave_out=None)
     of_training = {ON_TRAINING_ROWS, *unshown_misses(result)}
     figures = summarise_seeds([run], shared=1.0)
     return with_shortfalls(

@@ -11,7 +11,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from fedfb.algorithms import find_method
-from fedfb.data.federation import Federation, federate, settle_small_groups
+from fedfb.data.federation import Federation, Source, federate, settle_small_groups
 from fedfb.data.fit_columns import by_sums
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.partition import by_column
@@ -120,19 +120,21 @@ def make_federation(
         crossed=tuple(groups),
         source=SOURCE,
     )
-    federation = federate(
+    source = Source(
         SOURCE,
         Table({**table.columns, **groups, name: words}, SOURCE),
+        train=rows,
+        test=rows,
         label=name,
         positive=as_text(positive) or "",
         sensitive=tuple(groups),
         features=features,
-        train=rows,
-        test=rows,
-        client=clients.client,
-        client_names=clients.names,
-        sensitive_at_prediction=experiment.sensitive_at_prediction,
         notes=(ON_TRAINING_ROWS,),
+    )
+    federation = federate(
+        source,
+        clients,
+        sensitive_at_prediction=experiment.sensitive_at_prediction,
         learn=by_sums(make_add(experiment, None, experiment.seeds[0]), schema),
     )
     labels = labels_of(experiment.notion)

@@ -88,6 +88,15 @@ def refuse_newton(experiment: Experiment) -> None:
         raise ConfigError(f"--solver newton {reason}. Leave out --solver, or give --solver local.")
 
 
+def refuse_too_many(method: Method, groups: int) -> None:
+    """Refuse a method for more groups than it can compare."""
+    if method.most_groups is not None and groups > method.most_groups:
+        raise ConfigError(
+            f"{method.name} compares at most {method.most_groups} groups, and these data have "
+            f"{groups}. Name fewer sensitive attributes, or choose another method (fedfb list)."
+        )
+
+
 def without_effect(experiment: Experiment) -> dict[str, str]:
     """Return the settings that are given and have no effect, each with the sentence that says so.
 

@@ -195,9 +195,9 @@ def _client_rates(
         few: what had too few training rows to be compared.
     """
     owned = examples.client >= 0
-    mine = Examples(*(part[owned] for part in examples))
+    y, group, client = (part[owned] for part in (examples.y, examples.group, examples.client))
     # Every pair (client, group) counts as a group, so that one table serves all clients.
-    crossed = mine._replace(group=mine.client * groups + mine.group)
+    crossed = Examples(examples.x[:0], y, client * groups + group, client)
     clients = len(client_names)
     tables = [confusion_table(of_run, crossed, clients * groups) for of_run in decision[:, owned]]
     by_client = np.stack(tables).reshape(-1, 2, 2, clients, groups).transpose(0, 3, 1, 2, 4)

@@ -26,7 +26,15 @@ from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import Fitted, fit, make_engine, training_names
 from fedfb.runtime import Ledger, Saving
-from fedfb.runtime.ledger import NEEDS_SUM, RECEIVED_SUM, Account, Entry, Visibility, read_ledger
+from fedfb.runtime.ledger import (
+    NEEDS_SUM,
+    RECEIVED_SUM,
+    Account,
+    Entry,
+    Visibility,
+    phase_kind,
+    read_ledger,
+)
 
 if TYPE_CHECKING:  # pathlib takes longer to import than the rest of this file
     from pathlib import Path
@@ -38,6 +46,7 @@ ROWS_OF_A_CELL = 20
 """Random rows of each label and group at each client: a tenth can be spared to choose on."""
 
 SET_UP, FIRST, USUAL, LAST = "set-up", "first round", "round", "last round"
+END = "after the last round"
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 """The shapes of an upload's arrays by name."""
@@ -47,7 +56,8 @@ class ExplainedExchange(NamedTuple):
     """One task that clients are asked: when, what each of them sends, and what becomes of it.
 
     Args:
-        phase: ``tune`` (what is tried on validation rows) or ``run``.
+        phase: ``tune`` (what is tried on validation rows), ``run``, or ``leave-out`` (a training
+            without some clients).
         when: the set-up, every round, or which rounds.
         question: the name of the task.
         seen: what becomes of the uploads, as the ledger has it.
@@ -90,7 +100,7 @@ class Explained(NamedTuple):
     @property
     def in_a_round(self) -> tuple[ExplainedExchange, ...]:
         """The exchanges of a usual round of the run itself; those of every k-th round too."""
-        rare = (SET_UP, FIRST, LAST)
+        rare = (SET_UP, FIRST, LAST, END)
         return tuple(e for e in self.exchanges if e.phase == "run" and e.when not in rare)
 
     @property
@@ -190,7 +200,9 @@ def _explained(
     if experiment.privacy_epsilon is not None:  # no noise changes the size of what is sent
         short = replace(short, privacy_epsilon=inf)
     fitted, accounts = _listen(short, random_federation(groups, clients, features), play)
-    exchanges = [exchange for account in accounts for exchange in exchanges_of(account, rounds)]
+    # Trainings without some clients are alike: the first stands for all of them.
+    shown = {phase_kind(account.phase): account for account in reversed(accounts)}
+    exchanges = [e for a in accounts if a in shown.values() for e in exchanges_of(a, rounds)]
     # What grows with the features is a model; sizes alone may be the same by chance.
     _, [wider] = _listen(
         replace(short, secure=False), random_federation(groups, clients, features + 1), _play_alone
@@ -241,7 +253,9 @@ def exchanges_of(account: Account, rounds: int) -> Iterator[ExplainedExchange]:
         often = [len(numbers) for numbers in by_round.values()]
         when = _when(by_round, rounds)
         times = (min(often), max(often))
-        yield ExplainedExchange(account.phase, when, question, visibility, parts, size, times)
+        yield ExplainedExchange(
+            phase_kind(account.phase), when, question, visibility, parts, size, times
+        )
 
 
 def _kind(entry: Entry) -> tuple[bool, str, Visibility, Shapes, int]:
@@ -252,15 +266,15 @@ def _kind(entry: Entry) -> tuple[bool, str, Visibility, Shapes, int]:
 def _when(by_round: Mapping[int, object], rounds: int) -> str:
     """Say in which of so many rounds something is asked; the set-up is round 0.
 
-    >>> [_when(dict.fromkeys(asked), 5) for asked in ([0], [1], [1, 2, 3, 4, 5], [5], [2, 4])]
-    ['set-up', 'first round', 'round', 'last round', 'rounds 2, 4']
+    >>> [_when(dict.fromkeys(asked), 5) for asked in ([0], [1], [1, 2, 3, 4, 5], [5], [2, 4], [6])]
+    ['set-up', 'first round', 'round', 'last round', 'rounds 2, 4', 'after the last round']
     """
     numbers = sorted(by_round)
     if numbers == [0]:
         return SET_UP
     if len(numbers) == rounds:
         return USUAL
-    alone = {1: FIRST, rounds: LAST}
+    alone = {1: FIRST, rounds: LAST, rounds + 1: END}
     if len(numbers) == 1 and numbers[0] in alone:
         return alone[numbers[0]]
     return f"round{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

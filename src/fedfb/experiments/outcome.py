@@ -18,6 +18,7 @@ from fedfb.data.notes import small_note
 from fedfb.engine import is_native
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.evaluate import evaluate, few_of
+from fedfb.experiments.leave_out import plan_leaving_out, with_clients_left_out
 from fedfb.experiments.measure import seed_results
 from fedfb.experiments.reporting import make_result
 from fedfb.experiments.resolve import (
@@ -32,8 +33,8 @@ from fedfb.experiments.result import Result
 from fedfb.experiments.secure import make_add
 from fedfb.experiments.seed_result import Divergence, Evaluation, SeedResult, Setting
 from fedfb.experiments.seeds import shared_test_rows
-from fedfb.experiments.shortfalls import warn_of_target
 from fedfb.experiments.spec import Experiment, Resolved
+from fedfb.experiments.targets import warn_of_target
 from fedfb.experiments.train import (
     LOWER,
     WORTH_THREADS,
@@ -145,6 +146,8 @@ def train(
     )
     for warning in warnings:
         on_note(warning)
+    if resolved.leave_out_clients:
+        on_note(plan_leaving_out(resolved, federation))
     work = _Work(resolved, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
     choices = _choices(work, tried, solving) if chooses(experiment) else Choices()
     settings = {seed: _settings(resolved, choices.of(seed)) for seed in resolved.seeds}
@@ -169,6 +172,10 @@ def train(
     fitted = tuple(grid.fitted for grid in grids)
     results = [seed_results(resolved, grid, federations[grid.fitted.seed]) for grid in grids]
     number = len(settings[resolved.seeds[0]])
+    if resolved.leave_out_clients:
+        results = with_clients_left_out(
+            resolved, federations, grids, results, number, work.for_each, work.saving
+        )
     notes = (*warnings, *federation.notes, *small_client_notes(resolved, federation))
     shared = shared_test_rows(resolved, federations)
     result = make_result(resolved, notes, federation.group_names, number, results, choices, shared)
@@ -222,17 +229,20 @@ class _Work:
     on_round: OnRound
 
     def for_each_seed(self, task: Callable[[int, OnRound], Any]) -> list[Any]:
-        """Run a task for every seed, on threads; when one fails, the others end with their round.
+        """Run a task for every seed; see :meth:`for_each`."""
+        return self.for_each(self.experiment.seeds, task)
+
+    def for_each(self, parts: Sequence[Any], task: Callable[[Any, OnRound], Any]) -> list[Any]:
+        """Run a task for every part, on threads; when one fails, the others end with their round.
 
         Small matrices gain nothing from threads of their own; a small job needs none at all, and
         is done before they would have started.
         """
-        seeds = self.experiment.seeds
-        rows = [sum(len(c.y) for c in self.federations[seed].clients) for seed in seeds]
+        rows = sum(len(c.y) for c in self.federations[self.experiment.seeds[0]].clients)
         own = is_own(self.experiment.model) or is_native(self.experiment.engine)
         blas_is_idle = own and self.experiment.solver != "newton"
-        if len(seeds) == 1 and rows[0] < WORTH_THREADS and blas_is_idle:
-            return [task(seed, self.on_round) for seed in seeds]
+        if len(parts) == 1 and rows < WORTH_THREADS and blas_is_idle:
+            return [task(part, self.on_round) for part in parts]
         from concurrent.futures import CancelledError, ThreadPoolExecutor
 
         from threadpoolctl import threadpool_limits
@@ -240,7 +250,7 @@ class _Work:
         over = Event()
 
         def on_round(progress: Progress) -> None:
-            # A thread cannot be stopped from outside: a seed gives up at the end of its round.
+            # A thread cannot be stopped from outside: a task gives up at the end of its round.
             if over.is_set():
                 raise CancelledError
             self.on_round(progress)
@@ -248,16 +258,23 @@ class _Work:
         # Seeds already use all processors; more threads inside a seed would only compete with them.
         with threadpool_limits(limits=1), ThreadPoolExecutor(self.jobs) as pool:
             try:
-                return list(pool.map(lambda seed: task(seed, on_round), seeds))
+                return list(pool.map(lambda part: task(part, on_round), parts))
             finally:
                 over.set()
 
-    def saving(self, phase: str, seed: int) -> Saving | None:
-        """Return where the checkpoint of a seed lies, marked with the experiment and its rows."""
+    def saving(self, phase: str, seed: int, rows: Federation | None = None) -> Saving | None:
+        """Return where the checkpoint of a seed lies, marked with the experiment and its rows.
+
+        Args:
+            phase: of the ledger.
+            seed: of the training.
+            rows: what is trained on; None: the rows of the seed.
+        """
         if self.checkpoints is None:
             return None
-        owner = f"{self.experiment.hash}-{fingerprint(self.federations[seed])}-{phase}"
-        names = training_names(self.experiment, self.federations[seed])
+        rows = rows or self.federations[seed]
+        owner = f"{self.experiment.hash}-{fingerprint(rows)}-{phase}"
+        names = training_names(self.experiment, rows)
         ledger = Ledger(self.ledger, phase, seed, names) if self.ledger else None
         return Saving(self.checkpoints / f"{phase}-seed-{seed}.npz", owner, ledger=ledger)
 

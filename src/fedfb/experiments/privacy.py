@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fedfb.algorithms import find_method
 from fedfb.core import Algorithm, Arrays, Ask, ClientTask
-from fedfb.engine.private import sampling_rate, steps_of_an_epoch
+from fedfb.engine.optimise import sampling_rate, steps_of_an_epoch
 from fedfb.errors import ConfigError, DisclosureError
 from fedfb.experiments.explain import random_client
 from fedfb.experiments.resolve import given_grid
@@ -255,6 +255,10 @@ def _played(algorithm: Algorithm, params: Any, rounds: int) -> Iterator[tuple[Cl
     for number in range(1, rounds + 1):
         heard.clear()
         state, _ = algorithm.round(state, listening(make_ask(clients, memories, 0, number)))
+        yield from heard
+    if algorithm.finish is not None:
+        heard.clear()
+        algorithm.finish(state, listening(make_ask(clients, memories, 0, rounds + 1)))
         yield from heard
 
 

@@ -29,8 +29,9 @@ from fedfb.experiments.seed_result import (
     Setting,
 )
 from fedfb.experiments.seeds import chance_of, summarise_seeds
-from fedfb.experiments.shortfalls import find_shortfalls, other_notes, unshown_misses
+from fedfb.experiments.shortfalls import find_shortfalls, other_notes
 from fedfb.experiments.spec import Resolved
+from fedfb.experiments.targets import unshown_misses
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.notions import long_name
 from fedfb.runtime.ledger import NEEDED, RECEIVED

@@ -71,7 +71,8 @@ class Picked(Tuning, frozen=True, kw_only=True):
 class Shortfall(Value, frozen=True, kw_only=True):
     """A promise that a result does not keep.
 
-    ``kind`` is one of target, cost, privacy, less_fair, alike, loss, copies; ``sentence`` says what
+    ``kind`` is one of target, new_client, cost, privacy, less_fair, alike, constant,
+    loss, copies; ``sentence`` says what
     is the matter and what to do, ``values`` are the figures in it, by name.
     """
 

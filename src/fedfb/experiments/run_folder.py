@@ -10,7 +10,6 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any
@@ -22,12 +21,11 @@ from msgspec import Meta
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.data.encode import Encoder, RawRows
 from fedfb.errors import ConfigError, DataError, WriteError, unknown_name
-from fedfb.experiments.codec import from_json, to_json
+from fedfb.experiments.codec import from_json, from_values, read_settings, to_json, to_toml
 from fedfb.experiments.outcome import Outcome
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Result
 from fedfb.experiments.spec import Experiment, Resolved
-from fedfb.experiments.spec_file import from_values, read_settings, to_toml
 from fedfb.experiments.train import QUIET, Fitted, build, make_engine, training_notion
 from fedfb.files import (
     CHANGED,
@@ -44,7 +42,7 @@ from fedfb.files import (
 )
 from fedfb.models import is_own
 from fedfb.runtime import as_arrays, from_arrays
-from fedfb.runtime.ledger import settle
+from fedfb.runtime.ledger import settle_ledger
 
 EXPERIMENT, RESULT, MODELS, ENCODER = (
     "experiment.toml",
@@ -158,7 +156,7 @@ def save(outcome: Outcome, folder: Path) -> None:
     if not (folder / EXPERIMENT).exists():
         write_whole(folder / EXPERIMENT, to_toml(outcome.experiment))
     if (folder / LEDGER).exists():
-        settle(folder / LEDGER)
+        settle_ledger(folder / LEDGER)
     for name, content in contents.items():
         write_whole(folder / name, content)
     seal(folder, [name for name in (EXPERIMENT, *contents, LEDGER) if (folder / name).exists()])
@@ -187,6 +185,8 @@ def read_result(folder: Path, expected: str) -> Result:
 
 def versions(experiment: Experiment) -> dict[str, str]:
     """Return what a result depends on beside its settings."""
+    from importlib.metadata import version  # here: a run without a folder does not need it
+
     packages = {name: version(name) for name in ("fedfb", *DEPENDENCIES)}
     return {
         **packages,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from fedfb.notions.chance import Chance
+from fedfb.notions.values import Chance
 
 Interval = tuple[float, float]
 """The ends of a 95% interval."""
@@ -232,6 +232,37 @@ class Evaluation(Value, frozen=True, kw_only=True):
         return sum(group.n for group in self.groups)
 
 
+EVERYONE = "all clients"
+"""The name of the figures on all rows, each decided by the model without its client."""
+
+
+class ClientLeftOut(Value, frozen=True, kw_only=True):
+    """Figures on a client's test rows: of the model of all clients, and of one without the client.
+
+    ``excluded`` and its loss are None where training without the client diverged. ``chance`` is
+    what chance alone shows beside each disparity of ``excluded``.
+    """
+
+    name: str
+    included: Evaluation
+    excluded: Evaluation | None
+    included_loss: float | None
+    excluded_loss: float | None
+    chance: Mapping[MeasureName, Chance | None] = {}
+
+
+class LeaveOut(Value, frozen=True, kw_only=True):
+    """What models are worth on clients that they were not trained on.
+
+    ``everyone`` is about the test rows of all clients, each decided by the model without its
+    client. ``trainings`` counts these models; with many clients several are left out together.
+    """
+
+    trainings: int
+    everyone: ClientLeftOut
+    clients: tuple[ClientLeftOut, ...]
+
+
 class SeedResult(Evaluation, frozen=True, kw_only=True):
     """One setting trained with one seed.
 
@@ -247,6 +278,7 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
         chance: by disparity what chance alone shows; empty where a grid has several settings.
         training: None for a method without a target.
         diverged: where training diverged; figures are then None.
+        leave_out: figures on clients that were left out; None: no client was.
     """
 
     seed: int
@@ -264,3 +296,4 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
     privacy: Privacy | None = None
     diverged: Divergence | None = None
     chance: Mapping[MeasureName, Chance | None] = {}
+    leave_out: LeaveOut | None = None

@@ -23,12 +23,6 @@ from fedfb.experiments.seed_result import (
     Statistic,
 )
 from fedfb.experiments.spec import Experiment
-from fedfb.notions.chance import (
-    Chance,
-    draw_blind_disparities,
-    expect_losses_by_chance,
-    summarize_draws,
-)
 from fedfb.notions.disparity import notion_bands, notion_blocks
 from fedfb.notions.over_seeds import (
     MeanDisparity,
@@ -38,7 +32,15 @@ from fedfb.notions.over_seeds import (
     mean_range,
     mean_rate,
 )
-from fedfb.notions.values import MINIMUM_ROWS, disparity_value, nan_to_none
+from fedfb.notions.values import (
+    MINIMUM_ROWS,
+    Chance,
+    disparity_value,
+    draw_blind_disparities,
+    expect_losses_by_chance,
+    nan_to_none,
+    summarize_draws,
+)
 from fedfb.runtime import RoundRecord
 from fedfb.shapes import Array, Float
 
@@ -165,15 +167,42 @@ def disparity_over_seeds(
     return disparity._replace(low=ends[0, 0], high=ends[0, 1]) if len(estimable) == 1 else disparity
 
 
+def least_disparity(
+    runs: Sequence[Evaluation], name: str, shared: float, level: float
+) -> float | None:
+    """Return the lower end of a disparity's interval at a level of choice; None if not estimable.
+
+    Args:
+        runs: one evaluation for each seed.
+        name: of the disparity; the interval of client parity has the usual level.
+        shared: share of test rows that two seeds have in common, 0 to 1.
+        level: share of intervals that cover the disparity.
+    """
+    if name == "client_parity" or any(run.disparity[name] is None for run in runs):
+        disparity = disparity_over_seeds(runs, name, shared)
+        return None if disparity is None else float(disparity.low)
+    tables = [confusion_of(run.groups) * _is_compared(run, name) for run in runs]
+    values = np.array([run.disparity[name] for run in runs], dtype=np.float64)
+    bands = notion_bands(name, np.stack(tables), level=level)
+    return float(mean_disparity(values, values, bands, shared).low)
+
+
 def chance_of(run: Evaluation) -> dict[str, Chance | None]:
     """Return what chance alone shows beside every disparity of a run; None where not estimable."""
     return {
-        name: None if value is None else _chance_beside(run, name, value)
+        name: None if value is None else chance_beside(run, name, value)
         for name, value in run.disparity.items()
     }
 
 
-def _chance_beside(run: Evaluation, name: str, value: float) -> Chance | None:
+def chance_beside(run: Evaluation, name: str, value: float) -> Chance | None:
+    """Return what chance alone shows beside one disparity.
+
+    Args:
+        run: the evaluation.
+        name: of the disparity.
+        value: the disparity.
+    """
     if name == "client_parity":
         _, [variance] = _client_losses([run])
         return expect_losses_by_chance(variance, value)

@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fedfb.core import Examples
 from fedfb.experiments.result import Frontier, Result, Shortfall, Summary
-from fedfb.experiments.seed_result import Interval, SeedResult, Setting
-from fedfb.notions.chance import draw_blind_disparities
-from fedfb.notions.disparity import notion_blocks
-from fedfb.notions.values import MINIMUM_ROWS, enough
+from fedfb.experiments.seed_result import SeedResult, Setting
+from fedfb.experiments.targets import (
+    Extent,
+    figure,
+    miss_new_clients,
+    miss_target,
+    setting_in_short,
+)
 
 ALIKE = 0.99
 """From this share of equal decisions on a model is said to decide all rows alike."""
@@ -25,10 +28,6 @@ TRAINED = 100
 training that was cut short."""
 
 _CONSTANT = "constant"
-
-
-Extent = tuple[float, Shortfall]
-"""How far off a setting is, and the shortfall."""
 
 
 def find_shortfalls(result: Result) -> Iterator[Shortfall]:
@@ -52,42 +51,8 @@ def _worst(extents: Sequence[tuple[Setting, Extent]], settings: int) -> Shortfal
     if settings > 1:
         many = len(extents) - 1
         others = f"; {many} other setting{'s' if many > 1 else ''} likewise" if many else ""
-        sentence = f"{sentence} (At {_words(at)}{others}.)"
+        sentence = f"{sentence} (At {setting_in_short(at)}{others}.)"
     return Shortfall(kind=worst.kind, sentence=sentence, values=values)
-
-
-def warn_of_target(
-    targets: Sequence[float], notion: str, test: Examples, groups: int
-) -> tuple[str, ...]:
-    """Say before training that a target is below what test rows can show.
-
-    Groups that are treated alike have a disparity on these rows all the same. Its mean is that of
-    as many positive decisions as positive labels under demographic parity, else of one half, which
-    is where chance is largest.
-
-    Args:
-        targets: the targets that were asked for. 0 asks for the least there is: it is not judged.
-        notion: long name of the notion; client parity is not judged before there are losses.
-        test: the test rows.
-        groups: number of groups.
-    """
-    least = min((target for target in targets if target > 0), default=None)
-    if least is None or notion == "client_parity" or groups < 2:
-        return ()
-    by_label = np.bincount(test.y * groups + test.group, minlength=2 * groups).reshape(2, groups)
-    share = by_label[1].sum() / by_label.sum() if notion == "demographic_parity" else 0.5
-    decisions = np.stack([(1 - share) * by_label, share * by_label], axis=1)
-    [positives], [rows] = notion_blocks(notion, decisions[None])
-    if enough(rows, MINIMUM_ROWS).sum(axis=1).min() < 2:
-        return ()
-    by_chance = float(draw_blind_disparities(positives, rows, MINIMUM_ROWS).mean())
-    if least >= by_chance:
-        return ()
-    return (
-        f"target {least:g} is below what the test rows can show: groups that are treated alike "
-        f"show a disparity of {by_chance:.3f} by chance. Bring more test rows, merge small groups, "
-        "or raise the target.",
-    )
 
 
 def first_sentences(results: Sequence[Result]) -> list[str]:
@@ -106,115 +71,6 @@ def other_notes(result: Result | Frontier) -> list[str]:
     """Return the notes of a result that are not among what it says first."""
     first = {shortfall.sentence for shortfall in result.shortfalls}
     return [note for note in result.notes if note not in first]
-
-
-def _target(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
-    """Return the target's shortfall if the interval on test rows excludes the target.
-
-    Where the test rows have no interval, the training rows alone decide.
-    """
-    trainings = [run.training for run in runs if run.training is not None]
-    if not trainings:
-        return None
-    missed = [run for run in runs if run.training is not None and run.training.missed]
-    reached, target = float(np.mean([of.disparity for of in trainings])), trainings[0].target
-    interval = summary.disparity[result.notion].interval
-    if not _is_shown(target, interval, missed, runs):
-        return None
-    kind = "client" if result.notion == "client_parity" else "group"
-    at_bound = dict.fromkeys(name for run in runs for name in run.method.at_bound or ())
-    uncut = dict.fromkeys(name for run in runs for name in run.method.left_out or ())
-    # "Weights of 0" would read as weights that are 0.
-    names, left_out = (
-        [f"{kind} {name}" if name.isdigit() else name for name in of_method]
-        for of_method in (at_bound, uncut)
-    )
-    on_test = "" if interval is None else f" (95% interval {' to '.join(map(_figure, interval))})"
-    if missed:
-        bound = f"Weights of {_and(names)} are at their bound. " if names else ""
-        sentence = (
-            f"Target missed{_on_seeds(missed, runs)}: training disparity {_figure(reached)}, "
-            f"target {_plain(target)}{on_test.replace('(', '(on test rows ')}. "
-            f"{bound}{_ways_on(result, bool(names))}"
-        )
-    elif left_out:
-        sentence = (
-            f"Target {_plain(target)} is reached without {_and(left_out)}, not with all "
-            f"groups{on_test}: too few training rows for thresholds. Merge small groups (--merge)."
-        )
-    else:
-        sentence = (
-            f"Target {_plain(target)} is reached on training rows, not on test rows{on_test}: "
-            f"training disparity {_figure(reached)}. Bring more training rows, use fewer "
-            "features, or raise the target."
-        )
-    values = {
-        "target": target,
-        "disparity": reached,
-        "interval": interval,
-        "at_bound": names,
-        "seeds": _seeds(missed),
-    }
-    # Without an interval a missed training target is all that is known.
-    extent = reached if interval is None else interval[0]
-    return extent - target, Shortfall(kind="target", sentence=sentence, values=values)
-
-
-def _is_shown(
-    target: float,
-    interval: Interval | None,
-    missed: Sequence[SeedResult],
-    runs: Sequence[SeedResult],
-) -> bool:
-    """Return True if the rows show that the target is missed.
-
-    Args:
-        target: largest disparity that was asked for.
-        interval: of the disparity on test rows; None where it is not estimable.
-        missed: the runs whose training rows miss the target beyond chance.
-        runs: all runs.
-    """
-    if interval is None:
-        return bool(missed)
-    excluded = interval[0] > target
-    # A root mean square is below the range that the interval is of: a larger range proves nothing.
-    other_measure = target > 0 and any(run.method.target_is_for for run in runs)
-    return excluded and (bool(missed) or not other_measure)
-
-
-def unshown_misses(result: Result) -> list[str]:
-    """Say of which settings training rows miss the target, while test rows do not show it."""
-    sentences = []
-    for place, summary in enumerate(result.summaries):
-        runs = [run for run in result.runs_of(place) if run.diverged is None]
-        missed = [of for run in runs if (of := run.training) is not None and of.missed]
-        interval = summary.disparity[result.notion].interval if missed else None
-        if interval is None or _is_shown(missed[0].target, interval, runs, runs):
-            continue
-        reached = float(np.mean([training.disparity for training in missed]))
-        at = f", at {_words(summary.settings)}" if len(result.summaries) > 1 else ""
-        sentences.append(
-            f"training disparity {_figure(reached)}, target {_plain(missed[0].target)}{at}: the "
-            f"test rows do not show a miss (95% interval {' to '.join(map(_figure, interval))})"
-        )
-    return sentences
-
-
-def _ways_on(result: Result, at_bound: bool) -> str:
-    """Say what may reach the target: the group as an input, thresholds, or more rounds."""
-    by_group = result.notion != "client_parity"
-    ways = [] if at_bound else ["train for more rounds"]
-    if result.algorithm == "fedfb-thresholds":
-        mixed = "mixed" in (result.settings["variant"] or "")
-        ways = ["raise the target" if mixed else "let thresholds be mixed (--variant mixed)"]
-    elif by_group:
-        ways += [] if result.group_is_given else ["give the group to the model"]
-        ways += ["use thresholds"]
-    elif at_bound:
-        ways += ["raise the target"]
-    *first, last = ways
-    sentence = f"{', '.join(first)}, or {last}" if first else last
-    return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def _cost(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Extent | None:
@@ -256,8 +112,8 @@ def _less_fair(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> 
     if plain is None or reached is None or interval is None or interval[0] <= plain:
         return None
     sentence = (
-        f"Less fair than plain training: disparity {_figure(reached)} on test rows, and "
-        f"{_figure(plain)} without fairness. Use the plain model, or thresholds."
+        f"Less fair than plain training: disparity {figure(reached)} on test rows, and "
+        f"{figure(plain)} without fairness. Use the plain model, or thresholds."
     )
     values = {"disparity": reached, "plain": plain}
     return reached - plain, Shortfall(kind="less_fair", sentence=sentence, values=values)
@@ -295,8 +151,8 @@ def _no_better(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> 
         chance = float(np.sqrt(accuracy * (1 - accuracy) / rows)) if where == "test" else 0.0
         if constant - accuracy >= chance:
             sentence = (
-                f"No more accurate than a constant: accuracy {_figure(accuracy)} on {where} rows, "
-                f"and {_figure(constant)} if every row gets the same decision. Add features, raise "
+                f"No more accurate than a constant: accuracy {figure(accuracy)} on {where} rows, "
+                f"and {figure(constant)} if every row gets the same decision. Add features, raise "
                 "the target, or use thresholds."
             )
             values = {"accuracy": accuracy, _CONSTANT: constant, "rows": where}
@@ -324,8 +180,8 @@ def _loss(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Exten
     if loss - constant <= SURE * error:
         return None
     sentence = (
-        f"The model's scores are worse than none: mean loss {_figure(loss)} on test rows, and "
-        f"{_figure(constant)} if every row gets the training share of positive labels. Train for "
+        f"The model's scores are worse than none: mean loss {figure(loss)} on test rows, and "
+        f"{figure(constant)} if every row gets the training share of positive labels. Train for "
         "more rounds, change the learning rate, or raise the target."
     )
     values = {"loss": loss, _CONSTANT: constant}
@@ -346,7 +202,8 @@ def _copies(result: Result, summary: Summary, runs: Sequence[SeedResult]) -> Ext
 
 
 _KINDS: tuple[Callable[[Result, Summary, Sequence[SeedResult]], Extent | None], ...] = (
-    _target,
+    miss_target,
+    miss_new_clients,
     _cost,
     _privacy,
     _less_fair,
@@ -360,42 +217,6 @@ _KINDS: tuple[Callable[[Result, Summary, Sequence[SeedResult]], Extent | None], 
 
 def _positive_share(run: SeedResult) -> float:
     return sum(group.n * (group.positive_rate or 0.0) for group in run.groups) / max(run.rows, 1)
-
-
-def _seeds(runs: Sequence[SeedResult]) -> list[int]:
-    return [run.seed for run in runs]
-
-
-def _on_seeds(some: Sequence[SeedResult], runs: Sequence[SeedResult]) -> str:
-    return "" if len(some) == len(runs) else f" on {len(some)} of {len(runs)} seeds"
-
-
-def _and(names: Sequence[str]) -> str:
-    """Join names in words.
-
-    >>> _and(["a"]), _and(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _words(setting: Setting) -> str:
-    return ", ".join(f"{knob} {_plain(value)}" for knob, value in setting.items())
-
-
-def _figure(value: float) -> str:
-    return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
-
-
-def _plain(value: float) -> str:
-    """Write a number that was given.
-
-    >>> _plain(0.02), _plain(0.0), _plain(1.5)
-    ('.02', '0', '1.5')
-    """
-    text = f"{value:g}"
-    return text.removeprefix("0") if text.startswith("0.") else text
 
 
 def _percent(share: float) -> str:

@@ -187,6 +187,11 @@ class Experiment(DataRequest):
         needs=("privacy_epsilon", ()),
     )
     seeds: Seeds = setting((0,), "5 means 0..4; 100:110 is a range", RUN)
+    leave_out_clients: bool = setting(
+        False,
+        "Train without each client in turn too, and report figures on the client that was left out",
+        RUN,
+    )
     tune: bool = setting(
         False,
         "Choose alpha and lr on validation rows: from the values given, else from the paper's grid",
@@ -267,6 +272,7 @@ class Resolved(Experiment):
 ADDED = (
     *("minimum_group", "rest", "query", "client_rows", "dates"),
     *("separator", "decimal", "thousands", "encoding"),
+    "leave_out_clients",
 )
 """Settings, beside those of privacy, that experiments written before did not have."""
 

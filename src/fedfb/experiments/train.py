@@ -22,6 +22,7 @@ from fedfb.data import Federation, astype, pooled
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError, DivergenceError
 from fedfb.experiments.codec import to_builtins
+from fedfb.experiments.effect import refuse_too_many
 from fedfb.experiments.resolve import given_grid
 from fedfb.experiments.secure import make_carry, refuse_disclosure
 from fedfb.experiments.seed_result import Divergence, Setting
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from fedfb.experiments.privacy import PrivateRun
 
 LOWER = "Lower the learning rate (--lr)."
-
 WORTH_THREADS = 20_000
 """Rows from which on clients are trained on several threads."""
 
@@ -104,6 +104,7 @@ def fit_grid(
     on_round: Callable[[Progress], None] = lambda progress: None,
     watched: bool = True,
     needed: int | None = None,
+    start: Float[Array, "r p"] | None = None,
 ) -> FittedGrid:
     """Train every setting and decide the examples; a setting that diverges does not stop others.
 
@@ -120,6 +121,7 @@ def fit_grid(
         on_round: is called once for every round, however often the grid is trained.
         watched: whether to look at the model after each round.
         needed: how many settings, from the first on, must not all diverge (default: all).
+        start: parameters before training, by setting; None: those of :func:`start_params`.
 
     Raises:
         DivergenceError: all settings that are needed diverged.
@@ -140,7 +142,8 @@ def fit_grid(
         some = [settings[place] for place in places]
         checkpoint = saving and _saving_without(saving, diverged)
         try:
-            fitted = fit(experiment, federation, some, seed, checkpoint, tell_new, watched)
+            first = None if start is None else start[places]
+            fitted = fit(experiment, federation, some, seed, checkpoint, tell_new, watched, first)
             prediction = fitted.predict(examples)
             return FittedGrid(tuple(settings), fitted, prediction, diverged)
         except SettingsDivergedError as error:
@@ -166,6 +169,7 @@ def fit(
     saving: Saving | None = None,
     on_round: Callable[[Progress], None] = lambda progress: None,
     watched: bool = True,
+    start: Float[Array, "r p"] | None = None,
 ) -> Fitted:
     """Train every setting on a federation with one seed, and look at the model after each round.
 
@@ -177,6 +181,7 @@ def fit(
         saving: where the checkpoint lies; None writes none.
         on_round: is called after every round.
         watched: whether to look at the model after each round.
+        start: parameters before training; None: those of :func:`start_params`.
     """
     method = find_method(experiment.algorithm)
     federation = astype(federation, experiment.precision)
@@ -185,13 +190,13 @@ def fit(
     engine = make_engine(experiment, clients[0].x.shape[1])
     privacy = _privacy_of(experiment, clients)
     algorithm = build(experiment, engine, notion, settings, privacy.noise if privacy else QUIET)
-    start = start_params(experiment, engine, seed, len(settings))
+    if start is None:
+        start = start_params(experiment, engine, seed, len(settings))
     names = training_names(experiment, federation)
-    ledger = saving.ledger if saving else None
-    if privacy and ledger:
-        ledger = replace(ledger, privacy=to_builtins(privacy.account(names)))
-        saving = saving and replace(saving, ledger=ledger)
-    carry = make_carry(experiment, names, ledger)
+    if privacy and saving and saving.ledger:
+        ledger = replace(saving.ledger, privacy=to_builtins(privacy.account(names)))
+        saving = replace(saving, ledger=ledger)
+    carry = make_carry(experiment, names, saving.ledger if saving else None)
     try:
         # Nobody looks at training rows of a private run: that exchange would cost privacy too.
         # What overflows is found by looking at every upload, and told once, with its round.
@@ -279,19 +284,25 @@ def check_runnable(experiment: Resolved, groups: int | None = None) -> None:
             need more bits.
 
     """
-    # The model and the number of clients change nothing about what is refused.
-    experiment = replace(experiment, model="logistic")
-    method, engine = find_method(experiment.algorithm), make_engine(experiment, inputs=1)
-    groups = groups or experiment.groups
+    method, groups = find_method(experiment.algorithm), groups or experiment.groups
     refuse_too_many(method, groups)
-    notion = training_notion(experiment, groups, 3)
-    algorithm = build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
+    algorithm = sketch(experiment, groups)
     if experiment.secure:
         refuse_disclosure(method, experiment.variant, algorithm)
     if experiment.privacy_epsilon is not None:
         from fedfb.experiments.privacy import check_privacy  # here: it needs dp-accounting
 
         check_privacy(experiment)
+
+
+def sketch(experiment: Resolved, groups: int) -> Algorithm:
+    """Return the algorithm of an experiment for one feature and one setting, to look at its tasks.
+
+    Neither the model nor the number of clients changes the tasks.
+    """
+    experiment = replace(experiment, model="logistic")
+    engine, notion = make_engine(experiment, inputs=1), training_notion(experiment, groups, 3)
+    return build(experiment, engine, notion, given_grid(experiment)[:1], QUIET)
 
 
 def training_notion(experiment: Resolved, groups: int, clients: int) -> Notion:
@@ -311,15 +322,6 @@ def training_notion(experiment: Resolved, groups: int, clients: int) -> Notion:
 
         return PooledClientParity(clients, symmetric, minimum=experiment.minimum_group)
     return make_notion(experiment.notion, groups, symmetric, experiment.minimum_group)
-
-
-def refuse_too_many(method: Method, groups: int) -> None:
-    """Refuse a method for more groups than it can compare."""
-    if method.most_groups is not None and groups > method.most_groups:
-        raise ConfigError(
-            f"{method.name} compares at most {method.most_groups} groups, and these data have "
-            f"{groups}. Name fewer sensitive attributes, or choose another method (fedfb list)."
-        )
 
 
 def make_engine(experiment: Experiment, inputs: int) -> Engine:
@@ -379,8 +381,9 @@ def build(
 def _private_training(
     experiment: Resolved, noise: Mapping[int, float] | None
 ) -> PrivateTraining | None:
-    of_rows = experiment.privacy_epsilon is not None and experiment.privacy_level == "record"
-    return PrivateTraining(experiment.privacy_clip, noise or QUIET) if of_rows else None
+    if experiment.privacy_epsilon is None or experiment.privacy_level != "record":
+        return None
+    return PrivateTraining(experiment.privacy_clip, noise or QUIET)
 
 
 def _diverged(

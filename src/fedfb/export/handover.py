@@ -179,7 +179,7 @@ def _read_result(folder: Path, saved: SavedModel) -> Result:
 _TOLERANCE = 1e-6
 """Largest difference of scores from ours: our engine adds up in float32."""
 
-ROWS = 200
+MADE_UP_ROWS = 200
 UNSEEN = "a value nobody has seen"
 
 
@@ -193,14 +193,14 @@ def made_up_rows(hand: HandOver) -> Table:
 
 def _draw_cells(hand: HandOver, name: str, number: bool, rng: np.random.Generator) -> Array:
     if not number:
-        return rng.choice(np.array([*_list_words(hand, name), "", UNSEEN], object), ROWS)
+        return rng.choice(np.array([*_list_words(hand, name), "", UNSEEN], object), MADE_UP_ROWS)
     for column in hand.encoder.columns:
         if isinstance(column, NumberColumn) and column.name == name:
-            values = rng.normal(column.mean, 2 * column.sd, ROWS)
-            return np.where(rng.random(ROWS) < 0.1, np.nan, values)
+            values = rng.normal(column.mean, 2 * column.sd, MADE_UP_ROWS)
+            return np.where(rng.random(MADE_UP_ROWS) < 0.1, np.nan, values)
     edges = next(r.edges for r in hand.reading.rules if isinstance(r, Bins) and r.source == name)
     wide = edges[-1] - edges[0] + 1.0
-    return np.round(rng.uniform(edges[0] - wide, edges[-1] + wide, ROWS))
+    return np.round(rng.uniform(edges[0] - wide, edges[-1] + wide, MADE_UP_ROWS))
 
 
 def _list_words(hand: HandOver, name: str) -> list[str]:

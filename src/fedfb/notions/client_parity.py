@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedfb.notions.base import ratio
-from fedfb.notions.projections import has_mass, make_signal, move_mass, subtract_reference
+from fedfb.notions.base import has_mass, make_signal, move_mass, ratio, subtract_reference
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 

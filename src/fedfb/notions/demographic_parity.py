@@ -5,8 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedfb.notions.base import largest_size, ratio
-from fedfb.notions.projections import box, centre, place_gaps
+from fedfb.notions.base import box, centre, largest_size, place_gaps, ratio
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 

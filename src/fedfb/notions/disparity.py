@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedfb.notions.critical import LEVEL
 from fedfb.notions.intervals import (
     Bands,
     difference_band,
@@ -140,6 +141,7 @@ def rate_bands(
     rows: Float[Array, "r b a"],
     estimable: Bool[Array, "b a"],
     drawn_mix: bool = True,
+    level: float = LEVEL,
 ) -> Bands:
     """Return the bands of the estimable signed gaps, ordered by block, then by group.
 
@@ -148,9 +150,10 @@ def rate_bands(
         rows: rows by run, block and group.
         estimable: the rates with enough rows.
         drawn_mix: see :func:`rate_disparity`.
+        level: probability with which all bands hold.
     """
     block = np.nonzero(estimable)[0]
-    return parity_bands(positives[:, estimable], rows[:, estimable], block, drawn_mix)
+    return parity_bands(positives[:, estimable], rows[:, estimable], block, drawn_mix, level)
 
 
 def place_values(
@@ -185,7 +188,10 @@ def notion_blocks(
 
 
 def notion_bands(
-    name: str, confusion: Float[Array, "r 2 2 a"], minimum: int = MINIMUM_ROWS
+    name: str,
+    confusion: Float[Array, "r 2 2 a"],
+    minimum: int = MINIMUM_ROWS,
+    level: float = LEVEL,
 ) -> Bands | None:
     """Return every run's bands of the gaps that are estimable in all runs.
 
@@ -193,6 +199,7 @@ def notion_bands(
         name: long name of a notion, or ``spd``.
         confusion: one table per run. Runs may have different rows.
         minimum: a rate of fewer rows is not estimable.
+        level: probability with which all bands of a run hold; for ``spd`` always the usual one.
 
     Returns:
         None if fewer than two groups are estimable in all runs.
@@ -203,7 +210,7 @@ def notion_bands(
         return None
     if name == "spd":
         return difference_band(k[:, 0], n[:, 0])
-    return rate_bands(k, n, estimable, drawn_mix=True)
+    return rate_bands(k, n, estimable, drawn_mix=True, level=level)
 
 
 def demographic_parity(

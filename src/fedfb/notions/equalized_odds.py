@@ -5,8 +5,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedfb.notions.base import largest_size, ratio
-from fedfb.notions.projections import has_mass, make_signal, move_mass, subtract_reference
+from fedfb.notions.base import (
+    has_mass,
+    largest_size,
+    make_signal,
+    move_mass,
+    ratio,
+    subtract_reference,
+)
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 

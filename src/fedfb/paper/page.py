@@ -14,10 +14,9 @@ from fedfb.paper.markdown import explained_rows, figures_in_words, figures_table
 from fedfb.paper.targets import spread_of, target_names
 from fedfb.report.figures import PlottedPoint, Series
 from fedfb.report.folder import WRITTEN, read_folder
-from fedfb.report.html import Figure, Fold, Page, Section
+from fedfb.report.html import Figure, Fold, Page, Picture, Section, scatter_picture
 from fedfb.report.numbers import setting_in_words
 from fedfb.report.page import make_page
-from fedfb.report.svg import Picture, scatter_picture
 from fedfb.report.table import Table
 
 _Target = Mapping[str, Any]

@@ -23,9 +23,8 @@ from fedfb.report.figures import (
     series_of_frontier,
 )
 from fedfb.report.numbers import NAMES, coverage_of, number, shown_name, with_interval
-from fedfb.report.privacy import epsilon_in_words
 from fedfb.report.table import Row, Table, make_console, print_table, to_csv
-from fedfb.report.text import print_first
+from fedfb.report.text import epsilon_in_words, print_first
 
 FRONTIER_LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The disparities at which approaches are compared side by side."""

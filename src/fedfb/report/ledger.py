@@ -9,10 +9,19 @@ from typing import Any, NamedTuple
 
 from fedfb.algorithms import Method
 from fedfb.experiments.explain import Explained, ExplainedExchange
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
+from fedfb.experiments.leave_out import MOST_TRAININGS
 from fedfb.report.numbers import shown_name
-from fedfb.report.privacy import of_accounts, print_privacy
-from fedfb.report.table import Table, make_console, print_table
+from fedfb.report.table import (
+    MOST_CLIENTS,
+    ManyValues,
+    Table,
+    make_console,
+    note_on_many,
+    print_table,
+    summarise_many,
+    write_count,
+)
+from fedfb.report.text import of_accounts, print_privacy
 from fedfb.runtime.ledger import (
     NEEDED,
     NEEDS_SUM,
@@ -23,6 +32,7 @@ from fedfb.runtime.ledger import (
     Visibility,
     Way,
     as_ranges,
+    phase_kind,
 )
 
 NEEDS: dict[Visibility, str] = {
@@ -40,7 +50,7 @@ RECEIVES: dict[Visibility, str] = {
 SET_UP = {"data": "columns"}
 """What is asked before the first round, by phase; else it is the set-up."""
 
-IN_FRONT = {"tune": "tuning ", "achievable": "FedAvg "}
+IN_FRONT = {"tune": "tuning ", "leave-out": "left out: ", "achievable": "FedAvg "}
 """What is said of phases other than the run itself."""
 
 _PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."
@@ -85,7 +95,7 @@ def by_kind(accounts: Sequence[Account], way: Way) -> dict[_Kind, Sum]:
         if entry.way == way:
             shapes = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
             when = "rounds" if entry.round else SET_UP.get(account.phase, "set-up")
-            kind = _Kind(account.phase, when, entry.task, entry.seen, shapes)
+            kind = _Kind(phase_kind(account.phase), when, entry.task, entry.seen, shapes)
             sums[kind] = sums.get(kind, Sum()).more(entry, len(entry.clients))
     return sums
 
@@ -188,7 +198,7 @@ def _clients_table(clients: dict[str, dict[Visibility, Sum]]) -> Table:
     columns = ("client", "sent", "bytes", "of these masked", "received bytes")
     if len(clients) > MOST_CLIENTS:
         values = [ManyValues(part, write_count) for part in zip(*numbers, strict=True)]
-        rows = summarise([*clients], values, [part[1] - part[2] for part in numbers])
+        rows = summarise_many([*clients], values, [part[1] - part[2] for part in numbers])
         note = note_on_many(len(clients), "bytes that were not masked")
         return Table("By client", columns, rows, note)
     named = zip(clients, numbers, strict=True)
@@ -320,12 +330,15 @@ def exchanges_sentence(explained: Explained) -> str:
 
 
 def _how_often(explained: Explained) -> str:
-    """Say of an exact fit that its exchanges are not always as many; "" of other runs."""
-    if all(exchange.question != "newton" for exchange in explained.exchanges):
-        return ""
+    """Say what is asked more often or less often than these random rows show; "" of other runs."""
+    fits = any(exchange.question == "newton" for exchange in explained.exchanges)
+    leaves_out = any(exchange.phase == "leave-out" for exchange in explained.exchanges)
     return (
         "An exact fit asks 'newton' 1 to about 9 times in a round; how often depends on the rows, "
         "and these are random. "
+        * fits
+        + "'Left out' is one training without some clients: there is one for each client, at most "
+        f"{MOST_TRAININGS}. " * leaves_out
     )
 
 

@@ -6,7 +6,7 @@ from fedfb.experiments.explain import Explained
 from fedfb.experiments.result import Frontier, Result
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.report import frontier as frontiers
-from fedfb.report import headline, ledger, privacy, tables
+from fedfb.report import headline, ledger, tables
 from fedfb.report.folder import Found, ReportedRun
 from fedfb.report.frontier import EACH, NOTHING_BETTER, left_out_in_words, of_epsilon, pareto_points
 from fedfb.report.html import Fold, Page, Section
@@ -24,7 +24,7 @@ from fedfb.report.sections import (
     settings_section,
     training_sections,
 )
-from fedfb.report.sentences import closer_findings, coarse_codes
+from fedfb.report.text import closer_findings, coarse_codes, epsilon_in_words
 
 
 def make_page(content: Found) -> Page:
@@ -185,7 +185,7 @@ def _private_frontier_page(frontier: Frontier) -> Page:
     for place, epsilon in enumerate(frontier.epsilons):
         of_one_epsilon, title = (
             of_epsilon(frontier, epsilon),
-            f"epsilon {privacy.epsilon_in_words(epsilon)}",
+            f"epsilon {epsilon_in_words(epsilon)}",
         )
         picture = frontier_picture(of_one_epsilon, f"scatter-{place}")
         table = frontiers.point_table(

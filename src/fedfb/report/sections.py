@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedfb.errors import FedFBError
+from fedfb.experiments.codec import from_values
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.explain import Explained, explain
 from fedfb.experiments.reporting import plain
@@ -14,20 +15,20 @@ from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Frontier, Result
 from fedfb.experiments.seed_result import Round
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.spec_file import from_values
-from fedfb.report import headline, ledger, privacy, tables
+from fedfb.report import headline, ledger, tables
 from fedfb.report.figures import (
     Series,
     series_of_frontier,
     series_of_results,
 )
 from fedfb.report.folder import ReportedRun
-from fedfb.report.html import Fold, Section
+from fedfb.report.html import Fold, Line, Picture, Section, curves_picture, scatter_picture
 from fedfb.report.ledger import exchanges_sentence as exchange_sentence
 from fedfb.report.ledger import sentence as ledger_sentence
+from fedfb.report.left_out import left_out_table
 from fedfb.report.numbers import coverage_of, mean, number, setting_in_words, shown_name
-from fedfb.report.svg import Line, Picture, curves_picture, scatter_picture
 from fedfb.report.table import Table
+from fedfb.report.text import PRIVACY_COLUMNS, client_rows, privacy_sentence, privacy_sentences
 
 MOST_SETTINGS = 12
 """Of a larger grid only so many settings have tables of their own; the rest is in the JSON."""
@@ -94,7 +95,9 @@ def people_sections(result: Result) -> Sequence[Section]:
         setting = setting_in_words(summary.settings) if number_of > 1 else ""
         groups = tables.group_table(result, runs, setting)
         clients = tables.client_table(result, runs, setting) if runs[0].clients else None
-        parts.append((setting, tuple(table for table in (groups, clients) if table is not None)))
+        left_out = left_out_table(result, runs, setting)
+        some = (groups, clients, left_out)
+        parts.append((setting, tuple(table for table in some if table is not None)))
     if number_of == 1:
         return [Section("people", "Groups and clients", tables=parts[0][1])]
     folds = tuple(Fold(f"At {setting}", setting_tables) for setting, setting_tables in parts)
@@ -144,15 +147,15 @@ def privacy_sections(results: Sequence[Result]) -> Sequence[Section]:
     if not private:
         return []
     each = [
-        f"{shown_name(result.algorithm)}: {privacy.privacy_sentence(spending)}."
+        f"{shown_name(result.algorithm)}: {privacy_sentence(spending)}."
         for result, spending in private
     ]
     client_tables = tuple(
-        Table(shown_name(result.algorithm), ("client", *privacy.PRIVACY_COLUMNS), tuple(rows))
+        Table(shown_name(result.algorithm), ("client", *PRIVACY_COLUMNS), tuple(rows))
         for result, spending in private
-        if (rows := privacy.client_rows(spending))
+        if (rows := client_rows(spending))
     )
-    of_all = privacy.sentences(private[0][1])
+    of_all = privacy_sentences(private[0][1])
     return [Section("privacy", "Privacy", (*each, *of_all), tables=client_tables)]
 
 

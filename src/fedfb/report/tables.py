@@ -17,7 +17,6 @@ from fedfb.experiments.seed_result import (
     Statistic,
 )
 from fedfb.experiments.seeds import rate_interval
-from fedfb.report.many import MOST_CLIENTS, ManyValues, note_on_many, summarise, write_count
 from fedfb.report.numbers import (
     NAMES,
     coverage_of,
@@ -30,13 +29,21 @@ from fedfb.report.numbers import (
     spread,
     with_interval,
 )
-from fedfb.report.table import Row, Table
+from fedfb.report.table import (
+    MOST_CLIENTS,
+    ManyValues,
+    Row,
+    Table,
+    note_on_many,
+    summarise_many,
+    write_count,
+)
 
 MOST_PAIRED = 3
 """Of more methods than these and one, a narrow table has only the differences from the first."""
 
 
-CHANCE = "Chance: the mean disparity of as many decisions that do not depend on the group."
+CHANCE_NOTE = "Chance: the mean disparity of as many decisions that do not depend on the group."
 
 
 def result_table(result: Result, narrow: bool = False) -> Table:
@@ -62,7 +69,7 @@ def result_table(result: Result, narrow: bool = False) -> Table:
         beside = number(mean(by_chance)) if by_chance else ""
         rows.append((NAMES[name], spread(statistic), ends, beside, remark))
     columns = ("", "mean ± spread", "95% interval", "chance")
-    note = f"{coverage_of(result)} {CHANCE}"
+    note = f"{coverage_of(result)} {CHANCE_NOTE}"
     if narrow:
         return Table("Test rows", (*columns, ""), tuple(rows), note)
     aim = NAMES[result.notion]
@@ -279,7 +286,7 @@ def _summarise_clients(
         own = [mean([client.disparity[notion] for client in part]) for part in parts]
         values.append(ManyValues(own, number))
     badness = [one if (n or 0) >= MINIMUM_ROWS else None for one, n in zip(loss, rows, strict=True)]
-    some = summarise([part[0].name for part in parts], values, badness)
+    some = summarise_many([part[0].name for part in parts], values, badness)
     measure = f"loss, of those with {MINIMUM_ROWS} test rows"
     return Table(caption, columns, some, note_on_many(len(parts), measure))
 

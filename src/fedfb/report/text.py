@@ -1,15 +1,29 @@
-"""Results on a terminal of 80 columns. Results go to stdout, messages to stderr."""
+"""Results in sentences, which terminal, pages and ledger share, and on a terminal of 80 columns.
+
+Results go to stdout, messages to stderr.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fedfb.experiments.result import Comparison, Picked, Printed, Result, Tuning
-from fedfb.experiments.seed_result import SeedResult
+import msgspec
+
+from fedfb.experiments.result import Comparison, Figures, Picked, Printed, Result, Tuning
+from fedfb.experiments.seed_result import ClientPrivacy, MethodAccount, Privacy, Quality, SeedResult
 from fedfb.experiments.shortfalls import first_sentences, other_notes
+from fedfb.report.left_out import left_out_table
 from fedfb.report.numbers import NAMES, coverage_of, mean, number
-from fedfb.report.sentences import coarse_codes, findings
-from fedfb.report.table import Table, make_console, print_table
+from fedfb.report.table import (
+    MOST_CLIENTS,
+    ManyValues,
+    Table,
+    make_console,
+    note_on_many,
+    print_table,
+    summarise_many,
+    write_count,
+)
 from fedfb.report.tables import (
     client_table,
     difference_table,
@@ -18,9 +32,164 @@ from fedfb.report.tables import (
     result_table,
     settings_table,
 )
+from fedfb.runtime.ledger import Account
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+PRIVACY_COLUMNS = ("epsilon", "rows", "steps", "chance", "step noise", "answers", "answer noise")
+"""Columns of a client. ``chance`` is that of a row to be in a step, noises are multipliers."""
+
+
+def epsilon_in_words(epsilon: float | None) -> str:
+    """Write an epsilon; none is infinite.
+
+    >>> epsilon_in_words(3.0), epsilon_in_words(0.5), epsilon_in_words(None)
+    ('3', '0.5', 'inf')
+    """
+    return "inf" if epsilon is None else f"{epsilon:g}"
+
+
+def privacy_sentence(privacy: Privacy) -> str:
+    """Say in one sentence what is hidden, and how well."""
+    hidden = "every row" if privacy.level == "record" else "every client"
+    many = len(privacy.clients)
+    return (
+        f"{hidden} is hidden with epsilon {privacy.most:.3f}, delta {privacy.delta:g} at most, "
+        f"in each of {many} client{'s' if many > 1 else ''}"
+    )
+
+
+def client_rows(privacy: Privacy) -> Iterator[tuple[str, ...]]:
+    """Yield what every client spends, and on what; those that spend most come first."""
+    if len(privacy.clients) > MOST_CLIENTS:
+        yield from _summarise_clients(privacy.clients)
+        return
+    for spent in sorted(privacy.clients, key=lambda spent: -spent.epsilon):
+        yield (
+            spent.client,
+            f"{spent.epsilon:.3f}",
+            f"{spent.rows:,}",
+            f"{spent.steps:,}",
+            f"{spent.sampling:.4f}",
+            f"{spent.training_noise:.3f}",
+            f"{spent.answers}",
+            f"{spent.answering_noise:.1f}",
+        )
+
+
+def _summarise_clients(clients: Sequence[ClientPrivacy]) -> tuple[tuple[str, ...], ...]:
+    epsilon = [spent.epsilon for spent in clients]
+    columns = [
+        ManyValues(epsilon, lambda value: f"{value or 0:.3f}"),
+        ManyValues([spent.rows for spent in clients], write_count),
+        ManyValues([spent.steps for spent in clients], write_count),
+        ManyValues([spent.sampling for spent in clients], lambda value: f"{value or 0:.4f}"),
+        ManyValues([spent.training_noise for spent in clients], lambda value: f"{value or 0:.3f}"),
+        ManyValues([spent.answers for spent in clients], write_count),
+        ManyValues([spent.answering_noise for spent in clients], lambda value: f"{value or 0:.1f}"),
+    ]
+    return summarise_many([spent.client for spent in clients], columns, epsilon)
+
+
+def privacy_sentences(privacy: Privacy) -> list[str]:
+    """Say what is covered, what is not, and who must be trusted."""
+    return [
+        f"Covered: {'; '.join(privacy.covered)}.",
+        f"Not covered: {'; '.join(privacy.not_covered)}.",
+        f"Trust: {'; '.join(privacy.trust)}.",
+    ]
+
+
+def print_privacy(privacy: Privacy) -> None:
+    """Print every client's epsilon, what it covers and what it does not cover."""
+    console = make_console()
+    console.print(f"\nprivacy: {privacy_sentence(privacy)}")
+    print_table(Table("", ("", *PRIVACY_COLUMNS), tuple(client_rows(privacy))), console)
+    if len(privacy.clients) > MOST_CLIENTS:
+        console.print(note_on_many(len(privacy.clients), "epsilon"), style="dim")
+    for sentence in privacy_sentences(privacy):
+        console.print(sentence, style="dim")
+
+
+def of_accounts(accounts: Sequence[Account]) -> Privacy | None:
+    """Return the privacy of a ledger: that of the seed whose clients spent the most."""
+    reports = [
+        msgspec.convert(account.privacy, Privacy)
+        for account in accounts
+        if account.privacy is not None
+    ]
+    return max(reports, key=lambda privacy: privacy.most) if reports else None
+
+
+def findings(result: Result) -> Iterator[str]:
+    """Yield a sentence on everything that a reader would ask next, what fairness cost first."""
+    summary = result.summary
+    if summary and summary.free and summary.cost and summary.cost.mean is not None:
+        yield _cost(summary.cost.mean, summary.free, result.notion)
+    yield from closer_findings(result)
+
+
+def coarse_codes(result: Result) -> list[str]:
+    """Warn of codes so coarse that the weights do not follow the gaps; say nothing of others."""
+    warnings = [coarse for run in result.runs if (coarse := run.method.coarse) is not None]
+    return [
+        (
+            f"Warning: codes of {coarse.bits} bits are too coarse (step "
+            f"{number(coarse.step)}): gaps of groups vanish in them, and the model may be less "
+            f"fair than FedAvg's. Give each value --bits {coarse.needed} or more."
+        )
+        for coarse in warnings[:1]
+    ]
+
+
+def closer_findings(result: Result) -> Iterator[str]:
+    """Yield what other decisions than a cut at 1/2 did, how near the target came, and why."""
+    summary, runs = result.summary, result.runs
+    halves = [run.at_one_half for run in runs if run.at_one_half is not None]
+    accounts = [run.method for run in runs]
+    if halves and summary is not None:
+        by_thresholds = any(account.thresholds is not None for account in accounts)
+        yield _decisions(summary, halves, result.notion, by_thresholds)
+    yield from _search(accounts, target=runs[0].settings.get("target", 0.0))
+
+
+def _cost(cost: float, free: Figures, notion: str) -> str:
+    return (
+        f"Fairness costs {100 * cost:.1f} points of accuracy: trained alike but "
+        f"without it, the model is {number(free.accuracy.mean)} accurate at a disparity of "
+        f"{number(free.disparity[notion].mean)}."
+    )
+
+
+def _decisions(
+    summary: Figures, halves: Sequence[Quality], notion: str, by_thresholds: bool
+) -> str:
+    """Say what the scores alone would have come to, and what the method's decisions did."""
+    accuracy = number(mean([half.accuracy for half in halves]))
+    disparity = number(mean([half.disparity[notion] for half in halves]))
+    what = "thresholds" if by_thresholds else "method's own way to decide"
+    how = "with a threshold for each group" if by_thresholds else "as it decides"
+    return (
+        f"What the {what} did: cut at 1/2 these scores would be {accuracy} accurate at "
+        f"{disparity}; {how} they are {number(summary.accuracy.mean)} at "
+        f"{number(summary.disparity[notion].mean)}."
+    )
+
+
+def _search(accounts: Sequence[MethodAccount], target: float) -> Iterator[str]:
+    measures = {account.target_is_for for account in accounts if account.target_is_for}
+    if measures and 0 < target < 1:
+        measure = ", ".join(sorted(measures))
+        yield f"The target is for {measure}; the disparity above is their range."
+    rounds = [str(account.chosen_round) for account in accounts if account.chosen_round]
+    if rounds:
+        which = "round" if len(rounds) == 1 else "rounds"
+        yield f"Chosen: {which} {', '.join(rounds)}, nearest to the target on training rows."
+    names = sorted({name for account in accounts for name in account.left_out or ()})
+    if names:
+        yield f"Too few rows for a threshold of their own (cut at 1/2): {', '.join(names)}."
 
 
 def heading(result: Result) -> str:
@@ -56,11 +225,13 @@ def print_run(result: Result) -> None:
         console.print(f"four-fifths ratio (least to largest rate): {_four_fifths(result.runs)}\n")
         if result.runs[0].clients:
             print_table(client_table(result, result.runs, narrow=True), console)
+        left_out = left_out_table(result, result.runs, narrow=True)
+        if left_out is not None:
+            console.print()
+            print_table(left_out, console)
         for line in findings(result):
             console.print(line)
     if result.privacy:
-        from fedfb.report.privacy import print_privacy
-
         print_privacy(result.privacy)
     for note in other_notes(result):
         console.print(f"note: {note}", style="dim")
@@ -134,13 +305,10 @@ def print_comparison(comparison: Comparison, paper: Mapping[str, Printed | None]
     constant = number(mean([run.majority_accuracy for run in results[0].runs]))
     console.print(f"\nA constant classifier is {constant} accurate with disparity 0.", style="dim")
     if results[0].privacy:
-        from fedfb.report.privacy import privacy_sentence as in_one_sentence
-        from fedfb.report.privacy import sentences
-
         for result in results:
             if result.privacy:
-                console.print(f"{result.algorithm}: {in_one_sentence(result.privacy)}")
-        console.print("\n".join(sentences(results[0].privacy)), style="dim")
+                console.print(f"{result.algorithm}: {privacy_sentence(result.privacy)}")
+        console.print("\n".join(privacy_sentences(results[0].privacy)), style="dim")
     for note in dict.fromkeys(note for result in results for note in other_notes(result)):
         console.print(f"note: {note}", style="dim")
 

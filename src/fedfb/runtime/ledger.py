@@ -4,7 +4,7 @@ Clients with equal messages share a line. A line states when a message was sent,
 size, and what the server can see of it. The first line of a run names the clients. Lines are only
 appended, so a kill loses none. A run that continues from a checkpoint states after which round it
 continues. Earlier lines of later rounds are then void, because these rounds are repeated.
-:func:`settle` writes the file again without void lines.
+:func:`settle_ledger` writes the file again without void lines.
 """
 
 import json
@@ -46,11 +46,28 @@ NEEDED = ("the method needs only sums", "the method needs single values")
 RECEIVED = ("the server received only sums", "the server received each client's upload")
 """The words for both properties in reports: if the property holds, and if it does not."""
 
-PHASES = ("data", "tune", "run", "achievable")
+PHASES = ("data", "tune", "run", "leave-out", "achievable")
 """The phases of a seed's messages, in their order.
 
-They are the preparation of columns, tuning, the run, and in a study the achievable fairness.
+They are the preparation of columns, tuning, the run, the trainings without some clients (their
+number follows the name), and in a study the achievable fairness.
 """
+
+
+def phase_kind(phase: str) -> str:
+    """Return the phase without the number of its training.
+
+    >>> phase_kind("leave-out-12"), phase_kind("run")
+    ('leave-out', 'run')
+    """
+    return phase.rstrip("0123456789").removesuffix("-")
+
+
+def _place(phase: str) -> tuple[int, int]:
+    """Return the place of a phase; of trainings without clients, by their numbers."""
+    kind = phase_kind(phase)
+    return PHASES.index(kind), int(phase[len(kind) + 1 :] or 0)
+
 
 EXPECTED_LEDGER = "lines of JSON as fedfb run --out writes them"
 """The end of the message about a ledger that cannot be read."""
@@ -187,7 +204,7 @@ def read_ledger(path: "Path") -> list[Account]:
                 entries[of] = [e for e in entries.get(of, []) if e.round <= record["after"]]
             else:
                 entries[of].append(_entry(record, len(clients[of])))
-        in_order = sorted(clients, key=lambda of: (PHASES.index(of[0]), of[1]))
+        in_order = sorted(clients, key=lambda of: (*_place(of[0]), of[1]))
     except CHANGED as error:
         raise DataError(
             f"the ledger {path} cannot be read ({error!r}). Expected {EXPECTED_LEDGER}."
@@ -226,7 +243,7 @@ def _records(path: "Path") -> Iterator[dict[str, Any]]:
                 raise
 
 
-def settle(path: "Path") -> None:
+def settle_ledger(path: "Path") -> None:
     """Write a ledger again, in order and without void lines: completely, or not at all."""
     lines = [
         _as_json(record)

@@ -53,7 +53,8 @@ class Saving:
 
 
 Asking = Callable[[int], Ask]
-"""The ``ask`` of a round by the number of the round; the set-up is round 0."""
+"""The ``ask`` of a round by the number of the round; the set-up is round 0, and what follows the
+last round has the next number."""
 
 
 def train(
@@ -76,7 +77,7 @@ def train(
 
     Args:
         algorithm: the algorithm.
-        clients: all clients. All of them take part in the set-up.
+        clients: all clients. All of them take part in the set-up, and after the last round.
         params: initial parameters, one vector per run.
         seed: seed of the run.
         rounds: number of rounds.
@@ -97,7 +98,8 @@ def train(
             return make_ask(
                 clients, memories, seed, SETUP, carry=carry, guard=guard, runs=len(params)
             )
-        participating = participants(clients, participation, seed, number)
+        share = participation if number <= rounds else 1.0
+        participating = participants(clients, share, seed, number)
         ids = [client.id for client in participating]
         leaving = draw_leavings(ids, dropout, seed, number, len(algorithm.tasks))
         return make_ask(
@@ -152,20 +154,30 @@ def run_rounds(
     """
     restored = _restore(algorithm, saving)
     if saving and saving.ledger:
-        saving.ledger.begin(len(restored.history) if restored else NOTHING_DONE)
+        saving.ledger.begin(_last_number(algorithm, restored) if restored else NOTHING_DONE)
     if restored:
         memories.clear()
         memories.update(restored.memories)
     state = restored.state if restored else algorithm.setup(params, asking(SETUP))
     history = restored.history if restored else []
+    done = len(history)
     save = _make_saver(saving)
-    for number in range(len(history) + 1, rounds + 1):
+    for number in range(done + 1, rounds + 1):
         ask = asking(number)
         state, info = algorithm.round(state, ask)
         history.append(_record_round(algorithm, state, info, ask, watch))
-        save(Trained(state, memories, history), number == rounds)
+        save(Trained(state, memories, history), number == rounds and algorithm.finish is None)
         on_round(Progress(seed, number, rounds, history[-1]))
+    if algorithm.finish is not None and (len(history) > done or not state.finished):
+        state = algorithm.finish(state, asking(rounds + 1))._replace(finished=1)
+        save(Trained(state, memories, history), True)
     return Trained(state, memories, history)
+
+
+def _last_number(algorithm: Algorithm, restored: Trained) -> int:
+    """Return the number of the last round of a checkpoint, what follows the rounds included."""
+    finished = algorithm.finish is not None and bool(restored.state.finished)
+    return len(restored.history) + finished
 
 
 def _restore(algorithm: Algorithm, saving: Saving | None) -> Trained | None:

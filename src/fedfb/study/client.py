@@ -16,7 +16,7 @@ import numpy as np
 from fedfb.core import Arrays, Task
 from fedfb.data.fit_columns import make_column_upload
 from fedfb.data.groups import Groups
-from fedfb.data.loading import split_client
+from fedfb.data.partition import split_client
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError, WriteError
 from fedfb.experiments.rule import withheld
 from fedfb.experiments.secure import column_question

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedfb.data.fit_columns import listed_categories, numeric
 from fedfb.experiments.explain import explain
-from fedfb.experiments.rule import FEWEST_ROWS, POPULATION_BINS
+from fedfb.experiments.rule import FEWEST_SCORES, POPULATION_BINS
 from fedfb.experiments.tune import HELD_OUT
 from fedfb.runtime.ledger import NEEDS_SUM
 from fedfb.study.keys import Bundle
@@ -58,7 +58,7 @@ def describe_uploads(bundle: Bundle, data: str | Path, train: int, test: int) ->
         yield (
             f"  once, how many of your training rows have its score in each of {POPULATION_BINS} "
             f"bins, by label and group; {SINGLE}, withheld if you have some rows of a group, but "
-            f"fewer than {FEWEST_ROWS}"
+            f"fewer than {FEWEST_SCORES}"
         )
     yield f"Sums are over at least {study.least} clients. What sums reveal: docs/threat-model.md."
 

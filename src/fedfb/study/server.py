@@ -20,17 +20,17 @@ from fedfb.core import Arrays, Task
 from fedfb.data.encode import Encoder
 from fedfb.data.fit_columns import ROWS, columns_by, groups_by, make_column_upload, no_rows
 from fedfb.errors import ConfigError, DataError
+from fedfb.experiments.codec import to_toml
 from fedfb.experiments.evaluate import evaluate_counts
 from fedfb.experiments.resolve import picks_rate
-from fedfb.experiments.rule import FEWEST_ROWS
+from fedfb.experiments.rule import FEWEST_SCORES
 from fedfb.experiments.run_folder import CHECKPOINTS, ENCODER, EXPERIMENT, LEDGER, MODELS
 from fedfb.experiments.secure import column_question
-from fedfb.experiments.spec_file import to_toml
 from fedfb.experiments.tune import HELD_OUT, Choice, candidates, pick
 from fedfb.files import make_folder, seal, unseal, write_whole
 from fedfb.notions import long_name
 from fedfb.runtime import Ledger, Saving, Trained
-from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle
+from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle_ledger
 from fedfb.runtime.local import Memories
 from fedfb.runtime.loop import SETUP, Progress, run_rounds
 from fedfb.shapes import Array, Int
@@ -129,7 +129,8 @@ def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: Lo
         log.write(
             "not told",
             f"what is achievable is unknown: {', '.join(withheld)} withheld their scores. They "
-            f"have some rows of a group, but fewer than {FEWEST_ROWS}. Merge groups in the schema.",
+            f"have some rows of a group, but fewer than {FEWEST_SCORES}. Merge groups in the "
+            "schema.",
         )
         return ""
     scored = score_counts(counts["rows"], clients, encoder.groups.names)
@@ -194,7 +195,7 @@ def run_study(transport: Transport, secrets: ServerSecrets, folder: Path) -> Non
         last = _start_phase(context, ACHIEVABLE, encoder)
         texts[ACHIEVED] = _train_achievable(context, last, encoder)
     _send_result(context, last, run, texts, model)
-    settle(folder / LEDGER)
+    settle_ledger(folder / LEDGER)
     seal(folder, [LEDGER])
 
 
@@ -258,17 +259,22 @@ def _train(context: ServerContext, training: TrainingPhase) -> Trained:
     """Run the rounds of a phase, from its checkpoint if it has one."""
     study, (trial, phase) = context.transport.study, training
     path = context.folder / CHECKPOINTS / f"{phase.name}.npz"
+    rounds = _count_rounds(study)
     return run_rounds(
         trial.algorithm,
         trial.start,
-        phase.make_ask,
+        lambda number: phase.make_ask(number, everybody=number > rounds),
         phase.memories,
         seed=study.seed,
-        rounds=_count_rounds(study),
+        rounds=rounds,
         watch=trial.watch if phase.name == RUN else None,
         saving=Saving(path, study.digest, trial.instructions, always=True),
         on_round=lambda progress: _log_round(context.transport.log, phase, progress),
     )
+
+
+AFTER_ROUNDS = 2
+"""What follows training has this number after the last round; 1 is for what a method finishes."""
 
 
 def _count_rounds(study: Study) -> int:
@@ -277,7 +283,7 @@ def _count_rounds(study: Study) -> int:
 
 def _evaluate(study: Study, training: TrainingPhase, trained: Trained) -> Arrays:
     """Return the tables of an audit of the final state, on rows that were set aside."""
-    ask = training.phase.make_ask(_count_rounds(study) + 1, everybody=True)
+    ask = training.phase.make_ask(_count_rounds(study) + AFTER_ROUNDS, everybody=True)
     return ask(training.trial.tasks[TEST], make_broadcast_state(trained))
 
 
@@ -285,7 +291,7 @@ def _train_achievable(context: ServerContext, training: TrainingPhase, encoder: 
     """Train a plain model; return what fairness its scores allow, as JSON."""
     study = context.transport.study
     trained = _train(context, training)
-    ask = training.phase.make_ask(_count_rounds(study) + 1, everybody=True)
+    ask = training.phase.make_ask(_count_rounds(study) + AFTER_ROUNDS, everybody=True)
     params = np.asarray(training.trial.algorithm.params(trained.state))
     counts = ask(training.trial.tasks[SCORES], {"params": params})
     return make_achievable_text(study, encoder, counts, context.transport.log)
@@ -333,7 +339,7 @@ def _send_result(
     content = {"texts": pack_values(files), "model": model}
     present = [id for id in transport.list_present() if id in last.phase.keys.clients]
     replies = transport.exchange("finish", dict.fromkeys(present, content), "the end")
-    place = (_count_rounds(study) + 1, 1, "model")
+    place = (_count_rounds(study) + AFTER_ROUNDS, 1, "model")
     parts = {name: np.shape(value) for name, value in make_broadcast_state(run.trained).items()}
     sizes = {"model": len(model), "report": len(content["texts"])}
     last.phase.ledger.write([Entry(*place, "down", "public", parts, sizes, present)])

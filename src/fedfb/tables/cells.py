@@ -22,7 +22,9 @@ from fedfb.shapes import Array, Bool, Float, Int
 from fedfb.tables.dialect import DETECT, Dialect
 from fedfb.tables.table import Part, Table, Words, check_same_columns, number_as_text, parse_number
 
-MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"})
+MISSING = frozenset(
+    {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "\\N"}
+)
 """Cells that count as missing."""
 
 MAX_COLUMNS = 5000
@@ -141,7 +143,8 @@ def _encode(data: Any) -> tuple[Any, Int[Array, " n"]]:
     if not encoded.num_chunks:
         return pyarrow.array([], encoded.type.value_type), np.zeros(0, np.int32)
     values = encoded.chunk(0).dictionary
-    codes = _join([chunk.indices for chunk in encoded.chunks], len(values)).astype(np.int32)
+    codes = _join([chunk.indices for chunk in encoded.chunks], len(values))
+    codes = codes.astype(np.int32, copy=False)
     occurs = np.bincount(codes, minlength=len(values) + 1)[:-1] > 0
     if occurs.all():
         return values, codes
@@ -169,9 +172,10 @@ def _cast(data: Any, is_written: bool = False) -> Float[Array, " n"] | None:
         cast = data.cast(pyarrow.float64(), safe=False)
     except pyarrow.ArrowException:
         return None
-    numbers = _join(getattr(cast, "chunks", [cast]), np.nan) + 0.0
+    numbers = _join(getattr(cast, "chunks", [cast]), np.nan)
+    numbers += 0.0  # -0.0 is 0, as in text
     if not is_written and (types.is_floating(data.type) or types.is_integer(data.type)):
-        return numbers  # -0.0 is 0, as in text
+        return numbers
     # Arrow alone reads nan(1), and what is not finite needs the cell for its message.
     finite = np.isfinite(numbers).sum() == len(numbers) - data.null_count
     return numbers if finite else None

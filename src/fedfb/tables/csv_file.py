@@ -11,7 +11,15 @@ import numpy as np
 from fedfb.errors import DataError, unknown_name
 from fedfb.shapes import Array, Int
 from fedfb.tables.cells import Cells, SourceColumn, check_names, clean
-from fedfb.tables.dialect import DETECT, Decoded, Dialect, decode, detect_separator
+from fedfb.tables.dialect import (
+    DETECT,
+    Decoded,
+    Dialect,
+    decode,
+    detect_separator,
+    refuse_remark,
+    split_lines,
+)
 from fedfb.tables.marks import settle_numbers
 from fedfb.tables.parse import Head, find_lines, number_rows, read_columns, refusing_quotes
 from fedfb.tables.sources import decompress, form_of, load_bytes, name_source
@@ -73,9 +81,10 @@ def _check_columns(
     if filled < len(names):
         notes.append(f"{source}: the last column has no name and no cells, and is left out")
     rows = np.arange(len(columns[0].data))
-    for name, column in zip(names[:filled], columns[:filled], strict=True):
+    for name, column in zip(names[1:filled], columns[1:filled], strict=True):
         rows = _find_equal(column, name, rows) if len(rows) else rows
-    if len(rows) and filled > 1:
+    # The first cell last, and cleaned: it may begin with the mark of the order of bytes.
+    if filled > 1 and len(rows) and (columns[0].words[rows] == names[0]).any():
         line = lines_of(rows[:1])[0]
         raise DataError(f"{source}, line {line} repeats the header. Remove the line.")
     return notes + _note_alike(source, names[:filled])
@@ -153,7 +162,9 @@ def read_head(
     if match := re.fullmatch(r"sep=(.)\s*", first):  # Excel's own line
         begin, skip = end, skip + 1
         separator = _check_declared(source, content, separator or match[1], begin, skip)
-    separator = separator or detect_separator(list(islice(_Lines(content, begin), _SNIFFED)))
+    sample = list(islice(_Lines(content, begin), _SNIFFED))
+    separator = separator or detect_separator(sample)
+    refuse_remark(source, [(skip + line, row) for line, row in split_lines(sample, separator)])
     lines = _Lines(content, begin)
     names = clean(next(number_rows(lines, separator, skip))[1], missing=())
     return Head(names, separator, begin, lines.place, skip)

@@ -8,6 +8,7 @@ import codecs
 import csv
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatch
@@ -313,18 +314,49 @@ def detect_separator(lines: Sequence[str]) -> str:
     The one that makes most cells of the header decides, if other lines have as many cells. Else
     it is the one with the same number of cells, more than one, in most lines.
     """
-    counts = {mark: _count_cells(lines, mark) for mark in SEPARATORS}
+    counts = {mark: [len(row) for _, row in split_lines(lines, mark)] or [0] for mark in SEPARATORS}
     by_header = max(SEPARATORS, key=lambda mark: counts[mark][0])
     agreement = {m: sum(n == c[0] for n in c[1:]) if c[0] > 1 else -1 for m, c in counts.items()}
     if agreement[by_header] * 2 >= len(counts[by_header]) - 1:
         return by_header
+    if counts[by_header][0] == 1:  # a title: the rows below it decide
+        agreement = {m: max(map(c[1:].count, {*c[1:]} - {1}), default=0) for m, c in counts.items()}
     best = max(SEPARATORS, key=lambda mark: (agreement[mark], counts[mark][0]))
     return best if agreement[best] > max(agreement[by_header], 0) else by_header
 
 
-def _count_cells(lines: Sequence[str], separator: str) -> list[int]:
+def split_lines(lines: Sequence[str], separator: str) -> list[tuple[int, list[str]]]:
+    """Return the rows of some lines, each with the number of its last line; none if they fail."""
     try:
         reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
-        return [len(row) for row in reader if row] or [0]
+        return [(reader.line_num, row) for row in reader if row]
     except csv.Error:
-        return [0]
+        return []
+
+
+def refuse_remark(source: str, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
+    """Refuse a title or a remark above the header: it has fewer cells than the rows below it.
+
+    Args:
+        source: name of the file.
+        rows: first rows, each with its line.
+
+    """
+    if len(rows) <= _FEWEST_ROWS:
+        return
+    (line, head), *below = rows
+    [(size, times)] = Counter(len(row) for _, row in below).most_common(1)
+    whole = [place for place, row in below if len(row) == size and all(map(str.strip, row))]
+    filled = [cell for cell in head if cell.strip()]
+    is_short = len(head) < size and 5 * times >= 4 * len(below)
+    is_alone = size > 2 and len(filled) == 1 and filled[0] == head[0] and bool(whole)
+    if is_short or is_alone:
+        header = f" (line {whole[0]}, it seems)" if whole and len(filled) < 2 else ""
+        raise DataError(
+            f"{source}, line {line}: {len(filled)} cells, expected {size} as in the rows below it. "
+            f"Remove what stands above the header{header}, or complete the header."
+        )
+
+
+_FEWEST_ROWS = 3
+"""Fewest rows below a header that show what it lacks."""

@@ -26,6 +26,13 @@ _CLASSES = {"": "", " ": f"[{_SPACES}]", "'": "['\u2019]", ".": r"\.", ",": ","}
 _DECIMALS, _THOUSANDS = (".", ","), (".", ",", " ", "'")
 _SIGNS = re.compile(r"[€$£¥₩₹%‰]|\b(?:EUR|USD|GBP|CHF|JPY|KRW|SEK|NOK|DKK|PLN|CZK|kr)\b")
 
+_UNIT = re.compile(
+    r"(?<=[\d.,])\s*(?:[^\W\d_][^\W\d]{0,7}[²³]?|°[CF]?|[\"'])(?:/[^\W\d]{1,7}[²³]?)?$"
+)
+_TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?")
+MOST_UNITS = 3
+"""Numbers with more different words behind them are codes."""
+
 
 @cache
 def _pattern(decimal: str, thousands: str) -> str:
@@ -326,18 +333,20 @@ def _as_array(values: Collection[str], kind: Any) -> Any:
     return pyarrow.array(sorted(values), kind)
 
 
-def name_sign(cell: str) -> str:
-    """Say which sign a cell has."""
-    return "a percent sign" if "%" in cell or "‰" in cell else "a currency"
-
-
 def find_signs(cells: Collection[str]) -> str | None:
-    """Return a cell if all are numbers and most have a currency or percent sign.
+    """Describe a cell if all are numbers, and most have a sign or a unit; or if all are times.
 
-    >>> find_signs(["7%", "12.5 %", "3"]), find_signs(["7%", "low"])
-    ('7%', None)
+    >>> find_signs(["7%", "12.5 %", "3"]), find_signs(["7%", "low"]), find_signs(["5 kg", "6 kg"])
+    ("'7%': a percent sign", None, "'5 kg': a unit")
     """
-    signs = [cell for cell in cells if _SIGNS.search(cell)]
-    bare = (_SIGNS.sub("", cell).strip() for cell in cells)
-    most = 2 * len(signs) > len(cells)
-    return signs[0] if most and all(re.match(_ANY, cell) for cell in bare) else None
+    if cells and all(map(_TIME.fullmatch, cells)):
+        return f"{next(iter(cells))!r}: a time of day"
+    for pattern, limit in ((_SIGNS, len(cells)), (_UNIT, MOST_UNITS)):
+        signs = {cell: match[0].strip() for cell in cells if (match := pattern.search(cell))}
+        bare = (pattern.sub("", cell).strip() for cell in cells)
+        is_meant = 2 * len(signs) > len(cells) and len(set(signs.values())) <= limit
+        if is_meant and all(re.match(_ANY, cell) for cell in bare):
+            cell, sign = next(iter(signs.items()))
+            name = "a unit" if pattern is _UNIT else "a currency"
+            return f"{cell!r}: {'a percent sign' if sign in '%‰' else name}"
+    return None

@@ -166,13 +166,14 @@ def _read_excel(path: Path) -> Cells:
 def _read_arrow(path: Path, form: str) -> Cells:
     """Read a Parquet file or a file of Arrow's own form."""
     import pyarrow
-    from pyarrow import feather
 
     source = name_source(path)
     with reading_arrow(source, form):
         file = pyarrow.BufferReader(load_bytes(path)) if is_stream(path) else path
         if form == "Parquet":
             return check_cells(source, open_parquet(source, file).read(use_threads=False))
+        from pyarrow import feather
+
         return check_cells(source, feather.read_table(file, use_threads=False))
 
 

@@ -51,6 +51,9 @@ _FOREIGN = {
     b"\x89HDF": "an HDF5 file",
     b"\x93NUMPY": "a file of numpy",
     b"\x7fELF": "a program",
+    **dict.fromkeys((b"<html", b"<HTML", b"<!DOCTYPE", b"<!doctype"), "an HTML page"),
+    b"<?xml": "an XML file",
+    **dict.fromkeys((b"[{", b'{"', b"{\n"), "a JSON file"),
 }
 
 

@@ -129,6 +129,7 @@ class Table:
 
         """
         columns = self.columns if names is None else dict.fromkeys(names)
+        rows = _as_slice(rows)
         taken = {name: self.column(name)[rows] for name in columns}
         if not self.parts:
             return Table(taken, self.source)
@@ -193,6 +194,15 @@ class Table:
                 "numbers in training. Correct the cell or leave it empty."
             )
         return values.look_up(numbers, np.float64)
+
+
+def _as_slice(rows: Int[Array, " n"] | slice) -> Int[Array, " n"] | slice:
+    """Return rows that follow each other as a slice, which copies nothing."""
+    if isinstance(rows, slice) or not len(rows):
+        return rows
+    first, end = int(rows[0]), int(rows[-1]) + 1
+    follow = end - first == len(rows) and bool((rows[1:] - rows[:-1] == 1).all())
+    return slice(first, end) if follow else rows
 
 
 def parse_number(cell: str) -> float | None:

@@ -12,11 +12,17 @@ For more groups the bound is on :math:`\max_a|P_a-P|` and the optimum comes from
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import linprog
 
 from fedfb.shapes import Array, Float, Int
-from fedfb.theory.cells import solve_program
 from fedfb.theory.measures import Decisions, Solution, outcome
 from fedfb.theory.population import AtomPopulation, ContinuousPopulation
+
+_AT_ONCE = 24
+"""Constraints that a program takes in at first, and the least that it adds in a round."""
+
+VIOLATED = 1e-11
+"""A bound counts as exceeded from here; the solver's tolerance is 1e-10."""
 
 
 class Moves(NamedTuple):
@@ -247,3 +253,54 @@ def on_cells(population: ContinuousPopulation, cells: int = 1000) -> AtomPopulat
     ends = np.concatenate([[-np.inf], edges[1:-1], [np.inf]])[None, :]
     masses = np.stack([np.diff(laws.ask("cdf", ends), axis=1) for laws in population.laws], axis=1)
     return AtomPopulation(population.joint, points, population.eta.value(points), masses)
+
+
+def solve_program(
+    gain: Float[Array, " n"], gaps: Float[Array, "i n"], eps: Float[Array, " i"]
+) -> tuple[Float[Array, " n"], Float[Array, " i"]]:
+    r"""Return the best f in [0, 1] with :math:`|v_i \cdot f|\le\epsilon_i`, and the multipliers.
+
+    .. math:: \lambda_i = \lambda_i'' - \lambda_i' \quad\text{of}\quad
+              v_i f\le\epsilon_i,\; -v_i f\le\epsilon_i
+
+    Args:
+        gain: accuracy gained by deciding a cell positively.
+        gaps: the rows :math:`v_i`.
+        eps: the bounds.
+
+    >>> f, lam = solve_program(np.array([1.0, 0.5]), np.array([[1.0, -1.0]]), np.array([0.3]))
+    >>> f                                   # one client, one atom for each group
+    array([1., 1.])
+    >>> solve_program(np.array([1.0, -0.5]), np.array([[1.0, -1.0]]), np.array([0.3]))[0]
+    array([1. , 0.7])
+    """
+    f, lam = (gain > 0).astype(float), np.zeros(len(gaps))
+    chosen = np.zeros(len(gaps), bool)
+    # Of many clients few are bound at the optimum: take in only those that the last one violates.
+    while True:
+        excess = np.where(chosen, 0.0, np.abs(gaps @ f) - eps)
+        worst = np.argsort(-excess, kind="stable")[: max(_AT_ONCE, int(chosen.sum()))]
+        worst = worst[excess[worst] > VIOLATED]
+        if len(worst) == 0:
+            return f, lam
+        chosen[worst] = True
+        f, lam[chosen] = _solve_all(gain, gaps[chosen], eps[chosen])
+
+
+def _solve_all(
+    gain: Float[Array, " n"], gaps: Float[Array, "i n"], eps: Float[Array, " i"]
+) -> tuple[Float[Array, " n"], Float[Array, " i"]]:
+    solved = linprog(
+        -gain,
+        A_ub=np.concatenate([gaps, -gaps]),
+        b_ub=np.concatenate([eps, eps]),
+        bounds=(0.0, 1.0),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if not solved.success:
+        raise ArithmeticError(f"the linear program did not finish: {solved.message}")
+    # A row and its negative bound one gap from both sides, and share one multiplier.
+    marginals = solved.ineqlin.marginals
+    # The solver may leave its bounds by its tolerance; a probability may not.
+    return np.clip(solved.x, 0.0, 1.0), marginals[: len(eps)] - marginals[len(eps) :]

@@ -11,7 +11,7 @@ With equal mixes of groups all :math:`c_j` are convex and the optimum is water-f
 :math:`\lambda_j = \operatorname{clip}(\lambda^*)`. Otherwise
 :math:`dA_j/dG_j = -\lambda[\tfrac{P(0)}{P(0|j)}u_0 + \tfrac{P(1)}{P(1|j)}u_1]/(u_0+u_1)`, with
 :math:`u_a` the mass that moves in group a, need not be monotone: see
-:mod:`fedfb.theory.allocation`.
+:mod:`fedfb.theory.atom_ensemble`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from scipy.interpolate import CubicHermiteSpline
 
 from fedfb.shapes import Array, Float, Int
 from fedfb.theory import atom_ensemble
-from fedfb.theory.allocation import MOST_ON_GRIDS, Cost, allocate
+from fedfb.theory.atom_ensemble import MOST_ON_GRIDS, Cost, allocate
 from fedfb.theory.cfl import ThresholdProblem, local_distances, local_problem, pairs_at
 from fedfb.theory.lft_ensemble import (
     NO_DISPARITY,

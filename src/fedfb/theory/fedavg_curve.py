@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.shapes import Array, Float
-from fedfb.theory import atom_fedavg
+from fedfb.theory import linear_programs
 from fedfb.theory.budgets import (
     MOST_BUDGETS,
     BudgetLine,
@@ -133,7 +133,7 @@ def lft_fedavg_trade_off(
     goals = check_levels(levels)
     refuse_densities_of_many_groups(population)
     if isinstance(population, AtomPopulation):
-        return atom_fedavg.trade_off(population, goals)
+        return linear_programs.trade_off(population, goals)
     ground = _make_ground(make_overlap(population))
     exact = int(population.constrained.sum()) <= MOST_BUDGETS
     least, best_at = _search_levels(ground, sorted(set(goals)))

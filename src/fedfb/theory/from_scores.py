@@ -10,7 +10,7 @@ from fedfb.data import astype
 from fedfb.errors import ConfigError
 from fedfb.experiments.outcome import load_federations
 from fedfb.experiments.resolve import given_grid
-from fedfb.experiments.rule import FEWEST_ROWS, scores_task, tiny, without_fairness
+from fedfb.experiments.rule import FEWEST_SCORES, scores_task, tiny, without_fairness
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import fit, make_engine
 from fedfb.notions.critical import LEVEL, normal_quantile
@@ -171,5 +171,5 @@ def refuse_tiny(counts: Float[Array, "i a k"]) -> None:
         number, group = places[0]
         raise ConfigError(
             f"client {number} has {int(counts[number, group].sum())} rows of group {group}: too "
-            f"few to tell a law from (at least {FEWEST_ROWS}, or none). Merge clients or groups."
+            f"few to tell a law from (at least {FEWEST_SCORES}, or none). Merge clients or groups."
         )

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.shapes import Array, Float
-from fedfb.theory import atom_fedavg
-from fedfb.theory.cells import finer_edges, first_edges, solve_on_cells
+from fedfb.theory import linear_programs
 from fedfb.theory.lft_ensemble import Budgets
+from fedfb.theory.linear_programs import finer_edges, first_edges, solve_on_cells
 from fedfb.theory.measures import Solution, check_budgets, outcome, refuse_densities_of_many_groups
 from fedfb.theory.overlap import Gaps, Overlap, evaluate_gaps, gain_of, make_overlap, outcome_of
 from fedfb.theory.population import AtomPopulation, Population
@@ -47,7 +47,7 @@ def lft_fedavg(population: Population, eps: Budgets) -> Solution:
     """
     budgets = check_budgets(population, eps)
     if isinstance(population, AtomPopulation):
-        return atom_fedavg.optimum(population, budgets)
+        return linear_programs.optimum(population, budgets)
     refuse_densities_of_many_groups(population)
     return solve_multipliers(make_overlap(population), budgets)
 

@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import expit
 
 from fedfb.shapes import Array, Float
-from fedfb.theory.cells import first_edges
 from fedfb.theory.lft_fedavg import solve_multipliers
+from fedfb.theory.linear_programs import first_edges
 from fedfb.theory.measures import Solution
 from fedfb.theory.overlap import SIGN, Overlap, density_ratios, evaluate_gaps, outcome_of
 

@@ -16,8 +16,7 @@ from fedfb.algorithms.method import DESCENT, Knob, Method, Problem
 from fedfb.algorithms.tasks import global_model, make_task, predict_globally
 from fedfb.core import Algorithm, Arrays, Ask, ClientData, Info, LocalSolver
 from fedfb.engine import Engine
-from fedfb.notions.base import ratio
-from fedfb.notions.projections import simplex
+from fedfb.notions.base import ratio, simplex
 from fedfb.shapes import Array, Float, Int
 
 

@@ -31,7 +31,7 @@ from fedfb.core import Arrays, ClientData, ClientTask
 from fedfb.engine import Engine, sigmoid
 from fedfb.errors import ConfigError
 from fedfb.notions import DemographicParity, EqualizedOdds, EqualOpportunity, Notion
-from fedfb.notions.projections import simplex
+from fedfb.notions.base import simplex
 from fedfb.notions.values import enough
 from fedfb.shapes import Array, Bool, Float, Int, Num
 

@@ -40,14 +40,12 @@ class Cutting:
     """How scores are cut.
 
     Args:
-        rounds: rounds of training before the cut.
         bins: number of bins of the scores.
         minimum: a group with fewer rows of a label that it has is left out of the histogram.
         target: largest disparity, one value per run.
         mixed: whether a group may choose between thresholds at random.
     """
 
-    rounds: int
     bins: int
     minimum: int
     target: Float[Array, " r"]
@@ -63,10 +61,11 @@ def with_thresholds(
 ) -> Algorithm:
     r"""Return a method that trains as ``base`` does and then gives every group its thresholds.
 
-    After the last round every client adds its rows to a histogram :math:`P_{yak}` of the final
-    model's scores. From the sum the server computes the thresholds for any target
-    (:mod:`fedfb.algorithms.fedfb.threshold_rules`), and the whole trade-off curve of the model. A
-    decision needs the group of a row; the score is that of the model.
+    After the last round every client, not only the participants of a round, adds its rows to a
+    histogram :math:`P_{yak}` of the final model's scores. From the sum the server computes the
+    thresholds for any target (:mod:`fedfb.algorithms.fedfb.threshold_rules`), and the whole
+    trade-off curve of the model. A group needs enough rows in the histogram itself: a client may
+    have dropped out. A decision needs the group of a row; the score is that of the model.
 
     Args:
         base: the method that trains.
@@ -78,28 +77,38 @@ def with_thresholds(
     groups, compared = compared_groups(base.name, notion)
     count, histogram = count_task(notion), histogram_task(engine, cutting.bins)
     count_fields = ("counts",) * ("counts" not in base.state._fields)
-    State = _state_with(base.state, *count_fields, "done", "chance", "curve", "found")
+    fields = (*count_fields, "finished", "chance", "curve", "found", "apart")
+    State = _state_with(base.state, *(name for name in fields if name not in base.state._fields))
     width = len(base.state._fields)
 
     def within(s: Any) -> Any:
         return base.state(*s[:width])
 
     def setup(params: Float[Array, "r p"], ask: Ask) -> Any:
-        start = base.setup(params, ask)
-        counts = [read_counts(ask(count, {})) for _ in count_fields]
-        runs = len(params)
-        chance = np.tile(decide_at_half(cutting.bins), (runs, groups, 1))
-        curve, training = np.zeros((runs, len(LEVELS), 2)), np.zeros((runs, 2))
-        return State(*start, *counts, 0, chance, curve, training)
+        state, runs = base.setup(params, ask)._asdict(), len(params)
+        if count_fields:
+            state["counts"] = read_counts(ask(count, {}))
+        state |= {
+            "finished": 0,
+            "chance": np.tile(decide_at_half(cutting.bins), (runs, groups, 1)),
+            "curve": np.zeros((runs, len(LEVELS), 2)),
+            "found": np.zeros((runs, 2)),
+            "apart": np.zeros(groups, dtype=bool),
+        }
+        return State(**state)
 
     def round(s: Any, ask: Ask) -> tuple[Any, Info]:
         inner, info = base.round(within(s), ask)
-        s = State(*inner, *s[width:])._replace(done=s.done + 1)
-        if s.done < cutting.rounds:
-            return s, info
-        large = are_large_enough(s.counts, compared, cutting.minimum, notion.minimum)
-        rows = read_histogram(ask(histogram, {"params": model(inner), "wanted": large}))
-        rows = np.where(large[:, None], rows, 0.0)  # the histogram of other groups is only noise
+        return State(*inner, *s[width:]), info
+
+    def finish(s: Any, ask: Ask) -> Any:
+        def large(of: Num[Array, "2 a"]) -> Bool[Array, " a"]:
+            return are_large_enough(of, compared, cutting.minimum, notion.minimum)
+
+        wanted = large(s.counts)
+        rows = read_histogram(ask(histogram, {"params": model(within(s)), "wanted": wanted}))
+        apart = wanted & large(rows[0].sum(axis=2))
+        rows = np.where(apart[:, None], rows, 0.0)  # the histogram of other groups is only noise
 
         @cache
         def cut_at(run: int, target: float) -> Cut:
@@ -113,15 +122,15 @@ def with_thresholds(
             chance=np.stack([rule.chance for rule in cuts]),
             curve=np.array([[_point(rule) for rule in curve] for curve in curves]),
             found=np.array([_point(rule) for rule in cuts]),
-        ), info
+            apart=apart,
+        )
 
     def predict(s: Any, _: object, examples: Examples) -> Prediction:
         score = sigmoid(engine.logits(model(within(s)), examples.x))
         return Prediction(score, look_up(s.chance, examples.group, score))
 
     def describe(s: Any) -> list[dict[str, Any]]:
-        cut_apart = are_large_enough(s.counts, compared, cutting.minimum, notion.minimum)
-        left_out = np.flatnonzero(~cut_apart).tolist()
+        left_out = np.flatnonzero(~s.apart).tolist()
         trained = base.describe(within(s)) if base.describe else [{} for _ in s.chance]
         return [
             {
@@ -146,6 +155,7 @@ def with_thresholds(
         params=lambda s: base.params(within(s)),
         predict=predict,
         describe=describe,
+        finish=finish,
     )
 
 
@@ -203,13 +213,12 @@ def read_cutting(problem: Problem, mixed: bool, minimum: int, bins: int) -> Cutt
     """Return how scores are cut by the settings.
 
     Args:
-        problem: gives rounds and targets.
+        problem: gives the targets.
         mixed: see :class:`Cutting`.
         minimum: see :class:`Cutting`.
         bins: see :class:`Cutting`.
     """
-    target = problem.knobs["target"]
-    return Cutting(problem.options.rounds or METHOD.rounds, bins, minimum, target, mixed)
+    return Cutting(bins, minimum, problem.knobs["target"], mixed)
 
 
 def _make(problem: Problem) -> Algorithm:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Keep, derive
-from fedfb.data.federation import Federation
+from fedfb.data.federation import Source
+from fedfb.data.loading import PaperClients, PublicData, choose_attributes
+from fedfb.data.request import DataRequest
 from fedfb.tables.cells import typed
 from fedfb.tables.csv_file import read_cells
 from fedfb.tables.dialect import PLAIN
@@ -40,15 +41,8 @@ ATTRIBUTES = (("sex",), ("race",), ("sex", "race"))
 _RACE = Keep(source="race", target="race", values=("White",), other="Other")
 
 
-def load_adult(
-    partition: str = "paper",
-    split_seed: int = 0,
-    sensitive_at_prediction: bool = False,
-    resplit: bool = False,
-    sensitive: tuple[str, ...] = ATTRIBUTES[0],
-    client_rows: int = 2,
-) -> Federation:
-    """Load Adult: the publisher's training and test files, two clients in the paper.
+def read(request: DataRequest, split_seed: int) -> PublicData:
+    """Read Adult: the publisher's training and test files, two clients in the paper.
 
     Client 0 holds 80 % of the rows with workclass Private and 20 % of all others. Where groups are
     formed by race, it is reduced to White and Other.
@@ -56,17 +50,9 @@ def load_adult(
     Departs from the reference code: numbers are standardised by the training rows (there: each
     file is scaled by its own extremes), and the model reads the group as 0/1 columns, not as a
     code.
-
-    Args:
-        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
-        split_seed: seed of all random choices about the data.
-        sensitive_at_prediction: whether the model reads the group.
-        resplit: draw training and test rows again instead of the published split.
-        sensitive: attributes that form the groups, one of ``ATTRIBUTES``.
-        client_rows: fewest rows of a client; clients with fewer sit out.
-
     """
-    table, training_rows = _read(path_of("adult.data"), path_of("adult.test"))
+    sensitive = choose_attributes(request, ATTRIBUTES)
+    table, training_rows = _read_file(path_of("adult.data"), path_of("adult.test"))
     rules = (_RACE,) if "race" in sensitive else ()
     table = derive(table, rules)
     source = Source(
@@ -78,20 +64,18 @@ def load_adult(
         positive=">50K",
         sensitive=sensitive,
         features=tuple(name for name in COLUMNS if name not in (*sensitive, "income")),
-        paper=PaperClients(
-            names=("mostly private", "mostly other"),
-            values=(table.text("workclass") != "Private").astype(int),
-            shares=np.array([[0.8, 0.2], [0.2, 0.8]]),
-        ),
         derived=rules,
     )
-    return deal(
-        source, partition, split_seed, sensitive_at_prediction, resplit, client_rows=client_rows
+    paper = PaperClients(
+        names=("mostly private", "mostly other"),
+        values=(table.text("workclass") != "Private").astype(int),
+        shares=np.array([[0.8, 0.2], [0.2, 0.8]]),
     )
+    return PublicData(source, paper)
 
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
-def _read(training: Path, testing: Path) -> tuple[Table, int]:
+def _read_file(training: Path, testing: Path) -> tuple[Table, int]:
     train = read_cells(training, PLAIN, header=COLUMNS)
     test = read_cells(testing, PLAIN, header=COLUMNS, skip=1)
     tables = typed([train, test], text=("income", "sex", "race"))

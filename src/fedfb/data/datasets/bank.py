@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfb.data.datasets.builtin import PaperClients, Source, deal, split_at_random
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Bins, derive
-from fedfb.data.federation import Federation
+from fedfb.data.federation import Source
 from fedfb.data.groups import groups_in
+from fedfb.data.loading import PaperClients, PublicData, split_at_random
+from fedfb.data.request import DataRequest
 from fedfb.tables.cells import typed
 from fedfb.tables.csv_file import read_cells
 from fedfb.tables.dialect import PLAIN
@@ -27,26 +28,12 @@ AGE_GROUPS = Bins(
 _NOT_FEATURES = ("age", "age group", "day", "month", "y")
 
 
-def load_bank(
-    partition: str = "paper",
-    split_seed: int = 0,
-    sensitive_at_prediction: bool = False,
-    resplit: bool = False,
-    client_rows: int = 2,
-) -> Federation:
-    """Load Bank Marketing: 70 % of the rows, drawn by the split seed, train; three clients.
+def read(request: DataRequest, split_seed: int) -> PublicData:
+    """Read Bank Marketing: 70 % of the rows, drawn by the split seed, train; three clients.
 
     The clients receive 50, 10 and 40 % of the rows without a loan, 20, 60 and 20 % of the others.
-
-    Args:
-        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
-        split_seed: seed of all random choices about the data.
-        sensitive_at_prediction: whether the model reads the group.
-        resplit: as in the other loaders; this split is drawn in any case.
-        client_rows: fewest rows of a client; clients with fewer sit out.
-
     """
-    table = derive(_read(path_of("bank-full.csv")), (AGE_GROUPS,))
+    table = derive(_read_file(path_of("bank-full.csv")), (AGE_GROUPS,))
     group = groups_in(table, (AGE_GROUPS.target,)).group_of(table)
     train, test = split_at_random(group, split_seed)
     source = Source(
@@ -58,20 +45,18 @@ def load_bank(
         positive="yes",
         sensitive=(AGE_GROUPS.target,),
         features=tuple(name for name in table.columns if name not in _NOT_FEATURES),
-        paper=PaperClients(
-            names=("client 0", "client 1", "client 2"),
-            values=(table.text("loan") == "yes").astype(int),
-            shares=np.array([[0.5, 0.1, 0.4], [0.2, 0.6, 0.2]]),
-        ),
         derived=(AGE_GROUPS,),
         group_order=AGE_GROUPS.names,
     )
-    return deal(
-        source, partition, split_seed, sensitive_at_prediction, resplit, client_rows=client_rows
+    paper = PaperClients(
+        names=("client 0", "client 1", "client 2"),
+        values=(table.text("loan") == "yes").astype(int),
+        shares=np.array([[0.5, 0.1, 0.4], [0.2, 0.6, 0.2]]),
     )
+    return PublicData(source, paper)
 
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
-def _read(path: Path) -> Table:
+def _read_file(path: Path) -> Table:
     (table,) = typed([read_cells(path, replace(PLAIN, separator=";"))], text=("y",))
     return replace(table, source="bank")

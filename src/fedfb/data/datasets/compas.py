@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfb.data.datasets.builtin import PaperClients, Source, deal
 from fedfb.data.datasets.fetch import path_of
 from fedfb.data.derive import Keep, derive
-from fedfb.data.federation import Federation
+from fedfb.data.federation import Source
+from fedfb.data.loading import PaperClients, PublicData, choose_attributes
+from fedfb.data.request import DataRequest
 from fedfb.tables.cells import typed
 from fedfb.tables.csv_file import read_cells
 from fedfb.tables.dialect import PLAIN
@@ -34,31 +35,16 @@ ATTRIBUTES = (("sex", "race"), ("sex",), ("race",))
 _RACE = Keep(source="race", target="race", values=("African-American",), other="Other")
 
 
-def load_compas(
-    partition: str = "paper",
-    split_seed: int = 0,
-    sensitive_at_prediction: bool = False,
-    resplit: bool = False,
-    sensitive: tuple[str, ...] = ATTRIBUTES[0],
-    client_rows: int = 2,
-) -> Federation:
-    """Load COMPAS: the first 70 % of the rows, in file order, train; two clients by age.
+def read(request: DataRequest, split_seed: int) -> PublicData:
+    """Read COMPAS: the first 70 % of the rows, in file order, train; two clients by age.
 
     Label 1 is the favourable outcome, no new charge. Where race forms the groups, it is reduced to
     African-American and Other. An attribute that does not form the groups is a feature. The file
     holds names and dates of birth: only the columns in use are stored.
-
-    Args:
-        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
-        split_seed: seed of all random choices about the data.
-        sensitive_at_prediction: whether the model reads the group.
-        resplit: draw training and test rows at random instead of by file order.
-        sensitive: attributes that form the groups, one of ``ATTRIBUTES``.
-        client_rows: fewest rows of a client; clients with fewer sit out.
-
     """
+    sensitive = choose_attributes(request, ATTRIBUTES)
     rules = (_RACE,) if "race" in sensitive else ()
-    table = derive(_read(path_of("compas-scores-two-years.csv")), rules)
+    table = derive(_read_file(path_of("compas-scores-two-years.csv")), rules)
     training_rows = 7 * len(table) // 10
     source = Source(
         name="compas",
@@ -69,20 +55,18 @@ def load_compas(
         positive="0",
         sensitive=sensitive,
         features=(*FEATURES, *(name for name in ATTRIBUTES[0] if name not in sensitive)),
-        paper=PaperClients(
-            names=("over 25", "25 and under"),
-            values=(table.numbers("age") <= 25).astype(int),
-            shares=np.eye(2),
-        ),
         derived=rules,
     )
-    return deal(
-        source, partition, split_seed, sensitive_at_prediction, resplit, client_rows=client_rows
+    paper = PaperClients(
+        names=("over 25", "25 and under"),
+        values=(table.numbers("age") <= 25).astype(int),
+        shares=np.eye(2),
     )
+    return PublicData(source, paper)
 
 
 @lru_cache(maxsize=1)  # the same rows are often dealt in several ways
-def _read(path: Path) -> Table:
+def _read_file(path: Path) -> Table:
     # The file has two columns named priors_count, equal in all rows: the first is read.
     cells = read_cells(path, PLAIN, only=(*ATTRIBUTES[0], *FEATURES, _LABEL))
     (table,) = typed([cells], text=(*ATTRIBUTES[0], _LABEL))

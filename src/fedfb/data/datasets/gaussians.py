@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfb.core import generator
-from fedfb.data.datasets.builtin import PaperClients, Source, deal
-from fedfb.data.federation import Federation
+from fedfb.data.federation import Source
+from fedfb.data.loading import PaperClients, PublicData
+from fedfb.data.request import DataRequest
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float, Int
 from fedfb.tables.table import Table, Words
@@ -40,32 +41,11 @@ POPULATIONS = {
 """By the paper's figure. Figures 2 and 3 show several q; Figure 3 has three clients."""
 
 
-def load_gaussians(
-    name: str,
-    partition: str = "paper",
-    split_seed: int = 0,
-    sensitive_at_prediction: bool = False,
-    *,
-    q: tuple[float, ...] = (),
-    rows: int | None = None,
-    test_rows: int | None = None,
-    client_rows: int = 2,
-) -> Federation:
-    """Draw rows of a population and deal them to its clients.
-
-    Args:
-        name: a name in ``POPULATIONS``.
-        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
-        split_seed: seed of all random choices about the data.
-        sensitive_at_prediction: whether the model reads the group.
-        q: share of group 1 in each client; empty: the paper's.
-        rows: training rows; None: 12,000.
-        test_rows: test rows; None: 12,000.
-        client_rows: fewest rows of a client; clients with fewer sit out.
-
-    """
-    population = _choose_population(name, q)
-    train, test = rows or ROWS[0], test_rows or ROWS[1]
+def read(request: DataRequest, split_seed: int) -> PublicData:
+    """Draw rows of the population that a request names, 12,000 each if it states no number."""
+    name = request.data
+    population = _choose_population(name, request.q)
+    train, test = request.rows or ROWS[0], request.test_rows or ROWS[1]
     client, table = draw(population, train + test, split_seed, name)
     clients = len(population.q)
     source = Source(
@@ -77,13 +57,9 @@ def load_gaussians(
         positive="1",
         sensitive=("group",),
         features=("x",),
-        paper=PaperClients(
-            names=tuple(f"client {number}" for number in range(clients)),
-            values=client,
-            shares=np.eye(clients),
-        ),
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction, client_rows=client_rows)
+    names = tuple(f"client {number}" for number in range(clients))
+    return PublicData(source, PaperClients(names, client, np.eye(clients)))
 
 
 def draw(

@@ -3,8 +3,9 @@
 import numpy as np
 
 from fedfb.core import generator
-from fedfb.data.datasets.builtin import PaperClients, Source, deal
-from fedfb.data.federation import Federation
+from fedfb.data.federation import Source
+from fedfb.data.loading import PaperClients, PublicData
+from fedfb.data.request import DataRequest
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float
 from fedfb.tables.table import Table, Words
@@ -28,35 +29,11 @@ ROWS = {2: (2333, 1000), 3: (3500, 1500), 4: (4667, 2000)}
 """Training and test rows by number of clients."""
 
 
-def load_synthetic(
-    partition: str = "paper",
-    split_seed: int = 0,
-    sensitive_at_prediction: bool = False,
-    *,
-    clients: int | None = None,
-    groups: int = 2,
-    heterogeneity: str = "medium",
-    rows: int | None = None,
-    test_rows: int | None = None,
-    client_rows: int = 2,
-) -> Federation:
-    """Draw the synthetic data and deal them to clients.
-
-    Args:
-        partition: how rows are dealt to clients, as text; 'paper' for the paper's way.
-        split_seed: seed of all random choices about the data.
-        sensitive_at_prediction: whether the model reads the group.
-        clients: 2, 3 (default) or 4; only for the partition 'paper'.
-        groups: 2, or 3. The third group is ours, not the paper's.
-        heterogeneity: low, medium or high; only for the partition 'paper'.
-        rows: training rows; None: the paper's number.
-        test_rows: test rows; None: the paper's number.
-        client_rows: fewest rows of a client; clients with fewer sit out.
-
-    """
-    clients, shares = _choose_shares(partition, clients, groups, heterogeneity)
-    train, test = rows or ROWS[clients][0], test_rows or ROWS[clients][1]
-    table = draw(train + test, groups, split_seed)
+def read(request: DataRequest, split_seed: int) -> PublicData:
+    """Draw the synthetic data. The third group is ours, not the paper's."""
+    clients, shares = _choose_shares(request)
+    train, test = request.rows or ROWS[clients][0], request.test_rows or ROWS[clients][1]
+    table = draw(train + test, request.groups, split_seed)
     source = Source(
         name="synthetic",
         table=table,
@@ -66,13 +43,9 @@ def load_synthetic(
         positive="1",
         sensitive=("group",),
         features=("x1", "x2"),
-        paper=PaperClients(
-            names=tuple(f"client {number}" for number in range(clients)),
-            values=table.text("group").codes,
-            shares=shares,
-        ),
     )
-    return deal(source, partition, split_seed, sensitive_at_prediction, client_rows=client_rows)
+    names = tuple(f"client {number}" for number in range(clients))
+    return PublicData(source, PaperClients(names, table.text("group").codes, shares))
 
 
 def draw(rows: int, groups: int, seed: int) -> Table:
@@ -114,10 +87,10 @@ def _evaluate_density(x: Float[Array, "n 2"], number: int) -> Float[Array, " n"]
     return density
 
 
-def _choose_shares(
-    partition: str, clients: int | None, groups: int, heterogeneity: str
-) -> tuple[int, Float[Array, "v i"]]:
+def _choose_shares(request: DataRequest) -> tuple[int, Float[Array, "v i"]]:
     """Check the options. Return the number of clients and the paper's shares."""
+    partition, clients = request.partition, request.clients
+    groups, heterogeneity = request.groups, request.heterogeneity
     if groups not in (2, 3):
         raise ConfigError(f"synthetic data have 2 or 3 groups, not {groups}.")
     if heterogeneity not in ("low", "medium", "high"):

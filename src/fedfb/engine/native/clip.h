@@ -1,4 +1,4 @@
-/* The gradient of every row cut to a length, without any row's gradient: fedfb.engine.private.
+/* The gradient of every row cut to a length, without any row's gradient: fedfb.engine.optimise.
  *
  * block->lengths holds, of a block's rows in the lanes: ||x||^2 + 1, the squared length of the gradient
  * so far, and the errors of two layers by turns. */

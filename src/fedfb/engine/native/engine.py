@@ -11,7 +11,6 @@ import numpy as np
 
 from fedfb.core import ClientData, Key, LocalSolver
 from fedfb.engine.base import Curvature, Rebalance, RowLoss, slope
-from fedfb.engine.curvature import curvature_size, no_curvature, split_curvature
 from fedfb.engine.native.library import (
     LOSS_KINDS,
     SIDE_BY_SIDE,
@@ -27,9 +26,16 @@ from fedfb.engine.native.library import (
     pack_steps,
     unpack_params,
 )
-from fedfb.engine.optimise import local_weights, move_lambda
-from fedfb.engine.private import PrivateEpoch, private_epochs
-from fedfb.engine.rows import ArrayCache, cell_counts, orders, row_cells
+from fedfb.engine.optimise import PrivateEpoch, local_weights, move_lambda, private_epochs
+from fedfb.engine.rows import (
+    ArrayCache,
+    cell_counts,
+    curvature_size,
+    no_curvature,
+    orders,
+    row_cells,
+    split_curvature,
+)
 from fedfb.models import Network
 from fedfb.shapes import Array, Float
 

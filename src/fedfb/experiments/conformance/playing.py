@@ -262,9 +262,12 @@ def run_asking(case: Case, clients: _Clients, asking: MakeAsk, **changes: Any) -
     memories = {client.id: algorithm.memory(start(1)) for client in trained_on}
     with np.errstate(all="ignore"):
         state = algorithm.setup(start(1), asking(trained_on, memories, SEED, 0))
-    return go_on(
-        PlayedRun(algorithm, Trained(state, memories, [])), trained_on, range(1, ROUNDS + 1), asking
-    )
+    begun = PlayedRun(algorithm, Trained(state, memories, []))
+    _, (state, memories, history) = go_on(begun, trained_on, range(1, ROUNDS + 1), asking)
+    if algorithm.finish is not None:
+        with np.errstate(all="ignore"):
+            state = algorithm.finish(state, asking(trained_on, memories, SEED, ROUNDS + 1))
+    return PlayedRun(algorithm, Trained(state, memories, history))
 
 
 def go_on(

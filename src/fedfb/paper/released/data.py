@@ -33,16 +33,16 @@ from fedfb.tables.dialect import PLAIN
 from fedfb.tables.table import Table, Words
 
 
-class Rows(NamedTuple):
+class ReleasedRows(NamedTuple):
     """Features (the last one is the group's number), labels, groups."""
 
     x: Float[Array, "n d"]
     y: Int[Array, " n"]
     group: Int[Array, " n"]
 
-    def take(self, rows: Int[Array, " m"] | slice) -> "Rows":
+    def take(self, rows: Int[Array, " m"] | slice) -> "ReleasedRows":
         """Return the given rows, in the given order."""
-        return Rows(self.x[rows], self.y[rows], self.group[rows])
+        return ReleasedRows(self.x[rows], self.y[rows], self.group[rows])
 
 
 class ReleasedData(NamedTuple):
@@ -50,11 +50,13 @@ class ReleasedData(NamedTuple):
 
     name: str
     groups: int
-    clients: tuple[Rows, ...]
-    test: Rows
+    clients: tuple[ReleasedRows, ...]
+    test: ReleasedRows
 
 
-def with_group(x: Float[Array, "n d"], y: Int[Array, " n"], group: Int[Array, " n"]) -> Rows:
+def with_group(
+    x: Float[Array, "n d"], y: Int[Array, " n"], group: Int[Array, " n"]
+) -> ReleasedRows:
     """Return rows whose last feature is the group's number: the released classifiers see it.
 
     Features are rounded to float32, as they are before they enter torch's layers.
@@ -65,21 +67,21 @@ def with_group(x: Float[Array, "n d"], y: Int[Array, " n"], group: Int[Array, " 
         group: number of each row's group.
     """
     features = np.column_stack([x, group]).astype(np.float32)
-    return Rows(features.astype(np.float64), y.astype(int), group.astype(int))
+    return ReleasedRows(features.astype(np.float64), y.astype(int), group.astype(int))
 
 
-def hold_out_last_tenth(rows: Rows) -> tuple[Rows, Rows]:
+def hold_out_last_tenth(rows: ReleasedRows) -> tuple[ReleasedRows, ReleasedRows]:
     """Return the first nine tenths of a client's rows to train on, the rest to validate."""
     cut = int(0.9 * len(rows.y))
     return rows.take(slice(cut)), rows.take(slice(cut, None))
 
 
-def pool_clients(parts: tuple[Rows, ...]) -> Rows:
+def pool_clients(parts: tuple[ReleasedRows, ...]) -> ReleasedRows:
     """Return the rows of all clients, one after another."""
-    return Rows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return ReleasedRows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def count_cells(rows: Rows, groups: int) -> Float[Array, "2 a"]:
+def count_cells(rows: ReleasedRows, groups: int) -> Float[Array, "2 a"]:
     """Return the number of rows by label and group."""
     cell = rows.y * groups + rows.group
     return np.bincount(cell, minlength=2 * groups).reshape(2, groups).astype(np.float64)
@@ -142,7 +144,7 @@ def _load_adult() -> ReleasedData:
     return ReleasedData("adult", 2, clients, _adult_rows_by_sex(test, values))
 
 
-def _adult_rows_by_sex(cells: Table, values: dict[str, list[str]]) -> Rows:
+def _adult_rows_by_sex(cells: Table, values: dict[str, list[str]]) -> ReleasedRows:
     numbers = [scale_min_max(cells.numbers(name)) for name in ADULT_NUMBERS]
     categories = [one_hot(cells.text(name), values[name]) for name in ADULT_CATEGORIES]
     y = np.array([cell.startswith(">50K") for cell in cells.text("income")])
@@ -211,7 +213,7 @@ def _load_compas() -> ReleasedData:
     return ReleasedData("compas", 4, clients, test)
 
 
-def read_compas_rows(also: tuple[str, ...] = ()) -> tuple[Rows, dict[str, Words]]:
+def read_compas_rows(also: tuple[str, ...] = ()) -> tuple[ReleasedRows, dict[str, Words]]:
     """Return all rows of COMPAS, and some columns as they are in the file.
 
     Label 1 is no new charge; the group is 2 * female + African-American.
@@ -261,7 +263,7 @@ def load_adult_by_race(alpha: str) -> ReleasedData:
     return ReleasedData(f"adult-{alpha}", 2, clients, _adult_rows_by_race(test, values))
 
 
-def _adult_rows_by_race(cells: Table, values: dict[str, list[str]]) -> Rows:
+def _adult_rows_by_race(cells: Table, values: dict[str, list[str]]) -> ReleasedRows:
     numbers = [scale_min_max(cells.numbers(name)) for name in ADULT_NUMBERS]
     categories = [
         one_hot(cells.text(name), categories_of)
@@ -344,7 +346,7 @@ def _load_synthetic(name: str) -> ReleasedData:
     return ReleasedData(name, 2, tuple(clients), drawn.take(slice(split.train, None)))
 
 
-def draw_released(rows: int) -> Rows:
+def draw_released(rows: int) -> ReleasedRows:
     r"""Draw all labels, then the point and the group of each row.
 
     .. math:: y \sim \mathrm{Bern}(0.6),\quad x \mid y \sim N(\mu_y, \Sigma_y),\quad

@@ -1,18 +1,126 @@
 """The released FedFB's rules: weights, the step of lambda, averages of models, and measures.
 
 Arrays have a leading axis of seeds ``s``. ``counts`` are rows by label and group over all clients,
-validation rows included. Averages exist as released and as they should be.
+validation rows included. Averages exist as released and as they should be. Each difference between
+the released code and FedFB as it should be has a name here.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
-from fedfb.paper.released.data import Rows
-from fedfb.paper.released.flags import Flags
+from fedfb.core import ClientData, Examples
+from fedfb.data import Federation
+from fedfb.data.columns import NumberColumn
+from fedfb.data.encode import Encoder
+from fedfb.data.groups import Groups
+from fedfb.errors import ConfigError, unknown_name
+from fedfb.paper.released.data import ReleasedData, ReleasedRows
 from fedfb.paper.released.training import Reduction, released_cross_entropy
 from fedfb.shapes import Array, Float, Int
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The rules of one method; the first value of each is that of the printed two-group digits.
+
+    averaging
+        ``first-unweighted``: the first client's model enters with weight 1, not with its own.
+        ``weighted``: every model with its own weight.
+    rate
+        ``decaying``: the learning rate of round t is lr / t. ``constant``: lr.
+    fillers
+        ``drawn``: each batch draws normal numbers that nobody uses, which moves later epochs'
+        order. ``none``: not. Taken to be so because only then all digits come out.
+    signal
+        Losses that move lambda. ``label-one``: cross-entropy towards label 1, whatever the label.
+        ``cross-entropy``: towards the label. ``zero-one``: wrong decisions.
+    return_step
+        Two groups, 2021 only. ``mixed``: when lambda must come back, cells of group 1 are set to
+        1 minus those of group 0. ``mirrored``: the step forth, reversed.
+    constant
+        ``per-client``: the label-share term of the signal counts once per client. ``once``.
+    bound
+        ``first-group``: every group's weights are bounded by group 0's share. ``own-group``.
+    step
+        ``plain``: alpha / sqrt(t) times the signal. ``normalised``: the signal has length 1.
+    selection
+        ``last``: the last round's model is reported. ``least-disparity``: that of the round with
+        the least disparity on training rows.
+    """
+
+    averaging: Literal["first-unweighted", "weighted"] = "first-unweighted"
+    rate: Literal["decaying", "constant"] = "decaying"
+    fillers: Literal["drawn", "none"] = "drawn"
+    signal: Literal["label-one", "cross-entropy", "zero-one"] = "label-one"
+    return_step: Literal["mixed", "mirrored"] = "mixed"
+    constant: Literal["per-client", "once"] = "per-client"
+    bound: Literal["first-group", "own-group"] = "first-group"
+    step: Literal["plain", "normalised"] = "plain"
+    selection: Literal["last", "least-disparity"] = "last"
+
+
+RELEASED_METHODS = ("fedavg", "fedfb", "fedfb-2022")
+"""FedAvg, FedFB of October 2021 (the printed digits), FedFB of the last release (2022)."""
+
+
+def make_flags(method: str, groups: int, changes: Mapping[str, Any]) -> Flags:
+    """Return the flags of a method.
+
+    Args:
+        method: one of ``METHODS``.
+        groups: number of groups; FedFB of 2021 has other rules for two groups.
+        changes: flags that differ from the method's, checked by name and value.
+
+    >>> make_flags("fedavg", 2, {"averaging": "weighted"}).averaging
+    'weighted'
+    """
+    if method not in RELEASED_METHODS:
+        raise ConfigError(unknown_name("released method", method, RELEASED_METHODS))
+    values = {name: get_args(hint) for name, hint in get_type_hints(Flags).items()}
+    for name, value in changes.items():
+        if name not in values:
+            raise ConfigError(unknown_name("flag", name, [field.name for field in fields(Flags)]))
+        if value not in values[name]:
+            raise ConfigError(unknown_name(f"value of {name}", str(value), values[name]))
+    return replace(_usual(method, groups), **changes)
+
+
+def _usual(method: str, groups: int) -> Flags:
+    """Return a method's own rules; FedFB of 2021 has two kinds, by the number of groups."""
+    if method == "fedfb" and groups == 2:
+        return Flags()
+    later = Flags(rate="constant", fillers="none")
+    return later if method == "fedfb" else replace(later, signal="cross-entropy")
+
+
+def as_federation(data: ReleasedData) -> Federation:
+    """Return the rows as a federation for our methods, every feature as it is.
+
+    A client has all its rows, with the tenth that the released code keeps for validation: our
+    methods hold out their own validation rows. Test rows belong to no client.
+    """
+    features = tuple(f"x{number}" for number in range(data.test.x.shape[1]))
+    groups = Groups(("group",), tuple(str(number) for number in range(data.groups)))
+    as_they_are = tuple(NumberColumn(name, 0.0, 1.0, False) for name in features)
+    clients = [
+        ClientData(number, rows.x, rows.y, rows.group, data.groups)
+        for number, rows in enumerate(data.clients)
+    ]
+    test = data.test
+    return Federation(
+        name=data.name,
+        clients=tuple(clients),
+        test=Examples(test.x, test.y, test.group, np.full(len(test.y), -1)),
+        group_names=groups.names,
+        client_names=tuple(f"client {number}" for number in range(len(clients))),
+        feature_names=features,
+        # The group is the last feature already.
+        encoder=Encoder(as_they_are, groups, "y", "1", sensitive_at_prediction=False),
+    )
+
 
 Lambda = Float[Array, "s 2 a"]
 
@@ -225,7 +333,7 @@ def first_clients(seeds: tuple[int, ...], clients: int) -> Int[Array, " s"]:
     return np.array([np.random.RandomState(seed).permutation(clients)[0] for seed in seeds])
 
 
-def accuracies(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
+def accuracies(margin: Float[Array, "s n"], rows: ReleasedRows) -> Float[Array, " s"]:
     """Return the share of correct decisions, by seed.
 
     Args:
@@ -236,7 +344,7 @@ def accuracies(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
 
 
 def released_disparities(
-    margin: Float[Array, "s n"], rows: Rows, groups: int
+    margin: Float[Array, "s n"], rows: ReleasedRows, groups: int
 ) -> Float[Array, " s"]:
     r"""Return the largest gap between a group's rate of positive decisions and the overall rate.
 
@@ -253,7 +361,7 @@ def released_disparities(
     return np.abs(np.stack(of_groups) - rate).max(axis=0)
 
 
-def parity_differences(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, " s"]:
+def parity_differences(margin: Float[Array, "s n"], rows: ReleasedRows) -> Float[Array, " s"]:
     r"""Return :math:`|P(\hat y=1\mid 0)-P(\hat y=1\mid 1)|`, without other groups.
 
     Args:
@@ -266,7 +374,7 @@ def parity_differences(margin: Float[Array, "s n"], rows: Rows) -> Float[Array, 
 
 def released_loss_sums(
     margin: Float[Array, "s n"],
-    rows: Rows,
+    rows: ReleasedRows,
     groups: int,
     signal: Literal["label-one", "cross-entropy", "zero-one"],
 ) -> Float[Array, "s 2 a"]:
@@ -276,7 +384,7 @@ def released_loss_sums(
         margin: by seed and row.
         rows: the rows.
         groups: number of groups.
-        signal: which loss; see :class:`fedfb.paper.released.flags.Flags`.
+        signal: which loss; see :class:`fedfb.paper.released.rules.Flags`.
     """
     if signal == "zero-one":
         losses: Array = ((margin > 0) != rows.y).astype(np.float64)

@@ -8,20 +8,21 @@ import numpy as np
 from fedfb.errors import ConfigError, DivergenceError, unknown_name
 from fedfb.paper.released.data import (
     ReleasedData,
-    Rows,
+    ReleasedRows,
     count_cells,
     hold_out_last_tenth,
     load_released,
     pool_clients,
 )
-from fedfb.paper.released.flags import Flags, make_flags
 from fedfb.paper.released.rules import (
+    Flags,
     ReleasedRule,
     accuracies,
     average_by_size,
     average_by_weight,
     choose_rule,
     first_clients,
+    make_flags,
     parity_differences,
     released_disparities,
     released_loss_sums,
@@ -63,8 +64,8 @@ class _Client(NamedTuple):
 
     size: int
     local: LocalRows
-    rows: Rows
-    loss_rows: Rows
+    rows: ReleasedRows
+    loss_rows: ReleasedRows
     loss_x: Float[Array, "m i"]
 
 
@@ -174,7 +175,7 @@ def _refuse_divergence(
         )
 
 
-def _client(setting: _Setting, rows: Rows, seeds: tuple[int, ...]) -> _Client:
+def _client(setting: _Setting, rows: ReleasedRows, seeds: tuple[int, ...]) -> _Client:
     train_released, validation = hold_out_last_tenth(rows)
     fillers = setting.flags.fillers == "drawn"
     orders = [

@@ -1,4 +1,11 @@
-"""LFT+FedAvg on atoms: exact optima by linear programs, and a trade-off by trying budgets.
+r"""LFT+FedAvg by linear programs: on cells with exact masses, and on atoms.
+
+.. math:: \max_f \sum_{a,k} f_{ak} h_{ak} \quad\text{s.t.}\quad
+          |\sum_k f_{0k} m_{i0k} - f_{1k} m_{i1k}| \le \epsilon_i, \quad 0\le f\le 1
+
+:math:`m_{iak}` is client i's mass in cell k and :math:`h_{ak}` what accuracy gains there. A rule
+that is constant on cells is a rule: the program's optimum is feasible, and optimal up to the width
+of the cells at the ends of its intervals. On atoms, where each cell is one point, it is exact.
 
 At a tie the optimum of given budgets is not unique. Disparities therefore jump as budgets move, and
 no smooth search is possible. Budgets are tried on a grid, and between the best budgets that meet a
@@ -7,15 +14,135 @@ nothing can exceed. For an exact curve use histograms instead of atoms: densitie
 """
 
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
 
 from fedfb.shapes import Array, Float
-from fedfb.theory.atoms import cfl_of_atoms, erm_of_atoms, gap_rows, pooled_masses
-from fedfb.theory.cells import solve_program
-from fedfb.theory.measures import PARITY, CurvePoint, Decisions, Solution, TradeOff, outcome
-from fedfb.theory.population import AtomPopulation
+from fedfb.theory.atoms import cfl_of_atoms, erm_of_atoms, gap_rows, pooled_masses, solve_program
+from fedfb.theory.measures import PARITY, CurvePoint, Decisions, Solution, Steps, TradeOff, outcome
+from fedfb.theory.overlap import Overlap, tilt
+from fedfb.theory.population import AtomPopulation, ContinuousPopulation
+
+MOST_SPLIT = 24
+"""Cells of a group that are split in one round."""
+
+
+class CellOptimum(NamedTuple):
+    """The program's multipliers and its rule."""
+
+    lam: Float[Array, " i"]
+    rule: tuple[Steps, Steps]
+
+
+def solve_on_cells(
+    population: ContinuousPopulation,
+    eps: Float[Array, " i"],
+    edges: tuple[Float[Array, " k"], Float[Array, " l"]],
+) -> CellOptimum:
+    """Return the optimum among rules that are constant between edges.
+
+    Args:
+        population: laws with densities, two groups.
+        eps: one budget for each client.
+        edges: edges of the cells of group 0 and of group 1.
+    """
+    gain, masses = [], []
+    for group in (0, 1):
+        ends = np.concatenate([[-np.inf], edges[group], [np.inf]])[None, :]
+        below = population.laws[group].ask("cdf", ends)
+        above = population.laws[group].ask("sf", ends)
+        # A difference of two numbers near 1 loses digits: take the smaller of the two tails.
+        mass = np.where(below[:, 1:] < 0.5, np.diff(below, axis=1), -np.diff(above, axis=1))
+        gain.append(population.group_shares[group] * _gain_in_cells(population, group, ends[0]))
+        masses.append(mass)
+    gaps = np.concatenate([masses[0], -masses[1]], axis=1)
+    # A gap is at most 1, so a budget of 1 is no constraint.
+    bound = population.constrained & (eps < 1)
+    f, multipliers = solve_program(np.concatenate(gain), gaps[bound], eps[bound])
+    lam = np.zeros(population.clients)
+    lam[bound] = multipliers
+    first = len(edges[0]) + 1
+    return CellOptimum(lam, (_steps(edges[0], f[:first]), _steps(edges[1], f[first:])))
+
+
+def _steps(edges: Float[Array, " k"], values: Float[Array, " k+1"]) -> Steps:
+    """Return decisions without the edges at which nothing changes; these are most edges."""
+    changes = np.diff(values) != 0
+    return Steps(edges[changes], np.concatenate([values[:1], values[1:][changes]]))
+
+
+def _gain_in_cells(
+    population: ContinuousPopulation, group: int, ends: Float[Array, " k"]
+) -> Float[Array, " c"]:
+    table = population.pooled_gains[group]
+    # Exact gains at every edge cost too much with many clients; inner cells then take four nodes.
+    if population.clients <= 50:
+        return -np.diff(table.at(ends[None, :])[0])
+    outer = table.at(ends[None, [0, 1, -2, -1]])[0]
+    inner = table.between(ends[1:-1])[0]
+    return np.concatenate([[outer[0] - outer[1]], inner, [outer[2] - outer[3]]])
+
+
+def first_edges(grid: Overlap, cells: int) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+    """Return edges for both groups, dense where clients have mass.
+
+    Args:
+        grid: the overlap of the population.
+        cells: about how many cells a group gets.
+    """
+    population = grid.population
+    x = grid.nodes
+    steps = []
+    for laws in population.laws:
+        below = laws.ask("cdf", x[None, :]).mean(axis=0)
+        even = np.arange(len(x)) / len(x)
+        goals = np.linspace(0, 1, cells // 2 + 2)[1:-1]
+        by_mass = np.interp(goals, below + 1e-9 * even, x)
+        by_node = np.interp(goals, even, x)
+        steps.append(np.unique(np.concatenate([by_mass, by_node])))
+    return steps[0], steps[1]
+
+
+def finer_edges(
+    grid: Overlap,
+    lam: Float[Array, " i"],
+    edges: tuple[Float[Array, " k"], Float[Array, " l"]],
+    parts: int = 8,
+) -> tuple[Float[Array, " m"], Float[Array, " n"]]:
+    """Split the cells in which T changes its sign, or nearly does.
+
+    Args:
+        grid: the overlap of the population.
+        lam: multipliers of the last program.
+        edges: edges of the cells of both groups.
+        parts: number of cells that a split cell becomes.
+    """
+    first = _finer(grid, 0, lam, edges[0], parts)
+    return first, _finer(grid, 1, lam, edges[1], parts)
+
+
+def _finer(
+    grid: Overlap, group: int, lam: Float[Array, " i"], edges: Float[Array, " k"], parts: int
+) -> Float[Array, " m"]:
+    values = tilt(grid.population, group, lam, edges)
+    change = np.sign(values[:-1]) != np.sign(values[1:])
+    bend = np.abs(np.diff(values)) / np.maximum(
+        np.minimum(np.abs(values[:-1]), np.abs(values[1:])), 1e-300
+    )
+    urgency = np.where(change, np.inf, bend)
+    # Neighbours too: the multipliers still move, and the changes with them.
+    urgency = np.maximum(
+        urgency, np.maximum(np.append(urgency[1:], 0), np.insert(urgency[:-1], 0, 0))
+    )
+    chosen = np.argsort(-urgency, kind="stable")[:MOST_SPLIT]
+    chosen = chosen[urgency[chosen] > 0.5]
+    inside = np.linspace(0, 1, parts + 1)[1:-1]
+    low, high = edges[:-1][chosen], edges[1:][chosen]
+    added: Array = low[:, None] + (high - low)[:, None] * inside
+    return np.unique(np.concatenate([edges, added.ravel()]))
+
 
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_PROGRAMS = 130
