@@ -6,8 +6,8 @@ import onnxruntime
 import pytest
 
 from cli.asking import OWN, client_file, refused
-from fedfb.experiments.codec import from_values, read_settings
 from fedfb.experiments.resolve import resolve
+from fedfb.experiments.spec_file import from_values, read_settings
 
 
 @pytest.fixture

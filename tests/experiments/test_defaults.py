@@ -12,12 +12,12 @@ from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.errors import ConfigError
 from fedfb.estimator import CLASSIFIERS, FedFBThresholdsClassifier
 from fedfb.estimator.training import make_experiment
-from fedfb.experiments.codec import from_values
 from fedfb.experiments.compare import for_methods
 from fedfb.experiments.explain import explain
 from fedfb.experiments.outcome import run
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
 from fedfb.paper import targets
 from fedfb.paper.targets import published
 from fedfb.study.study import make_study, study_from_toml, study_to_toml

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.errors import ConfigError
-from fedfb.experiments.codec import from_values, read_settings, to_toml
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values, read_settings, to_toml
 from fedfb.settings import kind_of
 
 

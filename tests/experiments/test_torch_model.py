@@ -14,11 +14,11 @@ from fedfb.algorithms import METHODS
 from fedfb.engine import choose_engine
 from fedfb.errors import ConfigError
 from fedfb.experiments.cache import key_of
-from fedfb.experiments.codec import from_values, to_toml
 from fedfb.experiments.conformance import check_method
 from fedfb.experiments.conformance import playing as running
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.rule import rule_of
+from fedfb.experiments.spec_file import from_values, to_toml
 from fedfb.models import TorchModel, find_factory
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedfb[torch]'")

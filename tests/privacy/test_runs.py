@@ -10,12 +10,13 @@ import pytest
 from fedfb.algorithms import METHODS
 from fedfb.core import ClientTask
 from fedfb.errors import ConfigError, DisclosureError, FedFBError
-from fedfb.experiments.codec import from_values, to_json
+from fedfb.experiments.codec import to_json
 from fedfb.experiments.frontier import frontier
 from fedfb.experiments.outcome import run, train
 from fedfb.experiments.privacy import check_privacy, plan_privacy, questions
 from fedfb.experiments.resolve import given_grid, resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
 from fedfb.experiments.train import build, make_engine, training_notion
 from fedfb.runtime import as_arrays
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from fedfb.data import federation_from_frames
 from fedfb.data.schema_file import read_schema, write_schema
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.codec import from_values
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
 from fedfb.tables.dialect import DETECT, PLAIN, Dialect, Dialects, decode, detect_separator
 from fedfb.tables.marks import settle_numbers
 from fedfb.tables.read import read_files, read_rows

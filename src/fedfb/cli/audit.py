@@ -49,7 +49,9 @@ def audit(
     threshold: Annotated[
         float | None,
         typer.Option(
-            metavar="X", help="The score that is favourable (default .5).", rich_help_panel=SCORES
+            metavar="X",
+            help="Scores from here on are favourable decisions (default .5).",
+            rich_help_panel=SCORES,
         ),
     ] = None,
     data: Annotated[
@@ -142,8 +144,8 @@ def audit(
     """Audit a model, or a file of scores, by group and client.
 
     MODEL is the --out folder of a finished run. Clients upload tables of counts; no row moves.
-    Rates by group and client, four notions with intervals, calibration, what chance would show,
-    what each client adds; with --out also a page and a model card.
+    The output has rates by group and client, four notions with intervals, calibration, what chance
+    would show, and what each client adds. --out adds a page and a model card.
 
     Example: fedfb audit runs/mine --out audits/mine
 

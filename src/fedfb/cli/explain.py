@@ -37,7 +37,7 @@ def explain(
     ] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show what clients send, and what the method needs of it.
+    """Show what clients send, and whether sums are enough.
 
     The command makes a short run with these settings on random rows, and reads its ledger.
 

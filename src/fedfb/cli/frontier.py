@@ -53,12 +53,15 @@ def frontier(
     ] = "all",
     seeds: Annotated[
         str | None,
-        typer.Option(help="5 means 0..4; 100:110 is a range (default 5).", metavar="N|N:N"),
+        typer.Option(
+            help="Seeds to train with: 5 means 0 to 4; 100:110 is 100 to 109 (default 5).",
+            metavar="N|N:N",
+        ),
     ] = None,
     privacy_epsilons: Annotated[
         str | None,
         typer.Option(
-            help="Draw accuracy, disparity and epsilon: 1,3,10,inf. Only private methods.",
+            help="Train with each epsilon, such as 1,3,10,inf; private methods only.",
             metavar="X,X,..",
         ),
     ] = None,

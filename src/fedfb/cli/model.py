@@ -51,12 +51,14 @@ def predict(
     """Print score and decision of every row of a file, as CSV.
 
     FOLDER is the --out folder of a finished run, ROWS a file with the same raw columns as the
-    training rows. The score is P(favourable). The decision is 1 if the score is at least one half.
-    If decisions are randomised, it is the probability of 1. A category that training did not have
-    counts as none. A model that reads the group decides a row of a group that training did not have
-    without group, and at the threshold one half. Both are counted in a note.
+    training rows. The score is P(favourable). The decision is 1 if the score reaches the threshold:
+    one half, or that of the row's group where the method sets thresholds. If decisions are
+    randomised, the column has the probability of 1.
 
-    Rows are read, decided and written in parts, so that a file of any size fits into memory.
+    A category that training did not have is read as a missing one. A row of a group that training
+    did not have is decided without its group, at one half. A note counts both.
+
+    Rows are read, decided and written in parts, so a file may be larger than the memory.
 
     Example: fedfb predict runs/adult rows.csv --keep id --out decisions.csv
     """

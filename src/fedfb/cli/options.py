@@ -16,8 +16,8 @@ import typer
 from typer.core import TyperCommand
 
 from fedfb.errors import ConfigError, escape_controls
-from fedfb.experiments.codec import from_values, read_settings
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values, read_settings
 from fedfb.settings import describe_default, flag_of, kind_of, names, setting_of
 from fedfb.tables.dialect import FLAGS, Dialect
 from fedfb.tables.sources import STDIN

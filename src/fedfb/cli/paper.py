@@ -138,10 +138,10 @@ def achievable(
 ) -> None:
     """Show what fairness each approach can reach, before training.
 
-    Exact optima of the paper's Section 3: training together (CFL), averaging locally fair models
-    (LFT+FedAvg), and letting them vote (LFT+Ensemble). Disparities are |P0 - P1|; with more than
-    two groups max |Pa - P|, without the vote. On data, one FedAvg model is trained, and its scores
-    stand for P(y=1).
+    The output has the exact optima of the paper's Section 3: train together (CFL), average locally
+    fair models (LFT+FedAvg), or let them vote (LFT+Ensemble). The disparity is |P0 - P1|; with more
+    than two groups it is max |Pa - P|, and the vote is left out. With --data one FedAvg model is
+    trained, and its scores stand for P(y=1).
 
     Example: fedfb achievable --setting fig2 --q .3,.7 --levels 0,.1,.2 --plot curves.png
     """

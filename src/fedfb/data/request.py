@@ -77,27 +77,27 @@ class DataRequest:
     )
     minimum_group: Annotated[int, Meta(ge=1)] = setting(
         10,
-        "Least training rows, over all clients, of a group (cp: of a client) that is compared",
+        "A group (cp: a client) with fewer training rows, over all clients, is not compared",
         DATA,
     )
     rest: str | None = setting(
         None,
-        "Own files, adult, compas: merge the groups that are smaller into one of this name",
+        "Own files, adult, compas: merge smaller groups into one group of this name",
         DATA,
     )
     separator: str | None = setting(
-        None, "Own text files, not to be detected: what separates cells (; or tab)", DATA
+        None, "Own text files: what separates cells, such as ; or tab (default: detected)", DATA
     )
     decimal: str | None = setting(
-        None, "Own text files, not to be detected: the decimal mark (. or ,)", DATA
+        None, "Own text files: the decimal mark, . or , (default: detected)", DATA
     )
     thousands: str | None = setting(
         None,
-        "Own text files, not to be detected: the thousands mark (. , space apostrophe none)",
+        "Own text files: the thousands mark, . , space apostrophe or none (default: detected)",
         DATA,
     )
     encoding: str | None = setting(
-        None, "Own text files, not to be detected: the encoding (cp1252, utf-16)", DATA
+        None, "Own text files: the encoding, such as cp1252 or utf-16 (default: detected)", DATA
     )
     test: str | None = setting(None, "Own files: test rows (default: 30% of each client)", DATA)
     query: str | None = setting(None, "A database: the rows to read, as 'select ...'", DATA)
@@ -107,7 +107,7 @@ class DataRequest:
         DATA,
     )
     client_rows: Annotated[int, Meta(ge=1)] = setting(
-        2, "Least rows of a client; clients with fewer sit out, and are counted", DATA
+        2, "Clients with fewer rows do not take part; the output counts them", DATA
     )
     clients: Annotated[int, Meta(ge=2, le=4)] | None = setting(
         None, "synthetic: 2, 3 or 4 clients", DATA

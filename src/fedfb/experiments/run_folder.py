@@ -21,11 +21,12 @@ from msgspec import Meta
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.data.encode import Encoder, RawRows
 from fedfb.errors import ConfigError, DataError, WriteError, unknown_name
-from fedfb.experiments.codec import from_json, from_values, read_settings, to_json, to_toml
+from fedfb.experiments.codec import from_json, to_json
 from fedfb.experiments.outcome import Outcome
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Result
 from fedfb.experiments.spec import Experiment, Resolved
+from fedfb.experiments.spec_file import from_values, read_settings, to_toml
 from fedfb.experiments.train import QUIET, Fitted, build, make_engine, training_notion
 from fedfb.files import (
     CHANGED,

@@ -36,7 +36,8 @@ class Experiment(DataRequest):
 
     split_seed: Annotated[int, Meta(ge=0)] | None = setting(
         None,
-        "Fixes rows and clients (default 0; drawn data and --resplit: the run's own seed)",
+        "The seed that draws test rows and clients (default 0; drawn data and --resplit: the run's "
+        "own seed)",
         DATA,
     )
     algorithm: str = setting("fedfb", "See fedfb list", METHOD)
@@ -99,7 +100,7 @@ class Experiment(DataRequest):
     )
     dropout: Annotated[float, Meta(ge=0, le=0.9)] = setting(
         0.0,
-        "Share of a round's clients that fall silent in the middle of it",
+        "Share of a round's clients that stop sending in the middle of it",
         METHOD,
         by_method=True,
     )
@@ -121,7 +122,7 @@ class Experiment(DataRequest):
     )
     scaling: Literal["mass", "sample"] = setting(
         "mass",
-        "Weight of a client in the average: its weighted mass, or rows",
+        "Weight of a client in the average: its weighted rows (mass), or its rows (sample)",
         METHOD,
         by_method=True,
     )
@@ -139,7 +140,11 @@ class Experiment(DataRequest):
         "inv_sqrt", "How the step shrinks", SIGNAL, by_method=True
     )
     timing: Literal["post", "piggyback", "local"] = setting(
-        "post", "Where the signal is taken", SIGNAL, by_method=True
+        "post",
+        "The model that the signal is of: the new one (post), the received one (piggyback), or "
+        "each client's (local)",
+        SIGNAL,
+        by_method=True,
     )
     period: Annotated[int, Meta(ge=1)] = setting(
         1,
@@ -149,7 +154,7 @@ class Experiment(DataRequest):
         by_method=True,
     )
     bits: Annotated[int, Meta(ge=1, le=32)] | None = setting(
-        None, "Quantise what a client says of the signal", SIGNAL, by_method=True
+        None, "Quantise the uploads of the signal to so many bits", SIGNAL, by_method=True
     )
     bits_mode: Literal["per_value", "per_round"] = setting(
         "per_value", "Bits for each value, or for a round", SIGNAL, needs=("bits", ())
@@ -176,7 +181,7 @@ class Experiment(DataRequest):
     )
     privacy_signals: Annotated[float, Meta(gt=0, le=0.9)] = setting(
         0.3,
-        "Share of epsilon that counts, signals and histograms alone would cost",
+        "The part of epsilon for counts, signals and histograms, as if nothing else were sent",
         PRIVACY,
         needs=("privacy_epsilon", ()),
     )
@@ -186,7 +191,7 @@ class Experiment(DataRequest):
         PRIVACY,
         needs=("privacy_epsilon", ()),
     )
-    seeds: Seeds = setting((0,), "5 means 0..4; 100:110 is a range", RUN)
+    seeds: Seeds = setting((0,), "Seeds to train with: 5 means 0 to 4; 100:110 is 100 to 109", RUN)
     leave_out_clients: bool = setting(
         False,
         "Train without each client in turn too, and report figures on the client that was left out",
@@ -199,7 +204,7 @@ class Experiment(DataRequest):
     )
     accuracy_floor: Annotated[float, Meta(ge=0, le=1)] = setting(
         0.25,
-        "Tuning: least share of the way from majority to best accuracy",
+        "With --tune: the least accuracy of a choice, from 0 (the majority's) to 1 (the best)",
         RUN,
         needs=("tune", (True,)),
         by_method=True,

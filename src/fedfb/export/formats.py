@@ -18,7 +18,8 @@ from fedfb.data.groups import values_of
 from fedfb.errors import ConfigError
 from fedfb.estimator import CLASSIFIERS, FederatedClassifier
 from fedfb.estimator.training import parameters_of
-from fedfb.experiments.codec import from_values, to_builtins
+from fedfb.experiments.codec import to_builtins
+from fedfb.experiments.spec_file import from_values
 from fedfb.export.handover import HandOver, about, layers_of
 from fedfb.models import Network
 from fedfb.tables.table import Table

@@ -17,13 +17,13 @@ import msgspec
 from fedfb.algorithms import find_method
 from fedfb.data.request import DRAWN, SEVERAL_ATTRIBUTES
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.codec import from_values
 from fedfb.experiments.compare import Cause
 from fedfb.experiments.effect import forms_that_read
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Printed
 from fedfb.experiments.seed_result import Statistic
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
 from fedfb.notions import long_name
 from fedfb.report.numbers import spread
 

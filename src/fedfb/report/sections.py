@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fedfb.errors import FedFBError
-from fedfb.experiments.codec import from_values
 from fedfb.experiments.effect import share_settings
 from fedfb.experiments.explain import Explained, explain
 from fedfb.experiments.reporting import plain
@@ -15,6 +14,7 @@ from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import Frontier, Result
 from fedfb.experiments.seed_result import Round
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
 from fedfb.report import headline, ledger, tables
 from fedfb.report.figures import (
     Series,

@@ -16,7 +16,7 @@ from fedfb.data.fit_columns import no_rows
 from fedfb.data.groups import compared_rows
 from fedfb.data.notes import encoding_notes, sensitive_note, small_group_notes
 from fedfb.errors import DataError
-from fedfb.experiments.codec import to_json, to_toml
+from fedfb.experiments.codec import to_json
 from fedfb.experiments.evaluate import evaluate_counts, few_in
 from fedfb.experiments.measure import Losses, in_short, with_names, with_training
 from fedfb.experiments.reporting import make_result
@@ -35,6 +35,7 @@ from fedfb.experiments.secure import single_tasks
 from fedfb.experiments.seed_result import SeedResult
 from fedfb.experiments.seeds import round_rows
 from fedfb.experiments.shortfalls import first_sentences
+from fedfb.experiments.spec_file import to_toml
 from fedfb.experiments.tune import Choice, Choices
 from fedfb.files import make_folder, read_bytes, seal, unseal, write_whole
 from fedfb.notions import labels_of, long_name

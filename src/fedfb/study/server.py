@@ -20,12 +20,12 @@ from fedfb.core import Arrays, Task
 from fedfb.data.encode import Encoder
 from fedfb.data.fit_columns import ROWS, columns_by, groups_by, make_column_upload, no_rows
 from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.codec import to_toml
 from fedfb.experiments.evaluate import evaluate_counts
 from fedfb.experiments.resolve import picks_rate
 from fedfb.experiments.rule import FEWEST_SCORES
 from fedfb.experiments.run_folder import CHECKPOINTS, ENCODER, EXPERIMENT, LEDGER, MODELS
 from fedfb.experiments.secure import column_question
+from fedfb.experiments.spec_file import to_toml
 from fedfb.experiments.tune import HELD_OUT, Choice, candidates, pick
 from fedfb.files import make_folder, seal, unseal, write_whole
 from fedfb.notions import long_name

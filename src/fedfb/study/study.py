@@ -11,9 +11,9 @@ from fedfb.algorithms import find_method
 from fedfb.data.schema import Schema
 from fedfb.data.schema_file import schema_from_values, schema_parts
 from fedfb.errors import ConfigError, DisclosureError, unknown_name
-from fedfb.experiments.codec import from_values
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
+from fedfb.experiments.spec_file import from_values
 from fedfb.files import read_text, toml_values
 from fedfb.runtime.local import number_taking_part
 from fedfb.runtime.secure import plan_for
