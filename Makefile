@@ -95,9 +95,9 @@ benchmarks/.venv/.ready: benchmarks/requirements.txt benchmarks/constraints.txt
 
 # Renew the pins (needs uv). No address of a package index is written down.
 lock:
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header \
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --extra all -c requirements/constraints.in requirements/build.in pyproject.toml -o requirements/run.txt
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header \
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  $(addprefix --extra ,all dev docs) -c requirements/constraints.in requirements/build.in pyproject.toml -o requirements/dev.txt
 
 clean:
