@@ -13,11 +13,13 @@ JOBS   ?= 3
 .PHONY: all demo federation test test-all wheel-test lint check readme docs metrics bench lock clean
 all: demo
 
-# The pinned requirements carry hashes, so nothing else can be installed in their place.
-$(BIN)/fedfb: requirements/run.txt pyproject.toml setup.py $(wildcard src/fedfb/engine/native/*.[ch])
+# The pinned requirements carry hashes, so nothing else can be installed in their place. pip comes
+# first: the pip of Python 3.11 takes the newest release of name[extra] and then refuses it as unpinned.
+$(BIN)/fedfb: requirements/pip.txt requirements/run.txt pyproject.toml setup.py $(wildcard src/fedfb/engine/native/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit("fedfb needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@echo "Setting up a private environment in $(VENV) (once; about a minute) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pip.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -95,6 +97,8 @@ benchmarks/.venv/.ready: benchmarks/requirements.txt benchmarks/constraints.txt
 
 # Renew the pins (needs uv). No address of a package index is written down.
 lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  requirements/pip.in -o requirements/pip.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --extra all -c requirements/constraints.in requirements/build.in pyproject.toml -o requirements/run.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
