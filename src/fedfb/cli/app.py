@@ -46,7 +46,7 @@ app.add_typer(schema.app, name="schema")
 
 app.add_typer(study.study, name="study")
 for command in (study.serve, study.join, study.status, study.fetch):
-    app.command(cls=Sections)(command)
+    app.command(cls=Sections, hidden=True)(command)  # as they were called before version 0.2
 
 
 def _print_version(requested: bool) -> None:
