@@ -80,7 +80,7 @@ def fedfb(
     r"""Return FedFB for a notion of fairness.
 
     In round t, clients train on rows weighted by :math:`\omega(\lambda)`, and the server averages;
-    or the weighted rows are fitted exactly (:mod:`fedfb.algorithms.newton`).
+    or the weighted rows are fitted by sums (:mod:`fedfb.algorithms.newton`).
     Every k rounds the summed signal :math:`\mu` moves lambda: to the point where the signal should
     vanish, or by the paper's step :math:`\lambda\leftarrow\Pi_\Lambda(\lambda+\alpha_u\mu)`. At the
     initial lambda every weight is 1, so the first round is FedAvg's.
@@ -155,7 +155,7 @@ def fedfb(
         lam, record = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
         s = s._replace(lam=lam, seen=record)
         # The first local training does not count: a model that has learnt nothing has no gap.
-        if s.t <= outer.period and not solver.newton:
+        if s.t <= outer.period and not solver.by_sums:
             return s
         chosen: State = keep_best(s, measured_at, far, off, error, s.counts)
         return chosen
