@@ -23,7 +23,7 @@ from fedfb.algorithms.fedfb.outer import (
     solve,
     step,
 )
-from fedfb.algorithms.fedfb.root_search import empty_record
+from fedfb.algorithms.fedfb.root_search import empty_record, ignores_weight
 from fedfb.algorithms.fedfb.signals import (
     COARSEST,
     Quantiser,
@@ -201,10 +201,13 @@ def fedfb(
         if not solving:
             return [coarse for _ in s.params]
         bound = is_at_bound(notion, s.lam, s.counts)
+        idle = ignores_weight(s.seen, notion.guess_slope(s.counts))
+        if solver.by_sums:  # nobody drifts: such a gap lies with the features
+            idle = np.zeros_like(idle)
         return [
-            {**facts, **judged, "at_bound": _groups_of(stuck), **coarse}
-            for facts, judged, stuck in zip(
-                describe_choice(s), describe_error(s), bound, strict=True
+            {**facts, **judged, "at_bound": _groups_of(stuck), "idle": _groups_of(still), **coarse}
+            for facts, judged, stuck, still in zip(
+                describe_choice(s), describe_error(s), bound, idle, strict=True
             )
         ]
 
@@ -225,9 +228,9 @@ def fedfb(
     )
 
 
-def _groups_of(bound: Bool[Array, "*l"]) -> list[int]:
-    """Return the groups (or clients) that have a weight at its bound."""
-    return np.flatnonzero(bound.reshape(-1, bound.shape[-1]).any(axis=0)).tolist()
+def _groups_of(parts: Bool[Array, "*l"]) -> list[int]:
+    """Return the groups (or clients) of which some part of lambda is marked."""
+    return np.flatnonzero(parts.reshape(-1, parts.shape[-1]).any(axis=0)).tolist()
 
 
 def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExchange:
