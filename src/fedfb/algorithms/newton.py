@@ -28,16 +28,17 @@ from fedfb.algorithms.descent import (
     PAIRS,
     AskSums,
     choose_ridges,
-    descend,
     first_alike,
     gradient_upload,
     recall_steps,
     run_fits,
+    start_fit,
 )
 from fedfb.algorithms.tasks import CellWeights, Scaling, average, fit_task, make_task
 from fedfb.core import Arrays, Ask, ClientData, ClientTask, Key, LocalSolver
 from fedfb.engine import Engine, cell_counts
 from fedfb.engine.rows import full_matrix
+from fedfb.models import Model
 from fedfb.shapes import Array, Float, Int
 
 MOST_PARAMETERS = 1000
@@ -262,7 +263,7 @@ def make_fit(
         task = gradient_task(engine, cell_weights)
     else:
         task = fit_task(engine, solver, cell_weights, scaling)
-    return Fit(task, fit_with(task, solver))
+    return Fit(task, fit_with(task, solver, engine.model))
 
 
 def gradient_task(engine: Engine, cell_weights: CellWeights) -> ClientTask:
@@ -280,7 +281,7 @@ def gradient_task(engine: Engine, cell_weights: CellWeights) -> ClientTask:
     return ClientTask("descend", "sum", run)
 
 
-def fit_with(task: ClientTask, solver: LocalSolver) -> Solve:
+def fit_with(task: ClientTask, solver: LocalSolver, model: Model) -> Solve:
     """Return the fit by a task.
 
     Args:
@@ -288,39 +289,42 @@ def fit_with(task: ClientTask, solver: LocalSolver) -> Solve:
             :func:`fedfb.algorithms.descent.gradient_upload` for networks, otherwise those of
             :func:`fedfb.algorithms.tasks.weigh_model`.
         solver: ``newton``, ``lbfgs``, ``fading`` and ``weight_decay`` are read.
+        model: what is fitted.
     """
 
     def train(ask: Ask, last: Fitted, by_run: Arrays, common: Arrays) -> Fitted:
         params = last.params
         return Fitted(average(ask(task, {"params": params, **by_run, **common}), params), last.past)
 
-    def make_ask_sums(ask: Ask, by_run: Arrays, common: Arrays) -> AskSums:
-        def ask_sums(points: Float[Array, "r p"], runs: Int[Array, " r"]) -> Arrays:
-            parts = {name: array[runs] for name, array in by_run.items()}
-            return ask(task, {"params": points, **parts, **common})
-
-        return ask_sums
-
     def solve(ask: Ask, last: Fitted, by_run: Arrays, common: Arrays) -> Fitted:
-        past, ask_sums = last.past if solver.fading else None, make_ask_sums(ask, by_run, common)
+        def ask_sums(points: Float[Array, "r p"], runs: Int[Array, " r"]) -> Arrays:
+            return ask(task, {"params": points, **_parts_of(by_run, runs), **common})
+
+        past = last.past if solver.fading else None
         params, seconds = fit_exactly(ask_sums, last.params, solver.weight_decay, past)
         if past is not None:
             past = solver.fading * (past + np.stack(seconds))
         return Fitted(params, last.past if past is None else past)
 
     def follow(ask: Ask, last: Fitted, by_run: Arrays, common: Arrays) -> Fitted:
-        choosing, all_rows = (
-            make_ask_sums(ask, by_run, {**common, "choosing": np.asarray(number)})
-            for number in (1, 0)
-        )
+        def ask_fold(
+            points: Float[Array, "r p"], runs: Int[Array, " r"], folds: Int[Array, " r"]
+        ) -> Arrays:
+            parts = {**_parts_of(by_run, runs), "fold": folds}
+            return ask(task, {"params": points, **parts, **common})
+
         params, ridges, decay = last.params, last.past[:, 0], solver.weight_decay
         if not ridges.all():
             alike = first_alike(params, by_run)
-            params, ridges = choose_ridges(choosing, params, decay, alike)
-        fits = [descend(w, float(r), decay) for w, r in zip(params, ridges, strict=True)]
-        ends = run_fits(fits, all_rows)
+            params, ridges = choose_ridges(ask_fold, params, decay, alike, model)
+        fits = [start_fit(w, float(r), decay, model) for w, r in zip(params, ridges, strict=True)]
+        ends = run_fits(fits, lambda points, runs: ask_fold(points, runs, 0 * runs))
         return Fitted(np.stack([end.params for end in ends]), ridges[:, None])
 
     if solver.lbfgs:
         return follow
     return solve if solver.newton else train
+
+
+def _parts_of(by_run: Arrays, runs: Int[Array, " r"]) -> Arrays:
+    return {name: array[runs] for name, array in by_run.items()}

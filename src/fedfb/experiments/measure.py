@@ -161,9 +161,7 @@ def with_training(
     notion, minimum = long_name(experiment.notion), experiment.minimum_group
     targets = [result.settings.get("target", 0.0) for result in results]
     trainings = [
-        measure_training(
-            history, run, notion, target, result, minimum, experiment.participation
-        )
+        measure_training(history, run, notion, target, result, minimum, experiment.participation)
         for run, (result, target) in enumerate(zip(results, targets, strict=True))
     ]
     return [

@@ -194,7 +194,7 @@ def fedfb_by_sums(
         fit = ClientTask("newton", "sum", upload_curvature)
     if solver.lbfgs:
         fit = ClientTask("descend", "sum", upload_gradient)
-    solve = fit_with(fit, solver)
+    solve = fit_with(fit, solver, engine.model)
     measure = ClientTask("measure", "sum", upload_loss)
     line_up = ClientTask("line up", "sum", upload_line)
     search = ClientTask("search", "sum", upload_weights)
