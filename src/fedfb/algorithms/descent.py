@@ -10,10 +10,12 @@ rows differ cannot drift apart, and there is neither a learning rate nor a numbe
 
 The ridge r decides how closely the network follows its training rows. The first fit is made with
 every ridge of :data:`RIDGES` on nine tenths of the rows; the ridge with the least summed loss on
-the other rows is taken, and the fit goes on with all rows. Which rows are held out follows from their
-values and the seed alone, not from the client that has them. One more trial is the logistic
-regression that the network contains: two units :math:`[z]_+-[-z]_+` pass its logit z on. Where no
-ridge does better on rows that are held out, the network stays there (the ridge :data:`LINEAR`).
+the other rows is taken, and the fit goes on with all rows. Which rows are held out follows from
+their values and the seed alone, not from the client that has them.
+
+One more trial is the logistic regression that the network contains: two units pass its logit on,
+:math:`z=[z]_+-[-z]_+`. Where no ridge does better on the rows that are held out, the network stays
+there (the ridge :data:`LINEAR`).
 """
 
 from collections import deque

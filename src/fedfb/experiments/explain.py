@@ -240,16 +240,24 @@ def _growing(parts: Shapes, other: Mapping[str, tuple[int, ...]]) -> frozenset[s
 def exchanges_of(account: Account, rounds: int) -> Iterator[ExplainedExchange]:
     """Yield what left the clients in one phase of a run; equal exchanges are put together.
 
+    A fit by sums asks only for the runs of a grid that are not done: their number does not tell
+    exchanges apart, and the largest is told.
+
     Args:
         account: the ledger of the phase.
         rounds: number of rounds of the run.
     """
-    rounds_of_kind: dict[tuple[bool, str, Visibility, Shapes, int], dict[int, set[int]]] = {}
+    rounds_of_kind: dict[_Kind, dict[int, set[int]]] = {}
+    largest: dict[_Kind, Entry] = {}
     for entry in account.entries:
         if entry.way == "up":
-            of = rounds_of_kind.setdefault(_kind(entry), defaultdict(set))
-            of[entry.round].add(entry.question)
-    for (_, question, visibility, parts, size), by_round in rounds_of_kind.items():
+            kind = _kind(entry, rounds)
+            rounds_of_kind.setdefault(kind, defaultdict(set))[entry.round].add(entry.question)
+            if kind not in largest or entry.bytes > largest[kind].bytes:
+                largest[kind] = entry
+    for kind, by_round in rounds_of_kind.items():
+        _, question, visibility, _ = kind
+        parts, size = _shapes(largest[kind]), largest[kind].bytes
         often = [len(numbers) for numbers in by_round.values()]
         when = _when(by_round, rounds)
         times = (min(often), max(often))
@@ -258,9 +266,19 @@ def exchanges_of(account: Account, rounds: int) -> Iterator[ExplainedExchange]:
         )
 
 
-def _kind(entry: Entry) -> tuple[bool, str, Visibility, Shapes, int]:
-    parts = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
-    return entry.round == 0, entry.task, entry.seen, parts, entry.bytes
+_Kind = tuple[int, str, Visibility, Shapes]
+"""When something is asked (set-up, rounds, after them), what, how it is seen, and its shapes, but
+for the first axis."""
+
+
+def _kind(entry: Entry, rounds: int) -> _Kind:
+    when = min(entry.round, 1) + (entry.round > rounds)
+    of_run = tuple((name, shape[1:]) for name, shape in _shapes(entry))
+    return when, entry.task, entry.seen, of_run
+
+
+def _shapes(entry: Entry) -> Shapes:
+    return tuple((name, tuple(shape)) for name, shape in entry.parts.items())
 
 
 def _when(by_round: Mapping[int, object], rounds: int) -> str:
