@@ -337,8 +337,8 @@ def _how_often(explained: Explained) -> str:
         "An exact fit asks 'newton' 1 to about 9 times in a round; how often depends on the rows, "
         "and these are random. "
         * ("newton" in asked)
-        + "A network's fit asks 'descend' about 100 to 500 times in the first round and 5 to 50 times "
-        "in later ones; how often depends on the rows, and these are random. "
+        + "A network's fit asks 'descend' some hundred times in the first round, some dozen times "
+        "at most in later ones; these rows are random. "
         * ("descend" in asked)
         + "'Left out' is one training without some clients: there is one for each client, at most "
         f"{MOST_TRAININGS}. " * leaves_out
