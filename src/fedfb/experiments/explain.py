@@ -6,7 +6,7 @@ at every round's model are in it, and reads the exchanges off the ledger which t
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import replace
 from io import StringIO
@@ -203,6 +203,13 @@ def _explained(
     # Trainings without some clients are alike: the first stands for all of them.
     shown = {phase_kind(account.phase): account for account in reversed(accounts)}
     exchanges = [e for a in accounts if a in shown.values() for e in exchanges_of(a, rounds)]
+    periods = (whole.rounds - rounds) // experiment.period
+    if periods > 0 and any(exchange.when == END for exchange in exchanges):
+        more = rounds + experiment.period
+        rows = random_federation(groups, clients, features)
+        _, longer = _listen(replace(short, rounds=more), rows, play)
+        at_end = [e for a in longer for e in exchanges_of(a, more) if e.when == END]
+        exchanges = [_of_all_rounds(e, at_end, periods) for e in exchanges]
     # What grows with the features is a model; sizes alone may be the same by chance.
     _, [wider] = _listen(
         replace(short, secure=False), random_federation(groups, clients, features + 1), _play_alone
@@ -218,6 +225,27 @@ def _explained(
         make_engine(short, features).model.size,
         method.is_pooled(whole.variant),
     )
+
+
+def _of_all_rounds(
+    exchange: ExplainedExchange, longer: Sequence[ExplainedExchange], periods: int
+) -> ExplainedExchange:
+    """Return what is sent after the rounds in the size that it has after all of them.
+
+    Args:
+        exchange: as it is after the rounds that were played.
+        longer: what is sent after the rounds if one period more is played.
+        periods: how many periods were not played.
+    """
+    like = [e for e in longer if (e.phase, e.question) == (exchange.phase, exchange.question)]
+    if exchange.when != END or not like:
+        return exchange
+    parts = tuple(
+        (name, (shape[0] + periods * (other[0] - shape[0]), *shape[1:]) if shape else shape)
+        for (name, shape), (_, other) in zip(exchange.parts, like[0].parts, strict=True)
+    )
+    size = exchange.bytes + periods * (like[0].bytes - exchange.bytes)
+    return exchange._replace(parts=parts, bytes=size)
 
 
 def _listen(short: Experiment, rows: Federation, play: Play) -> tuple[Fitted, list[Account]]:
