@@ -4,7 +4,7 @@ Usage: python benchmarks/networks.py [--seeds 8100:8105] [--data adult,...] [--s
 
 Prints Markdown for docs/methods.md. Settings are the defaults; nothing is chosen on test rows. The
 clients are those of the paper (ACS: states), or 10 clients dealt by Dirichlet(.1), anew for every
-seed. COMPAS and ACS (60,000 rows, drawn from all states) split their rows anew for every seed.
+seed. Bank, COMPAS and ACS (60,000 rows of all states) split their rows anew for every seed.
 """
 
 import argparse
