@@ -289,7 +289,7 @@ def measure_training(
     gaps, rows, rate = _gaps(history, run, notion, result, minimum)
     allowed = np.maximum(chance(rows / share, rate), REACHED)
     if share < 1:
-        return training(missed=off > allowed[np.isfinite(allowed)].max(initial=REACHED))
+        return training(missed=bool(off > allowed[np.isfinite(allowed)].max(initial=REACHED)))
     beyond = np.abs(gaps) - target > allowed
     return training(missed=bool(beyond.any()))
 
