@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from fedfb.runtime.ledger import read_ledger
@@ -115,6 +116,26 @@ def test_the_ledgers_tell_the_bytes_of_a_large_model(tmp_path):
         received = sum(e.bytes * len(e.clients) for a in server for e in a.entries if e.way == "up")
         assert sent == received
         assert sent > 4 * 8 * 56_000
+
+
+def test_processors_that_round_differently_meet_where_the_study_says_so(tmp_path):
+    """West has another BLAS kernel, which changes the last bits of what its program computes."""
+    older = {"OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3"}
+    settings = ["--algorithm", "fedfb", "--notion", "eod", "--rounds", "3"]
+    with Federation(
+        tmp_path, [*settings, "--processors", "different"], timeout=60, wait=120
+    ) as there:
+        there.start("server", *CLIENTS[:3])
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in older.items():
+                patch.setenv(name, value)
+            there.start("west")
+        there.finish()
+        models = [federation.final_state(folder) for folder in there.states()]
+        for model in models[1:]:
+            np.testing.assert_allclose(model["params"], models[0]["params"], rtol=1e-6, atol=1e-9)
+        ledger = read_ledger(there.states()[1] / "ledger.jsonl")
+        assert ledger
 
 
 def test_what_is_wrong_before_joining_is_told_in_words(tmp_path):
