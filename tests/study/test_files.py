@@ -165,6 +165,7 @@ def test_a_total_that_was_changed_on_the_disk_is_refused(tmp_path):
         ({"processors": "some"}, "processors"),
         ({"participation": 0.5}, "the differences show values of single clients"),
         ({"leave_out_clients": True}, "with all of its clients"),
+        ({"model": "os:system"}, "every client would run it because the study names it"),
         ({"clients": 2}, "the study has 2 clients, and a secure sum needs at least 3"),
     ],
 )
@@ -174,7 +175,7 @@ def test_a_study_that_cannot_be_run_is_refused(changes, words):
         ColumnSchema("sex", "sensitive", "category", ("F", "M")),
         ColumnSchema("paid", "label", "category", ("no", "yes"), positive="yes"),
     )
-    settings = {k: v for k, v in changes.items() if k in ("participation", "leave_out_clients")}
+    settings = {k: v for k, v in changes.items() if hasattr(Experiment, k)}
     terms = {k: v for k, v in changes.items() if k not in settings and k != "clients"}
     keys = [msgspec.structs.replace(KEYS, name=n) for n in "abcd"[: changes.get("clients", 4)]]
     with pytest.raises(ConfigError, match=words):

@@ -19,6 +19,7 @@ from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values
 from fedfb.files import interpreting, read_text, toml_values
+from fedfb.models import is_own
 from fedfb.runtime.local import drawn_places, number_taking_part
 from fedfb.runtime.secure import plan_for
 from fedfb.secure import Plan
@@ -204,6 +205,12 @@ class Study:
             raise ConfigError(
                 "a study trains one model, with all of its clients: leave_out_clients is for fedfb "
                 "run, on rows in one place. Leave it out."
+            )
+        # Before anything else looks at the experiment: to make such a model is to import its code.
+        if is_own(self.experiment.model):
+            raise ConfigError(
+                f"--model {self.experiment.model}: a study trains logistic or mlp. A torch model "
+                "is a program, and every client would run it because the study names it."
             )
         refuse_open(self.schema)
 

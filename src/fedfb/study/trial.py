@@ -21,7 +21,7 @@ from fedfb.data.encode import Encoder
 from fedfb.data.groups import Groups
 from fedfb.data.partition import split_client
 from fedfb.data.schema import Schema
-from fedfb.errors import ConfigError, DataError, DivergenceError
+from fedfb.errors import DataError, DivergenceError
 from fedfb.experiments.explain import random_client
 from fedfb.experiments.resolve import given_grid, resolve, trial_grid
 from fedfb.experiments.rule import scores_task, withheld, without_fairness
@@ -29,7 +29,6 @@ from fedfb.experiments.secure import WIDEST_SUM
 from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import LOWER, build, make_engine, start_params, training_notion
-from fedfb.models import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
 from fedfb.shapes import Array, Float
 from fedfb.study.study import Study, refuse_single
@@ -81,11 +80,6 @@ def make_trial(
     experiment = (
         without_fairness(study.experiment) if phase == ACHIEVABLE else resolve(study.experiment)
     )
-    if is_own(experiment.model):
-        raise ConfigError(
-            f"--model {experiment.model}: a study trains logistic or mlp. A torch model is a "
-            "program, and every client would run it because the study names it."
-        )
     groups, inputs = len(encoder.groups.names), len(encoder.feature_names)
     notion = training_notion(experiment, groups, len(study.clients))
     engine = make_engine(experiment, inputs)
