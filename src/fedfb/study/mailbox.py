@@ -162,7 +162,8 @@ class Mailbox:
             if request.next < self._totals:
                 return self._find_total(request.next)
             post = visitor.post
-            if post and post.turn != request.turn and post.turn not in visitor.answers:
+            # What a client said to a server that was killed since is not in the answers.
+            if post and post.turn not in visitor.answers:
                 return post
             if self._stopped:
                 return Response("stop", reason="stopped")
@@ -242,7 +243,7 @@ class Mailbox:
             for id in missing():
                 self._visitors[id].here = False
             for id in ids:
-                answer = self._visitors[id].answers.pop(turn, None)
+                answer = self._visitors[id].answers.get(turn)
                 if answer is not None:
                     answers[id] = answer
         return answers
@@ -288,7 +289,7 @@ class Mailbox:
 
         def is_over() -> bool:
             visitors = self._visitors.values()
-            return all(visitor.done or visitor.ended or not visitor.here for visitor in visitors)
+            return all(visitor.done or visitor.ended for visitor in visitors)
 
         with self._changed:
             self._changed.wait_for(is_over, timeout_s)
