@@ -107,7 +107,7 @@ def test_no_import_is_relative():
 def test_every_package_that_is_imported_is_declared():
     declared = CORE.union(*(names(OPTIONAL[extra]) for extra in OPTIONAL))
     imported = {name for imports in ALL_IMPORTS.values() for name in others(imports)}
-    assert imported >= {"numpy", "onnx", "flwr"}  # the walk sees what is there
+    assert imported >= {"numpy", "onnx", "grpc"}  # the walk sees what is there
     assert {name for name in imported if distribution(name) not in declared} == set()
 
 
@@ -120,7 +120,7 @@ def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
 
 @pytest.mark.slow
 def test_an_extra_declares_what_its_part_of_the_package_imports():
-    of_part = {"study": "flower", "secure": "privacy", "privacy": "privacy", "export": "export"}
+    of_part = {"study": "study", "secure": "privacy", "privacy": "privacy", "export": "export"}
     for part, extra in of_part.items():
         modules = [name for name in TREES if name.startswith(f"fedfb.{part}.")]
         imported = {name for module in modules for name in others(ALL_IMPORTS[module])}
@@ -212,13 +212,13 @@ main()
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
-        ("study key north", "flower"),
+        ("study key north", "study"),
         (
             "study init new --like rows.csv --label y --positive 1 --sensitive s --clients a,b,c",
-            "flower",
+            "study",
         ),
-        ("serve study.toml", "flower"),
-        ("join north.bundle --data rows.csv", "flower"),
+        ("study serve study.toml", "study"),
+        ("study join study.toml --data rows.csv", "study"),
         ("run --secure", "privacy"),
         ("run --privacy-epsilon 1", "privacy"),
         ("run --model nets:build", "torch"),
