@@ -341,9 +341,7 @@ def test_a_server_that_makes_up_clients_is_refused_before_joining(tmp_path):
     with pytest.raises(ConfigError, match="cannot be trusted: the study has other keys of east"):
         refuse_other_keys(study, made.keys["north"], made.pins())
     with pytest.raises(ConfigError, match=r"there is no west\.pub: get it from west"):
-        refuse_other_keys(
-            study, made.keys["north"], {"north": made.keys["north"].public}
-        )
+        refuse_other_keys(study, made.keys["north"], {"north": made.keys["north"].public})
     signed = {name: sign_seal(study, keys) for name, keys in invented.items()}
     assert set(signed) == set(CLIENTS)  # the server can sign for those it made up, and only these
 

@@ -131,9 +131,7 @@ def join(made, network, name, change=None, **replaced):
 
 def serve(made, network):
     events = made.__dict__.setdefault("events", [])
-    return serve_study(
-        made.study, made.server, made.signatures(), made.run, network, events.append
-    )
+    return serve_study(made.study, made.server, made.signatures(), made.run, network, events.append)
 
 
 def run_by_hand(made, names=CLIENTS, change=None, network=None, serving=serve):

@@ -29,6 +29,9 @@ from fedfb.engine import Engine, cell_counts
 from fedfb.engine.rows import full_matrix
 from fedfb.shapes import Array, Float, Int
 
+NEWTON = "newton"
+"""The name of the task."""
+
 MOST_PARAMETERS = 1000
 """Up to so many parameters clients upload all second derivatives: 500,500 numbers of 8 bytes. For
 more they upload the diagonal, and the server corrects it by the gradients so far (L-BFGS)."""
@@ -53,6 +56,16 @@ PAIRS = 10
 ENOUGH, MOST_HALVINGS = 1e-4, 10
 """A step is taken if the loss falls by this part of what its slope promises; otherwise it is
 halved, so many times at most."""
+
+
+def count_exchanges(parameters: int) -> int:
+    """Return how many exchanges a fit takes at most; usual are 1 to 9.
+
+    >>> count_exchanges(100)
+    551
+    """
+    steps = MOST_STEPS if parameters <= MOST_PARAMETERS else MOST_STEPS_SLOW
+    return 1 + steps * (MOST_HALVINGS + 1)
 
 
 FADING = 0.8
@@ -99,7 +112,7 @@ def curvature_task(engine: Engine, cell_weights: CellWeights) -> ClientTask:
         weights = cell_weights(broadcast, data)
         return curvature_upload(engine, broadcast["params"], data, weights)
 
-    return make_task("newton", "sum", measure)
+    return make_task(NEWTON, "sum", measure)
 
 
 AskSums = Callable[[Float[Array, "r p"], Int[Array, " r"]], Arrays]

@@ -8,13 +8,8 @@ leaves, and the reason stays with the owner of the client.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-
-import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from fedfb.core import Arrays
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError
@@ -25,26 +20,13 @@ from fedfb.runtime.ledger import Entry, Visibility
 from fedfb.runtime.loop import Progress
 from fedfb.runtime.secure import encode_upload
 from fedfb.secure import (
-    ClientKeys,
-    ClientState,
-    FormatError,
     Kind,
     ProtocolError,
     SecureError,
-    Session,
-    accept,
-    confirm,
-    estimate_bytes,
-    join,
-    mask,
-    read_evidence,
-    reveal,
-    share,
-    verify_total,
 )
-from fedfb.secure.encoding import unpack_entries
-from fedfb.secure.keys import KEY_BYTES, SIGNATURE_BYTES, Random, check_signature, sign, urandom
-from fedfb.secure.secrets import WORD_BYTES, Ring, write_ring
+from fedfb.secure.keys import KEY_BYTES, sign, urandom
+from fedfb.secure.secrets import Ring
+from fedfb.study.attempt import Attempt
 from fedfb.study.exchange import (
     ATTEMPTS,
     Planned,
@@ -72,10 +54,14 @@ from fedfb.study.seal import (
     write_attested_text,
 )
 from fedfb.study.study import Study, study_to_toml
+from fedfb.study.totals import check_total
 from fedfb.study.trial import Rows
 from fedfb.study.wire import NO_TURN, SINGLE, Request, Response, State, Turn
 
 STUDY_FILE, SIGNATURES = "study.toml", "signatures.json"
+
+RANDOMNESS = "randomness"
+"""The name in the journal of the secret from which a sum's random bytes follow."""
 
 BROADCAST = "broadcast"
 """The name in the journal of the broadcast that the server sent, where processors differ."""
@@ -113,17 +99,6 @@ class Link(Protocol):
         Raises:
             DataError: the server is away for too long.
         """
-
-
-@dataclass
-class Attempt:
-    """A sum in progress. ``upload`` is computed when the vector is needed."""
-
-    number: int
-    session: Session
-    broadcast: Arrays
-    state: ClientState | None = None
-    replies: dict[int, Message] = field(default_factory=dict)
 
 
 class LeftError(FedFBError):
@@ -206,14 +181,11 @@ class ClientCarrier:
             if response.kind == "stop":
                 raise ConfigError(STOPS[response.reason])
             if response.kind == "total":
-                total = self._accept_total(planned, own, response)
-                if total is not None:
-                    return total
-                request = self._make_request("waiting")
-            elif response.kind == "turn":
+                return self._accept_total(planned, own, response)
+            if response.kind == "turn":
                 request = self._take_turn(planned, own, response)
             else:
-                request = self._make_request("waiting", request.turn)
+                request = self._make_request("waiting")
 
     def _take_turn(self, planned: Planned, own: bytes, response: Response) -> Request:
         """Return the request that answers a turn, or that says that it will not be answered."""
@@ -281,11 +253,9 @@ class ClientCarrier:
                 "then make a study with --processors different."
             )
         session = make_sum_session(study, planned, context, number, roster)
-        attempt = Attempt(number, session, broadcast)
-        if planned.is_sum and number == last:
-            self._restore(planned, attempt)
-        elif number == last:
-            attempt.replies = {m.turn: m for m in self._journal.messages(number)}
+        attempt = Attempt(study, self._keys, number, session, broadcast)
+        if number == last:
+            attempt.restore(self._journal.messages(number), self._journal.fact(RANDOMNESS))
         self._attempt = attempt
         return attempt
 
@@ -315,15 +285,6 @@ class ClientCarrier:
         accepted = None if stored is None else accept_broadcast(stored, planned.broadcast)
         return planned.broadcast if accepted is None else accepted
 
-    def _restore(self, planned: Planned, attempt: Attempt) -> None:
-        """Take the turns of the journal again: the same messages and randomness, the same state."""
-        for message in self._journal.messages(attempt.number):
-            if message.turn == Kind.INVITATION:
-                # The random bytes begin anew with the sum, so that they come in the same order.
-                self._random = self._make_random()
-            self._step(planned, attempt, message.turn, message.content, restored=True)
-            attempt.replies[message.turn] = message
-
     def _make_answer(self, planned: Planned, attempt: Attempt, kind: int, frame: bytes) -> bytes:
         if kind == SINGLE:
             upload = write_arrays(self._make_upload(planned, attempt.broadcast)[0])
@@ -334,46 +295,10 @@ class ClientCarrier:
         if kind == Kind.INVITATION:
             # A client that cannot compute its upload says so before it takes any part.
             self._encode(planned, attempt)
-            self._journal.state_fact("randomness", urandom(KEY_BYTES))
-            self._random = self._make_random()
-        return self._step(planned, attempt, kind, frame)
-
-    def _step(
-        self, planned: Planned, attempt: Attempt, kind: int, frame: bytes, restored: bool = False
-    ) -> bytes:
-        """Take one turn of a sum: change the state of the attempt, return the message."""
-        session = attempt.session
-        if kind == Kind.INVITATION:
-            keys = ClientKeys(self._id, self._keys.link_bytes, self._keys.identity_bytes)
-            pins = {id: keys.identity_bytes for id, keys in enumerate(self._study.clients)}
-            membership = accept(keys, session.roster, self._study.server.link_bytes, pins)
-            _, attempt.state, answer = join(
-                membership, frame, session.schema, self._random, session.context
-            )
-            return answer
-        state = attempt.state
-        if state is None or state.awaits != kind:
-            raise ProtocolError(f"the turn {kind} does not come now.")
-        if kind == Kind.KEY_LIST:
-            attempt.state, answer = share(state, frame, self._random)
-        elif kind == Kind.SHARE_LIST:
-            # What was sent is in the journal: the state after it does not depend on the vector.
-            vector = _nothing(session) if restored else self._encode(planned, attempt)
-            attempt.state, answer = mask(state, frame, vector)
-        elif kind == Kind.SURVIVORS:
-            attempt.state, answer = confirm(state, frame)
-        else:
-            attempt.state, answer = reveal(state, frame)
-        return answer
-
-    def _make_random(self) -> Random:
-        """Return the random bytes of the sum in progress, which are the same after a restart."""
-        seed = self._journal.fact("randomness")
-        if seed is None:
-            raise DataError(f"{self._journal.path} lacks the secrets of the sum in progress.")
-        # The key is used for this stream alone, and is deleted after the sum.
-        stream = Cipher(ChaCha20(seed, bytes(16)), mode=None).encryptor()
-        return lambda count: stream.update(bytes(count))
+            seed = urandom(KEY_BYTES)
+            self._journal.state_fact(RANDOMNESS, seed)
+            attempt.begin(seed)
+        return attempt.step(kind, frame, lambda: self._encode(planned, attempt))
 
     def _make_upload(self, planned: Planned, broadcast: Arrays) -> tuple[Arrays, Arrays]:
         if self._answer is None:
@@ -390,11 +315,10 @@ class ClientCarrier:
             # It depends on rows: the client leaves once, and does not refuse again and again.
             raise DataError(str(error)) from error
 
-    def _accept_total(self, planned: Planned, own: bytes, response: Response) -> TotalRecord | None:
-        """Check a total and write it down; None if it cannot be believed."""
-        total = TotalRecord(response.context, response.roster, response.survivors, response.frame)
+    def _accept_total(self, planned: Planned, own: bytes, response: Response) -> TotalRecord:
+        """Check a total and write it down."""
         try:
-            self._check_total(planned, own, total, response)
+            total = check_total(self._study, self._chain, self._id, planned, own, response)
         except (SecureError, DisclosureError, ValueError) as error:
             raise DisclosureError(
                 f"{planned.place}: the server's total is refused: {error} Nothing has been sent "
@@ -402,78 +326,6 @@ class ClientCarrier:
             ) from error
         self._write_total(planned, total, len(response.evidence))
         return total
-
-    def _check_total(
-        self, planned: Planned, own: bytes, total: TotalRecord, response: Response
-    ) -> None:
-        study = self._study
-        if response.turn.number != planned.number:
-            raise ProtocolError(f"it is of exchange {response.turn.number}.")
-        if total.context != own and study.terms.processors == "same":
-            raise ProtocolError("it is of another task or broadcast than the program's.")
-        self._check_sets(planned, total)
-        if response.attestations:
-            self._check_attestations(planned, total, response.attestations)
-        elif not planned.is_sum:
-            self._check_singles(planned, total, response.evidence)
-        else:
-            self._check_sum(planned, total, response.evidence)
-        read_content(study, planned, total)
-
-    def _check_sets(self, planned: Planned, total: TotalRecord) -> None:
-        """Refuse a roster or survivors that the study does not allow, also in absence."""
-        roster, survivors = set(total.roster), set(total.survivors)
-        listed = [list(total.roster), list(total.survivors)]
-        strict = not self._study.terms.allow_differences
-        if listed != [sorted(roster), sorted(survivors)] or not survivors <= roster:
-            raise FormatError("its clients are not in order.")
-        if not roster <= set(planned.drawn) or len(survivors) < self._study.fewest:
-            raise ProtocolError("it is over clients that the study does not allow.")
-        if strict and survivors != set(planned.drawn):
-            raise ProtocolError("it is not over all clients.")
-
-    def _check_sum(self, planned: Planned, total: TotalRecord, evidence: bytes) -> None:
-        """Unmask the signed vectors, and compare."""
-        study = self._study
-        words = len(total.content) // WORD_BYTES
-        if estimate_bytes(words, len(total.roster)) > study.terms.verified_bytes:
-            return  # too large: the chain of the next sum shows whether all have the same total
-        attempt = int.from_bytes(evidence[:4], "big")
-        if not 0 < attempt <= ATTEMPTS:
-            raise FormatError("the evidence is of no attempt.")
-        session = make_sum_session(study, planned, total.context, attempt, total.roster)
-        shown = verify_total(session, read_evidence(evidence[4:], session))
-        if shown.survivors != total.survivors or write_ring(shown.vector) != total.content:
-            raise ProtocolError("the signed vectors have another sum.")
-
-    def _check_singles(self, planned: Planned, total: TotalRecord, evidence: bytes) -> None:
-        study, size = self._study, single_bytes(planned)
-        uploads = unpack_entries(evidence, "the single uploads", size + SIGNATURE_BYTES)
-        if tuple(uploads) != total.survivors:
-            raise ProtocolError("single uploads are missing.")
-        for id, answer in uploads.items():
-            text = write_single_text(total.context, id, answer[:size])
-            identity = study.clients[id].identity_bytes
-            check_signature(identity, text, answer[size:], f"the upload of client {id}")
-        if b"".join(answer[:size] for answer in uploads.values()) != total.content:
-            raise ProtocolError("the signed uploads are others.")
-
-    def _check_attestations(
-        self, planned: Planned, total: TotalRecord, attestations: Mapping[int, bytes]
-    ) -> None:
-        """Believe a total that this client missed if enough others have signed the chain on it."""
-        study = self._study
-        chain = extend_chain(self._chain, len(study.clients), total)
-        text = write_attested_text(study, planned.number + 1, chain)
-        needed = min(study.fewest, len(study.clients) - 1)
-        for id, signature in attestations.items():
-            if not 0 <= id < len(study.clients):
-                raise ProtocolError("an unknown client attests it.")
-            check_signature(
-                study.clients[id].identity_bytes, text, signature, f"client {id} on the chain"
-            )
-        if len(set(attestations) - {self._id}) < needed:
-            raise ProtocolError(f"{len(attestations)} clients attest it, at least {needed} must.")
 
     def _write_total(self, planned: Planned, total: TotalRecord, evidence: int) -> None:
         """Write a total, what this client keeps, and the ledger, all at once."""
@@ -502,10 +354,6 @@ class ClientCarrier:
         seen: Visibility = "masked" if planned.is_sum else "single"
         sent = [Entry(*place, "up", seen, shapes, up, [self._id])] if up else []
         return [Entry(*place, "down", "public", {}, down, [self._id]), *sent]
-
-
-def _nothing(session: Session) -> Ring:
-    return np.zeros(session.words, dtype=np.uint64)
 
 
 def receive_signatures(study: Study, link: Link) -> dict[str, Signature]:

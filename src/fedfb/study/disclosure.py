@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 
+from fedfb.algorithms.newton import NEWTON, count_exchanges
 from fedfb.data.fit_columns import listed_categories, numeric
 from fedfb.experiments.explain import explain
 from fedfb.experiments.rule import FEWEST_SCORES, POPULATION_BINS
@@ -49,6 +50,9 @@ def describe_uploads(study: Study, client: str, data: str | Path, rows: Rows) ->
         for exchange in exchanges:
             parts = ", ".join(f"{name} ({prod(shape)})" for name, shape in exchange.parts)
             times = "" if exchange.times[1] == 1 else f", {exchange.times[1]} times"
+            if exchange.question == NEWTON:
+                most = count_exchanges(explained.parameters)
+                times = f", as often as the fit needs (usually 1 to 9 times, at most {most})"
             form = SUMS if NEEDS_SUM[exchange.seen] else SINGLE
             yield f"  {title}{exchange.when}{times}, {exchange.question}: {parts}; {form}"
         if exchanges:
