@@ -19,7 +19,12 @@ from fedfb.extras import EXTRAS, install_command, refuse_without
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OPTIONAL = PROJECT["optional-dependencies"]
+ALIASES = {"flower": "study"}
+"""Earlier names of extras."""
+OPTIONAL = {
+    extra: PROJECT["optional-dependencies"][ALIASES.get(extra, extra)]
+    for extra in PROJECT["optional-dependencies"]
+}
 ENTRIES = ("fedfb", "fedfb.__main__", "fedfb.cli.app")
 TOOLS = ("dev", "docs")
 """Extras for those who work on fedfb, not for those who use it."""
@@ -138,7 +143,12 @@ def test_the_extras_that_messages_name_are_those_declared():
 def test_all_is_everything_but_torch():
     [itself] = map(Requirement, OPTIONAL["all"])
     assert itself.name == "fedfb"
-    assert itself.extras == set(EXTRAS) - {"torch"}
+    assert itself.extras == set(EXTRAS) - {"torch", *ALIASES}
+
+
+def test_an_earlier_name_of_an_extra_brings_the_same_packages():
+    for earlier, extra in ALIASES.items():
+        assert PROJECT["optional-dependencies"][earlier] == [f"fedfb[{extra}]"]
 
 
 def pins(file):
