@@ -255,7 +255,7 @@ def test_attestations_that_the_clients_did_not_sign_are_refused(tmp_path):
 
     def change(id, request, response):
         if response.kind == "total" and response.turn.number == 1:
-            lies = {other: b"\1" * 64 for other in range(4)}
+            lies = dict.fromkeys(range(4), b"\x01" * 64)
             return msgspec.structs.replace(response, attestations=lies, frame=b"\0" * 8)
         return response
 

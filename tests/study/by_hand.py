@@ -5,7 +5,6 @@ Messages are handed over as bytes. Tests put liars between, on either side.
 
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,8 @@ from fedfb.data.conform import agreed_schema
 from fedfb.data.declare import Wanted
 from fedfb.errors import DataError
 from fedfb.study.client import join_study
-from fedfb.study.keys import make_private_keys
+from fedfb.study.folder import StudyFolder
+from fedfb.study.keys import make_private_keys, read_private_keys
 from fedfb.study.seal import code_version, sign_seal
 from fedfb.study.server import serve_study
 from fedfb.study.study import make_study
@@ -70,8 +70,8 @@ class Made:
         return self.folder / f"{name}.state"
 
     def rows(self, name):
-        [path] = self.files.glob(f"{name}.*")
-        return open_rows(self.study, CLIENTS.index(name), path)
+        [path] = [p for p in self.files.glob(f"{name}.*") if p.suffix in (".csv", ".parquet")]
+        return open_rows(self.study, self.study.names.index(name), path)
 
     def signatures(self):
         return {name: sign_seal(self.study, keys) for name, keys in self.keys.items()}
@@ -122,7 +122,7 @@ class HandLink:
 def join(made, network, name, change=None, **replaced):
     """Run a client to its end, in this thread."""
     study = replaced.get("study", made.study)
-    link = HandLink(network, CLIENTS.index(name), change)
+    link = HandLink(network, made.study.names.index(name), change)
     notes = made.__dict__.setdefault("notes", {}).setdefault(name, [])
     return join_study(
         study, made.keys[name], made.pins(), made.rows(name), made.state(name), link, notes.append
@@ -132,6 +132,15 @@ def join(made, network, name, change=None, **replaced):
 def serve(made, network):
     events = made.__dict__.setdefault("events", [])
     return serve_study(made.study, made.server, made.signatures(), made.run, network, events.append)
+
+
+def run_folder(folder, keys, files):
+    """Run a study that commands have made, with the clients' keys and files; return all ends."""
+    study, server, _ = StudyFolder(folder).read(folder / "study.toml")
+    private = {name: read_private_keys(keys / f"{name}.key") for name in study.names}
+    made = Made(study, server, private, files, folder)
+    made.state = lambda name: keys / f"{name}.state"
+    return run_by_hand(made, names=study.names)
 
 
 def run_by_hand(made, names=CLIENTS, change=None, network=None, serving=serve):

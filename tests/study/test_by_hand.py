@@ -3,10 +3,8 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from fedfb.errors import DisclosureError
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime.ledger import read_ledger
 from study.by_hand import CLIENTS, federation, make, run_by_hand

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from fedfb.data.schema import Schema
     from fedfb.study.keys import PublicKeys
 
+NO_CLIENTS = (
+    "a study needs the names of its clients, and their public keys: --keys "
+    "east.pub,north.pub,south.pub. Every client makes its own: fedfb study key. For a trial on "
+    "one machine: --trial --clients east,north,south."
+)
+
 study = typer.Typer(
     help="A study: many clients, one model, no row leaves.\n\n"
     "Example: fedfb study init triage --schema schema.toml --keys a.pub,b.pub,c.pub",
@@ -131,6 +137,9 @@ def init(
 
     names = read_names(clients or silos, "--clients") if clients or silos else []
     refuse_address(address)
+    if not (names or keys):
+        raise ConfigError(NO_CLIENTS)
+    schema = _read_schema(experiment, like or [], dialect)
     place, title = StudyFolder(folder), name or folder.resolve().name
     made = place.draw_keys(title, address, _split_paths(keys), names if trial else None)
     _refuse_other_names(names, made.clients)
@@ -149,7 +158,6 @@ def init(
         "timeout_s": timeout,
         "wait_s": wait,
     }
-    schema = _read_schema(experiment, like or [], dialect)
     new_study = make_study(terms, schema, experiment, made.server.public, made.clients)
     check_study(new_study)
     place.create(new_study, made)
@@ -176,11 +184,7 @@ def _refuse_other_names(names: list[str], clients: Sequence["PublicKeys"]) -> No
     """Refuse names that differ from those of the keys."""
     have = sorted(keys.name for keys in clients)
     if not have:
-        raise ConfigError(
-            "a study needs the names of its clients, and their public keys: --keys "
-            "east.pub,north.pub,south.pub. Every client makes its own: fedfb study key. For a "
-            "trial on one machine: --trial --clients east,north,south."
-        )
+        raise ConfigError(NO_CLIENTS)
     if names and sorted(set(names)) != have:
         raise ConfigError(
             f"--clients says {', '.join(sorted(names))}, and there are keys of {', '.join(have)}. "

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfb.core import Arrays
 from fedfb.errors import ConfigError, DataError, WriteError
 from fedfb.files import pack_arrays, read_text, unpack_arrays, writing
+from fedfb.secure.encoding import pack
 
 JOURNAL = "journal.sqlite"
 """The name of the journal in its folder."""
@@ -39,6 +41,8 @@ CREATE TABLE IF NOT EXISTS memories (phase TEXT PRIMARY KEY, content BLOB NOT NU
 CREATE TABLE IF NOT EXISTS attestations (number INTEGER, client INTEGER, signature BLOB NOT NULL,
   PRIMARY KEY (number, client));
 """
+
+DIGEST_BYTES = 32
 
 CLOSED = -1
 """The sender of the record that says that the server has closed a turn."""
@@ -93,7 +97,7 @@ class Journal:
             self.state_fact("seal", seal.encode())
         elif owner != seal.encode():
             raise ConfigError(
-                f"{folder} belongs to another study (seal {owner.decode()[:16]}, this one is "
+                f"{folder} belongs to another study (seal {owner[:16]!r}, this one is "
                 f"{seal[:16]}). Give another folder (--state), or move this one away."
             )
 
@@ -112,7 +116,7 @@ class Journal:
                 f"cannot write to {self.path}: {error}. Make room there, or give a place that you "
                 f"may write to. {RESUME_HINT}"
             ) from error
-        except (sqlite3.DatabaseError, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError) as error:
             raise DataError(
                 f"{self.path} cannot be read ({error}). Restore the folder from a copy. Without it "
                 "this side cannot go on: make a new study."
@@ -133,6 +137,16 @@ class Journal:
         with self._lock, self._errors():
             return self._database.execute(text, values).fetchall()
 
+    def _open(self, content: bytes, *beside: bytes) -> bytes:
+        """Return what ``_guard`` guarded; refuse what has changed on the disk since."""
+        digest, rest = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+        if _guard(rest, *beside)[:DIGEST_BYTES] != digest:
+            raise DataError(
+                f"{self.path} cannot be read: a record has changed since fedfb wrote it. Restore "
+                "the folder from a copy. Without it this side cannot go on: make a new study."
+            )
+        return rest
+
     def fact(self, name: str) -> bytes | None:
         """Return a named value; None if it was not stated."""
         rows = self._read("SELECT value FROM facts WHERE name = ?", name)
@@ -150,7 +164,8 @@ class Journal:
         if not rows:
             return None
         context, roster, survivors, content = rows[0]
-        return TotalRecord(context, read_ids(roster), read_ids(survivors), content)
+        ids = read_ids(roster), read_ids(survivors)
+        return TotalRecord(context, *ids, self._open(content, context, roster, survivors))
 
     def count_totals(self) -> int:
         """Return the number of exchanges that have a total."""
@@ -168,7 +183,8 @@ class Journal:
             memory: the phase, and what a client keeps for itself; None: nothing changed.
         """
         roster, survivors = (_as_bytes(ids) for ids in (total.roster, total.survivors))
-        values = (number, total.context, roster, survivors, total.content, ledger)
+        content = _guard(total.content, total.context, roster, survivors)
+        values = (number, total.context, roster, survivors, content, ledger)
         statements: list[tuple[str, tuple[Any, ...]]] = [
             ("INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?)", values),
             ("DELETE FROM messages", ()),
@@ -176,7 +192,7 @@ class Journal:
         ]
         if memory is not None:
             phase, arrays = memory
-            content = pack_arrays(arrays)
+            content = _guard(pack_arrays(arrays))
             statements.append(("INSERT OR REPLACE INTO memories VALUES (?, ?)", (phase, content)))
         self._write(*statements)
 
@@ -187,7 +203,9 @@ class Journal:
     def find_memory(self, phase: str) -> Arrays | None:
         """Return what a client kept for itself in a phase; None before its first total."""
         rows = self._read("SELECT content FROM memories WHERE phase = ?", phase)
-        return unpack_arrays(rows[0][0], self.path, "a memory as fedfb keeps it") if rows else None
+        if not rows:
+            return None
+        return unpack_arrays(self._open(rows[0][0]), self.path, "a memory as fedfb keeps it")
 
     def messages(self, attempt: int) -> list[Message]:
         """Return the messages of an attempt in their order."""
@@ -196,7 +214,7 @@ class Journal:
             "ORDER BY turn, rowid",
             attempt,
         )
-        return [Message(*row) for row in rows]
+        return [Message(row[0], row[1], self._open(row[2]), row[3]) for row in rows]
 
     def last_attempt(self) -> int:
         """Return the number of the last attempt at the exchange in progress, from 1; 0: none."""
@@ -211,7 +229,8 @@ class Journal:
             flush: whether a power failure, too, must not lose it: from then on there is no way
                 back for the sum.
         """
-        values = (attempt, *message)
+        turn, sender, content, answer = message
+        values = (attempt, turn, sender, _guard(content), answer)
         self._write(("INSERT INTO messages VALUES (?, ?, ?, ?, ?)", values), flush=flush)
 
     def write_attestation(self, number: int, client: int, signature: bytes) -> None:
@@ -223,6 +242,11 @@ class Journal:
         """Return the signatures on all totals before an exchange, by client."""
         text = "SELECT client, signature FROM attestations WHERE number = ?"
         return dict(self._read(text, number))
+
+
+def _guard(content: bytes, *beside: bytes) -> bytes:
+    """Return content after a digest of it, and of what is stored beside it."""
+    return sha256(pack(content, *beside)).digest() + content
 
 
 def _as_bytes(ids: tuple[int, ...]) -> bytes:

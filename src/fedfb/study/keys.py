@@ -87,7 +87,7 @@ class PrivateKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         fits = (
             derive_identity_key(self.identity_bytes) == self.public.identity_bytes
             and derive_public_key(self.link_bytes) == self.public.link_bytes
-            and read_certificate(self.public.certificate).public_key()
+            and _key_of(read_certificate(self.public.certificate))
             == _load_key(self.certificate_key).public_key()
         )
         if not fits:
@@ -178,6 +178,13 @@ def _load_key(pem: str) -> ec.EllipticCurvePrivateKey:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the key of the certificate has another type")
     return key
+
+
+def _key_of(certificate: x509.Certificate) -> object:
+    try:
+        return certificate.public_key()
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
 
 
 def read_certificate(pem: str) -> x509.Certificate:
