@@ -106,6 +106,7 @@ def by_hand(folder):
 
 def request_seconds(folder):
     """Return the median time of a request that the server answers at once."""
+    from fedfb.study.disclosure import estimate_response
     from fedfb.study.journal import Journal, Log
     from fedfb.study.keys import read_private_keys
     from fedfb.study.mailbox import Mailbox
@@ -119,7 +120,7 @@ def request_seconds(folder):
     mailbox = Mailbox(studied, journal, signatures, Log(folder / "log", lambda text: None))
     keys = read_private_keys(study.parent / "keys" / "east.key")
     request = Request(bytes.fromhex(studied.seal), studied.code.encode(), "hello", 0)
-    link, took = GrpcLink(studied, keys, lambda text: None), []
+    link, took = GrpcLink(studied, keys, lambda text: None, estimate_response(studied)), []
     with transport.serve(mailbox):
         for _ in range(200):
             start = time.perf_counter()

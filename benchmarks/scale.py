@@ -27,7 +27,7 @@ def requests_per_second(folder, clients):
 
     import federation
 
-    from fedfb.study.disclosure import estimate_request
+    from fedfb.study.disclosure import estimate_request, estimate_response
     from fedfb.study.folder import StudyFolder
     from fedfb.study.journal import Journal, Log
     from fedfb.study.keys import read_private_keys
@@ -47,7 +47,10 @@ def requests_per_second(folder, clients):
 
     def ask(name):
         own, asked = read_private_keys(folder / "study" / "keys" / f"{name}.key"), 0
-        link, end = GrpcLink(studied, own, lambda text: None), time.monotonic() + SECONDS
+        link, end = (
+            GrpcLink(studied, own, lambda text: None, estimate_response(studied)),
+            time.monotonic() + SECONDS,
+        )
         while time.monotonic() < end:
             link.ask(request)
             asked += 1

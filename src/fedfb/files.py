@@ -56,7 +56,7 @@ def make_folder(folder: "Path", mode: int = 0o777) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=mode)
         probe = folder / ".partial"
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # another process may probe at the same time
 
 
 def write_whole(path: "Path", content: str | bytes, mode: int = 0o666) -> None:

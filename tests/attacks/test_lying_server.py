@@ -318,7 +318,7 @@ def test_unequal_studies_have_unequal_seals_and_need_all_signatures(tmp_path):
                 other, made.keys["north"], made.pins(), made.rows("north"),
                 tmp_path / "north", link, lambda text: None,
             )  # fmt: skip
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             ends["north"] = error
 
     thread = threading.Thread(target=north)
@@ -416,7 +416,7 @@ def test_a_response_can_name_no_file_code_or_words(tmp_path):
             return msgspec.structs.replace(response, signatures=more)
         return response
 
-    before = {path for path in tmp_path.rglob("*")}
+    before = set(tmp_path.rglob("*"))
     ends = run_by_hand(made, change=change)
     assert not isinstance(ends.server, BaseException)
     new = {path.name for path in tmp_path.rglob("*")} - {path.name for path in before}

@@ -8,7 +8,7 @@ import pytest
 from attacks.liars import QUICK, prepare
 from fedfb.errors import ConfigError
 from fedfb.study.keys import make_private_keys
-from fedfb.study.past import check_past, describe_study, read_past
+from fedfb.study.past import check_past, describe_study, read_key
 from fedfb.study.study import make_study
 from fedfb.study.trial import join_tables
 from study.by_hand import CLIENTS, TERMS
@@ -17,7 +17,7 @@ from study.by_hand import CLIENTS, TERMS
 @pytest.fixture
 def past(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDFB_STATE", str(tmp_path / "state"))
-    return tmp_path / "state" / "studies.json"
+    return tmp_path / "state" / "studies"
 
 
 def study_of(made, names, **settings):
@@ -40,6 +40,7 @@ def test_a_study_without_one_client_needs_consent(tmp_path, past):
         check_past(smaller, table, "east.csv", again=False)
     check_past(smaller, table, "east.csv", again=True)
     assert past.stat().st_mode & 0o77 == 0
+    assert all(path.stat().st_mode & 0o77 == 0 for path in past.iterdir())
 
 
 @pytest.mark.parametrize("change", ["order", "some rows less", "another file"])
@@ -68,10 +69,10 @@ def test_what_is_remembered_holds_no_row(tmp_path, past):
     made = prepare(tmp_path)
     table = join_tables(made.rows("east"))
     check_past(made.study, table, "east.csv", again=False)
-    text = past.read_text()
+    text = "".join(path.read_text() for path in past.iterdir())
     assert "acute" not in text
     assert "rural" not in text
     # Hashes are keyed by a secret of the machine: who has the file of another learns nothing.
-    key = read_past(past).key
+    key = read_key(past)
     one, other = (describe_study(made.study, table, "x", k).hashes for k in (key, key + 1))
     assert not set(one) & set(other)

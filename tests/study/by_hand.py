@@ -151,7 +151,7 @@ def run_by_hand(made, names=CLIENTS, change=None, network=None, serving=serve):
     def side(name, function, *values):
         try:
             ends[name] = function(*values)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             ends[name] = error
 
     threads = [threading.Thread(target=side, args=("server", serving, made, network))]

@@ -39,7 +39,7 @@ def run_with_kills(made, change, serving=serve):
     def side(name, function, *values):
         try:
             ends[name] = function(*values)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             ends[name] = error
 
     threads = [threading.Thread(target=side, args=("server", serving, made, network))]

@@ -368,7 +368,7 @@ def join(
     """
     refuse_without("study", "a study")
     from fedfb.study.client import join_study
-    from fedfb.study.disclosure import describe_uploads
+    from fedfb.study.disclosure import describe_uploads, estimate_response
     from fedfb.study.keys import read_private_keys
     from fedfb.study.past import check_past
     from fedfb.study.seal import refuse_other_code, refuse_other_keys
@@ -393,13 +393,14 @@ def join(
     rows = open_rows(studied, studied.names.index(name), source, dialect)
     for note in rows.notes:
         talk(note)
+    place = hide(str(source)) if "://" in data else str(Path(data).resolve())
     shown = list(describe_uploads(studied, name, hide(str(source)), rows))
     typer.echo(escape_controls("\n".join(shown)))
-    check_past(studied, join_tables(rows), hide(str(source)), again)
+    check_past(studied, join_tables(rows), place, again)
     if not yes:
         typer.confirm("Join?", abort=True)
     folder = state or path.with_name(f"{name}.state")
-    link = GrpcLink(studied, keys, talk)
+    link = GrpcLink(studied, keys, talk, estimate_response(studied))
     try:
         join_study(studied, keys, pinned, rows, folder, link, talk, shown)
     finally:

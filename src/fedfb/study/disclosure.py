@@ -94,6 +94,13 @@ def estimate_request(study: Study) -> int:
     return 2 * 8 * (2 * most + columns + bins) + shares
 
 
+def estimate_response(study: Study) -> int:
+    """Return the bytes of the largest response of an honest server: total, broadcast, evidence."""
+    singles = len(study.clients) * estimate_request(study) if study.terms.single else 0
+    scores = len(study.clients) * estimate_request(study) if study.terms.achievable else 0
+    return 3 * estimate_request(study) + study.terms.verified_bytes + singles + scores
+
+
 def describe_warnings(study: Study) -> Iterator[str]:
     """Yield what a client should know first, in capitals."""
     if study.trial:

@@ -7,6 +7,8 @@ sketch, the smallest of keyed hashes of the rows.
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,7 @@ from msgspec import Meta
 from fedfb.core import MINIMUM_ROWS
 from fedfb.data.repeats import mix_columns
 from fedfb.errors import ConfigError
-from fedfb.files import interpreting, make_folder, read_text, write_whole
+from fedfb.files import interpreting, make_folder, read_text, write_new, write_whole
 from fedfb.study.study import Study
 from fedfb.tables.table import Table
 
@@ -40,24 +42,34 @@ class PastStudy(msgspec.Struct, frozen=True):
     hashes: tuple[Annotated[int, Meta(ge=0)], ...]
 
 
-class _Past(msgspec.Struct, frozen=True):
-    key: int
-    studies: tuple[PastStudy, ...] = ()
-
-
 def locate_past() -> Path:
-    """Return the file that remembers: in FEDFB_STATE, or in the user's folder for states."""
+    """Return the folder that remembers: in FEDFB_STATE, or in the user's folder for states."""
     usual = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(os.environ.get("FEDFB_STATE") or Path(usual) / "fedfb") / "studies.json"
+    return Path(os.environ.get("FEDFB_STATE") or Path(usual) / "fedfb") / "studies"
 
 
-def read_past(path: Path) -> _Past:
-    """Read the studies that a machine remembers; none if there is no file."""
-    if not path.exists():
-        return _Past(int.from_bytes(os.urandom(7), "big"))
-    text = read_text(path, _EXPECTED, sealed=False)
-    with interpreting(path, f"{_EXPECTED}. Restore it; without it nothing is remembered"):
-        return msgspec.json.decode(text, type=_Past)
+KEY_FILE = "key"
+"""The file of the secret number that is part of every hash."""
+
+
+def read_key(folder: Path) -> int:
+    """Return the secret number of a machine; draw it if there is none."""
+    make_folder(folder, 0o700)
+    with suppress(FileExistsError):
+        write_new(folder / KEY_FILE, str(int.from_bytes(os.urandom(7), "big")), 0o600)
+    text = read_text(folder / KEY_FILE, _EXPECTED, sealed=False)
+    with interpreting(folder / KEY_FILE, _EXPECTED):
+        return int(text)
+
+
+def read_past(folder: Path) -> list[PastStudy]:
+    """Read the studies that a machine remembers, a file each: several clients may join at once."""
+    studies = []
+    for path in sorted(folder.glob("*.json")):
+        text = read_text(path, _EXPECTED, sealed=False)
+        with interpreting(path, f"{_EXPECTED}. Restore it; without it nothing is remembered"):
+            studies.append(msgspec.json.decode(text, type=PastStudy))
+    return studies
 
 
 def describe_study(study: Study, table: Table, source: str, key: int) -> PastStudy:
@@ -84,8 +96,6 @@ def describe_study(study: Study, table: Table, source: str, key: int) -> PastStu
 
 
 def _hash(word: str) -> bytes:
-    from hashlib import sha256
-
     return sha256(word.encode()).digest()[:8]
 
 
@@ -122,16 +132,13 @@ def check_past(study: Study, table: Table, source: str, again: bool) -> None:
         source: where the rows come from.
         again: the owner knows what both studies show together.
     """
-    path = locate_past()
-    past = read_past(path)
-    now = describe_study(study, table, source, past.key)
-    problems = list(compare_past(now, past.studies))
+    folder = locate_past()
+    now = describe_study(study, table, source, read_key(folder))
+    problems = list(compare_past(now, read_past(folder)))
     if problems and not again:
         raise ConfigError(
-            f"{'; '.join(problems)}. If its owners accept that, join with --again ({path} "
+            f"{'; '.join(problems)}. If its owners accept that, join with --again ({folder} "
             "remembers the studies of this machine)."
         )
-    if all(one.seal != now.seal for one in past.studies):
-        make_folder(path.parent, 0o700)
-        kept = msgspec.structs.replace(past, studies=(*past.studies, now))
-        write_whole(path, msgspec.json.encode(kept), 0o600)
+    name = f"{study.seal[:32]}-{sha256(source.encode()).hexdigest()[:16]}.json"
+    write_whole(folder / name, msgspec.json.encode(now), 0o600)

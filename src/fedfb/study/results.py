@@ -219,9 +219,9 @@ def write_results(study: Study, finished: "FinishedStudy", folder: Path, log: _L
     texts = result_files(study, run, make_study_result(study, run))
     model = model_bytes(study, make_broadcast_state(run.trained))
     write_result(folder, texts, model)
-    texts[AUDIT] = _make_audit_text(study, run, folder, log)
+    texts[AUDIT] = make_audit_text(study, run, folder, log)
     if finished.scores is not None:
-        texts[ACHIEVED] = _make_achievable_text(study, run.encoder, finished.scores, log)
+        texts[ACHIEVED] = make_achievable_text(study, run.encoder, finished.scores, log)
     write_result(folder, {name: text for name, text in texts.items() if text}, model)
     settle_ledger(folder / LEDGER)
     seal(folder, [LEDGER])
@@ -233,7 +233,7 @@ AUDIT_NOTE = (
 )
 
 
-def _make_audit_text(study: Study, run: FinishedRun, folder: Path, log: _Log) -> str:
+def make_audit_text(study: Study, run: FinishedRun, folder: Path, log: _Log) -> str:
     """Return the audit of the first setting as JSON, as fedfb audit --secure makes it.
 
     The text is empty if these rows allow no audit; the log then has the reason.
@@ -261,7 +261,7 @@ def _make_audit_text(study: Study, run: FinishedRun, folder: Path, log: _Log) ->
     return encode_audit(msgspec.structs.replace(audit, notes=(AUDIT_NOTE,)))
 
 
-def _make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: _Log) -> str:
+def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: _Log) -> str:
     """Return what fairness can be reached as JSON, as fedfb achievable --data prints it.
 
     The text is empty if a client withheld its scores; the log then has the reason.

@@ -139,10 +139,14 @@ class GrpcLink:
         study: the study.
         keys: the client's keys.
         notify: is called with sentences for the owner.
+        most_bytes: the largest response of an honest server.
     """
 
-    def __init__(self, study: Study, keys: PrivateKeys, notify: Callable[[str], None]) -> None:
+    def __init__(
+        self, study: Study, keys: PrivateKeys, notify: Callable[[str], None], most_bytes: int
+    ) -> None:
         self._study, self._keys, self._notify = study, keys, notify
+        self._most_bytes = most_bytes
         self._channel: Any = None
 
     def close(self) -> None:
@@ -160,8 +164,7 @@ class GrpcLink:
             )
             host = self._study.host
             target = f"[{host}]" if ":" in host else host
-            # The server sends vectors of all clients together, whose number the study states.
-            options = _options(-1)
+            options = _options(self._most_bytes + ENVELOPE_BYTES)
             self._channel = grpc.secure_channel(
                 f"{target}:{self._study.port}", credentials, options
             )
