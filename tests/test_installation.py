@@ -19,7 +19,12 @@ from fedfb.extras import EXTRAS, install_command, refuse_without
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OPTIONAL = PROJECT["optional-dependencies"]
+ALIASES = {"flower": "study"}
+"""Earlier names of extras."""
+OPTIONAL = {
+    extra: PROJECT["optional-dependencies"][ALIASES.get(extra, extra)]
+    for extra in PROJECT["optional-dependencies"]
+}
 ENTRIES = ("fedfb", "fedfb.__main__", "fedfb.cli.app")
 TOOLS = ("dev", "docs")
 """Extras for those who work on fedfb, not for those who use it."""
@@ -107,7 +112,7 @@ def test_no_import_is_relative():
 def test_every_package_that_is_imported_is_declared():
     declared = CORE.union(*(names(OPTIONAL[extra]) for extra in OPTIONAL))
     imported = {name for imports in ALL_IMPORTS.values() for name in others(imports)}
-    assert imported >= {"numpy", "onnx", "flwr"}  # the walk sees what is there
+    assert imported >= {"numpy", "onnx", "grpc"}  # the walk sees what is there
     assert {name for name in imported if distribution(name) not in declared} == set()
 
 
@@ -120,7 +125,7 @@ def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
 
 @pytest.mark.slow
 def test_an_extra_declares_what_its_part_of_the_package_imports():
-    of_part = {"study": "flower", "secure": "privacy", "privacy": "privacy", "export": "export"}
+    of_part = {"study": "study", "secure": "privacy", "privacy": "privacy", "export": "export"}
     for part, extra in of_part.items():
         modules = [name for name in TREES if name.startswith(f"fedfb.{part}.")]
         imported = {name for module in modules for name in others(ALL_IMPORTS[module])}
@@ -138,7 +143,12 @@ def test_the_extras_that_messages_name_are_those_declared():
 def test_all_is_everything_but_torch():
     [itself] = map(Requirement, OPTIONAL["all"])
     assert itself.name == "fedfb"
-    assert itself.extras == set(EXTRAS) - {"torch"}
+    assert itself.extras == set(EXTRAS) - {"torch", *ALIASES}
+
+
+def test_an_earlier_name_of_an_extra_brings_the_same_packages():
+    for earlier, extra in ALIASES.items():
+        assert PROJECT["optional-dependencies"][earlier] == [f"fedfb[{extra}]"]
 
 
 def pins(file):
@@ -212,13 +222,13 @@ main()
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
-        ("study key north", "flower"),
+        ("study key north", "study"),
         (
             "study init new --like rows.csv --label y --positive 1 --sensitive s --clients a,b,c",
-            "flower",
+            "study",
         ),
-        ("serve study.toml", "flower"),
-        ("join north.bundle --data rows.csv", "flower"),
+        ("study serve study.toml", "study"),
+        ("study join study.toml --data rows.csv", "study"),
         ("run --secure", "privacy"),
         ("run --privacy-epsilon 1", "privacy"),
         ("run --model nets:build", "torch"),
