@@ -9,7 +9,7 @@ from typing import Any
 from fedfb.algorithms import Knob, Method, find_method
 from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.effect import is_read, refuse_newton, solver_of, without_effect
+from fedfb.experiments.effect import cut_of, is_read, refuse_newton, solver_of, without_effect
 from fedfb.experiments.effect import outer_rule as outer_rule
 from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment, Resolved
@@ -35,7 +35,10 @@ def resolve(experiment: Experiment) -> Resolved:
     method = find_method(experiment.algorithm)
     check_fit(experiment, method)
     experiment = replace(
-        experiment, outer=outer_rule(experiment, method), solver=solver_of(experiment)
+        experiment,
+        outer=outer_rule(experiment, method),
+        solver=solver_of(experiment),
+        cut=cut_of(experiment),
     )
     values = {
         knob: user_values or (() if experiment.tune else (usual,))

@@ -190,7 +190,8 @@ class Rule:
               P(\hat y=1)=\begin{cases}C_{a,\lfloor sK\rfloor}&\text{with thresholds by group}\\
               \text{the mixture of the members' decisions}&\text{else}\end{cases}
 
-    One model is a mixture of one. ``chance`` is :math:`C`, by group and bin of the score.
+    One model is a mixture of one. ``chance`` is :math:`C`, by group and bin of the score; a single
+    group stands for all rows: a common cut.
     """
 
     network: Model
@@ -221,7 +222,7 @@ class Rule:
     @property
     def needs_group(self) -> bool:
         """Whether a decision needs the group of a row."""
-        return self.chance is not None
+        return self.chance is not None and len(self.chance) > 1
 
 
 def rule_of(

@@ -130,7 +130,9 @@ class MethodAccount(Value, frozen=True, kw_only=True):
         chosen_round: the round nearest to the target on training rows.
         off_target: how far the training disparity is from the target.
         off_target_before: the same, before thresholds.
-        training_accuracy: accuracy of the chosen round on training rows, before thresholds.
+        training_accuracy: accuracy of the chosen round on training rows, before thresholds, and
+            with the common cut.
+        cut: where the scores of all groups are cut.
         constant_accuracy: accuracy of the best constant decision on training rows.
         at_bound: groups (client parity: clients) whose weights are at their bound.
         left_out: groups with too few rows for a threshold.
@@ -145,6 +147,7 @@ class MethodAccount(Value, frozen=True, kw_only=True):
     off_target_before: float | None = None
     training_accuracy: float | None = None
     constant_accuracy: float | None = None
+    cut: float | None = None
     at_bound: tuple[str, ...] | None = None
     left_out: tuple[str, ...] | None = None
     target_is_for: str | None = None

@@ -27,7 +27,6 @@ from fedfb.tables.table import Table
 FORMAT = "fedfb coefficients 1"
 
 HALF = [{"score": 0.5, "share": 1.0}]
-_EVERYBODY = {"name": "all", "values": [], "coefficient": 0.0, "thresholds": HALF}
 
 
 def coefficients(hand: HandOver) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
         "features": features,
         "sensitive": list(encoder.groups.columns) if hand.needs_group else [],
         "rules": [rule_to_dict(rule) for rule in hand.reading.rules],
-        "groups": _describe_groups(hand, values) if hand.needs_group else [_EVERYBODY],
+        "groups": _describe_groups(hand, values) if hand.needs_group else [_describe_all(hand)],
     }
 
 
@@ -74,11 +73,24 @@ def _describe_groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, 
             "name": name,
             "values": [] if name in groups.into else list(values_of(groups.columns, name) or ()),
             "coefficient": next(values) if hand.encoder.sensitive_at_prediction else 0.0,
-            "thresholds": HALF if chance is None else _drop_unreachable(thresholds(chance[number])),
+            "thresholds": _describe_thresholds(chance, number),
         }
         for number, name in enumerate(groups.names)
     ]
     return sorted(described, key=lambda group: not group["values"])
+
+
+def _describe_all(hand: HandOver) -> dict[str, Any]:
+    """Describe the one group of a model that does not need groups."""
+    steps = _describe_thresholds(hand.rule.chance, 0)
+    return {"name": "all", "values": [], "coefficient": 0.0, "thresholds": steps}
+
+
+def _describe_thresholds(chance: Any, group: int) -> list[dict[str, float]]:
+    """Describe the thresholds of a group; a single row of chances is the cut of all groups."""
+    if chance is None:
+        return HALF
+    return _drop_unreachable(thresholds(chance[group if len(chance) > 1 else 0]))
 
 
 def _drop_unreachable(steps: list[dict[str, float]]) -> list[dict[str, float]]:
