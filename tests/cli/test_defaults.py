@@ -57,6 +57,8 @@ FOLLOWS = {
     "algorithms": "fedavg,fedfb,cfl",  # test_compare: the methods that are compared
     "alpha": "fedfb and cfl .5",
     "client_column": "a client is a file",
+    "cut": "common",
+    **dict.fromkeys(("separator", "decimal", "thousands", "encoding"), "detected"),
     "jobs": "all cores",
     "least": "over two thirds",
     "levels": ",".join(f"{level:g}".removeprefix("0") or "0" for level in ACHIEVABLE_LEVELS),

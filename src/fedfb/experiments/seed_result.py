@@ -115,6 +115,14 @@ class Quality(Value, frozen=True, kw_only=True):
     disparity: ByNotion
 
 
+class GroupCalibration(Value, frozen=True, kw_only=True):
+    """The calibration error of a group's scores on test rows, before and after calibration."""
+
+    name: str
+    before: float
+    after: float
+
+
 class Coarse(Value, frozen=True, kw_only=True):
     """Codes that are too coarse for the gaps: their bits, their step, and the bits needed."""
 
@@ -282,6 +290,8 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
         training: None for a method without a target.
         diverged: where training diverged; figures are then None.
         leave_out: figures on clients that were left out; None: no client was.
+        calibration: how far scores are from probabilities: all rows, then by group; empty for a
+            method that asks for no histogram of scores.
     """
 
     seed: int
@@ -300,3 +310,4 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
     diverged: Divergence | None = None
     chance: Mapping[MeasureName, Chance | None] = {}
     leave_out: LeaveOut | None = None
+    calibration: tuple[GroupCalibration, ...] = ()

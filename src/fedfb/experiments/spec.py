@@ -284,7 +284,7 @@ class Resolved(Experiment):
 ADDED = (
     *("minimum_group", "rest", "query", "client_rows", "dates"),
     *("separator", "decimal", "thousands", "encoding"),
-    "leave_out_clients",
+    *("leave_out_clients", "features"),
 )
 """Settings, beside those of privacy, that experiments written before did not have."""
 

@@ -36,7 +36,8 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
               +\beta_a\Big)
 
     over numbers j, categories c with value :math:`v_c`, and the group a where the model reads it. A
-    missing number adds ``if_missing``, a category that is not listed adds nothing. Where decisions
+    missing number adds ``if_missing``, a number above a step adds the step's coefficient, a
+    category that is not listed adds nothing. Where decisions
     do not depend on the group, no sensitive column is named and one group stands for all rows.
     """
     network = layers_of(hand.rule)
@@ -115,6 +116,7 @@ def _describe_feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
             "sd": column.sd,
             "coefficient": next(values),
             "if_missing": next(values) if column.indicator else 0.0,
+            "steps": [{"above": step, "coefficient": next(values)} for step in column.steps],
         }
     categories = {category: next(values) for category in column.categories}
     return {"column": column.name, "kind": "category", "coefficients": categories}

@@ -196,7 +196,12 @@ def _add_features(graph: Graph, column: Any, cells: dict[str, str]) -> list[str]
         scaled = graph.node("Div", distance, graph.constant(np.float64(column.sd)))
         filled = graph.node("Where", missing, graph.constant(ZERO), scaled)
         flags = [graph.cast(missing, TensorProto.DOUBLE)] if column.indicator else []
-        return [graph.column(part) for part in (filled, *flags)]
+        parts = [graph.column(part) for part in (filled, *flags)]
+        if column.steps:  # a comparison with nan is False
+            steps = graph.constant(np.array([column.steps]))
+            is_above = graph.node("Greater", graph.column(values), steps)
+            parts.append(graph.cast(is_above, TensorProto.DOUBLE))
+        return parts
     if isinstance(column, CategoryColumn):
         places = {category: place for place, category in enumerate(column.categories)}
         if MISSING_CATEGORY in places:
