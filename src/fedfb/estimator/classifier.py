@@ -158,6 +158,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = experiment.seeds[0]
         outcome = train(experiment, federations={seed: federation}, jobs=1)
         warn_of(outcome.result.shortfalls, stacklevel=2)
+        federation = outcome.federation  # --features auto chooses the columns
         self.encoder_, self.groups_ = federation.encoder, list(federation.group_names)
         self.clients_ = list(federation.client_names)
         inputs = len(federation.feature_names)

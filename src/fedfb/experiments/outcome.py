@@ -1,7 +1,7 @@
 """Running an experiment: every seed, tuned where asked, evaluated on the test rows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from os import cpu_count
@@ -149,6 +149,12 @@ def train(
     if resolved.leave_out_clients:
         on_note(plan_leaving_out(resolved, federation))
     work = _Work(resolved, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
+    if resolved.features == "auto":
+        from fedfb.experiments.choose_features import choose_features  # here: rarely needed
+
+        federations, note = choose_features(resolved, federations, work.for_each_seed, work.saving)
+        federation, warnings = federations[resolved.seeds[0]], (*warnings, note)
+        work = replace(work, federations=federations)
     choices = _choices(work, tried, solving) if chooses(experiment) else Choices()
     settings = {seed: _settings(resolved, choices.of(seed)) for seed in resolved.seeds}
     # A free model is one more that clients send: where that counts there is none.

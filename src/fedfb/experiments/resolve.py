@@ -90,7 +90,8 @@ def chooses(experiment: Experiment) -> bool:
 def total_rounds(experiment: Experiment) -> int:
     """Return the number of rounds of all seeds, those of tuning included."""
     rounds = resolve(experiment).rounds or 0
-    return rounds * len(experiment.seeds) * (2 if chooses(experiment) else 1)
+    trainings = 1 + chooses(experiment) + 2 * (experiment.features == "auto")
+    return rounds * len(experiment.seeds) * trainings
 
 
 def check_fit(experiment: Experiment, method: Method) -> None:
@@ -113,6 +114,11 @@ def check_fit(experiment: Experiment, method: Method) -> None:
     for reason in without_effect(experiment).values():
         raise ConfigError(reason)
     refuse_newton(experiment)
+    if experiment.features == "auto" and experiment.privacy_epsilon is not None:
+        raise ConfigError(
+            "--features auto looks at validation rows, which would cost privacy. Give --features "
+            "plain or binned."
+        )
     untuned = experiment.tune and experiment.solver == "newton" and experiment.cost is None
     if untuned and (outer_rule(experiment, method) == "solve" or len(tuning_grid(experiment)) == 1):
         raise ConfigError(
