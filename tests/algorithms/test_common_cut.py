@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from federations import make_clients, make_engine, make_solver, merge
-from fedfb.algorithms.fedfb.common_cut import BINS, largest_gaps, place_cut
+from fedfb.algorithms.fedfb.common_cut import BINS, SURE, largest_gaps, place_cut
 from fedfb.algorithms.fedfb.fedfb import METHOD
 from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.algorithms.fedfb.threshold_rules import COMPARED, count_reach, cut, largest_gap
@@ -57,14 +57,14 @@ def test_a_cut_is_never_less_accurate_nor_less_fair_than_one_half(rows, notion, 
 
 
 @given(**PARTS)
-def test_a_gain_within_a_standard_error_moves_no_cut(rows, notion, target):
+def test_a_gain_within_its_standard_errors_moves_no_cut(rows, notion, target):
     half = rows.shape[2] // 2
     placed = place_cut(rows, COMPARED[notion], target)
     if placed.place != half:
         by_cut = count_reach(rows).sum(axis=(0, 1))
         changed = abs(by_cut[placed.place] - by_cut[half])
         before = judge(rows, half, COMPARED[notion])[0]
-        assert (placed.accuracy - before) * rows.sum() > np.sqrt(changed) - 1e-9
+        assert (placed.accuracy - before) * rows.sum() > SURE * np.sqrt(changed) - 1e-9
 
 
 @given(**PARTS)
