@@ -7,8 +7,8 @@ instead of 1/2 makes
 .. math:: G_k=\sum_a(P_{1ak}-P_{0ak})-\sum_a(P_{1a,1/2}-P_{0a,1/2})
 
 more right decisions, by changing :math:`C_k=|\sum_{y,a}(P_{yak}-P_{ya,1/2})|` of them. The cut is
-where :math:`G_k-2\sqrt{C_k}` is largest, if that is above 0: the gain, less two standard errors of
-it, so that a cut does not follow the noise of a few rows. Only cuts count whose disparity is at most
+where :math:`G_k-2\sqrt{C_k}` is largest, if that is above 0: the gain, less two standard errors,
+so that a cut does not follow the noise of a few rows. Only cuts count whose disparity is at most
 that at 1/2 or, if larger, the target.
 """
 
