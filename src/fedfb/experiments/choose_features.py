@@ -13,7 +13,7 @@ from fedfb.data.federation import without_steps
 from fedfb.errors import ConfigError
 from fedfb.experiments.evaluate import cross_entropy
 from fedfb.experiments.resolve import given_grid
-from fedfb.experiments.seed_result import Setting
+from fedfb.experiments.seed_result import FeatureChoice, Setting
 from fedfb.experiments.spec import Resolved
 from fedfb.experiments.train import fit_grid
 from fedfb.experiments.tune import HELD_OUT
@@ -44,8 +44,8 @@ def choose_features(
     federations: Mapping[int, Federation],
     for_each_seed: ForEach,
     saving: Callable[[str, int, Federation], Saving | None],
-) -> tuple[dict[int, Federation], str]:
-    """Return the federations as they are trained on, for all seeds alike, and a note.
+) -> tuple[dict[int, Federation], FeatureChoice]:
+    """Return the federations as they are trained on, for all seeds alike, and the choice.
 
     The model is trained without fairness on nine tenths of every client's rows, with and without
     steps. Steps are taken if they lower the mean loss on the other rows by more than the standard
@@ -74,15 +74,14 @@ def choose_features(
         return LossSums(len(stepped), float(stepped.sum()), float(straight.sum()), squares)
 
     total = LossSums(*np.sum([list(sums) for sums in for_each_seed(compare)], axis=0).tolist())
-    stepped, straight = total.with_steps / total.rows, total.without / total.rows
-    steps = prefers_steps(total)
-    note = (
-        f"--features auto: numbers {'with' if steps else 'without'} steps (loss on validation "
-        f"rows {stepped:.4f} with steps, {straight:.4f} without)"
+    choice = FeatureChoice(
+        steps=prefers_steps(total),
+        loss_with_steps=total.with_steps / total.rows,
+        loss_without=total.without / total.rows,
     )
-    if steps:
-        return dict(federations), note
-    return {seed: plain[id(one)] for seed, one in federations.items()}, note
+    if choice.steps:
+        return dict(federations), choice
+    return {seed: plain[id(one)] for seed, one in federations.items()}, choice
 
 
 def prefers_steps(total: LossSums) -> bool:

@@ -123,6 +123,14 @@ class GroupCalibration(Value, frozen=True, kw_only=True):
     after: float
 
 
+class FeatureChoice(Value, frozen=True, kw_only=True):
+    """What ``--features auto`` chose for all seeds, and the losses on validation rows."""
+
+    steps: bool
+    loss_with_steps: float
+    loss_without: float
+
+
 class Coarse(Value, frozen=True, kw_only=True):
     """Codes that are too coarse for the gaps: their bits, their step, and the bits needed."""
 
@@ -292,6 +300,7 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
         leave_out: figures on clients that were left out; None: no client was.
         calibration: how far scores are from probabilities: all rows, then by group; empty for a
             method that asks for no histogram of scores.
+        features: None: nothing was chosen.
     """
 
     seed: int
@@ -311,3 +320,4 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
     chance: Mapping[MeasureName, Chance | None] = {}
     leave_out: LeaveOut | None = None
     calibration: tuple[GroupCalibration, ...] = ()
+    features: FeatureChoice | None = None
