@@ -171,7 +171,7 @@ def shrinkage_tables(audit: Audit) -> tuple[Table, ...]:
     )
     return (
         Table("Rates shrunk towards parents", ("", *SHRUNK.values()), rows, NOTE),
-        Table("Disparity", ("", "as measured", "shrunk"), disparities),
+        Table("Disparity with shrunken rates", ("", "as measured", "shrunk"), disparities),
     )
 
 
