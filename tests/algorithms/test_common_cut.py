@@ -164,6 +164,7 @@ def test_a_cut_without_effect_is_refused(settings, message):
         resolve(Experiment(**settings, cut="common"))
 
 
+@pytest.mark.slow
 def test_a_cut_changes_decisions_and_no_score():
     seeds = range(3)
     moved = 0
@@ -186,6 +187,7 @@ def test_a_cut_changes_decisions_and_no_score():
     assert moved
 
 
+@pytest.mark.slow
 def test_ledger_and_explain_tell_the_histogram():
     explained = explain(Experiment(secure=True))
     [after] = [e for e in explained.exchanges if e.when == "after the last round"]
@@ -195,6 +197,7 @@ def test_ledger_and_explain_tell_the_histogram():
     assert "histogram" not in [e.question for e in explain(Experiment(cut="half")).exchanges]
 
 
+@pytest.mark.slow
 def test_masked_and_unmasked_sums_place_the_same_cut():
     cuts = {
         run_experiment(Experiment(**SMALL, secure=secure), warn=False).runs[0].method.cut

@@ -143,6 +143,7 @@ def test_calibrated_scores_are_probabilities_by_group(loans):
         fitted(FedAvgClassifier(), loans).calibrated(loans[FEATURES], sensitive_features=groups)
 
 
+@pytest.mark.slow
 def test_features_are_chosen_in_a_classifier_too(loans):
     for kind in ("binned", "auto"):
         model = fitted(FedFBClassifier(settings={"features": kind}), loans)

@@ -106,6 +106,7 @@ def test_the_classifier_of_a_skops_file_decides_as_the_run(handed_over, monkeypa
     np.testing.assert_array_equal(proba[:, 1], score)
 
 
+@pytest.mark.slow
 def test_every_form_decides_by_the_cut_with_steps(fedfb_command, tmp_path, loans, new_loans):
     """A run, its exports and the reader of a skops file agree where the cut is not 1/2."""
     from skops import io
