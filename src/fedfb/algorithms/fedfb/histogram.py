@@ -64,7 +64,9 @@ def with_histogram(
     groups, _ = compared_groups(base.name, notion)
     count, histogram = count_task(notion), histogram_task(engine, rule.bins)
     count_fields = ("counts",) * ("counts" not in base.state._fields)
-    State = _state_with(base.state, *count_fields, "finished", "calibration", *rule.start(1))
+    finished = ("finished",) * ("finished" not in base.state._fields)
+    added = (*count_fields, *finished, "calibration", *rule.start(1))
+    State = _state_with(base.state, *added)
     width = len(base.state._fields)
 
     def within(s: Any) -> Any:
@@ -75,13 +77,15 @@ def with_histogram(
         if count_fields:
             state["counts"] = read_counts(ask(count, {}))
         same = np.tile([1.0, 0.0], (runs, groups + 1, 1))
-        return State(**state, finished=0, calibration=same, **rule.start(runs))
+        return State(**{**state, "finished": 0}, calibration=same, **rule.start(runs))
 
     def round(s: Any, ask: Ask) -> tuple[Any, Info]:
         inner, info = base.round(within(s), ask)
         return State(*inner, *s[width:]), info
 
     def finish(s: Any, ask: Ask) -> Any:
+        if base.finish is not None:
+            s = State(*base.finish(within(s), ask), *s[width:])
         wanted = rule.wanted(s.counts)
         rows = read_histogram(ask(histogram, {"params": model(within(s)), "wanted": wanted}))
         apart = wanted & rule.wanted(rows[0].sum(axis=2))
