@@ -147,7 +147,13 @@ def test_no_flip_changes_a_result_in_silence(path, command):
 
 @pytest.mark.parametrize("folder", ["unsealed", "frontier", "reproduced"])
 def test_results_without_digests_become_a_page_or_a_sentence(folder, tmp_path):
+    from fedfb.files import interpreting
     from fedfb.paper.page import page_of_folder
+    from fedfb.report.folder import WRITTEN
+
+    def make_page():
+        with interpreting(copy, WRITTEN):  # as fedfb report does
+            page_of_folder(copy)
 
     copy = tmp_path / folder
     shutil.copytree(folder, copy)
@@ -156,7 +162,7 @@ def test_results_without_digests_become_a_page_or_a_sentence(folder, tmp_path):
     page_of_folder(copy)  # as they were written, they become a page
     names = ("result.json", "frontier.json", "table1.json")
     for path in (path for name in names for path in copy.rglob(name)):
-        walk(str(path), reading(lambda: page_of_folder(copy)), flips=6)
+        walk(str(path), reading(make_page), flips=6)
 
 
 CHECKPOINT = "checkpoint.npz"

@@ -22,7 +22,7 @@ def test_fedfb_shows_only_masked_sums(tiny, fedfb):
     told = fedfb("ledger", "kept", "--json").json
     assert told["server_received_only_sums"]
     up = [line for line in told["questions"] if line["way"] == "up"]
-    assert {line["task"] for line in up} == {"count", "fit", "measure", "confusion"}
+    assert {line["task"] for line in up} == {*("count", "fit", "measure", "confusion", "histogram")}
     assert {line["seen"] for line in up} == {"masked"}
     assert {line["seen"] for line in told["messages"] if line["way"] == "up"} == {"masked"}
     assert len(told["clients"]) == 4

@@ -67,6 +67,52 @@ def test_synthetic_test_rows_written_to_a_file_are_decided_as_in_the_run(tiny, f
     assert np.mean(decision == test.y) == pytest.approx(run["accuracy"])
 
 
+def grouped_file(rows, seed=0):
+    """Rows of two groups whose scores mean different things, as FedFB's weights make them."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 2, rows)
+    x = rng.normal(size=rows) + 1.5 * group
+    y = rng.random(rows) < 1 / (1 + np.exp(-2 * x))
+    cells = zip(x.tolist(), group.tolist(), y.tolist(), strict=True)
+    return "x,sex,y\n" + "".join(f"{a:.4f},{'FM'[g]},{'ny'[b]}\n" for a, g, b in cells)
+
+
+def test_calibrated_is_a_column_by_group_that_moves_no_decision(fedfb, write):
+    write(grouped_file(2000))
+    write(grouped_file(4000, seed=1), "test.csv")
+    given = ("--sensitive-at-prediction", "yes")
+    flags = ("--data", "rows.csv", *OWN, *given, "--test", "test.csv", "--rounds", 10)
+    [run] = fedfb("run", *flags, "--out", "kept", "--json").json["runs"]
+    plain = fedfb("predict", "kept", "test.csv")
+    said = fedfb("predict", "kept", "test.csv", "--calibrated", "--keep", "sex,y")
+    rows = list(csv.DictReader(io.StringIO(said.out)))
+    assert decisions(said)[0].tolist() == decisions(plain)[0].tolist()
+    assert plain.out.splitlines()[0] == "score,decision"
+    assert said.out.splitlines()[0] == "sex,y,score,decision,calibrated"
+    assert [one["name"] for one in run["calibration"]] == ["all", "F", "M"]
+    before, after = (max(one[side] for one in run["calibration"]) for side in ("before", "after"))
+    assert after < before / 2
+    for sex in "FM":
+        of_sex = [row for row in rows if row["sex"] == sex]
+        shares = np.mean([row["y"] == "y" for row in of_sex])
+        assert np.mean([float(row["calibrated"]) for row in of_sex]) == pytest.approx(
+            shares, abs=0.04
+        )
+
+
+def test_calibrated_needs_the_group_columns_and_a_run_with_a_histogram(fedfb, write):
+    write(grouped_file(200))
+    write("x\n1\n2\n", "no-group.csv")
+    write("x,sex\n1,F\n2,elsewhere\n", "new-group.csv")
+    fedfb("run", "--data", "rows.csv", *OWN, "--out", "kept")
+    refused(fedfb("predict", "kept", "no-group.csv", "--calibrated"), "'sex'")
+    assert fedfb("predict", "kept", "no-group.csv").code == 0
+    said = fedfb("predict", "kept", "new-group.csv", "--calibrated")
+    assert all(0 < float(line.split(",")[2]) < 1 for line in said.out.splitlines()[1:])
+    fedfb("run", "--data", "rows.csv", *OWN, "--cut", "half", "--out", "half")
+    refused(fedfb("predict", "half", "new-group.csv", "--calibrated"), "were not calibrated")
+
+
 def test_the_first_seed_and_setting_are_the_default(fedfb, trained):
     chosen = fedfb("predict", "kept", "test.csv", "--seed", 3, "--setting", 0)
     assert fedfb("predict", "kept", "test.csv").out == chosen.out

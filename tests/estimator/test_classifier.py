@@ -125,6 +125,33 @@ def test_without_groups_it_warns_and_trains_as_fedavg(loans):
     np.testing.assert_array_equal(fair.predict_proba(X), plain.predict_proba(X))
 
 
+def test_calibrated_scores_are_probabilities_by_group(loans):
+    model = fitted(FedFBClassifier(sensitive_at_prediction=True), loans)
+    groups = loans["sex"]
+    chance = model.calibrated(loans[FEATURES], sensitive_features=groups)
+    good = (loans["repaid"] == model.positive_).to_numpy()
+    for group in groups.unique():
+        rows = (groups == group).to_numpy()
+        assert chance[rows].mean() == pytest.approx(good[rows].mean(), abs=0.05)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(
+        copy.calibrated(loans[FEATURES], sensitive_features=groups), chance
+    )
+    with pytest.raises(ValueError, match="give sensitive_features"):
+        model.calibrated(loans[FEATURES])
+    with pytest.raises(ValueError, match="no calibrated scores"):
+        fitted(FedAvgClassifier(), loans).calibrated(loans[FEATURES], sensitive_features=groups)
+
+
+@pytest.mark.slow
+def test_features_are_chosen_in_a_classifier_too(loans):
+    for kind in ("binned", "auto"):
+        model = fitted(FedFBClassifier(settings={"features": kind}), loans)
+        assert len(model.predict(loans[FEATURES])) == len(loans)
+    steps = fitted(FedFBClassifier(settings={"features": "binned"}), loans).encoder_.columns
+    assert any(getattr(column, "steps", ()) for column in steps)
+
+
 def test_without_clients_all_rows_are_one_client(loans):
     X, y, groups = loans[FEATURES], loans["repaid"], {"sensitive_features": loans["sex"]}
     alone = FedFBClassifier(**SMALL).fit(X, y, **groups)

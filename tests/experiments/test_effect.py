@@ -42,8 +42,8 @@ OTHERS = {
 }
 """Values of the settings that methods may read, other than the usual ones."""
 
-AS_SUCH = {"outer", "target", "cost", "alpha", "accuracy_floor"}
-"""Settings that are read before a method is built: not from its options."""
+AS_SUCH = {"outer", "target", "cost", "alpha", "accuracy_floor", "cut"}
+"""Settings that are read before a method is built, or that change decisions but no score."""
 
 
 def every_form():

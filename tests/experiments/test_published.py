@@ -70,6 +70,7 @@ OTHERS = {
     "test_rows": {"test_rows": 300},
     "split_seed": {"split_seed": 3},
     "resplit": {"data": "adult", "resplit": True},
+    "features": {"features": "binned"},
     "sensitive_at_prediction": {"sensitive_at_prediction": False},
     "notion": {"notion": "eo"},
     "hidden": {"hidden": (8,)},

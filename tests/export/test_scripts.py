@@ -75,8 +75,8 @@ THRESHOLDS = ("--algorithm", "fedfb-thresholds", "--variant", "mixed", "--notion
 
 @pytest.mark.parametrize(
     "flags",
-    [("--model", "mlp"), ("--model", "mlp", *GIVEN), THRESHOLDS],
-    ids=["mlp", "group given", "thresholds"],
+    [("--model", "mlp"), ("--model", "mlp", *GIVEN), THRESHOLDS, ("--features", "binned")],
+    ids=["mlp", "group given", "thresholds", "binned"],
 )
 def test_numpy_and_onnxruntime_are_enough(handed_over, with_only, flags):
     model, rows, ours = handed_over("onnx", *flags)
@@ -85,7 +85,9 @@ def test_numpy_and_onnxruntime_are_enough(handed_over, with_only, flags):
 
 
 @pytest.mark.parametrize(
-    "flags", [(), GIVEN, THRESHOLDS], ids=["plain", "group given", "thresholds"]
+    "flags",
+    [(), GIVEN, THRESHOLDS, ("--features", "binned", "--target", ".2")],
+    ids=["plain", "group given", "thresholds", "binned"],
 )
 def test_numpy_alone_reads_the_coefficients(handed_over, with_only, flags):
     model, rows, ours = handed_over("json", *flags)
@@ -102,6 +104,33 @@ def test_the_classifier_of_a_skops_file_decides_as_the_run(handed_over, monkeypa
     model, groups = names["model"], names["rows"][["sex"]]
     proba = model.predict_proba(names["rows"][model.feature_names_in_], sensitive_features=groups)
     np.testing.assert_array_equal(proba[:, 1], score)
+
+
+@pytest.mark.slow
+def test_every_form_decides_by_the_cut_with_steps(fedfb_command, tmp_path, loans, new_loans):
+    """A run, its exports and the reader of a skops file agree where the cut is not 1/2."""
+    from skops import io
+
+    loans.drop(columns="branch").to_csv(tmp_path / "rows.csv", index=False)
+    new_loans.drop(columns="branch").to_csv(tmp_path / "new.csv", index=False)
+    run = ("run", "--data", "rows.csv", *FLAGS[:6], "--features", "binned", "--target", ".3")
+    seeds = ("--rounds", 1, "--seeds", "0:12", "--split-seed", 0, "--solver", "local")
+    told = fedfb_command(*run, *seeds, "--local-epochs", 3, "--out", "kept", "--json").json
+    moved = [one["seed"] for one in told["runs"] if one["told"]["cut"] != 0.5]
+    saved = load_model(tmp_path / "kept", seed=moved[0])
+    rows = pd.read_csv(tmp_path / "new.csv")
+    score, decision = np.array(saved.predict(encode_file(saved.encoder, tmp_path / "new.csv")))[
+        :, 0
+    ]
+    assert np.any(decision != (score >= 0.5))
+    for form in ("onnx", "skops", "json"):
+        said = fedfb_command(
+            "export", "kept", "--to", form, "--seed", moved[0], "--out", f"m.{form}"
+        )
+        assert said.code == 0, said.err
+    named = io.get_untrusted_types(file=tmp_path / "m.skops")
+    model = io.load(tmp_path / "m.skops", trusted=named)
+    np.testing.assert_array_equal(model.decide(rows[model.feature_names_in_]), decision)
 
 
 def test_the_script_is_ten_lines():

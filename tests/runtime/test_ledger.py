@@ -51,7 +51,7 @@ def test_every_question_of_every_round_has_a_line_each_way(tmp_path, masked):
     assert account.clients == NAMES
     asked = [(e.round, e.question, e.task) for e in account.entries if e.way == "up"]
     rounds = [(n, q, t) for n in range(1, 5) for q, t in enumerate(("fit", "measure", "confusion"))]
-    assert asked == [(0, 0, "count"), *rounds]
+    assert asked == [(0, 0, "count"), *rounds, (5, 0, "histogram")]
     assert asked == [(e.round, e.question, e.task) for e in account.entries if e.way == "down"]
     assert all(e.clients == (0, 1, 2, 3) for e in account.entries)
     seen = {e.seen for e in account.entries if e.way == "up"}

@@ -32,6 +32,7 @@ EXACT = {"lr": (), "local_epochs": 30, "solver": "newton"}
         {"algorithm": "fedfb", "notion": "eod", **EXACT},
         {"algorithm": "fedfb", "participation": 0.75, "rounds": 3, **EXACT},
         {"algorithm": "fedfb", "notion": "cp", **EXACT},
+        {"algorithm": "fedfb", "features": "binned", **EXACT},
         {"algorithm": "fedfb", "model": "mlp", **EXACT, "solver": "lbfgs", "rounds": 1},
     ],
     ids=lambda s: "-".join(map(str, s.values())),

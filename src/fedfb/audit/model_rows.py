@@ -21,6 +21,7 @@ from fedfb.data import RawRows, load
 from fedfb.data.check import labels
 from fedfb.data.derive import derive
 from fedfb.data.encode import encode_cells
+from fedfb.data.federation import without_steps
 from fedfb.data.groups import groups_in
 from fedfb.data.partition import Clients
 from fedfb.data.request import BUILT_IN
@@ -200,6 +201,8 @@ def load_test_rows(model: SavedModel, experiment: Experiment) -> _Rows:
     """Return the rows that the run set aside for its test, with their clients."""
     labels = labels_of(experiment.notion)
     federation = load(experiment.request, experiment.split_of(model.fitted.seed), labels=labels)
+    if federation.feature_names != model.encoder.feature_names:  # --features auto chose no steps
+        federation = without_steps(federation)
     test = federation.test
     clients, names = test.client, federation.client_names
     # Some test rows may belong to no client.

@@ -17,6 +17,7 @@ from fedfb.audit.result import (
 )
 from fedfb.audit.rows import Tables
 from fedfb.audit.suppress import PublishedTable
+from fedfb.experiments.calibrate import join_bins
 from fedfb.experiments.seed_result import ClientLeftOut, SeedResult
 from fedfb.experiments.seeds import chance_beside
 from fedfb.notions.critical import LEVEL, normal_quantile, standard_errors
@@ -85,23 +86,6 @@ def calibrate_group(
         error=float(error / n),
         bins=tuple(bins),
     )
-
-
-def join_bins(rows: Float[Array, " b"], minimum: int) -> list[int]:
-    """Return the edges of the narrowest runs of bins that have enough rows each.
-
-    >>> join_bins(np.array([50.0, 3.0, 40.0, 0.0, 4.0]), 10)
-    [0, 1, 5]
-    """
-    edges, since = [0], 0.0
-    for place, count in enumerate(rows.tolist()):
-        since += count
-        if enough(np.array([since]), minimum).all():
-            edges.append(place + 1)
-            since = 0.0
-    # The bins after the last edge are too few for a run: they belong to the last run.
-    edges[-1] = len(rows)
-    return edges if len(edges) > 1 else [0, len(rows)]
 
 
 def compare_accuracy(joint: Float[Array, "2 2 2"]) -> Measure:

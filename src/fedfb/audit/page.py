@@ -15,6 +15,7 @@ from fedfb.audit.result import (
     Measure,
 )
 from fedfb.audit.result import AuditFigure as Value
+from fedfb.audit.shrink import shrinkage_tables
 from fedfb.report.headline import NOTION_MEANINGS
 from fedfb.report.html import Figure, Fold, Page, Section
 from fedfb.report.numbers import NAMES, number
@@ -223,6 +224,7 @@ def _make_group_section(audit: Audit) -> Section:
     tables += [
         words.rates_table(f"By {part.attribute}", part.groups) for part in audit.by_attribute
     ]
+    tables += shrinkage_tables(audit)
     sentences = tuple(
         f"By {part.attribute} alone: {NAMES['demographic_parity']} "
         f"{words.with_ends(part.notions.demographic_parity, 'not estimable')}."

@@ -176,6 +176,34 @@ class Calibration(Struct, frozen=True):
     bins: tuple[Bin, ...]
 
 
+class ShrunkRate(Struct, frozen=True, kw_only=True):
+    """A rate, what the group's parents say, and the rate shrunk towards it.
+
+    ``share`` is the share of the group's rows in the shrunken rate, 0 to 1.
+    """
+
+    rate: float
+    parents: float
+    value: float
+    share: float
+
+
+class ShrunkGroup(Struct, frozen=True, kw_only=True):
+    """The shrunken rates of a group, None where its rate or a parent's is hidden."""
+
+    name: str
+    selection_rate: ShrunkRate | None
+    tpr: ShrunkRate | None
+    fpr: ShrunkRate | None
+
+
+class Shrinkage(Struct, frozen=True, kw_only=True):
+    """Shrunken rates by group, and the disparity by notion that they make."""
+
+    groups: tuple[ShrunkGroup, ...]
+    notions: dict[str, float | None]
+
+
 class AuditDifference(Struct, frozen=True):
     """A disparity less the baseline's, and the baseline's disparity."""
 
@@ -250,6 +278,7 @@ class Audit(About, frozen=True, kw_only=True, omit_defaults=True):
     """All figures of an audit. Under ``secure`` there are none of single clients.
 
     ``left_out`` is from the run, if that left clients out and these are its test rows.
+    ``shrinkage`` is there if it was asked for.
     """
 
     minimum: int
@@ -272,6 +301,7 @@ class Audit(About, frozen=True, kw_only=True, omit_defaults=True):
     chance: dict[str, Chance | None]
     card: Card | None = None
     left_out: tuple[LeftOutClient, ...] | None = None
+    shrinkage: Shrinkage | None = None
 
     def to_frame(self) -> "DataFrame":
         """Return rows and rates by client and group, with the ends of their intervals.

@@ -13,6 +13,7 @@ from fedfb.audit.result import (
     Measure,
     Rates,
 )
+from fedfb.audit.shrink import shrinkage_tables
 from fedfb.experiments.seed_result import EVERYONE, Interval
 from fedfb.notions.values import Chance
 from fedfb.report.left_out import NARROW, WIDE
@@ -52,6 +53,9 @@ def print_audit(audit: Audit) -> None:
         print_table(
             rates_table(f"By {attribute.attribute}", attribute.groups, narrow=True), console
         )
+    for table in shrinkage_tables(audit):
+        console.print()
+        print_table(table, console)
     if audit.clients:
         console.print()
         print_table(_tabulate_clients(audit, audit.clients), console)

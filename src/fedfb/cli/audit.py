@@ -130,6 +130,14 @@ def audit(
             rich_help_panel=AUDITING,
         ),
     ] = "drawn",
+    shrink: Annotated[
+        bool,
+        typer.Option(
+            "--shrink",
+            help="Add rates of crossed groups, shrunk towards those of each attribute.",
+            rich_help_panel=AUDITING,
+        ),
+    ] = False,
     intended_use: Annotated[
         str | None,
         typer.Option(help="For the model card: what it is for.", rich_help_panel=AUDITING),
@@ -209,6 +217,10 @@ def audit(
         ledger = out / LEDGER if out else None
         add = make_audit_add(secure, ledger) if secure or ledger else add_in_clear
         result = make_audit(subject, minimum, secure=secure, drawn_mix=mix == "drawn", add=add)
+        if shrink:
+            from fedfb.audit.shrink import add_shrinkage
+
+            result = add_shrinkage(result)
         run = read_folder(model).runs[0] if model is not None else None
         if run is not None:
             result = add_left_out(result, run.result, seed, setting or 0)

@@ -17,7 +17,7 @@ WITHOUT = (
     *("schema", "ignore", "bins", "merge", "dates"),
     *("partition", "clients", "groups", "heterogeneity", "rows", "test_rows", "split_seed"),
     *("sensitive_at_prediction", "seeds", "accuracy_floor", "precision", "minimum_group", "rest"),
-    *("q", "resplit", "optimiser", "weight_decay", "batch", "engine"),
+    *("q", "resplit", "optimiser", "weight_decay", "batch", "engine", "features"),
 )
 """Settings that do not change what is exchanged."""
 

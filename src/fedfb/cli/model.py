@@ -45,6 +45,13 @@ def predict(
         Path | None,
         typer.Option(help="The file to write: .parquet, or CSV (default: print CSV)."),
     ] = None,
+    calibrated: Annotated[
+        bool,
+        typer.Option(
+            "--calibrated",
+            help="Add a column with the probability that each score stands for in its group.",
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     trust_code: TrustCode = False,
 ) -> None:
@@ -52,11 +59,15 @@ def predict(
 
     FOLDER is the --out folder of a finished run, ROWS a file with the same raw columns as the
     training rows. The score is P(favourable). The decision is 1 if the score reaches the threshold:
-    one half, or that of the row's group where the method sets thresholds. If decisions are
-    randomised, the column has the probability of 1.
+    one half, the run's common cut, or that of the row's group where the method sets thresholds. If
+    decisions are randomised, the column has the probability of 1.
 
     A category that training did not have is read as a missing one. A row of a group that training
-    did not have is decided without its group, at one half. A note counts both.
+    did not have is decided without its group, at the plain threshold. A note counts both.
+
+    Weights that make decisions fair move scores away from probabilities. With --calibrated a third
+    column has the probability that a score stood for among the training rows of the row's group;
+    the file then needs the columns of groups. No decision depends on it.
 
     Rows are read, decided and written in parts, so a file may be larger than the memory.
 
@@ -71,7 +82,7 @@ def predict(
         refuse_taken(out, force)
     model = load_model(folder, seed, setting, trust_code)
     copied = tuple(dict.fromkeys(name.strip() for name in keep.split(",") if name.strip()))
-    parts = decide_parts(model, with_query(rows, query), copied, client, dialect)
+    parts = decide_parts(model, with_query(rows, query), copied, client, dialect, calibrated)
     total = write_decisions(parts, out)
     for note in total.notes:
         talk(note)

@@ -1,9 +1,10 @@
 """Encode one feature column: numbers are standardised, categories are one-hot."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedfb.data.statistics import Spread, counts_below, steps_by
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Float
 from fedfb.tables.table import Table, Words
@@ -22,7 +23,9 @@ class NumberColumn:
     A missing value becomes the mean. If training rows had missing values, a second column marks
     them. A clipped column is cut to ``low`` and ``high`` first. In a robust column ``mean`` is the
     median and ``sd`` is the distance of the quartiles divided by 1.349, which is the standard
-    deviation of a normal distribution. ``error`` bounds the error of the quantiles.
+    deviation of a normal distribution. ``error`` bounds the error of the quantiles. Each
+    number of ``steps`` adds a 0/1 column: whether a value is above it. A missing value is above
+    none.
     """
 
     name: str
@@ -32,14 +35,16 @@ class NumberColumn:
     low: float | None = None
     high: float | None = None
     error: float = 0.0
+    steps: tuple[float, ...] = ()
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the columns that :meth:`fill` writes."""
-        return (self.name, f"{self.name} is missing") if self.indicator else (self.name,)
+        indicator = (f"{self.name} is missing",) if self.indicator else ()
+        return (self.name, *indicator, *(f"{self.name} > {step:g}" for step in self.steps))
 
     def fill(self, table: Table, x: Float[Array, "n k"]) -> None:
-        """Write the standardised column and, if there is an indicator, the 0/1 column of gaps."""
+        """Write the standardised column, then the 0/1 columns of gaps and of steps, if any."""
         values = table.numbers(self.name)
         missing = np.isnan(values)
         if self.low is not None and self.high is not None:
@@ -52,6 +57,8 @@ class NumberColumn:
             x[:, 0] = scaled
         if self.indicator:
             x[:, 1] = missing
+        if self.steps:  # a comparison with nan is False
+            x[:, -len(self.steps) :] = values[:, None] > np.array(self.steps)
 
 
 @dataclass(frozen=True)
@@ -79,10 +86,18 @@ class CategoryColumn:
 Column = NumberColumn | CategoryColumn
 
 
-def fit_column(table: Table, name: str) -> Column:
-    """Learn how to encode one column from training rows."""
+def fit_column(table: Table, name: str, with_steps: bool = False) -> Column:
+    """Learn how to encode one column from training rows.
+
+    Args:
+        table: training rows.
+        name: name of the column.
+        with_steps: whether a number gets steps at its quantiles.
+
+    """
     if not isinstance(table.column(name), Words):
-        return _fit_numbers(name, table.numbers(name))
+        column = _fit_numbers(name, table.numbers(name))
+        return add_steps(column, table.numbers(name)) if with_steps else column
     categories = sorted({cell or MISSING_CATEGORY for cell in table.text(name).counts()})
     if len(categories) > MAX_CATEGORIES:
         raise DataError(
@@ -91,6 +106,13 @@ def fit_column(table: Table, name: str) -> Column:
             "identifier or free text, remove the column; else merge its values."
         )
     return CategoryColumn(name, tuple(categories))
+
+
+def add_steps(column: NumberColumn, values: Float[Array, " n"]) -> NumberColumn:
+    """Return a column with steps at the quantiles of its values, as sums over clients find them."""
+    spread = Spread(np.array([column.mean]), np.array([column.sd]), np.zeros(1, np.int64))
+    [steps] = steps_by("steps", spread, lambda _, edges: counts_below([values], **edges))
+    return replace(column, steps=steps)
 
 
 def _fit_numbers(name: str, values: Float[Array, " n"]) -> NumberColumn:

@@ -208,7 +208,9 @@ def encode_file(
     return encode_cells(encoder, read_rows(path, dialect), is_judged=True)
 
 
-def encode_cells(encoder: Encoder, cells: Cells, is_judged: bool = False) -> RawRows:
+def encode_cells(
+    encoder: Encoder, cells: Cells, is_judged: bool = False, with_group: bool = False
+) -> RawRows:
     """Encode raw rows as in training.
 
     Args:
@@ -217,16 +219,20 @@ def encode_cells(encoder: Encoder, cells: Cells, is_judged: bool = False) -> Raw
         is_judged: whether decisions are judged by group. The group is then read wherever the rows
             have its columns, and one that training did not have is an error. Rows that are only
             decided are counted instead, if the model reads the group.
+        with_group: whether to read the group also if the model does not.
 
     """
-    table, needed = _type_columns(encoder, cells), encoder.sensitive_at_prediction
+    table = _type_columns(encoder, cells, with_group)
+    needed = encoder.sensitive_at_prediction or with_group
     needs_group = needed or (is_judged and _group_sources(encoder) <= set(table.columns))
     table = encoder.prepare(table, needs_group)
     group, unknown = None, {}
     if needs_group and is_judged:
         group = encoder.groups.group_of(table)
     elif needs_group:
-        group, unknown[""] = encoder.groups.look_up(table)
+        group, unknown_groups = encoder.groups.look_up(table)
+        if encoder.sensitive_at_prediction:
+            unknown[""] = unknown_groups
     for column in encoder.columns:
         if isinstance(column, CategoryColumn):
             counts = table.text(column.name).counts().items()
@@ -235,10 +241,16 @@ def encode_cells(encoder: Encoder, cells: Cells, is_judged: bool = False) -> Raw
     return RawRows(encoder.encode(table, group), group, unknown, cells.notes)
 
 
-def raw_columns(encoder: Encoder) -> dict[str, bool]:
-    """Return the raw columns that a decision reads, and whether each holds numbers."""
+def raw_columns(encoder: Encoder, with_group: bool = False) -> dict[str, bool]:
+    """Return the raw columns that a decision reads, and whether each holds numbers.
+
+    Args:
+        encoder: the encoder.
+        with_group: whether the group is read also if the model does not read it.
+
+    """
     columns = dict.fromkeys(_group_sources(encoder), False)
-    columns = columns if encoder.sensitive_at_prediction else {}
+    columns = columns if encoder.sensitive_at_prediction or with_group else {}
     for column in encoder.columns:
         source, is_number = column.name, isinstance(column, NumberColumn)
         for rule in reversed(encoder.derived):
@@ -253,9 +265,9 @@ def _group_sources(encoder: Encoder) -> set[str]:
     return set(reading(encoder, features=False).columns)
 
 
-def _type_columns(encoder: Encoder, cells: Cells) -> Table:
+def _type_columns(encoder: Encoder, cells: Cells, with_group: bool) -> Table:
     """Return cells as numbers and text. Training decided which are numbers, not these few rows."""
-    needed = raw_columns(encoder)
+    needed = raw_columns(encoder, with_group)
     for name in needed:
         if name not in cells.columns:
             raise DataError(f"{cells.source}: {unknown_name('column', name, cells.columns)}")

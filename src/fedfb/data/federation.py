@@ -13,7 +13,7 @@ from fedfb.data.check import (
     refuse_one_class,
     refuse_vast,
 )
-from fedfb.data.columns import Column, fit_column
+from fedfb.data.columns import Column, NumberColumn, fit_column
 from fedfb.data.derive import Derived
 from fedfb.data.encode import Encoder
 from fedfb.data.groups import Groups, compared_rows, groups_in, merge_small
@@ -73,7 +73,8 @@ class Source:
 
     ``features`` are the columns that the model reads, ``sensitive`` those whose crossed values form
     the groups; the groups of ``group_order`` come first. ``derived`` are the rules that made
-    columns of the table, kept for later rows. ``notes`` are sentences about the rows.
+    columns of the table, kept for later rows. ``notes`` are sentences about the rows. With
+    ``steps`` the numbers of a public table get steps at their quantiles.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Source:
     derived: tuple[Derived, ...] = ()
     group_order: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    steps: bool = False
 
 
 def federate(
@@ -126,7 +128,9 @@ def federate(
     encoder = Encoder(
         learnt.columns
         if learnt
-        else tuple(fit_column(table.take(train, [name]), name) for name in source.features),
+        else tuple(
+            fit_column(table.take(train, [name]), name, source.steps) for name in source.features
+        ),
         groups,
         source.label,
         source.positive,
@@ -252,6 +256,30 @@ def _regroup(federation: Federation, groups: Groups, small: Bool[Array, " a"]) -
         feature_names=encoder.feature_names,
         encoder=encoder,
         notes=(*federation.notes, note, *((ONE_GROUP,) if len(groups.names) == 1 else ())),
+    )
+
+
+def without_steps(federation: Federation) -> Federation:
+    """Return the federation with numbers as they are, without columns of steps."""
+    encoder = federation.encoder
+    columns = tuple(
+        replace(column, steps=()) if isinstance(column, NumberColumn) else column
+        for column in encoder.columns
+    )
+    plain = replace(encoder, columns=columns)
+    starts = np.cumsum([0, *(len(column.feature_names) for column in encoder.columns)])
+    kept = [
+        np.arange(start, start + len(column.feature_names))
+        for start, column in zip(starts, columns, strict=False)
+    ]
+    of_groups = np.arange(starts[-1], len(encoder.feature_names))
+    places = np.concatenate([*kept, of_groups])
+    return replace(
+        federation,
+        clients=tuple(client._replace(x=client.x[:, places]) for client in federation.clients),
+        test=federation.test._replace(x=federation.test.x[:, places]),
+        encoder=plain,
+        feature_names=plain.feature_names,
     )
 
 

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedfb.data.groups import Groups
 from fedfb.data.partition import rows_of_clients
 from fedfb.data.schema import ColumnSchema, Scale, Schema
 from fedfb.data.statistics import (
+    STEP_SHARES,
     TASKS,
     AddUp,
     Ask,
@@ -25,6 +27,7 @@ from fedfb.data.statistics import (
     counts_below,
     quantiles_by,
     spread_by,
+    steps_by,
 )
 from fedfb.errors import DataError
 from fedfb.shapes import Array, Int
@@ -108,21 +111,27 @@ def columns_by(schema: Schema, ask: Ask) -> dict[str, Column]:
 
     """
     return {
-        **{column.name: by_range(column) for column in ranged(schema)},
+        **{column.name: by_range(column, schema.steps) for column in ranged(schema)},
         **_fit_numbers(schema, ask),
         **_fit_categories(schema, ask),
     }
 
 
-def by_range(column: ColumnSchema) -> NumberColumn:
+def by_range(column: ColumnSchema, with_steps: bool = False) -> NumberColumn:
     """Scale by a declared range: by mean and standard deviation of the uniform distribution on it.
+
+    Args:
+        column: has a range.
+        with_steps: whether steps divide the range into equal parts.
 
     >>> by_range(ColumnSchema("age", "feature", "number", range=(0.0, 12.0))).mean
     6.0
     """
     low, high = column.range
     sd = (high - low) / 12**0.5
-    return NumberColumn(column.name, (low + high) / 2, sd, indicator=column.missing == "mean")
+    steps = tuple(low + share * (high - low) for share in STEP_SHARES) if with_steps else ()
+    gaps = column.missing == "mean"
+    return NumberColumn(column.name, (low + high) / 2, sd, indicator=gaps, steps=steps)
 
 
 def groups_by(schema: Schema, rows: Int[Array, "2 a"]) -> Groups:
@@ -158,11 +167,15 @@ def _fit_numbers(schema: Schema, ask: Ask) -> dict[str, NumberColumn]:
     }
     robust, clips = numeric(schema, "robust"), numeric(schema, "clip")
     places = {name: place for place, name in enumerate(names)}
-    return {
+    columns = {
         **standard,
         **_fit_robust(robust, _take_columns(spread, [places[name] for name in robust]), ask),
         **_fit_clipped(clips, _take_columns(spread, [places[name] for name in clips]), ask),
     }
+    if not schema.steps:
+        return columns
+    steps = dict(zip(names, steps_by(STEPS, spread, ask), strict=True))
+    return {name: replace(column, steps=steps[name]) for name, column in columns.items()}
 
 
 def _take_columns(spread: Spread, places: Sequence[int]) -> Spread:
@@ -215,7 +228,7 @@ def _fit_categories(schema: Schema, ask: Ask) -> dict[str, CategoryColumn]:
     }
 
 
-ROWS, CATEGORIES = "row counts", "category counts"
+ROWS, CATEGORIES, STEPS = "row counts", "category counts", "step histograms"
 
 HISTOGRAMS: Mapping[str, Scale] = {"robust histograms": "robust", "clip histograms": "clip"}
 """Tasks for quantiles, and the scale of the columns that need them."""
@@ -240,6 +253,8 @@ def make_column_upload(task: str, broadcast: Arrays, table: Table, schema: Schem
         return {"rows": _count_rows(table, schema)}
     if task == CATEGORIES:
         return {"counts": _count_categories(table, listed_categories(schema))}
+    if task == STEPS and schema.steps:
+        return counts_below([table.numbers(name) for name in numeric(schema)], **broadcast)
     if task in HISTOGRAMS:
         names = numeric(schema, HISTOGRAMS[task])
         return counts_below([table.numbers(name) for name in names], **broadcast)

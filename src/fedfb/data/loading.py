@@ -109,4 +109,5 @@ def deal(public: PublicData, request: DataRequest, split_seed: int) -> Federatio
     rows = np.arange(len(source.table))
     clients, notes = seat(dealt, rows, source.train, request.client_rows)
     reads_group = request.sensitive_at_prediction
-    return federate(replace(source, notes=notes), clients, sensitive_at_prediction=reads_group)
+    source = replace(source, notes=notes, steps=request.features != "plain")
+    return federate(source, clients, sensitive_at_prediction=reads_group)

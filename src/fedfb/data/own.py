@@ -4,6 +4,7 @@ Each file is a client, or the rows of all are dealt to clients.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -280,7 +281,7 @@ def federate_cells(
         source,
         clients._replace(client=clients.client[order]),
         sensitive_at_prediction=request.sensitive_at_prediction,
-        learn=by_sums(add, schema),
+        learn=by_sums(add, replace(schema, steps=request.features != "plain")),
         precision=precision,
         rest=request.rest,
     )

@@ -77,7 +77,8 @@ class Schema:
 
     ``crossed`` are the sensitive columns, in the order of group names. ``client`` is the column
     that names the client; it may be a sensitive column too. ``source`` is the name in messages.
-    ``files`` are the declared dialects of files, by name or pattern.
+    ``files`` are the declared dialects of files, by name or pattern. ``steps`` says whether numbers
+    get steps at their quantiles (``--features``); a schema file does not say it.
     """
 
     columns: tuple[ColumnSchema, ...]
@@ -85,6 +86,7 @@ class Schema:
     client: str | None = None
     source: str = "the schema"
     files: tuple[tuple[str, Dialect], ...] = ()
+    steps: bool = False
 
     def of(self, role: Role) -> tuple[ColumnSchema, ...]:
         """Return the columns of one role."""

@@ -204,6 +204,30 @@ def quantiles_by(task: str, shares: Sequence[float], spread: Spread, ask: Ask) -
     return Quantiles(high, high - low)
 
 
+STEP_SHARES = tuple(place / 13 for place in range(1, 13))
+"""The quantiles of steps: 13 ranges of a number, with as many rows each."""
+
+
+def steps_by(task: str, spread: Spread, ask: Ask) -> list[tuple[float, ...]]:
+    """Return the steps of columns: quantiles over all clients that divide the rows, ascending.
+
+    Quantiles that divide the rows as the one before does, or do not divide them at all, are left
+    out: of a number with few values a few steps are left.
+
+    Args:
+        task: name of the task. Clients upload :func:`counts_below`.
+        spread: mean and standard deviation of the columns.
+        ask: returns the sum of the clients' uploads to a task.
+
+    """
+    values, _ = quantiles_by(task, STEP_SHARES, spread, ask)
+    total = ask(task, {"edges": values[..., None]})
+    below, present = total["below"][..., 0], total["present"][:, None]
+    before = np.concatenate([np.zeros_like(present), below[:, :-1]], axis=1)
+    divides = (below > before) & (below < present)
+    return [tuple(of[keep].tolist()) for of, keep in zip(values, divides, strict=True)]
+
+
 def counts_below(columns: Sequence[Float[Array, " n"]], edges: Float[Array, "k q b"]) -> Arrays:
     """Return the number of cells, and the number of cells up to each edge.
 

@@ -36,6 +36,7 @@ from fedfb.estimator.training import (
     make_federation,
     same_columns,
 )
+from fedfb.experiments.calibrate import measure_calibration
 from fedfb.experiments.codec import to_builtins
 from fedfb.experiments.evaluate import evaluate
 from fedfb.experiments.measure import measure_loss
@@ -157,6 +158,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = experiment.seeds[0]
         outcome = train(experiment, federations={seed: federation}, jobs=1)
         warn_of(outcome.result.shortfalls, stacklevel=2)
+        federation = outcome.federation  # --features auto chooses the columns
         self.encoder_, self.groups_ = federation.encoder, list(federation.group_names)
         self.clients_ = list(federation.client_names)
         inputs = len(federation.feature_names)
@@ -201,6 +203,28 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         favourable = self._decide(X, sensitive_features).score[0]
         columns = (1 - favourable, favourable)
         return np.stack(columns if self._positive_is_last else columns[::-1], axis=1)
+
+    def calibrated(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
+        """Return the probability of the favourable label that each score stands for in its group.
+
+        Weights that make decisions fair move scores away from probabilities. No decision depends on
+        what this method returns.
+
+        Args:
+            X: features, with the columns of training.
+            sensitive_features: as in ``fit``. A group that training did not have has the map of all
+                groups together.
+        """
+        x, group = self._encode(X, sensitive_features)
+        score = self.rule_.decide(x, group).score[0]
+        chances = self.rule_.calibrate(score, self._number_groups(sensitive_features, len(x)))
+        if chances is None:
+            raise ValueError(
+                f"{type(self).__name__} has no calibrated scores: its method asks for no histogram "
+                "of them. FedFB with its common cut (settings={'cut': 'common'}) and methods with "
+                "thresholds do."
+            )
+        return chances
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Float[Array, " n"]:
         """Return the log odds of the second of ``classes_``.
@@ -255,7 +279,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         result = self.result_
         if X is not None:
             rows = self._make_examples(X, y, sensitive_features, client)
-            result = judge(result, rows, self.groups_, self.clients_)
+            result = judge(result, rows, self.groups_, self.clients_, self.rule_.calibration)
         return result if to is None else write_page(result, self.encoder_, Path(to))
 
     @property
@@ -352,7 +376,11 @@ FederatedClassifier.__doc__ = (
 
 
 def judge(
-    result: Result, outcome: tuple[Prediction, Examples], groups: list[str], clients: list[str]
+    result: Result,
+    outcome: tuple[Prediction, Examples],
+    groups: list[str],
+    clients: list[str],
+    maps: Array | None = None,
 ) -> Result:
     """Return a result with the figures of other rows than the training rows.
 
@@ -361,12 +389,18 @@ def judge(
         outcome: decisions on the rows, and the rows.
         groups: names of the groups.
         clients: names of the clients.
+        maps: of scores to probabilities, by group; None: none were learnt.
     """
     [evaluation] = evaluate(*outcome, groups, clients)
     prediction, examples = outcome
     losses = measure_loss(prediction.score[0], examples, None)._asdict()
     figures_of_rows = {**structs.asdict(evaluation), **losses, "chance": chance_of(evaluation)}
-    run = structs.replace(result.runs[0], **figures_of_rows, leave_out=None)
+    calibration = (
+        () if maps is None else measure_calibration(prediction.score[0], examples, groups, maps)
+    )
+    run = structs.replace(
+        result.runs[0], **figures_of_rows, leave_out=None, calibration=calibration
+    )
     of_training = {ON_TRAINING_ROWS, *unshown_misses(result)}
     figures = summarise_seeds([run], shared=1.0)
     return with_shortfalls(

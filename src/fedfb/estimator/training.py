@@ -119,6 +119,7 @@ def make_federation(
         ),
         crossed=tuple(groups),
         source=SOURCE,
+        steps=experiment.features != "plain",
     )
     source = Source(
         SOURCE,

@@ -84,8 +84,8 @@ def default_folder() -> Path:
 def key_of(experiment: Resolved, rows: str, seed: int) -> _Key | None:
     """Return all that the record of a seed depends on; None where part of it is unknown.
 
-    A method or model from a user's own file may change without a change of its name. What is tuned
-    is chosen for all seeds together, so all of them belong to the key.
+    A method or model from a user's own file may change without a change of its name. What is tuned,
+    and the features, are chosen for all seeds together, so all of them belong to the key.
 
     Args:
         experiment: a resolved experiment.
@@ -96,11 +96,12 @@ def key_of(experiment: Resolved, rows: str, seed: int) -> _Key | None:
         return None
     if is_own(experiment.model):
         return None
+    in_company = experiment.tune or experiment.features == "auto"
     return {
         "experiment": experiment.hash,
         "rows": rows,
         "seed": seed,
-        "company": list(experiment.seeds) if experiment.tune else [],
+        "company": list(experiment.seeds) if in_company else [],
         "code": code_digest(),
         "versions": versions(experiment),
     }

@@ -10,6 +10,7 @@ from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.spec import Experiment
 from fedfb.models import is_own
+from fedfb.notions import long_name
 from fedfb.settings import flag_of, setting_of
 
 ACROSS_CLIENTS = ("participation", "dropout", "scaling")
@@ -74,6 +75,21 @@ def solver_of(experiment: Experiment) -> Literal["newton", "lbfgs", "local"] | N
         or any(getattr(experiment, name) != getattr(usual, name) for name in OF_LOCAL_TRAINING)
     )
     return experiment.solver or ("local" if local else "lbfgs" if network else "newton")
+
+
+def cut_of(experiment: Experiment) -> Literal["common", "half"] | None:
+    """Return where scores are cut; None for a method that cannot be asked.
+
+    By default codes of few bits and private runs are cut at 1/2: the histogram for another cut
+    would be more bytes than all codes, and would spend a part of epsilon.
+
+    >>> cut_of(Experiment()), cut_of(Experiment(bits=8)), cut_of(Experiment(outer="step"))
+    ('common', 'half', None)
+    """
+    if not is_read(experiment, "cut"):
+        return None
+    costly = experiment.bits is not None or experiment.privacy_epsilon is not None
+    return experiment.cut or ("half" if costly else "common")
 
 
 def refuse_fit(experiment: Experiment) -> None:
@@ -231,6 +247,11 @@ def _unread(experiment: Experiment, name: str, flag: str) -> str:
         return (
             f"{flag} has no effect with --notion cp and --outer solve: all rows of a client have "
             "one weight. Leave it out."
+        )
+    if name == "cut" and long_name(experiment.notion) == "client_parity":
+        return (
+            f"{flag} has no effect with --notion cp: losses of clients are compared, and a cut "
+            "changes none. Leave it out."
         )
     forms = forms_that_read(method, name)
     if forms is None:

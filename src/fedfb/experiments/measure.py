@@ -11,6 +11,7 @@ from fedfb.core import Examples, Prediction
 from fedfb.data import Federation
 from fedfb.data.notes import ON_TRAINING_ROWS
 from fedfb.data.repeats import copied_share
+from fedfb.experiments.calibrate import measure_calibration
 from fedfb.experiments.evaluate import (
     cross_entropy,
     evaluate,
@@ -121,6 +122,12 @@ def _trained_results(
     by_round = round_rows(history, len(tested), notion, experiment.minimum_group)
     constant, copied = training_figures(experiment, federation)
     privacy = fitted.privacy and fitted.privacy.account(federation.client_names)
+    state = fitted.trained.state
+    maps = state.calibration if "calibration" in state._fields else ()
+    calibrations = [
+        measure_calibration(score, test, federation.group_names, of_run)
+        for score, of_run in zip(prediction.score, maps, strict=False)
+    ]
     results = [
         SeedResult(
             seed=fitted.seed,
@@ -134,14 +141,16 @@ def _trained_results(
             rounds=rounds,
             training=None,
             privacy=privacy,
+            calibration=calibration,
         )
-        for setting, evaluation, score, half, account, rounds in zip(
+        for setting, evaluation, score, half, account, rounds, calibration in zip(
             fitted.settings,
             tested,
             prediction.score,
             halves,
             fitted.tell(),
             by_round,
+            calibrations or [()] * len(tested),
             strict=True,
         )
     ]

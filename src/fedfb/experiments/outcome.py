@@ -1,7 +1,7 @@
 """Running an experiment: every seed, tuned where asked, evaluated on the test rows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from os import cpu_count
@@ -9,6 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from fedfb.algorithms import find_method
 from fedfb.algorithms.fedfb.root_search import FREE
@@ -150,6 +151,14 @@ def train(
     if resolved.leave_out_clients:
         on_note(plan_leaving_out(resolved, federation))
     work = _Work(resolved, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
+    features = None
+    if resolved.features == "auto":
+        from fedfb.experiments.choose_features import choose_features  # here: rarely needed
+
+        federations, features = choose_features(
+            resolved, federations, work.for_each_seed, work.saving
+        )
+        federation, work = federations[resolved.seeds[0]], replace(work, federations=federations)
     choices = _choices(work, tried, tuned) if chooses(experiment) else Choices()
     settings = {seed: _settings(resolved, choices.of(seed)) for seed in resolved.seeds}
     # A free model is one more that clients send: where that counts there is none.
@@ -172,6 +181,7 @@ def train(
     )
     fitted = tuple(grid.fitted for grid in grids)
     results = [seed_results(resolved, grid, federations[grid.fitted.seed]) for grid in grids]
+    results = [[structs.replace(run, features=features) for run in runs] for runs in results]
     number = len(settings[resolved.seeds[0]])
     if resolved.leave_out_clients:
         results = with_clients_left_out(

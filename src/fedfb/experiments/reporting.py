@@ -87,13 +87,30 @@ def make_result(
             Picked(seed=seed, **_choice(choice)) for seed, choice in choices.by_seed.items()
         ),
         privacy=_privacy_over_seeds([of_seed[0] for of_seed in results]),
-        notes=(*_diverged_notes(summaries, choices), *notes, *single_notes(experiment, results)),
+        notes=(
+            *_diverged_notes(summaries, choices),
+            *notes,
+            *single_notes(experiment, results),
+            *_feature_notes(results),
+        ),
         groups=tuple(groups),
         experiment_hash=experiment.hash,
         shared_test_rows=shared,
         shortfalls=(),
     )
     return with_shortfalls(result)
+
+
+def _feature_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
+    """Say what ``--features auto`` chose: the same for all seeds."""
+    choice = results[0][0].features
+    if choice is None:
+        return []
+    return [
+        f"--features auto: numbers {'with' if choice.steps else 'without'} steps (loss on "
+        f"validation rows {choice.loss_with_steps:.4f} with steps, {choice.loss_without:.4f} "
+        "without)"
+    ]
 
 
 def figures_of(summary: Summary) -> Figures:

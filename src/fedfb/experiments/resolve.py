@@ -9,7 +9,14 @@ from typing import Any
 from fedfb.algorithms import Knob, Method, find_method
 from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.effect import BY_SUMS, is_read, refuse_fit, solver_of, without_effect
+from fedfb.experiments.effect import (
+    BY_SUMS,
+    cut_of,
+    is_read,
+    refuse_fit,
+    solver_of,
+    without_effect,
+)
 from fedfb.experiments.effect import outer_rule as outer_rule
 from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment, Resolved
@@ -35,7 +42,10 @@ def resolve(experiment: Experiment) -> Resolved:
     method = find_method(experiment.algorithm)
     check_fit(experiment, method)
     experiment = replace(
-        experiment, outer=outer_rule(experiment, method), solver=solver_of(experiment)
+        experiment,
+        outer=outer_rule(experiment, method),
+        solver=solver_of(experiment),
+        cut=cut_of(experiment),
     )
     values = {
         knob: user_values or (() if experiment.tune else (usual,))
@@ -88,7 +98,8 @@ def chooses(experiment: Experiment) -> bool:
 def total_rounds(experiment: Experiment) -> int:
     """Return the number of rounds of all seeds, those of tuning included."""
     rounds = resolve(experiment).rounds or 0
-    return rounds * len(experiment.seeds) * (2 if chooses(experiment) else 1)
+    trainings = 1 + chooses(experiment) + 2 * (experiment.features == "auto")
+    return rounds * len(experiment.seeds) * trainings
 
 
 def check_fit(experiment: Experiment, method: Method) -> None:
@@ -111,6 +122,11 @@ def check_fit(experiment: Experiment, method: Method) -> None:
     for reason in without_effect(experiment).values():
         raise ConfigError(reason)
     refuse_fit(experiment)
+    if experiment.features == "auto" and experiment.privacy_epsilon is not None:
+        raise ConfigError(
+            "--features auto looks at validation rows, which would cost privacy. Give --features "
+            "plain or binned."
+        )
     untuned = experiment.tune and experiment.solver in BY_SUMS and experiment.cost is None
     if untuned and (outer_rule(experiment, method) == "solve" or len(tuning_grid(experiment)) == 1):
         raise ConfigError(

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedfb.algorithms.baselines.lft import VARIANTS, Mixing, mix
+from fedfb.algorithms.fedfb.calibration import apply_maps
 from fedfb.algorithms.fedfb.threshold_rules import histogram_task, look_up
 from fedfb.core import Arrays, ClientData, ClientTask, Examples, Key, Prediction
 from fedfb.data.encode import Unknown, encode_cells, raw_columns
@@ -34,8 +35,9 @@ from fedfb.tables.address import Database
 from fedfb.tables.dialect import DETECT, Dialect
 from fedfb.tables.stream import read_parts
 
-DECIDED_COLUMNS = ("score", "decision")
-"""The columns of the output, after those that are copied."""
+CALIBRATED = "calibrated"
+DECIDED_COLUMNS = ("score", "decision", CALIBRATED)
+"""The columns of the output, after those that are copied; the last one if it is asked for."""
 
 _PARQUET = (".parquet", ".pq")
 
@@ -43,13 +45,20 @@ _PARQUET = (".parquet", ".pq")
 class Decided(NamedTuple):
     """Decisions on some rows, the copied columns in Arrow, and what training did not have.
 
-    ``notes`` are sentences about how the rows were read.
+    ``notes`` are sentences about how the rows were read. ``calibrated`` are probabilities.
     """
 
     prediction: Prediction
     copies: dict[str, Any]
     unknown: Unknown
     notes: tuple[str, ...]
+    calibrated: Array | None = None
+
+    @property
+    def columns(self) -> dict[str, Array]:
+        """The columns of the output, after those that are copied."""
+        columns = {"score": self.prediction.score[0], "decision": self.prediction.decision[0]}
+        return columns if self.calibrated is None else {**columns, CALIBRATED: self.calibrated}
 
 
 class DecidedTotal(NamedTuple):
@@ -66,6 +75,7 @@ def decide_parts(
     copied: Sequence[str] = (),
     client: str | None = None,
     dialect: Dialect = DETECT,
+    calibrated: bool = False,
 ) -> Iterator[Decided]:
     """Decide the rows of a file, part by part.
 
@@ -75,17 +85,23 @@ def decide_parts(
         copied: columns to copy.
         client: the client whose model decides, where each client has a model.
         dialect: how a text file is written, where it is not detected.
+        calibrated: whether to add what each score stands for in the row's group. The group is then
+            read, also where no decision depends on it.
 
     """
-    for name in DECIDED_COLUMNS:
+    if calibrated:
+        model.refuse_uncalibrated()
+    for name in DECIDED_COLUMNS if calibrated else DECIDED_COLUMNS[:-1]:
         if name in copied:
             raise ConfigError(
                 f"--keep {name}: the output has a column {name!r} already. Rename the column of "
                 "the file, or leave it out."
             )
-    for part in read_parts(path, raw_columns(model.encoder), copied, dialect):
-        rows = encode_cells(model.encoder, part.cells)
-        yield Decided(model.predict(rows, client), part.copies, rows.unknown, rows.notes)
+    for part in read_parts(path, raw_columns(model.encoder, calibrated), copied, dialect):
+        rows = encode_cells(model.encoder, part.cells, with_group=calibrated)
+        prediction = model.predict(rows, client)
+        chances = model.calibrate(prediction, rows) if calibrated else None
+        yield Decided(prediction, part.copies, rows.unknown, rows.notes, chances)
 
 
 def write_decisions(parts: Iterator[Decided], out: Path | None) -> DecidedTotal:
@@ -101,14 +117,13 @@ def write_decisions(parts: Iterator[Decided], out: Path | None) -> DecidedTotal:
     writer: Any = None
     with nullcontext() if out is None else replacing(out) as file:
         for part in parts:
-            score, decision = part.prediction.score[0], part.prediction.decision[0]
             if is_parquet:
-                writer = _write_parquet(writer, file, part.copies, score, decision)
+                writer = _write_parquet(writer, file, part)
             else:
-                lines = _write_csv(part.copies, score, decision, with_header=not rows)
+                lines = _write_csv(part, with_header=not rows)
                 # A notebook's stdout takes text only.
                 sys.stdout.write(lines.decode()) if file is None else file.write(lines)
-            rows += len(score)
+            rows += len(part.columns["score"])
             for name, counts in part.unknown.items():
                 unknown.setdefault(name, Counter()).update(counts)
             notes |= dict.fromkeys(part.notes)
@@ -117,31 +132,31 @@ def write_decisions(parts: Iterator[Decided], out: Path | None) -> DecidedTotal:
     return DecidedTotal(rows, unknown, tuple(notes))
 
 
-def _write_parquet(
-    writer: Any, file: Any, copies: dict[str, Any], score: Any, decision: Any
-) -> Any:
+def _write_parquet(writer: Any, file: Any, part: Decided) -> Any:
     """Write rows, and return the writer, which is made with the first rows."""
     import pyarrow
     from pyarrow import parquet
 
-    table = pyarrow.table({**copies, DECIDED_COLUMNS[0]: score, DECIDED_COLUMNS[1]: decision})
+    table = pyarrow.table({**part.copies, **part.columns})
     if writer is None:
         writer = parquet.ParquetWriter(file, table.schema)
     writer.write_table(table.cast(writer.schema))
     return writer
 
 
-def _write_csv(copies: dict[str, Any], score: Any, decision: Any, with_header: bool) -> bytes:
+def _write_csv(part: Decided, with_header: bool) -> bytes:
     from fedfb.tables.cells import as_text
 
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator="\n")
     if with_header:
-        writer.writerow([*copies, *DECIDED_COLUMNS])
-    columns = [[as_text(value) for value in column.to_pylist()] for column in copies.values()]
-    scores = [f"{value:.6f}" for value in score.tolist()]
-    decisions = [f"{value:g}" for value in decision.tolist()]
-    writer.writerows(zip(*columns, scores, decisions, strict=True))
+        writer.writerow([*part.copies, *part.columns])
+    copies = [[as_text(value) for value in column.to_pylist()] for column in part.copies.values()]
+    columns = [
+        [format(value, "g" if name == "decision" else ".6f") for value in column.tolist()]
+        for name, column in part.columns.items()
+    ]
+    writer.writerows(zip(*copies, *columns, strict=True))
     return lines.getvalue().encode()
 
 
@@ -190,7 +205,9 @@ class Rule:
               P(\hat y=1)=\begin{cases}C_{a,\lfloor sK\rfloor}&\text{with thresholds by group}\\
               \text{the mixture of the members' decisions}&\text{else}\end{cases}
 
-    One model is a mixture of one. ``chance`` is :math:`C`, by group and bin of the score.
+    One model is a mixture of one. ``chance`` is :math:`C`, by group and bin of the score; a single
+    group stands for all rows: a common cut. ``calibration`` are the maps of
+    ``fedfb.algorithms.fedfb.calibration``.
     """
 
     network: Model
@@ -199,6 +216,7 @@ class Rule:
     weights: Float[Array, " m"]
     mixing: Mixing = "randomised"
     chance: Float[Array, "a k"] | None = None
+    calibration: Float[Array, "b 2"] | None = None
 
     def logits(self, x: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """Return every member's logit of every row."""
@@ -213,6 +231,12 @@ class Rule:
             return prediction
         return Prediction(prediction.score, look_up(self.chance[None], group, prediction.score))
 
+    def calibrate(
+        self, score: Float[Array, " n"], group: Int[Array, " n"]
+    ) -> Float[Array, " n"] | None:
+        """Return the probability that each score stands for; None if none was learnt."""
+        return None if self.calibration is None else apply_maps(self.calibration, group, score)
+
     @property
     def bins(self) -> int:
         """The number of bins of the scores; 0 without thresholds."""
@@ -221,7 +245,7 @@ class Rule:
     @property
     def needs_group(self) -> bool:
         """Whether a decision needs the group of a row."""
-        return self.chance is not None
+        return self.chance is not None and len(self.chance) > 1
 
 
 def rule_of(
@@ -248,6 +272,7 @@ def rule_of(
         weights,
         _mixing(experiment),
         state.chance[run] if "chance" in state._fields else None,
+        state.calibration[run] if "calibration" in state._fields else None,
     )
     _refuse_other_decisions(rule, fitted, run, client, experiment.algorithm)
     return rule
@@ -308,7 +333,9 @@ FEWEST_SCORES = 30
 def without_fairness(experiment: Experiment) -> Resolved:
     """Return what trains the model whose scores are counted: FedAvg, otherwise as declared."""
     usual = Experiment()
-    of_method = ("alpha", "target", "cost", "outer", "knobs", "variant", "notion", "participation")
+    of_method = (
+        *("alpha", "target", "cost", "outer", "knobs", "variant", "notion", "participation", "cut"),
+    )
     plain: dict[str, Any] = {name: getattr(usual, name) for name in of_method}
     return resolve(replace(experiment, algorithm="fedavg", **plain))
 

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from fedfb.algorithms.fedfb.calibration import apply_maps
 from fedfb.core import Arrays, Examples, Prediction
 from fedfb.data.encode import Encoder, RawRows
 from fedfb.errors import ConfigError, DataError, WriteError, unknown_name
@@ -44,6 +45,7 @@ from fedfb.files import (
 from fedfb.models import is_own
 from fedfb.runtime import as_arrays, from_arrays
 from fedfb.runtime.ledger import settle_ledger
+from fedfb.shapes import Array, Float
 
 EXPERIMENT, RESULT, MODELS, ENCODER = (
     "experiment.toml",
@@ -241,6 +243,27 @@ class SavedModel:
         score, decision = self.fitted.predict(examples)
         only = slice(self.run, self.run + 1)
         return Prediction(score[only], decision[only])
+
+    def calibrate(self, prediction: Prediction, rows: RawRows) -> Float[Array, " n"]:
+        """Return the probability that each score stands for in the group of its row.
+
+        Args:
+            prediction: what :meth:`predict` returned for the rows.
+            rows: the rows, with their groups.
+        """
+        score, maps = prediction.score[0], self.fitted.trained.state.calibration[self.run]
+        everybody = np.full(len(score), -1)
+        return apply_maps(maps, everybody if rows.group is None else rows.group, score)
+
+    def refuse_uncalibrated(self) -> None:
+        """Refuse to calibrate the scores of a method that asked for no histogram of them."""
+        if "calibration" not in self.fitted.trained.state._fields:
+            raise ConfigError(
+                f"the scores of this run ({self.experiment.algorithm}) were not calibrated: that "
+                "needs the histogram of scores, which fedfb and cfl (with --cut common, the "
+                "default), fedfb-thresholds and hardt ask for. Train again, or leave out "
+                "--calibrated."
+            )
 
 
 class Shape(msgspec.Struct, frozen=True):

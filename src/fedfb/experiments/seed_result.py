@@ -115,6 +115,22 @@ class Quality(Value, frozen=True, kw_only=True):
     disparity: ByNotion
 
 
+class GroupCalibration(Value, frozen=True, kw_only=True):
+    """The calibration error of a group's scores on test rows, before and after calibration."""
+
+    name: str
+    before: float
+    after: float
+
+
+class FeatureChoice(Value, frozen=True, kw_only=True):
+    """What ``--features auto`` chose for all seeds, and the losses on validation rows."""
+
+    steps: bool
+    loss_with_steps: float
+    loss_without: float
+
+
 class Coarse(Value, frozen=True, kw_only=True):
     """Codes that are too coarse for the gaps: their bits, their step, and the bits needed."""
 
@@ -130,7 +146,9 @@ class MethodAccount(Value, frozen=True, kw_only=True):
         chosen_round: the round nearest to the target on training rows.
         off_target: how far the training disparity is from the target.
         off_target_before: the same, before thresholds.
-        training_accuracy: accuracy of the chosen round on training rows, before thresholds.
+        training_accuracy: accuracy of the chosen round on training rows, before thresholds, and
+            with the common cut.
+        cut: where the scores of all groups are cut.
         constant_accuracy: accuracy of the best constant decision on training rows.
         at_bound: groups (client parity: clients) whose weights are at their bound.
         idle: groups whose gaps do not answer to their weights, where clients train by themselves.
@@ -146,6 +164,7 @@ class MethodAccount(Value, frozen=True, kw_only=True):
     off_target_before: float | None = None
     training_accuracy: float | None = None
     constant_accuracy: float | None = None
+    cut: float | None = None
     at_bound: tuple[str, ...] | None = None
     idle: tuple[str, ...] | None = None
     left_out: tuple[str, ...] | None = None
@@ -281,6 +300,9 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
         training: None for a method without a target.
         diverged: where training diverged; figures are then None.
         leave_out: figures on clients that were left out; None: no client was.
+        calibration: how far scores are from probabilities: all rows, then by group; empty for a
+            method that asks for no histogram of scores.
+        features: None: nothing was chosen.
     """
 
     seed: int
@@ -299,3 +321,5 @@ class SeedResult(Evaluation, frozen=True, kw_only=True):
     diverged: Divergence | None = None
     chance: Mapping[MeasureName, Chance | None] = {}
     leave_out: LeaveOut | None = None
+    calibration: tuple[GroupCalibration, ...] = ()
+    features: FeatureChoice | None = None

@@ -71,6 +71,13 @@ class Experiment(DataRequest):
         METHOD,
         by_method=True,
     )
+    cut: Literal["common", "half"] | None = setting(
+        None,
+        "fedfb, cfl: common: place one cut for all groups where training accuracy is best at no "
+        "larger disparity; half: decide at 1/2 (default common; half with --bits or privacy)",
+        METHOD,
+        by_method=True,
+    )
     alpha: tuple[Annotated[float, Meta(ge=0)], ...] = setting(
         (),
         "Step of the fairness weights; several make a grid (default: fedfb and cfl .5, for cp 2; "
@@ -278,7 +285,7 @@ class Resolved(Experiment):
 ADDED = (
     *("minimum_group", "rest", "query", "client_rows", "dates"),
     *("separator", "decimal", "thousands", "encoding"),
-    "leave_out_clients",
+    *("leave_out_clients", "features"),
 )
 """Settings, beside those of privacy, that experiments written before did not have."""
 
@@ -287,6 +294,8 @@ def _is_usual_addition(experiment: Experiment, declared: Field[Any]) -> bool:
     """Return True for a later setting at its default: hashes written before it must not change."""
     if declared.name == "solver":  # every experiment before it trained locally
         return experiment.solver not in ("newton", "lbfgs")
+    if declared.name == "cut":  # and decided at 1/2
+        return experiment.cut != "common"
     added = declared.name in ADDED or setting_of(declared).panel == PRIVACY
     return added and bool(getattr(experiment, declared.name) == declared.default)
 

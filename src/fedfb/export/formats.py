@@ -27,7 +27,6 @@ from fedfb.tables.table import Table
 FORMAT = "fedfb coefficients 1"
 
 HALF = [{"score": 0.5, "share": 1.0}]
-_EVERYBODY = {"name": "all", "values": [], "coefficient": 0.0, "thresholds": HALF}
 
 
 def coefficients(hand: HandOver) -> dict[str, Any]:
@@ -37,7 +36,8 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
               +\beta_a\Big)
 
     over numbers j, categories c with value :math:`v_c`, and the group a where the model reads it. A
-    missing number adds ``if_missing``, a category that is not listed adds nothing. Where decisions
+    missing number adds ``if_missing``, a number above a step adds the step's coefficient, a
+    category that is not listed adds nothing. Where decisions
     do not depend on the group, no sensitive column is named and one group stands for all rows.
     """
     network = layers_of(hand.rule)
@@ -57,7 +57,7 @@ def coefficients(hand: HandOver) -> dict[str, Any]:
         "features": features,
         "sensitive": list(encoder.groups.columns) if hand.needs_group else [],
         "rules": [rule_to_dict(rule) for rule in hand.reading.rules],
-        "groups": _describe_groups(hand, values) if hand.needs_group else [_EVERYBODY],
+        "groups": _describe_groups(hand, values) if hand.needs_group else [_describe_all(hand)],
     }
 
 
@@ -74,11 +74,24 @@ def _describe_groups(hand: HandOver, values: Iterator[float]) -> list[dict[str, 
             "name": name,
             "values": [] if name in groups.into else list(values_of(groups.columns, name) or ()),
             "coefficient": next(values) if hand.encoder.sensitive_at_prediction else 0.0,
-            "thresholds": HALF if chance is None else _drop_unreachable(thresholds(chance[number])),
+            "thresholds": _describe_thresholds(chance, number),
         }
         for number, name in enumerate(groups.names)
     ]
     return sorted(described, key=lambda group: not group["values"])
+
+
+def _describe_all(hand: HandOver) -> dict[str, Any]:
+    """Describe the one group of a model that does not need groups."""
+    steps = _describe_thresholds(hand.rule.chance, 0)
+    return {"name": "all", "values": [], "coefficient": 0.0, "thresholds": steps}
+
+
+def _describe_thresholds(chance: Any, group: int) -> list[dict[str, float]]:
+    """Describe the thresholds of a group; a single row of chances is the cut of all groups."""
+    if chance is None:
+        return HALF
+    return _drop_unreachable(thresholds(chance[group if len(chance) > 1 else 0]))
 
 
 def _drop_unreachable(steps: list[dict[str, float]]) -> list[dict[str, float]]:
@@ -103,6 +116,7 @@ def _describe_feature(column: Any, values: Iterator[float]) -> dict[str, Any]:
             "sd": column.sd,
             "coefficient": next(values),
             "if_missing": next(values) if column.indicator else 0.0,
+            "steps": [{"above": step, "coefficient": next(values)} for step in column.steps],
         }
     categories = {category: next(values) for category in column.categories}
     return {"column": column.name, "kind": "category", "coefficients": categories}

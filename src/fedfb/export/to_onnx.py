@@ -131,8 +131,9 @@ def onnx_model(hand: HandOver) -> Any:
     if hand.rule.precision == "float32":
         x = graph.cast(graph.cast(x, TensorProto.FLOAT), TensorProto.DOUBLE)
     score, decision = _add_decision(graph, hand.rule, x)
-    if hand.rule.chance is not None and group is not None:
-        decision = _add_thresholds(graph, hand.rule, score, group)
+    if hand.rule.chance is not None:
+        of_group = group if hand.rule.needs_group else None
+        decision = _add_thresholds(graph, hand.rule, score, of_group)
     names = set(raw)
     outputs = {
         _choose_free_name("score", names): score,
@@ -195,7 +196,12 @@ def _add_features(graph: Graph, column: Any, cells: dict[str, str]) -> list[str]
         scaled = graph.node("Div", distance, graph.constant(np.float64(column.sd)))
         filled = graph.node("Where", missing, graph.constant(ZERO), scaled)
         flags = [graph.cast(missing, TensorProto.DOUBLE)] if column.indicator else []
-        return [graph.column(part) for part in (filled, *flags)]
+        parts = [graph.column(part) for part in (filled, *flags)]
+        if column.steps:  # a comparison with nan is False
+            steps = graph.constant(np.array([column.steps]))
+            is_above = graph.node("Greater", graph.column(values), steps)
+            parts.append(graph.cast(is_above, TensorProto.DOUBLE))
+        return parts
     if isinstance(column, CategoryColumn):
         places = {category: place for place, category in enumerate(column.categories)}
         if MISSING_CATEGORY in places:
@@ -254,17 +260,19 @@ def _add_logit(graph: Graph, rule: Rule, member: Float[Array, " p"], x: str) -> 
     return graph.node("Squeeze", x, graph.constant(np.array([1])))
 
 
-def _add_thresholds(graph: Graph, rule: Rule, score: str, group: str) -> str:
-    """Add the lookup of P(decide 1) in a table by group and bin of the score."""
+def _add_thresholds(graph: Graph, rule: Rule, score: str, group: str | None) -> str:
+    """Add the lookup of P(decide 1) in a table by group (None: a common cut) and bin."""
     bins = rule.bins
     scaled = graph.node("Mul", score, graph.constant(np.float64(bins)))
     place = graph.node(
         "Min", graph.cast(scaled, TensorProto.INT64), graph.constant(np.int64(bins - 1))
     )
-    first = graph.node("Mul", group, graph.constant(np.int64(bins)))
+    if group is not None:
+        first = graph.node("Mul", group, graph.constant(np.int64(bins)))
+        place = graph.node("Add", first, place)
     rows = np.vstack([np.asarray(rule.chance, np.float64), decide_at_half(bins)])
     table = graph.constant(rows.ravel())
-    return graph.node("Gather", table, graph.node("Add", first, place))
+    return graph.node("Gather", table, place)
 
 
 def _choose_free_name(name: str, names: set[str]) -> str:

@@ -18,7 +18,7 @@ from fedfb.algorithms import find_method
 from fedfb.data.request import DRAWN, SEVERAL_ATTRIBUTES
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.compare import Cause
-from fedfb.experiments.effect import forms_that_read
+from fedfb.experiments.effect import forms_that_read, is_read
 from fedfb.experiments.resolve import outer_rule, picks_rate, resolve
 from fedfb.experiments.result import Printed
 from fedfb.experiments.seed_result import Statistic
@@ -111,6 +111,9 @@ class Target(NamedTuple):
         if forms_that_read(find_method(values["algorithm"]), "solver") is not None:
             values = {"solver": "local", **values}
         experiment = from_values({"seeds": ",".join(map(str, seeds)) + ",", **values})
+        # The paper decides at 1/2.
+        if is_read(experiment, "cut"):
+            experiment = replace(experiment, cut="half")
         experiment = replace(experiment, tune=False) if quick else experiment
         method = find_method(experiment.algorithm)
         if picks_rate(experiment) and outer_rule(experiment, method) != "solve":
@@ -176,6 +179,7 @@ OURS_TO_CHOOSE = (
     *(
         "accuracy_floor",
         "solver",
+        "cut",
         "scaling",
         "signal_loss",
         "normalise",

@@ -50,7 +50,10 @@ RECEIVES: dict[Visibility, str] = {
 SET_UP = {"data": "columns"}
 """What is asked before the first round, by phase; else it is the set-up."""
 
-IN_FRONT = {"tune": "tuning ", "leave-out": "left out: ", "achievable": "FedAvg "}
+IN_FRONT = {
+    **{"features": "features: ", "tune": "tuning "},
+    **{"leave-out": "left out: ", "achievable": "FedAvg "},
+}
 """What is said of phases other than the run itself."""
 
 _PUBLISHED = "Columns were scaled before rows were dealt to clients: built-in data are one table."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from fedfb.experiments.calibrate import EVERYBODY
 from fedfb.experiments.result import Comparison, Figures, Picked, Printed, Result, Tuning
 from fedfb.experiments.seed_result import ClientPrivacy, MethodAccount, Privacy, Quality, SeedResult
 from fedfb.experiments.shortfalls import first_sentences, other_notes
@@ -147,12 +148,12 @@ def coarse_codes(result: Result) -> list[str]:
 def closer_findings(result: Result) -> Iterator[str]:
     """Yield what other decisions than a cut at 1/2 did, how near the target came, and why."""
     summary, runs = result.summary, result.runs
-    halves = [run.at_one_half for run in runs if run.at_one_half is not None]
     accounts = [run.method for run in runs]
-    if halves and summary is not None:
-        by_thresholds = any(account.thresholds is not None for account in accounts)
-        yield _decisions(summary, halves, result.notion, by_thresholds)
+    if summary is not None and any(run.at_one_half is not None for run in runs):
+        halves = [run.at_one_half or run for run in runs]
+        yield from _decisions(summary, halves, result.notion, *_describe_rule(accounts))
     yield from _search(accounts, target=runs[0].settings.get("target", 0.0))
+    yield from _calibration(runs)
 
 
 def _cost(cost: float, free: Figures, notion: str) -> str:
@@ -163,19 +164,65 @@ def _cost(cost: float, free: Figures, notion: str) -> str:
     )
 
 
+def _describe_rule(accounts: Sequence[MethodAccount]) -> tuple[str, str]:
+    """Name what decided in place of a cut at 1/2, and say how.
+
+    >>> _describe_rule([MethodAccount(cut=0.5), MethodAccount(cut=0.47)])
+    ('common cut', 'cut at 0.470 to 0.500')
+    """
+    if any(account.thresholds is not None for account in accounts):
+        return "thresholds", "with a threshold for each group"
+    cuts = sorted({account.cut for account in accounts if account.cut is not None})
+    if cuts:
+        return (
+            "common cut",
+            f"cut at {' to '.join(number(cut) for cut in cuts[:: len(cuts) - 1 or 1])}",
+        )
+    return "method's own way to decide", "as it decides"
+
+
+def _calibration(runs: Sequence[SeedResult]) -> Iterator[str]:
+    """Say how far scores are from probabilities before and after calibration."""
+    by_name: dict[str, list[tuple[float, float]]] = {}
+    for run in runs:
+        for group in run.calibration:
+            by_name.setdefault(group.name, []).append((group.before, group.after))
+    errors = {
+        name: tuple(mean(side) for side in zip(*pairs, strict=True))
+        for name, pairs in by_name.items()
+    }
+    if EVERYBODY not in errors or len(errors) < 2:
+        return
+    everybody = errors.pop(EVERYBODY)
+    worst = max(errors, key=lambda name: errors[name][0] or 0.0)
+    before, after = errors[worst]
+    yield (
+        f"Calibration error of scores {number(everybody[0])}, of group {worst} {number(before)}; "
+        f"calibrated by group (fedfb predict --calibrated) {number(everybody[1])} and "
+        f"{number(after)}."
+    )
+
+
 def _decisions(
-    summary: Figures, halves: Sequence[Quality], notion: str, by_thresholds: bool
-) -> str:
-    """Say what the scores alone would have come to, and what the method's decisions did."""
+    summary: Figures, halves: Sequence[Quality | SeedResult], notion: str, what: str, how: str
+) -> Iterator[str]:
+    """Say what the scores alone would have come to, and what the method's decisions did, if any.
+
+    Args:
+        summary: figures of the method's decisions.
+        halves: figures of the seeds, cut at 1/2.
+        notion: the notion.
+        what: names what decided.
+        how: says how.
+    """
     accuracy = number(mean([half.accuracy for half in halves]))
     disparity = number(mean([half.disparity[notion] for half in halves]))
-    what = "thresholds" if by_thresholds else "method's own way to decide"
-    how = "with a threshold for each group" if by_thresholds else "as it decides"
-    return (
-        f"What the {what} did: cut at 1/2 these scores would be {accuracy} accurate at "
-        f"{disparity}; {how} they are {number(summary.accuracy.mean)} at "
-        f"{number(summary.disparity[notion].mean)}."
-    )
+    reached = (number(summary.accuracy.mean), number(summary.disparity[notion].mean))
+    if (accuracy, disparity) != reached:
+        yield (
+            f"What the {what} did: cut at 1/2 these scores would be {accuracy} accurate at "
+            f"{disparity}; {how} they are {reached[0]} at {reached[1]}."
+        )
 
 
 def _search(accounts: Sequence[MethodAccount], target: float) -> Iterator[str]:

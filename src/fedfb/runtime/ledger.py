@@ -46,11 +46,12 @@ NEEDED = ("the method needs only sums", "the method needs single values")
 RECEIVED = ("the server received only sums", "the server received each client's upload")
 """The words for both properties in reports: if the property holds, and if it does not."""
 
-PHASES = ("data", "tune", "run", "leave-out", "achievable")
+PHASES = ("data", "features", "tune", "run", "leave-out", "achievable")
 """The phases of a seed's messages, in their order.
 
-They are the preparation of columns, tuning, the run, the trainings without some clients (their
-number follows the name), and in a study the achievable fairness.
+They are the preparation of columns, the choice of features (two trainings), tuning, the run, the
+trainings without some clients (their number follows the name), and in a study the achievable
+fairness.
 """
 
 

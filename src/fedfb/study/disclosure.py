@@ -122,5 +122,7 @@ def _describe_columns(study: Study) -> Iterator[str]:
     ranked = [*numeric(schema, "robust"), *numeric(schema, "clip")]
     if ranked:
         yield f"histograms of {', '.join(ranked)}, 64 bins, twice"
+    if schema.steps:
+        yield f"histograms of {len(numeric(schema))} columns, 64 bins, for steps at 12 quantiles"
     if listed_categories(schema):
         yield f"how often each of {len(listed_categories(schema))} categories occurs"

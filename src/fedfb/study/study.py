@@ -257,6 +257,11 @@ def declare_experiment(experiment: Experiment) -> Experiment:
             "declared before any row is read. Merge them in the schema (merge), or leave --rest "
             "out: small groups are not compared (--minimum-group)."
         )
+    if experiment.features == "auto":
+        raise ConfigError(
+            "--features auto trains twice to choose, and a study trains what its clients have "
+            "signed: give --features plain or binned."
+        )
     if experiment.tune or experiment.cost is not None:
         raise ConfigError(
             "a study chooses only the learning rate on validation rows: --tune and --cost choose "
@@ -292,7 +297,12 @@ def make_study(
         least = usual if terms["allow_differences"] else len(in_order)
     settled = _convert_terms({**terms, "least": least}, "the study")
     declared = declare_experiment(experiment)
-    return Study(settled, declared, replace(schema, source=_SCHEMA), server, in_order)
+    return Study(settled, declared, _complete_schema(schema, declared), server, in_order)
+
+
+def _complete_schema(schema: Schema, experiment: Experiment) -> Schema:
+    """Return the schema of a study, with what its experiment says of features."""
+    return replace(schema, source=_SCHEMA, steps=experiment.features == "binned")
 
 
 def _convert_terms(values: Mapping[str, Any], where: str) -> Terms:
@@ -389,7 +399,8 @@ def study_from_toml(text: str, where: str) -> Study:
             raise ConfigError(f"{where}, schema: {error}") from None
         server = msgspec.convert(parts["server"], PublicKeys).check()
         clients = msgspec.convert(parts["clients"], tuple[PublicKeys, ...])
-        study = Study(terms, experiment, schema, server, tuple(keys.check() for keys in clients))
+        checked = tuple(keys.check() for keys in clients)
+        study = Study(terms, experiment, _complete_schema(schema, experiment), server, checked)
     # What people read, comments too, must be what the seal says.
     if study_to_toml(study) != text:
         raise ConfigError(

@@ -129,8 +129,9 @@ def check_study(study: Study) -> None:
 
 def make_largest_encoder(schema: Schema, sensitive_at_prediction: bool) -> Encoder:
     """Return an encoder in which every category and every group of a schema occurs."""
+    steps = STEP_SHARES if schema.steps else ()
     columns: list[Column] = [
-        NumberColumn(column.name, 0.0, 1.0, column.missing == "mean")
+        NumberColumn(column.name, 0.0, 1.0, column.missing == "mean", steps=steps)
         if column.is_number
         else CategoryColumn(column.name, tuple(sorted({*column.categories, MISSING_CATEGORY})))
         for column in schema.of("feature")

@@ -286,7 +286,19 @@ def _too_coarse(notion: Notion, outer: Outer) -> dict[str, Any]:
     return {"coarse": {"bits": quantiser.bits, "step": quantiser.step, "needed": needed}}
 
 
-def from_settings(problem: Problem, outer_rule: OuterRule | None = None) -> Algorithm:
+def from_settings(problem: Problem) -> Algorithm:
+    """Return FedFB for a problem, with a common cut after training where the settings have one."""
+    base, options = trained_by(problem), problem.options
+    if options.cut != "common":
+        return base
+    # The cut is a step after training: without it nothing of it is imported.
+    from fedfb.algorithms.fedfb.common_cut import with_common_cut
+
+    target, private = problem.knobs["target"], options.privacy_epsilon is not None
+    return with_common_cut(base, pick_model, problem.engine, problem.notion, target, private)
+
+
+def trained_by(problem: Problem, outer_rule: OuterRule | None = None) -> Algorithm:
     """Return FedFB for a problem: its settings choose the outer rule and the signal.
 
     Args:
@@ -374,6 +386,7 @@ METHOD = Method(
         "normalise": ("step",),
         "decay": ("step", "paper"),
         "reference": ("step", "paper"),
+        "cut": ("solve",),
     },
 )
 

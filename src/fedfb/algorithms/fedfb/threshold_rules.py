@@ -110,8 +110,7 @@ def cut(
     present = comparable(rows.sum(axis=2), compared)
     if present.any():
         filled, of_bin = _filled(rows[:, present])
-        reach = np.zeros((*filled.shape[:2], filled.shape[2] + 1))
-        reach[..., :-1] = np.cumsum(filled[..., ::-1], axis=2)[..., ::-1]
+        reach = count_reach(filled)
         weights = mixtures(reach, compared, target)
         if not mixed and len(compared) == 1:
             weights = _single(weights, rates(reach, compared[0]))
@@ -121,6 +120,17 @@ def cut(
     right = np.sum(rows[1] * chance) + np.sum(rows[0] * (1.0 - chance))
     gap = largest_gap(rows[:, present], chance[present], compared)
     return Cut(chance, float(right / max(rows.sum(), 1.0)), gap)
+
+
+def count_reach(rows: Float[Array, "2 a k"]) -> Float[Array, "2 a t"]:
+    """Return by label, group and threshold how many rows reach it; the last one none reaches.
+
+    >>> count_reach(np.array([[[1.0, 2.0]], [[0.0, 3.0]]])).tolist()
+    [[[3.0, 2.0, 0.0]], [[3.0, 3.0, 0.0]]]
+    """
+    reach = np.zeros((*rows.shape[:2], rows.shape[2] + 1))
+    reach[..., :-1] = np.cumsum(rows[..., ::-1], axis=2)[..., ::-1]
+    return reach
 
 
 def _filled(rows: Float[Array, "2 a k"]) -> tuple[Float[Array, "2 a f"], Int[Array, " k"]]:
@@ -270,14 +280,15 @@ def look_up(
     """Return P(decide 1) of each row.
 
     Args:
-        chance: P(decide 1) by run, group and bin.
+        chance: P(decide 1) by run, group and bin. If there is one group, it stands for all rows.
         group: group of each row; -1, a group that training did not have, is decided at 1/2.
         score: score by run and row.
 
-    >>> look_up(np.zeros((1, 1, 2)), np.array([0, -1, -1]), np.array([[0.9, 0.9, 0.1]]))
+    >>> look_up(np.zeros((1, 2, 2)), np.array([0, -1, -1]), np.array([[0.9, 0.9, 0.1]]))
     array([[0., 1., 0.]])
     """
-    runs, _, bins = chance.shape
+    runs, groups, bins = chance.shape
+    group = group if groups > 1 else np.zeros_like(group)
     plain = np.broadcast_to(decide_at_half(bins), (runs, 1, bins))
     chance = np.concatenate([chance, plain], axis=1)  # the last group, which -1 stands for
     return chance[np.arange(runs)[:, None], group, find_bins(score, bins)]

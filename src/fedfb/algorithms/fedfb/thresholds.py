@@ -1,6 +1,5 @@
 """Thresholds from summed histograms: federated training, then one exchange for fair thresholds."""
 
-from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +9,7 @@ import numpy as np
 
 from fedfb.algorithms.fedavg import fedavg
 from fedfb.algorithms.fedfb import fedfb
+from fedfb.algorithms.fedfb.histogram import HistogramRule, rename_distance, with_histogram
 from fedfb.algorithms.fedfb.outer import pick_model
 from fedfb.algorithms.fedfb.threshold_rules import (
     Compared,
@@ -18,15 +18,11 @@ from fedfb.algorithms.fedfb.threshold_rules import (
     compared_groups,
     cut,
     decide_at_half,
-    histogram_task,
-    look_up,
-    read_histogram,
     refuse_without_group,
 )
 from fedfb.algorithms.method import TRAINING, Knob, Method, Problem
-from fedfb.algorithms.tasks import count_task, read_counts
-from fedfb.core import Algorithm, Ask, Examples, Info, Prediction
-from fedfb.engine import Engine, sigmoid
+from fedfb.core import Algorithm, Arrays
+from fedfb.engine import Engine
 from fedfb.errors import ConfigError
 from fedfb.notions import Notion
 from fedfb.shapes import Array, Bool, Float, Num
@@ -75,43 +71,19 @@ def with_thresholds(
         cutting: how scores are cut.
     """
     groups, compared = compared_groups(base.name, notion)
-    count, histogram = count_task(notion), histogram_task(engine, cutting.bins)
-    count_fields = ("counts",) * ("counts" not in base.state._fields)
-    fields = (*count_fields, "finished", "chance", "curve", "found", "apart")
-    State = _state_with(base.state, *(name for name in fields if name not in base.state._fields))
-    width = len(base.state._fields)
 
-    def within(s: Any) -> Any:
-        return base.state(*s[:width])
-
-    def setup(params: Float[Array, "r p"], ask: Ask) -> Any:
-        state, runs = base.setup(params, ask)._asdict(), len(params)
-        if count_fields:
-            state["counts"] = read_counts(ask(count, {}))
-        state |= {
-            "finished": 0,
+    def start(runs: int) -> Arrays:
+        return {
             "chance": np.tile(decide_at_half(cutting.bins), (runs, groups, 1)),
             "curve": np.zeros((runs, len(LEVELS), 2)),
             "found": np.zeros((runs, 2)),
             "apart": np.zeros(groups, dtype=bool),
         }
-        return State(**state)
 
-    def round(s: Any, ask: Ask) -> tuple[Any, Info]:
-        inner, info = base.round(within(s), ask)
-        return State(*inner, *s[width:]), info
+    def wanted(counts: Num[Array, "2 a"]) -> Bool[Array, " a"]:
+        return are_large_enough(counts, compared, cutting.minimum, notion.minimum)
 
-    def finish(s: Any, ask: Ask) -> Any:
-        def large(of: Num[Array, "2 a"]) -> Bool[Array, " a"]:
-            return are_large_enough(of, compared, cutting.minimum, notion.minimum)
-
-        if base.finish is not None:
-            s = State(*base.finish(within(s), ask), *s[width:])
-        wanted = large(s.counts)
-        rows = read_histogram(ask(histogram, {"params": model(within(s)), "wanted": wanted}))
-        apart = wanted & large(rows[0].sum(axis=2))
-        rows = np.where(apart[:, None], rows, 0.0)  # the histogram of other groups is only noise
-
+    def decide(rows: Float[Array, "r 2 a k"], apart: Bool[Array, " a"]) -> Arrays:
         @cache
         def cut_at(run: int, target: float) -> Cut:
             return cut(rows[run], compared, target, cutting.mixed)
@@ -120,23 +92,18 @@ def with_thresholds(
         first = [_place_of(run_rows, rows) for run_rows in rows]
         cuts = [cut_at(run, float(at)) for run, at in zip(first, cutting.target, strict=True)]
         curves = [[cut_at(run, level) for level in LEVELS] for run in first]
-        return s._replace(
-            chance=np.stack([rule.chance for rule in cuts]),
-            curve=np.array([[_point(rule) for rule in curve] for curve in curves]),
-            found=np.array([_point(rule) for rule in cuts]),
-            apart=apart,
-        )
+        return {
+            "chance": np.stack([rule.chance for rule in cuts]),
+            "curve": np.array([[_point(rule) for rule in curve] for curve in curves]),
+            "found": np.array([_point(rule) for rule in cuts]),
+            "apart": apart,
+        }
 
-    def predict(s: Any, _: object, examples: Examples) -> Prediction:
-        score = sigmoid(engine.logits(model(within(s)), examples.x))
-        return Prediction(score, look_up(s.chance, examples.group, score))
-
-    def describe(s: Any) -> list[dict[str, Any]]:
+    def describe(s: Any, trained: list[dict[str, Any]]) -> list[dict[str, Any]]:
         left_out = np.flatnonzero(~s.apart).tolist()
-        trained = base.describe(within(s)) if base.describe else [{} for _ in s.chance]
         return [
             {
-                **_rename_fields(of_base),
+                **rename_distance(of_base),
                 "off_target": max(float(disparity) - float(target), 0.0),
                 "thresholds": [thresholds(row) for row in chance],
                 "curve": [{"accuracy": a, "disparity": d} for a, d in curve.tolist()],
@@ -147,23 +114,8 @@ def with_thresholds(
             )
         ]
 
-    return Algorithm(
-        name=base.name,
-        tasks=(*base.tasks, *(count for _ in count_fields), histogram),
-        state=State,
-        memory=base.memory,
-        setup=setup,
-        round=round,
-        params=lambda s: base.params(within(s)),
-        predict=predict,
-        describe=describe,
-        finish=finish,
-    )
-
-
-def _state_with(within: Any, *fields: str) -> type[Any]:
-    """Return the type of a state with further fields; a checkpoint stores all fields."""
-    return namedtuple("State", (*within._fields, *fields))
+    rule = HistogramRule(cutting.bins, start, wanted, decide, describe)
+    return with_histogram(base, model, engine, notion, rule)
 
 
 def _place_of(run_rows: Float[Array, "2 a k"], rows: Float[Array, "r 2 a k"]) -> int:
@@ -175,11 +127,6 @@ def _place_of(run_rows: Float[Array, "2 a k"], rows: Float[Array, "r 2 a k"]) ->
 
 def _point(cut_rule: Cut) -> tuple[float, float]:
     return cut_rule.accuracy, cut_rule.disparity
-
-
-def _rename_fields(facts: dict[str, Any]) -> dict[str, Any]:
-    """Rename the distance to the target after training: thresholds change it afterwards."""
-    return {"off_target_before" if k == "off_target" else k: v for k, v in facts.items()}
 
 
 def are_large_enough(
@@ -230,7 +177,7 @@ def _make(problem: Problem) -> Algorithm:
     base, model = fedavg(problem.engine, problem.solver), _common_model
     if problem.variant.startswith("combined"):
         # FedFB solves for its weights first: thresholds then have little to change.
-        base, model = fedfb.from_settings(problem, "solve"), pick_model
+        base, model = fedfb.trained_by(problem, "solve"), pick_model
     algorithm = with_thresholds(base, model, problem.engine, problem.notion, cutting)
     return algorithm._replace(name="fedfb-thresholds")
 
