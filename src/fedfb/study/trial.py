@@ -21,6 +21,7 @@ from fedfb.data.encode import Encoder
 from fedfb.data.groups import Groups
 from fedfb.data.partition import split_client
 from fedfb.data.schema import Schema
+from fedfb.data.statistics import STEP_SHARES
 from fedfb.errors import DataError, DivergenceError
 from fedfb.experiments.explain import random_client
 from fedfb.experiments.resolve import given_grid, resolve, trial_grid
