@@ -109,12 +109,17 @@ def read_rows(path: str | Path | Database, dialect: Dialect = DETECT) -> Cells:
         cells = settle_numbers(read_database(source), dialect)
     else:
         cells = _read_form(source, dialect)
-    names = dict(dialect.columns or ())
-    if not names:
-        return cells
-    columns = [names.get(name, name) for name in cells.columns]
-    check_names(cells.source, columns)
+    columns = rename_columns(cells.source, list(cells.columns), dialect)
     return cells._replace(columns=dict(zip(columns, cells.columns.values(), strict=True)))
+
+
+def rename_columns(source: str, names: Sequence[str], dialect: Dialect) -> list[str]:
+    """Return columns of a file by the names that a schema declares them to have elsewhere."""
+    new_names = dict(dialect.columns or ())
+    renamed = [new_names.get(name, name) for name in names]
+    if new_names:
+        check_names(source, [name for name in renamed if name])
+    return renamed
 
 
 def _read_form(path: Path, dialect: Dialect) -> Cells:
