@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedfb.cli.options import Query, check_writable, dialect_options, talk
+from fedfb.cli.options import Query, check_writable, dialect_options, role_options, talk
 from fedfb.errors import ConfigError
-from fedfb.settings import declarations, names
 from fedfb.tables.address import is_one_address
 from fedfb.tables.dialect import Dialect
 from fedfb.tables.sources import join_patterns, with_query
@@ -21,34 +20,14 @@ STOPS = 1
 
 
 @dialect_options
+@role_options
 def doctor(
     data: Annotated[
         list[str],
         typer.Argument(help="Files, folders, patterns such as 'clients/*.csv', or databases."),
     ],
     dialect: Dialect,
-    label: Annotated[str, typer.Option(help="The column to predict.")] = "",
-    positive: Annotated[str, typer.Option(help="Its favourable value.")] = "",
-    sensitive: Annotated[
-        str, typer.Option(metavar="A,B,..", help="Sensitive columns; several are crossed.")
-    ] = "",
-    client_column: Annotated[
-        str | None, typer.Option(help="The column that names the client.")
-    ] = None,
-    ignore: Annotated[str, typer.Option(metavar="A,B,..", help="Columns to leave out.")] = "",
-    bins: Annotated[
-        str, typer.Option(metavar="COLUMN: ..", help="Ranges of a number, 'age: 25,40'.")
-    ] = "",
-    merge: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN: ..", help="Values to merge into one, 'race: Asian+Other=rest'."
-        ),
-    ] = "",
-    dates: Annotated[
-        str,
-        typer.Option(metavar="COLUMN: ..", help="Dates as numbers, 'opened: year'."),
-    ] = "",
+    wanted: "Wanted",
     schema: Annotated[
         Path | None, typer.Option(help="What the columns are, in place of these flags.")
     ] = None,
@@ -77,21 +56,10 @@ def doctor(
 
     Example: fedfb doctor clients/*.csv --label paid --positive yes --sensitive sex --fix s.toml
     """
-    from fedfb.data.declare import Wanted
     from fedfb.data.schema_file import read_schema
     from fedfb.doctor.diagnose import diagnose
     from fedfb.report.doctor import print_diagnosis, survey_values
 
-    wanted = Wanted(
-        label,
-        positive,
-        names(sensitive),
-        client_column,
-        names(ignore),
-        declarations(bins),
-        declarations(merge),
-        declarations(dates),
-    )
     if minimum_group < 1:
         raise ConfigError(f"--minimum-group is {minimum_group}, expected at least 1.")
     declared = None if schema is None else read_schema(schema)

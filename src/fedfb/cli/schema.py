@@ -2,15 +2,17 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedfb.cli.options import Query, Sections, dialect_options, talk
+from fedfb.cli.options import Query, Sections, dialect_options, role_options, talk
 from fedfb.errors import ConfigError
-from fedfb.settings import declarations, names
 from fedfb.tables.dialect import Dialect, Dialects
 from fedfb.tables.sources import join_patterns, with_query
+
+if TYPE_CHECKING:
+    from fedfb.data.declare import Wanted
 
 app = typer.Typer(
     help="Describe the columns of your own files.\n\n"
@@ -25,30 +27,11 @@ FILES = typer.Argument(help="Files, folders, patterns such as 'clients/*.csv', o
 
 @app.command(cls=Sections)
 @dialect_options
+@role_options
 def infer(
     data: Annotated[list[str], FILES],
     dialect: Dialect,
-    label: Annotated[str, typer.Option(help="The column to predict.")] = "",
-    positive: Annotated[str, typer.Option(help="Its favourable value.")] = "",
-    sensitive: Annotated[
-        str, typer.Option(metavar="A,B,..", help="Sensitive columns; several are crossed.")
-    ] = "",
-    client_column: Annotated[
-        str | None, typer.Option(help="The column that names the client.")
-    ] = None,
-    ignore: Annotated[str, typer.Option(metavar="A,B,..", help="Columns to leave out.")] = "",
-    bins: Annotated[
-        str, typer.Option(metavar="COLUMN: ..", help="Ranges of a number, 'age: 25,40'.")
-    ] = "",
-    merge: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN: ..", help="Values to merge into one, 'race: Asian+Other=rest'."
-        ),
-    ] = "",
-    dates: Annotated[
-        str, typer.Option(metavar="COLUMN: ..", help="What is derived from dates, 'birth: year'.")
-    ] = "",
+    wanted: "Wanted",
     query: Query = None,
     out: Annotated[Path | None, typer.Option(help="Write into this new file.")] = None,
 ) -> None:
@@ -61,15 +44,14 @@ def infer(
 
     Example: fedfb schema infer rows.csv --label paid --positive yes --sensitive sex --out s.toml
     """
-    from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
     from fedfb.tables.problems import name_files, refuse
     from fedfb.tables.read import notes_of, read_files
 
-    for flag, value in (("label", label), ("positive", positive), ("sensitive", sensitive)):
-        if not value:
+    for flag in ("label", "positive", "sensitive"):
+        if not getattr(wanted, flag):
             raise ConfigError(
                 f"a schema needs --{flag}: label names the column to predict, positive its "
                 "favourable value, sensitive the columns that form the groups."
@@ -80,22 +62,16 @@ def infer(
     files = [*read_files(pattern, Dialects(dialect)).values()]
     for note in notes_of(files):
         talk(note)
-    wanted = Wanted(
-        label,
-        positive,
-        names(sensitive),
-        client_column,
-        names(ignore),
-        declarations(bins),
-        declarations(merge),
-        declarations(dates),
-    )
     schema, doubts = infer_schema(files, wanted)
     left_out = {column.name for column in schema.of("ignored")}
     undecided = {doubt.column for doubt in doubts if doubt.kind == "undecided number"}
-    refuse((d for d in doubts if d.column not in left_out - undecided), files)
+    renamed = [doubt for doubt in doubts if doubt.kind == "other name"]
+    others = [doubt for doubt in doubts if doubt.kind != "other name"]
+    refuse((d for d in others if d.column not in left_out - undecided), files)
+    for doubt in renamed:
+        talk(f"{doubt.sentence()}: the schema says so.")
     files_of: dict[tuple[str, str], list[str]] = {}
-    for doubt in doubts:
+    for doubt in others:
         files_of.setdefault((doubt.what, doubt.column), []).append(doubt.source)
     for (what, name), sources in files_of.items():
         where = name_files(sources)

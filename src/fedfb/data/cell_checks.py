@@ -142,6 +142,13 @@ def _compare(
         yield Problem(file.source, kind, what, remedy, option, name, count=1)
 
 
+def keys_of(files: Sequence[Cells]) -> dict[str, str]:
+    """Return what a schema calls each file: its name, or its path where two have the same name."""
+    names = Counter(Path(file.source).name for file in files)
+    keys = {file.source: Path(file.source).name for file in files}
+    return {source: key if names[key] == 1 else source for source, key in keys.items()}
+
+
 def file_option(source: str, line: str) -> str:
     """Return the line of a schema file about one file."""
     return f'[files."{Path(source).name}"] {line}'

@@ -21,6 +21,7 @@ from fedfb.algorithms.baselines.lft import VARIANTS, Mixing, mix
 from fedfb.algorithms.fedfb.threshold_rules import histogram_task, look_up
 from fedfb.core import Arrays, ClientData, ClientTask, Examples, Key, Prediction
 from fedfb.data.encode import Unknown, encode_cells, raw_columns
+from fedfb.data.schema_file import dialects_of
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError
 from fedfb.experiments.resolve import resolve
@@ -30,7 +31,7 @@ from fedfb.experiments.train import Fitted
 from fedfb.files import replacing
 from fedfb.models import Model, make_model
 from fedfb.shapes import Array, Bool, Float, Int
-from fedfb.tables.address import Database
+from fedfb.tables.address import Database, find_source
 from fedfb.tables.dialect import DETECT, Dialect
 from fedfb.tables.stream import read_parts
 
@@ -83,7 +84,9 @@ def decide_parts(
                 f"--keep {name}: the output has a column {name!r} already. Rename the column of "
                 "the file, or leave it out."
             )
-    for part in read_parts(path, raw_columns(model.encoder), copied, dialect):
+    source = find_source(path)
+    dialect = dialects_of(dialect, model.experiment.schema).of(source)
+    for part in read_parts(source, raw_columns(model.encoder), copied, dialect):
         rows = encode_cells(model.encoder, part.cells)
         yield Decided(model.predict(rows, client), part.copies, rows.unknown, rows.notes)
 
