@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -60,20 +61,32 @@ def when_loaded(tree):
             yield from when_loaded(node)
 
 
-TREES = {module_of(path): ast.parse(path.read_bytes()) for path in SOURCE.rglob("*.py")}
-ALL_IMPORTS = {
-    module: {
-        name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in imported_by(node)
+@cache
+def trees():
+    return {module_of(path): ast.parse(path.read_bytes()) for path in SOURCE.rglob("*.py")}
+
+
+@cache
+def all_imports():
+    """Return what each module imports, anywhere in its file."""
+    return {
+        module: {
+            name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in imported_by(node)
+        }
+        for module, tree in trees().items()
     }
-    for module, tree in TREES.items()
-}
-FIRST_IMPORTS = {
-    module: {name for node in when_loaded(tree) for name in imported_by(node)}
-    for module, tree in TREES.items()
-}
+
+
+@cache
+def first_imports():
+    """Return what each module imports when it is loaded."""
+    return {
+        module: {name for node in when_loaded(tree) for name in imported_by(node)}
+        for module, tree in trees().items()
+    }
 
 
 def others(imports):
@@ -87,9 +100,9 @@ def loaded_with(module):
     seen, waiting = set(), [module]
     while waiting:
         name = waiting.pop()
-        if name in TREES and name not in seen:
+        if name in trees() and name not in seen:
             seen.add(name)
-            waiting += [*FIRST_IMPORTS[name], name.rpartition(".")[0]]
+            waiting += [*first_imports()[name], name.rpartition(".")[0]]
     return seen
 
 
@@ -97,7 +110,7 @@ def test_no_import_is_relative():
     """The other tests read names as they are written."""
     assert not [
         module
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
@@ -106,14 +119,14 @@ def test_no_import_is_relative():
 @pytest.mark.slow
 def test_every_package_that_is_imported_is_declared():
     declared = CORE.union(*(names(OPTIONAL[extra]) for extra in OPTIONAL))
-    imported = {name for imports in ALL_IMPORTS.values() for name in others(imports)}
+    imported = {name for imports in all_imports().values() for name in others(imports)}
     assert imported >= {"numpy", "onnx", "flwr"}  # the walk sees what is there
     assert {name for name in imported if distribution(name) not in declared} == set()
 
 
 def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
     loaded = set().union(*(loaded_with(entry) for entry in ENTRIES))
-    needed = {name for module in loaded for name in others(FIRST_IMPORTS[module])}
+    needed = {name for module in loaded for name in others(first_imports()[module])}
     assert "typer" in needed
     assert {name for name in needed if distribution(name) not in CORE} <= {"jaxtyping"}
 
@@ -122,8 +135,8 @@ def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
 def test_an_extra_declares_what_its_part_of_the_package_imports():
     of_part = {"study": "flower", "secure": "privacy", "privacy": "privacy", "export": "export"}
     for part, extra in of_part.items():
-        modules = [name for name in TREES if name.startswith(f"fedfb.{part}.")]
-        imported = {name for module in modules for name in others(ALL_IMPORTS[module])}
+        modules = [name for name in trees() if name.startswith(f"fedfb.{part}.")]
+        imported = {name for module in modules for name in others(all_imports()[module])}
         declared = CORE | names(OPTIONAL[extra])
         assert {name for name in imported if distribution(name) not in declared} == set(), part
 
