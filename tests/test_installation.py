@@ -178,11 +178,29 @@ def test_the_pins_hold_all_that_the_commands_need(file):
 
 
 def test_nothing_that_is_pinned_says_where_it_comes_from_and_torch_is_not_among_it():
-    for file in ("run.txt", "dev.txt", "constraints.in", "build.in"):
+    for file in ("pip.txt", "run.txt", "dev.txt", "pip.in", "constraints.in", "build.in"):
         text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
         assert "://" not in text, file
         assert "index-url" not in text, file
         assert not re.search(r"^torch\b", text, flags=re.MULTILINE), file
+
+
+def test_a_pinned_pip_is_installed_before_anything_else_by_hash(tmp_path):
+    """That of Python 3.11 takes the newest release of name[extra], and refuses it as unpinned."""
+    new = tmp_path / "new"
+    command = ["make", "--dry-run", f"VENV={new}", f"{new}/.dev"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    installed = re.findall(r"pip install .*--require-hashes -r requirements/(\S+)", said.stdout)
+    assert installed == ["pip.txt", "run.txt", "dev.txt"]
+    assert [*pins("pip.txt")] == ["pip"]
+
+
+def test_nothing_beside_the_makefile_asks_for_hashes():
+    """What else installs, installs without: the wheels, the public workflow, the measurements."""
+    places = [ROOT / "Makefile", *(ROOT / ".ci").iterdir(), *(ROOT / ".github").rglob("*.yml")]
+    places += [ROOT / "pyproject.toml", *(ROOT / "benchmarks").glob("*.txt")]
+    asking = [p.name for p in places if "require-hashes" in p.read_text(encoding="utf-8")]
+    assert asking == ["Makefile"]
 
 
 def test_the_version_stands_in_one_place():
