@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.dates import explain, read_date, read_format
+from fedfb.data.dates import explain_cell, read_date, read_format
 from fedfb.data.derive import Blank
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.shapes import Array, Bool
@@ -270,7 +270,7 @@ def check_cells(
             values = cells.words[rows].counts()
             first = next(iter(values))
             sentence = _SENTENCES.get(kind, "").format(cell=first)
-            what = f"column {column.name!r}: {sentence or explain(first, column.format)}"
+            what = f"column {column.name!r}: {sentence or explain_cell(first, column.format)}"
             if len(values) > 1:
                 listed = ", ".join(map(repr, list(values)[1:MOST_VALUES]))
                 more = ", ..." if len(values) > MOST_VALUES else ""

@@ -41,7 +41,7 @@ DECIDED_COLUMNS = ("score", "decision")
 _PARQUET = (".parquet", ".pq")
 
 
-class Decided(NamedTuple):
+class DecidedRows(NamedTuple):
     """Decisions on some rows, the copied columns in Arrow, and what training did not have.
 
     ``notes`` are sentences about how the rows were read.
@@ -67,7 +67,7 @@ def decide_parts(
     copied: Sequence[str] = (),
     client: str | None = None,
     dialect: Dialect = DETECT,
-) -> Iterator[Decided]:
+) -> Iterator[DecidedRows]:
     """Decide the rows of a file, part by part.
 
     Args:
@@ -88,10 +88,10 @@ def decide_parts(
     dialect = dialects_of(dialect, model.experiment.schema).of(source)
     for part in read_parts(source, raw_columns(model.encoder), copied, dialect):
         rows = encode_cells(model.encoder, part.cells)
-        yield Decided(model.predict(rows, client), part.copies, rows.unknown, rows.notes)
+        yield DecidedRows(model.predict(rows, client), part.copies, rows.unknown, rows.notes)
 
 
-def write_decisions(parts: Iterator[Decided], out: Path | None) -> DecidedTotal:
+def write_decisions(parts: Iterator[DecidedRows], out: Path | None) -> DecidedTotal:
     """Write decisions as CSV or, by the suffix, as Parquet. After an error there is no file.
 
     Args:

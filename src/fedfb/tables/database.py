@@ -34,7 +34,7 @@ def read_database(source: Database) -> Cells:
     return cells_of_table(str(source), table)._replace(notes=rows.notes)
 
 
-class Rows(NamedTuple):
+class OpenRows(NamedTuple):
     """Rows of a database: a reader of Arrow, their columns, and notes about their order."""
 
     reader: Any
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 
 
 @contextmanager
-def open_database(source: Database) -> Iterator[Rows]:
+def open_database(source: Database) -> Iterator[OpenRows]:
     """Ask for the rows of a table or a query, and keep the connection while they are read."""
     with connect(source.address, str(source)) as driver:
         if source.address.query is None:
@@ -57,7 +57,7 @@ def open_database(source: Database) -> Iterator[Rows]:
         with driver.reading(statement) as reader:
             names = clean_names(reader.schema.names)
             _refuse_equal(str(source), names)
-            yield Rows(reader, names, (note,) if note else ())
+            yield OpenRows(reader, names, (note,) if note else ())
 
 
 _UNORDERED_QUERY = (

@@ -176,10 +176,10 @@ def _read_arrow(path: Path, form: str) -> Cells:
     with reading_arrow(source, form):
         file = pyarrow.BufferReader(load_bytes(path)) if is_stream(path) else path
         if form == "Parquet":
-            return check_cells(source, open_parquet(source, file).read(use_threads=False))
+            return check_table(source, open_parquet(source, file).read(use_threads=False))
         from pyarrow import feather
 
-        return check_cells(source, feather.read_table(file, use_threads=False))
+        return check_table(source, feather.read_table(file, use_threads=False))
 
 
 def open_parquet(source: str, file: Any) -> Any:
@@ -192,7 +192,7 @@ def open_parquet(source: str, file: Any) -> Any:
     return parquet.ParquetFile(file, read_dictionary=names)
 
 
-def check_cells(source: str, table: Any) -> Cells:
+def check_table(source: str, table: Any) -> Cells:
     """Return the columns of an Arrow table, and find damage in it."""
     from pyarrow import types
 

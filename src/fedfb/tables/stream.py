@@ -30,7 +30,7 @@ from fedfb.tables.dialect import (
 from fedfb.tables.marks import settle_numbers
 from fedfb.tables.parse import Head, are_quotes_plain, find_lines, read_columns, refusing_quotes
 from fedfb.tables.read import (
-    check_cells,
+    check_table,
     open_parquet,
     read_rows,
     reading_arrow,
@@ -172,7 +172,7 @@ def _refuse_damage(source: str, batches: Iterator[Any]) -> Iterator[Any]:
 
 def _make_parquet(source: str, table: Any, copied: Sequence[str]) -> Rows:
     with reading_arrow(source, "Parquet"):
-        return Rows(check_cells(source, table), {name: table[name] for name in copied})
+        return Rows(check_table(source, table), {name: table[name] for name in copied})
 
 
 def _make_rows(source: str, table: Any, copied: Sequence[str]) -> Rows:
