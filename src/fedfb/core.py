@@ -207,6 +207,8 @@ class LocalSolver(NamedTuple):
         newton: whether logistic regressions are fitted exactly, by sums
             (``fedfb.algorithms.newton``). Of the other fields only ``weight_decay`` and ``fading``
             are read then.
+        lbfgs: whether networks are fitted by summed gradients (``fedfb.algorithms.descent``). Of
+            the other fields only ``weight_decay`` is read then.
         fading: what the second derivatives of earlier rounds count in an exact fit, 0 to 1: for
             rounds in which other clients take part.
     """
@@ -219,4 +221,10 @@ class LocalSolver(NamedTuple):
     prox: Float[Array, " r"] | None = None
     private: PrivateTraining | None = None
     newton: bool = False
+    lbfgs: bool = False
     fading: float = 0.0
+
+    @property
+    def by_sums(self) -> bool:
+        """Whether a round is a fit by sums; otherwise clients train and the server averages."""
+        return self.newton or self.lbfgs

@@ -9,12 +9,15 @@ from federations import NOTIONS, make_clients, make_engine, make_solver, merge
 from fedfb.algorithms import Outer
 from fedfb.algorithms.fedavg import fedavg
 from fedfb.algorithms.fedfb.fedfb import fedfb
+from fedfb.algorithms.fedfb.outer import sampling_error
+from fedfb.algorithms.fedfb.root_search import add_round, empty_record, lines
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.core import ClientData
 from fedfb.engine import cell_counts
 from fedfb.errors import ConfigError
-from fedfb.notions import make_notion
-from fedfb.runtime import make_ask, participants, train
+from fedfb.notions import make_notion, symmetric
+from fedfb.notions.values import disparity_value
+from fedfb.runtime import make_ask, participants, reduce_uploads, train
 
 
 def go(algorithm, clients, engine, participation=1.0, **more):
@@ -120,3 +123,55 @@ def test_an_empty_cell_in_the_whole_federation_is_nobodys_fault():
     engine = make_engine()
     trained = go(build(engine, "dp", everyone=False), (rows, more), engine)
     assert np.all(np.isfinite(trained.state.lam))
+
+
+@pytest.mark.parametrize("name", ["dp", "eo", "eod"])
+def test_a_gap_has_no_error_if_all_rows_are_measured_and_more_the_fewer_are(name):
+    notion, counts = make_notion(name, 3, symmetric=True), np.array([[40, 30, 20], [60, 10, 80]])
+    np.testing.assert_array_equal(sampling_error(notion, counts, counts), 0.0)
+    half, tenth = (sampling_error(notion, counts // of, counts) for of in (2, 10))
+    assert (tenth > half).all()
+    assert (half > 0).all()
+    if name == "dp":
+        np.testing.assert_allclose(half, 0.5 * np.sqrt(1 / np.array([100, 40, 100])))
+
+
+def test_a_round_with_an_error_counts_less_and_fades_less():
+    rule, measured = np.full(2, 0.12), np.ones(2, dtype=bool)
+    record, theta = empty_record(np.zeros((1, 2))), np.zeros((1, 2))
+    for value in (0.3, 0.1):
+        record = add_round(
+            record, theta, np.full((1, 2), value), rule, measured, np.array([0, 1.0])
+        )
+    exact, noisy = lines(record, rule)[0][0]
+    assert abs(exact - 0.1) < 0.001  # the surprise wipes out what was before
+    assert abs(noisy - 0.2) < 0.005  # the mean of both
+
+
+@pytest.mark.parametrize("name", ["dp", "eo"])
+def test_all_clients_choose_the_round_where_a_few_take_part(name):
+    clients, engine = make_clients(6, sizes=(40, 30, 60, 50, 20, 45)), make_engine()
+    notion, asked = symmetric(make_notion(name, 2)), []
+
+    def carry(exchange, uploads):
+        asked.append((exchange.round, exchange.task.name, len(uploads)))
+        return reduce_uploads(exchange.task, list(uploads.values()))
+
+    algorithm = fedfb(engine, make_solver(), notion, Outer(surrogate="zero_one", everyone=False))
+    state = go(algorithm, clients, engine, participation=0.34, rounds=6, carry=carry).state
+    assert state.finished == 1
+    assert [entry for entry in asked if entry[0] == 7] == [(7, "measure", 6)]
+    everybody = merge(clients)
+    confusion = engine.confusion(state.models[0], everybody)
+    far = disparity_value({"dp": "demographic_parity", "eo": "equal_opportunity"}[name], confusion)
+    np.testing.assert_allclose(state.off_target[0], far[state.best_round[0] - 1], atol=1e-12)
+    # The first local training never counts; a round that is near enough may be taken for its age.
+    assert state.distance[0] <= far[1:].min() + 0.005
+    np.testing.assert_array_equal(state.best[0], state.models[0, state.best_round[0] - 1])
+
+
+def test_when_everybody_comes_nothing_is_asked_after_the_last_round():
+    clients, engine = make_clients(6), make_engine()
+    algorithm = fedfb(engine, make_solver(), symmetric(make_notion("dp", 2)), Outer())
+    assert algorithm.finish is None
+    assert go(algorithm, clients, engine).state.models.shape[1] == 0

@@ -155,7 +155,7 @@ def test_an_experiment_file_that_is_not_there_is_named(fedfb, tmp_path):
         (client_file() + "1,,y\n", "", ["the sensitive column 'sex' is missing in 1 of 41 rows"]),
         (client_file() + "1,F,\n", "", ["the label 'y' is missing in 1 of 41 rows"]),
         (client_file(), "--test absent.csv", ["there is no file 'absent.csv'"]),
-        (client_file(6), "--tune", ["--tune sets 10% of every client's rows aside", "Add rows"]),
+        (client_file(6), "--tune", ["chosen on 10% of every client's rows", "Add rows"]),
     ],
 )
 def test_what_is_wrong_with_ones_own_file_is_told(fedfb, write, content, flags, fragments):

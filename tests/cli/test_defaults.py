@@ -70,7 +70,7 @@ FOLLOWS = {
     "seeds": "5",
     "setting": "0",
     "signal_loss": "zero_one",
-    "solver": "newton where nothing asks for local training",
+    "solver": "newton or lbfgs where nothing asks for local training",
     "silo_column": "a client is a file",
     "split_seed": "0",
     "state": "beside BUNDLE",
@@ -106,15 +106,15 @@ def test_methods_that_a_help_text_names_are_those_it_is_about():
     helps = {f.name: f.metadata["setting"].help for f in fields(Experiment)}
     aims = [name for name, method in METHODS.items() if "target" in method.knobs]
     steps = [name for name, method in METHODS.items() if len(method.outer_rules) > 1]
-    picks = [
+    by_sums = [
         name
         for name, method in METHODS.items()
-        if picks_rate(Experiment(algorithm=name, notion=method.notions[0], model="mlp"))
+        if not picks_rate(Experiment(algorithm=name, notion=method.notions[0], model="mlp"))
     ]
     assert helps["target"].split(":")[0].split(", ") == aims
     assert helps["outer"].split(":")[0].split(", ") == steps
-    assert "by methods that take a target" in helps["lr"]
-    assert picks == aims
+    assert "default: chosen on validation rows;" in helps["lr"]
+    assert by_sums == [name for name, method in METHODS.items() if "solver" in method.reads]
 
 
 def test_the_usual_steps_rounds_and_targets_are_as_the_help_says():
@@ -128,15 +128,17 @@ def test_the_usual_steps_rounds_and_targets_are_as_the_help_says():
 
 
 def test_the_usual_solver_is_as_the_help_says():
-    """Newton's for logistic regressions; what is given for local training asks for it."""
+    """Fits by sums where there are some; what is given for local training asks for it."""
     assert resolve(Experiment()).solver == "newton"
+    assert resolve(Experiment(model="mlp")).solver == "lbfgs"
     for asks in (
         {"lr": (0.01,)},
         {"local_epochs": 5},
         {"batch": 16},
         {"optimiser": "sgd"},
         {"scaling": "sample"},
-        {"model": "mlp"},
+        {"model": "mlp", "participation": 0.5},
+        {"model": "nets:build"},
         {"outer": "paper"},
         {"alpha": (1.0,)},
         {"timing": "piggyback"},

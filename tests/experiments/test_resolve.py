@@ -10,10 +10,12 @@ from fedfb.experiments.train import training_notion
 
 def test_what_is_left_open_is_what_the_method_usually_takes():
     done = resolve(Experiment(algorithm="fedfb", outer="step"))
-    assert (done.alpha, done.lr, done.rounds, done.variant) == ((0.5,), (0.005,), 10, "plain")
+    assert (done.alpha, done.lr, done.rounds, done.variant) == ((0.5,), (), 10, "plain")
     assert resolve(done) == done
     steps = resolve(Experiment(algorithm="afl", notion="cp"))
-    assert (steps.rounds, steps.lr) == (300, (0.1,))
+    assert (steps.rounds, steps.lr) == (300, ())
+    private = resolve(Experiment(algorithm="fedavg", privacy_epsilon=3.0))
+    assert private.lr == (0.005,)
     assert total_rounds(Experiment(seeds=(0, 1), tune=True)) == 40
 
 

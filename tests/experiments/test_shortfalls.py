@@ -60,7 +60,8 @@ def test_a_target_is_missed_where_the_interval_on_test_rows_excludes_it(
 ):
     result = quiet(replace(QUICK, target=(target,)))
     [run_record] = result.runs
-    training = Training(target=target, disparity=0.3, missed=missed)
+    reached = 0.3 if missed else target
+    training = Training(target=target, disparity=reached, missed=missed)
     judged = change(
         with_interval(result, ends), runs=(change(run_record, training=training),), notes=()
     )
@@ -69,6 +70,15 @@ def test_a_target_is_missed_where_the_interval_on_test_rows_excludes_it(
     assert all(warns in sentence for sentence in sentences)
     notes = [note for note in unshown_misses(judged) if "do not show a miss" in note]
     assert len(notes) == (missed and ends is not None and warns is None)
+
+
+def test_a_gap_within_chance_is_not_called_reached():
+    result = with_interval(quiet(QUICK), (0.05, 0.2))
+    training = Training(target=0.0, disparity=0.08, missed=False)
+    [run_record] = result.runs
+    judged = change(result, runs=(change(run_record, training=training),), notes=())
+    [sentence] = [s.sentence for s in find_shortfalls(judged) if s.kind == "target"]
+    assert sentence.startswith("Target 0 is within chance on training rows, not on test rows")
 
 
 def test_a_target_for_another_measure_is_missed_only_where_training_rows_miss_it_too():

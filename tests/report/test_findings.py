@@ -35,7 +35,7 @@ def test_under_client_parity_weights_at_their_bound_are_those_of_clients(tmp_pat
 
 @pytest.mark.parametrize("variant", ["randomised", "vote"])
 def test_an_ensemble_is_said_to_have_no_thresholds(variant):
-    experiment = Experiment(algorithm="lft-ensemble", variant=variant, **TINY)
+    experiment = Experiment(algorithm="lft-ensemble", variant=variant, lr=(0.005,), **TINY)
     report = run(experiment)
     assert report.runs[0].at_one_half is not None
     said = " ".join(findings(report))

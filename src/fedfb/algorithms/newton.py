@@ -18,15 +18,27 @@ parameters :math:`w_0`, and then :math:`A\leftarrow\rho(A+\sum_iH_i)`.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 import numpy as np
 
+from fedfb.algorithms.descent import (
+    ENOUGH,
+    PAIRS,
+    AskSums,
+    choose_ridges,
+    first_alike,
+    gradient_upload,
+    recall_steps,
+    run_fits,
+    start_fit,
+)
 from fedfb.algorithms.tasks import CellWeights, Scaling, average, fit_task, make_task
-from fedfb.core import Arrays, Ask, ClientData, ClientTask, LocalSolver
+from fedfb.core import Arrays, Ask, ClientData, ClientTask, Key, LocalSolver
 from fedfb.engine import Engine, cell_counts
 from fedfb.engine.rows import full_matrix
+from fedfb.models import Model
 from fedfb.shapes import Array, Float, Int
 
 MOST_PARAMETERS = 1000
@@ -47,12 +59,8 @@ CLOSE_SLOW = 1e-14
 MOST_STEPS, MOST_STEPS_SLOW = 50, 300
 """The most exchanges of a fit, with all second derivatives and with their diagonal."""
 
-PAIRS = 10
-"""The steps that L-BFGS remembers."""
-
-ENOUGH, MOST_HALVINGS = 1e-4, 10
-"""A step is taken if the loss falls by this part of what its slope promises; otherwise it is
-halved, so many times at most."""
+MOST_HALVINGS = 10
+"""A step that does not lower the loss enough is halved, so many times at most."""
 
 
 FADING = 0.8
@@ -102,10 +110,6 @@ def curvature_task(engine: Engine, cell_weights: CellWeights) -> ClientTask:
     return make_task("newton", "sum", measure)
 
 
-AskSums = Callable[[Float[Array, "r p"], Int[Array, " r"]], Arrays]
-"""Points, and the runs that they belong to -> the total of :func:`curvature_upload`."""
-
-
 def fit_exactly(
     ask_sums: AskSums,
     start: Float[Array, "r p"],
@@ -122,22 +126,12 @@ def fit_exactly(
         weight_decay: added to the ridge once for each row of weight 1.
         past: second derivatives A of earlier rounds; None: none.
     """
-    params, points, seconds = start.copy(), dict[int, Array](), [np.zeros(0) for _ in start]
     fits = [
         minimise(first, weight_decay, None if past is None else past[run])
         for run, first in enumerate(start)
     ]
-    for run, fit in enumerate(fits):
-        points[run] = next(fit)
-    while points:
-        total = ask_sums(np.stack(list(points.values())), np.array(list(points)))
-        for place, run in enumerate(list(points)):
-            try:
-                points[run] = fits[run].send({name: sums[place] for name, sums in total.items()})
-            except StopIteration as end:
-                params[run], seconds[run] = end.value
-                del points[run]
-    return params, seconds
+    ends = run_fits(fits, ask_sums)
+    return np.stack([params for params, _ in ends]), [second for _, second in ends]
 
 
 def minimise(
@@ -161,7 +155,11 @@ def minimise(
     for _ in range(MOST_STEPS if full else MOST_STEPS_SLOW):
         if here.weight <= 0:
             break
-        step = np.linalg.solve(here.second, here.gradient) if full else corrected(here, pairs)
+        step = (
+            np.linalg.solve(here.second, here.gradient)
+            if full
+            else recall_steps(here.gradient, 1 / here.second, pairs)
+        )
         promise = float(here.gradient @ step)
         if promise <= (CLOSE if full else CLOSE_SLOW) * here.weight:
             w = w - step
@@ -216,27 +214,12 @@ def read_sums(total: Arrays, w: Float[Array, " p"], weight_decay: float) -> Sums
     )
 
 
-def corrected(here: Sums, pairs: Sequence[tuple[Array, Array]]) -> Float[Array, " p"]:
-    """Return the step of L-BFGS that starts from the diagonal of the second derivatives.
-
-    Args:
-        here: the sums; ``second`` is a diagonal.
-        pairs: the last moves, each with the change of the gradient (Nocedal, Wright 2006,
-            Algorithm 7.4).
-    """
-    q, parts = here.gradient.copy(), list[float]()
-    useful = [(s, y, 1 / (s @ y)) for s, y in pairs if s @ y > 0]
-    for s, y, scale in reversed(useful):
-        parts.append(scale * (s @ q))
-        q -= parts[-1] * y
-    step = q / here.second
-    for (s, y, scale), part in zip(useful, reversed(parts), strict=True):
-        step += (part - scale * (y @ step)) * s
-    return step
-
-
 class Fitted(NamedTuple):
-    """The parameters of a fit, and the second derivatives that count in the next one."""
+    """The parameters of a fit, and what the next one needs of it.
+
+    ``past`` holds the second derivatives that count, or the ridge of a network: 0 before the first
+    fit has chosen it.
+    """
 
     params: Float[Array, "r p"]
     past: Float[Array, "r q"]
@@ -248,7 +231,7 @@ all runs) -> the fit."""
 
 
 class Fit(NamedTuple):
-    """A fit of weighted rows, exact or by one round of local training: its task, and its run."""
+    """A fit of weighted rows, by sums or by one round of local training: its task, and its run."""
 
     task: ClientTask
     solve: Solve
@@ -258,7 +241,7 @@ def start_of(params: Float[Array, "r p"], solver: LocalSolver) -> Fitted:
     """Return the state of a fit before the first round."""
     size = params.shape[1]
     sums = size * (size + 1) // 2 if size <= MOST_PARAMETERS else size
-    remembered = sums if solver.newton and solver.fading else 0
+    remembered = sums if solver.newton and solver.fading else int(solver.lbfgs)
     return Fitted(params, np.zeros((len(params), remembered)))
 
 
@@ -269,24 +252,44 @@ def make_fit(
 
     Args:
         engine: does the arithmetic.
-        solver: ``newton`` fits exactly; otherwise clients train, and the server averages.
+        solver: ``newton`` and ``lbfgs`` fit by sums; otherwise clients train, and the server
+            averages.
         cell_weights: weights omega by cell, from the broadcast.
-        scaling: see :func:`fedfb.algorithms.tasks.fit_task`; an exact fit has no need of it.
+        scaling: see :func:`fedfb.algorithms.tasks.fit_task`; a fit by sums has no need of it.
     """
     if solver.newton:
         task = curvature_task(engine, cell_weights)
+    elif solver.lbfgs:
+        task = gradient_task(engine, cell_weights)
     else:
         task = fit_task(engine, solver, cell_weights, scaling)
-    return Fit(task, fit_with(task, solver))
+    return Fit(task, fit_with(task, solver, engine.model))
 
 
-def fit_with(task: ClientTask, solver: LocalSolver) -> Solve:
+def gradient_task(engine: Engine, cell_weights: CellWeights) -> ClientTask:
+    """Ask for loss and gradient, summed over weighted rows.
+
+    Args:
+        engine: does the arithmetic.
+        cell_weights: weights omega by cell, from the broadcast.
+    """
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        weights = cell_weights(broadcast, data)
+        return gradient_upload(engine, broadcast, data, weights, key), memory
+
+    return ClientTask("descend", "sum", run)
+
+
+def fit_with(task: ClientTask, solver: LocalSolver, model: Model) -> Solve:
     """Return the fit by a task.
 
     Args:
-        task: its uploads are those of :func:`curvature_upload` if the solver is exact, otherwise
-            those of :func:`fedfb.algorithms.tasks.weigh_model`.
-        solver: ``newton``, ``fading`` and ``weight_decay`` are read.
+        task: its uploads are those of :func:`curvature_upload` if the solver is exact, those of
+            :func:`fedfb.algorithms.descent.gradient_upload` for networks, otherwise those of
+            :func:`fedfb.algorithms.tasks.weigh_model`.
+        solver: ``newton``, ``lbfgs``, ``fading`` and ``weight_decay`` are read.
+        model: what is fitted.
     """
 
     def train(ask: Ask, last: Fitted, by_run: Arrays, common: Arrays) -> Fitted:
@@ -295,8 +298,7 @@ def fit_with(task: ClientTask, solver: LocalSolver) -> Solve:
 
     def solve(ask: Ask, last: Fitted, by_run: Arrays, common: Arrays) -> Fitted:
         def ask_sums(points: Float[Array, "r p"], runs: Int[Array, " r"]) -> Arrays:
-            parts = {name: array[runs] for name, array in by_run.items()}
-            return ask(task, {"params": points, **parts, **common})
+            return ask(task, {"params": points, **_parts_of(by_run, runs), **common})
 
         past = last.past if solver.fading else None
         params, seconds = fit_exactly(ask_sums, last.params, solver.weight_decay, past)
@@ -304,4 +306,25 @@ def fit_with(task: ClientTask, solver: LocalSolver) -> Solve:
             past = solver.fading * (past + np.stack(seconds))
         return Fitted(params, last.past if past is None else past)
 
+    def follow(ask: Ask, last: Fitted, by_run: Arrays, common: Arrays) -> Fitted:
+        def ask_fold(
+            points: Float[Array, "r p"], runs: Int[Array, " r"], folds: Int[Array, " r"]
+        ) -> Arrays:
+            parts = {**_parts_of(by_run, runs), "fold": folds}
+            return ask(task, {"params": points, **parts, **common})
+
+        params, ridges, decay = last.params, last.past[:, 0], solver.weight_decay
+        if not ridges.all():
+            alike = first_alike(params, by_run)
+            params, ridges = choose_ridges(ask_fold, params, decay, alike, model)
+        fits = [start_fit(w, float(r), decay, model) for w, r in zip(params, ridges, strict=True)]
+        ends = run_fits(fits, lambda points, runs: ask_fold(points, runs, 0 * runs))
+        return Fitted(np.stack([end.params for end in ends]), ridges[:, None])
+
+    if solver.lbfgs:
+        return follow
     return solve if solver.newton else train
+
+
+def _parts_of(by_run: Arrays, runs: Int[Array, " r"]) -> Arrays:
+    return {name: array[runs] for name, array in by_run.items()}

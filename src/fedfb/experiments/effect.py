@@ -9,6 +9,7 @@ from fedfb.algorithms.method import OuterRule
 from fedfb.data.request import draws_rows
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.spec import Experiment
+from fedfb.models import is_own
 from fedfb.settings import flag_of, setting_of
 
 ACROSS_CLIENTS = ("participation", "dropout", "scaling")
@@ -43,40 +44,51 @@ def _wanted_rule(experiment: Experiment, method: Method) -> OuterRule | None:
     return experiment.outer or ("step" if experiment.alpha else method.outer_rules[0])
 
 
+BY_SUMS = ("newton", "lbfgs")
+"""The solvers that fit by sums, without local training."""
+
 OF_LOCAL_TRAINING = ("local_epochs", "batch", "optimiser", "scaling", "lr")
-"""Settings of local training: an exact fit has none of them."""
+"""Settings of local training: a fit by sums has none of them."""
 
 
-def solver_of(experiment: Experiment) -> Literal["newton", "local"] | None:
+def solver_of(experiment: Experiment) -> Literal["newton", "lbfgs", "local"] | None:
     """Return what fits the model; None for a method that cannot be asked.
 
-    By default logistic regressions are fitted exactly where a plain weighted fit is what the method
-    asks for, and no setting of local training is given.
+    By default models are fitted by sums, logistic regressions exactly, where a plain weighted fit
+    is what the method asks for, and no setting of local training is given.
 
-    >>> solver_of(Experiment()), solver_of(Experiment(lr=(0.01,)))
-    ('newton', 'local')
+    >>> [solver_of(Experiment(**some)) for some in ({}, {"model": "mlp"}, {"lr": (0.01,)})]
+    ['newton', 'lbfgs', 'local']
     """
     method, usual = find_method(experiment.algorithm), Experiment()
     if forms_that_read(method, "solver") is None:
         return None
+    network = experiment.model != "logistic"
     local = (
-        experiment.model != "logistic"
+        is_own(experiment.model)
+        or (network and experiment.participation < 1)
         or experiment.privacy_epsilon is not None
         or experiment.timing != "post"
         or experiment.tune
         or _wanted_rule(experiment, method) not in (None, "solve")
         or any(getattr(experiment, name) != getattr(usual, name) for name in OF_LOCAL_TRAINING)
     )
-    return experiment.solver or ("local" if local else "newton")
+    return experiment.solver or ("local" if local else "lbfgs" if network else "newton")
 
 
-def refuse_newton(experiment: Experiment) -> None:
-    """Refuse an exact fit where there is none."""
-    if experiment.solver != "newton":
+def refuse_fit(experiment: Experiment) -> None:
+    """Refuse a fit by sums where there is none."""
+    solver, reason = experiment.solver, None
+    if solver not in BY_SUMS:
         return
-    reason = None
-    if experiment.model != "logistic":
+    if solver == "newton" and experiment.model != "logistic":
         reason = f"fits logistic regressions, and this model is {experiment.model}"
+    elif is_own(experiment.model):
+        reason = f"fits logistic and mlp, and {experiment.model} is a torch model"
+    elif solver == "lbfgs" and experiment.participation < 1:
+        reason = "fits the rows of all clients, and --participation leaves a share of them"
+    elif solver == "lbfgs" and experiment.privacy_epsilon is not None:
+        reason = "uploads some hundred gradients, and noise would hide each of them"
     elif experiment.privacy_epsilon is not None:
         reason = (
             "uploads all second derivatives. Noise that hides a row in so many numbers would hide "
@@ -85,7 +97,9 @@ def refuse_newton(experiment: Experiment) -> None:
     elif experiment.timing != "post":
         reason = f"fits in several exchanges, and --timing {experiment.timing} asks for one"
     if reason:
-        raise ConfigError(f"--solver newton {reason}. Leave out --solver, or give --solver local.")
+        raise ConfigError(
+            f"--solver {solver} {reason}. Leave out --solver, or give --solver local."
+        )
 
 
 def refuse_too_many(method: Method, groups: int) -> None:
@@ -189,7 +203,7 @@ def _why_not(experiment: Experiment, declared: Field[Any]) -> str:
             wanted = other if values == (True,) else f"{other} {' or '.join(map(str, values))}"
             with_what = "without " + other if values == (True,) else f"with {other} {value}"
             return f"{flag} has no effect {with_what}. Leave it out, or give {wanted}."
-    if declared.name == "lr" and solver_of(experiment) == "newton":
+    if declared.name == "lr" and solver_of(experiment) in BY_SUMS:
         return _unread(experiment, "lr", flag)
     if declared.name == "split_seed" and not draws_rows(experiment.request):
         return (
@@ -206,9 +220,9 @@ def _unread(experiment: Experiment, name: str, flag: str) -> str:
     """Return why the method does not read a setting or knob, "" if it does."""
     method = find_method(experiment.algorithm)
     variant, rule = experiment.variant or method.variants[0], _wanted_rule(experiment, method)
-    if name in OF_LOCAL_TRAINING and solver_of(experiment) == "newton":
+    if name in OF_LOCAL_TRAINING and (solver := solver_of(experiment)) in BY_SUMS:
         return (
-            f"{flag} has no effect with --solver newton, which fits exactly, without local "
+            f"{flag} has no effect with --solver {solver}, which fits by sums, without local "
             "training. Leave it out, or give --solver local."
         )
     if name in ACROSS_CLIENTS and method.is_pooled(variant):

@@ -6,7 +6,7 @@ at every round's model are in it, and reads the exchanges off the ledger which t
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import replace
 from io import StringIO
@@ -203,6 +203,13 @@ def _explained(
     # Trainings without some clients are alike: the first stands for all of them.
     shown = {phase_kind(account.phase): account for account in reversed(accounts)}
     exchanges = [e for a in accounts if a in shown.values() for e in exchanges_of(a, rounds)]
+    periods = (whole.rounds - rounds) // experiment.period
+    if periods > 0 and any(exchange.when == END for exchange in exchanges):
+        more = rounds + experiment.period
+        rows = random_federation(groups, clients, features)
+        _, longer = _listen(replace(short, rounds=more), rows, play)
+        at_end = [e for a in longer for e in exchanges_of(a, more) if e.when == END]
+        exchanges = [_of_all_rounds(e, at_end, periods) for e in exchanges]
     # What grows with the features is a model; sizes alone may be the same by chance.
     _, [wider] = _listen(
         replace(short, secure=False), random_federation(groups, clients, features + 1), _play_alone
@@ -218,6 +225,27 @@ def _explained(
         make_engine(short, features).model.size,
         method.is_pooled(whole.variant),
     )
+
+
+def _of_all_rounds(
+    exchange: ExplainedExchange, longer: Sequence[ExplainedExchange], periods: int
+) -> ExplainedExchange:
+    """Return what is sent after the rounds in the size that it has after all of them.
+
+    Args:
+        exchange: as it is after the rounds that were played.
+        longer: what is sent after the rounds if one period more is played.
+        periods: how many periods were not played.
+    """
+    like = [e for e in longer if (e.phase, e.question) == (exchange.phase, exchange.question)]
+    if exchange.when != END or not like:
+        return exchange
+    parts = tuple(
+        (name, (shape[0] + periods * (other[0] - shape[0]), *shape[1:]) if shape else shape)
+        for (name, shape), (_, other) in zip(exchange.parts, like[0].parts, strict=True)
+    )
+    size = exchange.bytes + periods * (like[0].bytes - exchange.bytes)
+    return exchange._replace(parts=parts, bytes=size)
 
 
 def _listen(short: Experiment, rows: Federation, play: Play) -> tuple[Fitted, list[Account]]:
@@ -240,16 +268,24 @@ def _growing(parts: Shapes, other: Mapping[str, tuple[int, ...]]) -> frozenset[s
 def exchanges_of(account: Account, rounds: int) -> Iterator[ExplainedExchange]:
     """Yield what left the clients in one phase of a run; equal exchanges are put together.
 
+    A fit by sums asks only for the runs of a grid that are not done: their number does not tell
+    exchanges apart, and the largest is told.
+
     Args:
         account: the ledger of the phase.
         rounds: number of rounds of the run.
     """
-    rounds_of_kind: dict[tuple[bool, str, Visibility, Shapes, int], dict[int, set[int]]] = {}
+    rounds_of_kind: dict[_Kind, dict[int, set[int]]] = {}
+    largest: dict[_Kind, Entry] = {}
     for entry in account.entries:
         if entry.way == "up":
-            of = rounds_of_kind.setdefault(_kind(entry), defaultdict(set))
-            of[entry.round].add(entry.question)
-    for (_, question, visibility, parts, size), by_round in rounds_of_kind.items():
+            kind = _kind(entry, rounds)
+            rounds_of_kind.setdefault(kind, defaultdict(set))[entry.round].add(entry.question)
+            if kind not in largest or entry.bytes > largest[kind].bytes:
+                largest[kind] = entry
+    for kind, by_round in rounds_of_kind.items():
+        _, question, visibility, _ = kind
+        parts, size = _shapes(largest[kind]), largest[kind].bytes
         often = [len(numbers) for numbers in by_round.values()]
         when = _when(by_round, rounds)
         times = (min(often), max(often))
@@ -258,9 +294,19 @@ def exchanges_of(account: Account, rounds: int) -> Iterator[ExplainedExchange]:
         )
 
 
-def _kind(entry: Entry) -> tuple[bool, str, Visibility, Shapes, int]:
-    parts = tuple((name, tuple(shape)) for name, shape in entry.parts.items())
-    return entry.round == 0, entry.task, entry.seen, parts, entry.bytes
+_Kind = tuple[int, str, Visibility, Shapes]
+"""When something is asked (set-up, rounds, after them), what, how it is seen, and its shapes, but
+for the first axis."""
+
+
+def _kind(entry: Entry, rounds: int) -> _Kind:
+    when = min(entry.round, 1) + (entry.round > rounds)
+    of_run = tuple((name, shape[1:]) for name, shape in _shapes(entry))
+    return when, entry.task, entry.seen, of_run
+
+
+def _shapes(entry: Entry) -> Shapes:
+    return tuple((name, tuple(shape)) for name, shape in entry.parts.items())
 
 
 def _when(by_round: Mapping[int, object], rounds: int) -> str:

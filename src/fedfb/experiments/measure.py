@@ -161,7 +161,7 @@ def with_training(
     notion, minimum = long_name(experiment.notion), experiment.minimum_group
     targets = [result.settings.get("target", 0.0) for result in results]
     trainings = [
-        measure_training(history, run, notion, target, result, minimum)
+        measure_training(history, run, notion, target, result, minimum, experiment.participation)
         for run, (result, target) in enumerate(zip(results, targets, strict=True))
     ]
     return [
@@ -233,7 +233,7 @@ def with_names(
     names = clients if notion == "client_parity" else groups
     named = {
         key: tuple(names[number] for number in account[key])
-        for key in ("at_bound", "left_out")
+        for key in ("at_bound", "idle", "left_out")
         if key in account
     }
     return msgspec.convert({**account, **named}, MethodAccount)
@@ -255,6 +255,7 @@ def measure_training(
     target: float,
     result: SeedResult,
     minimum: int = 1,
+    share: float = 1.0,
 ) -> Training | None:
     """Return the training disparity of a run that has a target, and whether it missed the target.
 
@@ -268,6 +269,8 @@ def measure_training(
         target: the disparity that was asked for.
         result: the run, with the method's account and test figures.
         minimum: least training rows of a group that is compared.
+        share: share of the clients that the history is of. Where it is below 1 all clients have
+            measured the disparity of the chosen round, and it is not known of which group.
     """
     off = result.method.off_target
     if off is None:
@@ -284,7 +287,10 @@ def measure_training(
     if notion == CLIENT_PARITY:
         return training(missed=off > _client_chance(history, result))
     gaps, rows, rate = _gaps(history, run, notion, result, minimum)
-    beyond = np.abs(gaps) - target > np.maximum(chance(rows, rate), REACHED)
+    allowed = np.maximum(chance(rows / share, rate), REACHED)
+    if share < 1:
+        return training(missed=bool(off > allowed[np.isfinite(allowed)].max(initial=REACHED)))
+    beyond = np.abs(gaps) - target > allowed
     return training(missed=bool(beyond.any()))
 
 

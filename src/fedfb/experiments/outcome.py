@@ -138,7 +138,8 @@ def train(
     resolved = resolve(experiment)
     check_runnable(resolved)
     solving = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
-    tried = trial_grid(experiment) if solving else tuning_grid(experiment)
+    tuned = experiment.tune and not solving
+    tried = tuning_grid(experiment) if tuned else trial_grid(experiment)
     federations = federations or load_federations(resolved, ledger)
     federation, notion = federations[resolved.seeds[0]], long_name(resolved.notion)
     warnings = warn_of_target(
@@ -149,7 +150,7 @@ def train(
     if resolved.leave_out_clients:
         on_note(plan_leaving_out(resolved, federation))
     work = _Work(resolved, federations, checkpoints, ledger, jobs or cpu_count() or 1, on_round)
-    choices = _choices(work, tried, solving) if chooses(experiment) else Choices()
+    choices = _choices(work, tried, tuned) if chooses(experiment) else Choices()
     settings = {seed: _settings(resolved, choices.of(seed)) for seed in resolved.seeds}
     # A free model is one more that clients send: where that counts there is none.
     compared = solving and not resolved.secure and resolved.privacy_epsilon is None
@@ -315,11 +316,16 @@ class _Tried(NamedTuple):
     diverged: Mapping[int, Divergence]
 
 
-def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices:
+def _choices(work: _Work, settings: Sequence[Setting], tuned: bool) -> Choices:
     """Train the grid on nine tenths of every client's rows and choose on the rest.
 
     What is tuned is chosen for all seeds together; what is picked, by each seed for itself, so that
     its result does not depend on which others were run.
+
+    Args:
+        work: what the phases have in common.
+        settings: what is tried.
+        tuned: whether the user asked for tuning; otherwise learning rates and targets are picked.
     """
     experiment = work.experiment
     method, notion = find_method(experiment.algorithm), long_name(experiment.notion)
@@ -353,7 +359,7 @@ def _choices(work: _Work, settings: Sequence[Setting], solving: bool) -> Choices
         return rule(able_candidates)._replace(diverged=tuple(in_vain))
 
     tried = work.for_each_seed(try_out)
-    if solving:
+    if not tuned:
         picked = {
             seed: chosen(
                 [trial], partial(pick, rows=trial.rows, cost=experiment.cost, tried=settings)
@@ -380,6 +386,6 @@ def _of_places(
 def _refuse_no_rows(validation: Examples) -> None:
     if not len(validation.y):
         raise ConfigError(
-            f"--tune sets {HELD_OUT:.0%} of every client's rows aside to choose on, and no client "
-            "has enough to spare one. Add rows, or leave --tune out."
+            f"a learning rate is chosen on {HELD_OUT:.0%} of every client's rows, and no client "
+            "has enough to spare one. Add rows, or give one rate (--lr) without --tune."
         )

@@ -9,7 +9,7 @@ from typing import Any
 from fedfb.algorithms import Knob, Method, find_method
 from fedfb.algorithms.fedfb.root_search import FREE
 from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.effect import is_read, refuse_newton, solver_of, without_effect
+from fedfb.experiments.effect import BY_SUMS, is_read, refuse_fit, solver_of, without_effect
 from fedfb.experiments.effect import outer_rule as outer_rule
 from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment, Resolved
@@ -29,7 +29,7 @@ def resolve(experiment: Experiment) -> Resolved:
     >>> resolve(Experiment(algorithm="fedavg", solver="local")).rounds
     10
     >>> local = Experiment(algorithm="fedavg", solver="local")
-    >>> resolve(local).lr, resolve(replace(local, tune=True)).lr
+    >>> resolve(replace(local, lr=(0.005,))).lr, resolve(local).lr
     ((0.005,), ())
     """
     method = find_method(experiment.algorithm)
@@ -60,23 +60,24 @@ def resolve(experiment: Experiment) -> Resolved:
 
 
 def _usual_rounds(experiment: Experiment, method: Method) -> int:
-    """Return the default number of rounds; one for an exact fit of all rows with fixed weights."""
+    """Return the default number of rounds; one for a fit by sums with fixed weights."""
     variant = experiment.variant or method.variants[0]
     everyone = experiment.participation == 1 and not experiment.dropout
-    once = solver_of(experiment) == "newton" and everyone and variant in method.one_fit
+    once = solver_of(experiment) in BY_SUMS and everyone and variant in method.one_fit
     return 1 if once else method.rounds
 
 
 def picks_rate(experiment: Experiment) -> bool:
     """Return whether the learning rate is chosen on validation rows although nobody asked.
 
-    >>> picks_rate(Experiment(model="mlp")), picks_rate(Experiment())
+    All methods that train locally choose it in the same way.
+
+    >>> picks_rate(Experiment(solver="local")), picks_rate(Experiment())
     (True, False)
     """
-    solved = outer_rule(experiment, find_method(experiment.algorithm)) == "solve"
     private = experiment.privacy_epsilon is not None  # to look at validation rows would cost it
-    local = solver_of(experiment) != "newton"
-    return solved and local and not experiment.lr and not experiment.tune and not private
+    local = solver_of(experiment) not in BY_SUMS
+    return local and not experiment.lr and not experiment.tune and not private
 
 
 def chooses(experiment: Experiment) -> bool:
@@ -109,12 +110,12 @@ def check_fit(experiment: Experiment, method: Method) -> None:
             raise ConfigError(unknown_name(f"knob of {method.name}", name, knobs))
     for reason in without_effect(experiment).values():
         raise ConfigError(reason)
-    refuse_newton(experiment)
-    untuned = experiment.tune and experiment.solver == "newton" and experiment.cost is None
+    refuse_fit(experiment)
+    untuned = experiment.tune and experiment.solver in BY_SUMS and experiment.cost is None
     if untuned and (outer_rule(experiment, method) == "solve" or len(tuning_grid(experiment)) == 1):
         raise ConfigError(
-            "--tune has no effect with --solver newton: there is no learning rate to choose. Leave "
-            "it out, or give --solver local."
+            f"--tune has no effect with --solver {experiment.solver}: there is no learning rate to "
+            "choose. Leave it out, or give --solver local."
         )
 
 
@@ -138,14 +139,16 @@ def tuning_grid(experiment: Experiment) -> list[Setting]:
 def trial_grid(experiment: Experiment) -> list[Setting]:
     """Return what is tried on validation rows where nobody asked for tuning.
 
-    The learning rates, for every setting that was given and for the free model; where the cost is
-    bounded, all targets.
+    The learning rates, for every setting that was given and, of a method that takes a target, for
+    the free model; where the cost is bounded, all targets.
     """
     knobs = _knobs(experiment)
     values = {knob: user_values or (usual,) for knob, (user_values, usual, _) in knobs.items()}
     if "lr" in knobs:
         user_values, _, rates = knobs["lr"]
         values["lr"] = user_values or rates
+    if "target" not in values:
+        return _combinations(values)
     if experiment.cost is not None:
         values["target"] = TARGETS
     elif FREE not in values["target"]:
@@ -174,7 +177,7 @@ def _knobs(
     for name, (of_user, usual, _) in knobs.items():
         if not is_read(experiment, name):
             knobs[name] = (of_user, usual, (usual,))
-    if solver_of(experiment) == "newton":
+    if solver_of(experiment) in BY_SUMS:
         return knobs
     return {**knobs, "lr": (experiment.lr, method.learning_rate, method.learning_rates)}
 

@@ -133,6 +133,7 @@ class MethodAccount(Value, frozen=True, kw_only=True):
         training_accuracy: accuracy of the chosen round on training rows, before thresholds.
         constant_accuracy: accuracy of the best constant decision on training rows.
         at_bound: groups (client parity: clients) whose weights are at their bound.
+        idle: groups whose gaps do not answer to their weights, where clients train by themselves.
         left_out: groups with too few rows for a threshold.
         target_is_for: the measure that the target bounds, where it is not the disparity.
         coarse: codes that are too coarse.
@@ -146,6 +147,7 @@ class MethodAccount(Value, frozen=True, kw_only=True):
     training_accuracy: float | None = None
     constant_accuracy: float | None = None
     at_bound: tuple[str, ...] | None = None
+    idle: tuple[str, ...] | None = None
     left_out: tuple[str, ...] | None = None
     target_is_for: str | None = None
     coarse: Coarse | None = None

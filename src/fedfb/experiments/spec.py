@@ -86,8 +86,8 @@ class Experiment(DataRequest):
     )
     lr: tuple[Annotated[float, Meta(gt=0)], ...] = setting(
         (),
-        "Learning rate of local training; several make a grid (default: chosen on validation rows "
-        "by methods that take a target, else the method's)",
+        "Learning rate of local training; several make a grid (default: chosen on validation rows; "
+        "under privacy the method's)",
         METHOD,
     )
     rounds: Annotated[int, Meta(ge=1)] | None = setting(
@@ -105,10 +105,11 @@ class Experiment(DataRequest):
         by_method=True,
     )
     secure: bool = setting(False, "Mask what clients send: the server receives only sums", METHOD)
-    solver: Literal["newton", "local"] | None = setting(
+    solver: Literal["newton", "lbfgs", "local"] | None = setting(
         None,
-        "newton: fit a logistic regression exactly, by sums; local: clients train, the server "
-        "averages (default newton where nothing asks for local training)",
+        "newton: fit a logistic regression exactly, by sums; lbfgs: fit a network by summed "
+        "gradients; local: clients train, the server averages (default newton or lbfgs where "
+        "nothing asks for local training)",
         METHOD,
         by_method=True,
     )
@@ -285,7 +286,7 @@ ADDED = (
 def _is_usual_addition(experiment: Experiment, declared: Field[Any]) -> bool:
     """Return True for a later setting at its default: hashes written before it must not change."""
     if declared.name == "solver":  # every experiment before it trained locally
-        return experiment.solver != "newton"
+        return experiment.solver not in ("newton", "lbfgs")
     added = declared.name in ADDED or setting_of(declared).panel == PRIVACY
     return added and bool(getattr(experiment, declared.name) == declared.default)
 

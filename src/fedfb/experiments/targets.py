@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedfb.algorithms import find_method
 from fedfb.core import Examples
+from fedfb.experiments.measure import REACHED
 from fedfb.experiments.result import Result, Shortfall, Summary
 from fedfb.experiments.seed_result import EVERYONE, Evaluation, Interval, SeedResult, Setting
 from fedfb.experiments.seeds import least_disparity
@@ -66,10 +68,11 @@ def miss_target(result: Result, summary: Summary, runs: Sequence[SeedResult]) ->
     kind = "client" if result.notion == "client_parity" else "group"
     at_bound = dict.fromkeys(name for run in runs for name in run.method.at_bound or ())
     uncut = dict.fromkeys(name for run in runs for name in run.method.left_out or ())
+    idle = dict.fromkeys(name for run in runs for name in run.method.idle or ())
     # "Weights of 0" would read as weights that are 0.
-    names, left_out = (
+    names, left_out, still = (
         [f"{kind} {name}" if name.isdigit() else name for name in of_method]
-        for of_method in (at_bound, uncut)
+        for of_method in (at_bound, uncut, idle)
     )
     on_test = "" if interval is None else f" (95% interval {' to '.join(map(figure, interval))})"
     if missed:
@@ -77,7 +80,7 @@ def miss_target(result: Result, summary: Summary, runs: Sequence[SeedResult]) ->
         sentence = (
             f"Target missed{_on_seeds(missed, runs)}: training disparity {figure(reached)}, "
             f"target {plain_figure(target)}{on_test.replace('(', '(on test rows ')}. "
-            f"{bound}{_ways_on(result, bool(names))}"
+            f"{bound}{_explain_drift(result, still)}{_ways_on(result, bool(names or still))}"
         )
     elif left_out:
         sentence = (
@@ -85,16 +88,18 @@ def miss_target(result: Result, summary: Summary, runs: Sequence[SeedResult]) ->
             f"groups{on_test}: too few training rows for thresholds. Merge small groups (--merge)."
         )
     else:
+        how = "reached" if reached <= target + REACHED else "within chance"
         sentence = (
-            f"Target {plain_figure(target)} is reached on training rows, not on test rows"
-            f"{on_test}: training disparity {figure(reached)}. Bring more training rows, use fewer "
-            "features, or raise the target."
+            f"Target {plain_figure(target)} is {how} on training rows, not on test rows"
+            f"{on_test}: training disparity {figure(reached)}. {_explain_drift(result, still)}"
+            "Bring more training rows, use fewer features, or raise the target."
         )
     values = {
         "target": target,
         "disparity": reached,
         "interval": interval,
         "at_bound": names,
+        "idle": still,
         "seeds": _seeds(missed),
     }
     # Without an interval a missed training target is all that is known.
@@ -140,6 +145,22 @@ def unshown_misses(result: Result) -> list[str]:
             f"the test rows do not show a miss (95% interval {' to '.join(map(figure, interval))})"
         )
     return sentences
+
+
+def _explain_drift(result: Result, names: Sequence[str]) -> str:
+    """Say that gaps do not answer to their weights, and why; "" of no gaps, or of pooled rows."""
+    method = find_method(result.algorithm)
+    if not names or method.is_pooled(result.settings["variant"] or method.variants[0]):
+        return ""
+    verb, it = ("does", "its weight") if len(names) == 1 else ("do", "their weights")
+    hidden = "" if result.group_is_given else ", or the features hardly tell the group"
+    solvers = {"logistic": "newton", "mlp": "lbfgs"} if "solver" in method.reads else {}
+    solver = solvers.get(result.settings["model"])
+    way = f" Fit by sums (--solver {solver})." if solver else ""
+    return (
+        f"The gap{'s' * (len(names) > 1)} of {_and(names)} {verb} not answer to {it}: clients that "
+        f"train by themselves drift apart{hidden}.{way} "
+    )
 
 
 def _ways_on(result: Result, at_bound: bool) -> str:

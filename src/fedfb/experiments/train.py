@@ -372,6 +372,7 @@ def build(
         weight_decay=experiment.weight_decay,
         private=_private_training(experiment, noise),
         newton=experiment.solver == "newton",
+        lbfgs=experiment.solver == "lbfgs",
         fading=FADING if experiment.participation < 1 else 0.0,
     )
     variant = experiment.variant

@@ -19,7 +19,7 @@ from fedfb.data.request import DRAWN, SEVERAL_ATTRIBUTES
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.experiments.compare import Cause
 from fedfb.experiments.effect import forms_that_read
-from fedfb.experiments.resolve import resolve
+from fedfb.experiments.resolve import outer_rule, picks_rate, resolve
 from fedfb.experiments.result import Printed
 from fedfb.experiments.seed_result import Statistic
 from fedfb.experiments.spec import Experiment
@@ -111,7 +111,12 @@ class Target(NamedTuple):
         if forms_that_read(find_method(values["algorithm"]), "solver") is not None:
             values = {"solver": "local", **values}
         experiment = from_values({"seeds": ",".join(map(str, seeds)) + ",", **values})
-        return replace(experiment, tune=False) if quick else experiment
+        experiment = replace(experiment, tune=False) if quick else experiment
+        method = find_method(experiment.algorithm)
+        if picks_rate(experiment) and outer_rule(experiment, method) != "solve":
+            # A rate that the paper's rows do not tune is the method's usual one.
+            return replace(experiment, lr=(method.learning_rate,))
+        return experiment
 
 
 def target_names() -> list[str]:

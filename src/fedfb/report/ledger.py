@@ -331,12 +331,15 @@ def exchanges_sentence(explained: Explained) -> str:
 
 def _how_often(explained: Explained) -> str:
     """Say what is asked more often or less often than these random rows show; "" of other runs."""
-    fits = any(exchange.question == "newton" for exchange in explained.exchanges)
+    asked = {exchange.question for exchange in explained.exchanges}
     leaves_out = any(exchange.phase == "leave-out" for exchange in explained.exchanges)
     return (
         "An exact fit asks 'newton' 1 to about 9 times in a round; how often depends on the rows, "
         "and these are random. "
-        * fits
+        * ("newton" in asked)
+        + "A network's fit asks 'descend' some hundred times in the first round, some dozen times "
+        "at most in later ones; these rows are random. "
+        * ("descend" in asked)
         + "'Left out' is one training without some clients: there is one for each client, at most "
         f"{MOST_TRAININGS}. " * leaves_out
     )

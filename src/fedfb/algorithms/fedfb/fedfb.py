@@ -4,6 +4,7 @@ Algorithms 1-5 of the paper's appendix. CFL, the paper's centralised FairBatch, 
 with all rows on one client.
 """
 
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,10 +19,11 @@ from fedfb.algorithms.fedfb.outer import (
     keep_best,
     measured_gaps,
     pick_model,
+    sampling_error,
     solve,
     step,
 )
-from fedfb.algorithms.fedfb.root_search import empty_record
+from fedfb.algorithms.fedfb.root_search import empty_record, ignores_weight
 from fedfb.algorithms.fedfb.signals import (
     COARSEST,
     Quantiser,
@@ -57,7 +59,9 @@ class State(NamedTuple):
     If lambda is solved for: the record of the rounds so far (``seen``), the model of the round
     whose training signal came nearest to the target, the number of this round, its distance to the
     target by the measure that chooses, and by the disparity, its share of wrong decisions, and the
-    least share of all rounds. ``past``: what counts of the rows of earlier rounds.
+    least share of all rounds. ``past``: what counts of the rows of earlier rounds. ``models`` and
+    ``free``: where a share of the clients takes part, the model of every measured round, and
+    whether its weights were 1: all clients measure them after the last round.
     """
 
     params: Float[Array, "r p"]
@@ -72,6 +76,9 @@ class State(NamedTuple):
     error: Float[Array, " r"]
     least_error: Float[Array, " r"]
     past: Float[Array, "r q"]
+    models: Float[Array, "r t p"]
+    free: Bool[Array, "r t"]
+    finished: int
 
 
 def fedfb(
@@ -80,7 +87,7 @@ def fedfb(
     r"""Return FedFB for a notion of fairness.
 
     In round t, clients train on rows weighted by :math:`\omega(\lambda)`, and the server averages;
-    or the weighted rows are fitted exactly (:mod:`fedfb.algorithms.newton`).
+    or the weighted rows are fitted by sums (:mod:`fedfb.algorithms.newton`).
     Every k rounds the summed signal :math:`\mu` moves lambda: to the point where the signal should
     vanish, or by the paper's step :math:`\lambda\leftarrow\Pi_\Lambda(\lambda+\alpha_u\mu)`. At the
     initial lambda every weight is 1, so the first round is FedAvg's.
@@ -97,6 +104,7 @@ def fedfb(
         scaling: see :func:`fedfb.algorithms.tasks.fit_task`.
     """
     solving, coarse = outer.alpha is None, _too_coarse(notion, outer)
+    measured_by_all = outer.everyone or notion.reduce == "gather"
 
     def cell_weights(broadcast: Arrays, data: ClientData) -> Float[Array, "r 2 a"]:
         return notion.cell_weights(broadcast["weights"], data.id, data.groups)
@@ -116,7 +124,9 @@ def fedfb(
         never, far = np.zeros(len(params), dtype=int), np.full(len(params), np.inf)
         record = empty_record(lam)
         past = start_of(params, solver).past
-        return State(params, lam, counts, 0, record, params, never, far, far, far, far, past)
+        models, free = params[:, None][:, :0], np.zeros((len(params), 0), dtype=bool)
+        best = (params, never, far, far, far, far)
+        return State(params, lam, counts, 0, record, *best, past, models, free, 0)
 
     def round(s: State, ask: Ask) -> tuple[State, Info]:
         weights, measured = notion.weights(s.lam, s.counts), s.params
@@ -137,7 +147,8 @@ def fedfb(
         if solving:
             error = measure.mistakes(total, s.counts) if measure.mistakes else None
             present = measure.measured(total, s.counts)
-            s = solve_weights(s, measured, signal, present, error)
+            noise = 0.0 if measured_by_all else sampling_error(notion, total["rows"], s.counts)
+            s = solve_weights(s, measured, signal, present, error, noise)
         else:
             s = s._replace(lam=step(outer, notion, s.lam, signal, s.counts, s.t // outer.period))
         return s, Info(signal=signal, lam=s.lam)
@@ -148,26 +159,55 @@ def fedfb(
         signal: Float[Array, "r *l"],
         present: Bool[Array, " a"],
         error: Float[Array, " r"] | None,
+        noise: Float[Array, "*l"] | float,
     ) -> State:
         gap, measured = measured_gaps(notion, signal, present, s.counts)
         free = has_start_weights(notion, s.lam, s.counts)
         far, off = distances(outer, notion, gap, free, s.counts)
-        lam, record = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen)
+        lam, record = solve(outer, notion, s.lam, gap, measured, s.counts, s.seen, noise)
         s = s._replace(lam=lam, seen=record)
+        if not measured_by_all:
+            models = np.concatenate([s.models, measured_at[:, None]], axis=1)
+            s = s._replace(models=models, free=np.concatenate([s.free, free[:, None]], axis=1))
         # The first local training does not count: a model that has learnt nothing has no gap.
-        if s.t <= outer.period and not solver.newton:
+        if s.t <= outer.period and not solver.by_sums:
             return s
         chosen: State = keep_best(s, measured_at, far, off, error, s.counts)
         return chosen
+
+    def finish(s: State, ask: Ask) -> State:
+        """Choose the round by what all clients measure: a few clients would choose by chance."""
+        runs, number, size = s.models.shape
+        flat = s.models.reshape(runs * number, size)
+        total = ask(measure.task, {"params": flat, "counts": s.counts})
+        gap, _ = measured_gaps(
+            notion, measure.read(total, s.counts), measure.measured(total, s.counts), s.counts
+        )
+        target = np.repeat(np.broadcast_to(outer.target, (runs,)), number)
+        aimed = replace(outer, target=target)
+        far, off = distances(aimed, notion, gap, s.free.reshape(-1), s.counts)
+        error = measure.mistakes(total, s.counts) if measure.mistakes else None
+        nothing = np.full(runs, np.inf)
+        last, s = s.t, s._replace(distance=nothing, error=nothing, least_error=nothing)
+        first = 0 if solver.by_sums or number == 1 else 1
+        for place in range(first, number):
+            rows = np.arange(runs) * number + place
+            s = s._replace(t=(place + 1) * outer.period)
+            wrong = None if error is None else error[rows]
+            s = keep_best(s, s.models[:, place], far[rows], off[rows], wrong, s.counts)
+        return s._replace(t=last)
 
     def describe(s: State) -> list[dict[str, Any]]:
         if not solving:
             return [coarse for _ in s.params]
         bound = is_at_bound(notion, s.lam, s.counts)
+        idle = ignores_weight(s.seen, notion.guess_slope(s.counts))
+        if solver.by_sums:  # nobody drifts: such a gap lies with the features
+            idle = np.zeros_like(idle)
         return [
-            {**facts, **judged, "at_bound": _groups_of(stuck), **coarse}
-            for facts, judged, stuck in zip(
-                describe_choice(s), describe_error(s), bound, strict=True
+            {**facts, **judged, "at_bound": _groups_of(stuck), "idle": _groups_of(still), **coarse}
+            for facts, judged, stuck, still in zip(
+                describe_choice(s), describe_error(s), bound, idle, strict=True
             )
         ]
 
@@ -184,12 +224,13 @@ def fedfb(
     return algorithm._replace(
         predict=lambda s, _, examples: predict_globally(engine, pick_model(s), examples),
         describe=describe,
+        finish=None if measured_by_all else finish,
     )
 
 
-def _groups_of(bound: Bool[Array, "*l"]) -> list[int]:
-    """Return the groups (or clients) that have a weight at its bound."""
-    return np.flatnonzero(bound.reshape(-1, bound.shape[-1]).any(axis=0)).tolist()
+def _groups_of(parts: Bool[Array, "*l"]) -> list[int]:
+    """Return the groups (or clients) of which some part of lambda is marked."""
+    return np.flatnonzero(parts.reshape(-1, parts.shape[-1]).any(axis=0)).tolist()
 
 
 def signal_exchange(engine: Engine, notion: Notion, outer: Outer) -> SignalExchange:

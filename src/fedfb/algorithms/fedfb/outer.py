@@ -21,7 +21,7 @@ from fedfb.algorithms.fedfb.root_search import (
     mean_over_groups,
 )
 from fedfb.notions import Notion, Surrogate
-from fedfb.notions.base import decay, normalise
+from fedfb.notions.base import decay, normalise, ratio
 from fedfb.shapes import Array, Bool, Float, Num
 
 
@@ -96,6 +96,7 @@ def solve(
     measured: Bool[Array, "*l"],
     counts: Num[Array, "*c"],
     record: Float[Array, "r k *l"],
+    error: Float[Array, "*l"] | float = 0.0,
 ) -> tuple[Float[Array, "r *l"], Float[Array, "r k *l"]]:
     """Return the lambda at which the gaps should vanish by all rounds so far, and the new record.
 
@@ -108,6 +109,7 @@ def solve(
         counts: pooled counts.
         record: the record of the rounds before, see
             :class:`fedfb.algorithms.fedfb.root_search.LineRecord`.
+        error: standard error of the gaps, see :func:`sampling_error`.
     """
     start = notion.init(counts)
     # Groups that are not compared keep their weights, and have no say in the mean.
@@ -118,11 +120,28 @@ def solve(
     guess, measured = notion.guess_slope(counts), measured & weighed
     # A gap is a distance to a mean that the shifts move as well: put the mean back where it was.
     value = gap + mean_over_groups(line_effect(record, theta, guess), shares, measured)
-    record = add_round(record, theta, value, guess, measured)
+    record = add_round(record, theta, value, guess, measured, error)
     omega_after = notion.omega(
         find_shifts(notion, record, theta, shares, guess, measured, outer.target)
     )
     return np.where(weighed, start * omega_after, lam), record
+
+
+def sampling_error(
+    notion: Notion, rows: Num[Array, "2 a"], counts: Num[Array, "2 a"]
+) -> Float[Array, "*l"]:
+    r"""Return the standard error of the groups' rates, :math:`\frac12\sqrt{1/m-1/n}` at most.
+
+    Args:
+        notion: says which rows are behind a rate.
+        rows: rows of the participants by label and group, behind m.
+        counts: pooled counts, behind n.
+    """
+    of_all = notion.init(counts) * counts.sum()
+    present = notion.init(rows) * rows.sum()
+    inverse = ratio(np.ones_like(present), present, 0.0) - ratio(np.ones_like(of_all), of_all, 0.0)
+    error: Float[Array, "*l"] = 0.5 * np.sqrt(np.maximum(inverse, 0.0))
+    return error
 
 
 RELIABLE = 400

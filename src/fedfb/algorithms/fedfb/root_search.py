@@ -45,6 +45,12 @@ their weights late in the first rounds, so the past is then misleading."""
 FADING_SLOPE = 0.8
 """The weight of a move in the slope after each later round."""
 
+MOVED, UNANSWERED = 1.0, 0.15
+"""After moves whose squares sum to MOVED a gap should have fallen. If its slope is below so small a
+share of the guess, the gap does not answer to its weight. Measured (four groups given to the model,
+30 local epochs, 10 rounds): .5 to 4 where rows are dealt at random, -.1 to .2 for most groups where
+a client has one group."""
+
 FREE = 1.0
 """The target without a constraint: weights stay 1, however far apart the groups are."""
 
@@ -112,11 +118,15 @@ def add_round(
     value: Float[Array, "r *l"],
     guess: Float[Array, "*l"],
     measured: Bool[Array, "*l"],
+    error: Float[Array, "*l"] | float = 0.0,
 ) -> Float[Array, "r k *l"]:
-    """Return the record with one more round.
+    r"""Return the record with one more round.
 
     Gaps are differences to the groups' mean, and the mean moves too. A group's ``value`` is
     therefore its gap plus the mean that the lines predict, the mean of :func:`line_effect`.
+
+    A round counts :math:`h=\tau^2/(\tau^2+e^2)` of a round without error, and the past then fades
+    by the power h of the usual factor. So rounds in which a group has few rows are averaged.
 
     Args:
         memory: the record so far, a stack of :class:`LineRecord`.
@@ -124,17 +134,21 @@ def add_round(
         value: values of the round.
         guess: slopes before any measurement.
         measured: groups that have a value in this round.
+        error: standard error e of the values, where a share of the clients takes part; it is set
+            against SURPRISE, :math:`\tau`.
     """
     record = LineRecord(*np.moveaxis(memory, 1, 0))
     level, slope = lines(memory, guess)
     # The further a value is from its line, the less the past counts.
-    fading = FADING_LEVEL / (1.0 + ((value - level + slope * theta) / SURPRISE) ** 2)
+    off_line, noise = value - level + slope * theta, SURPRISE**2 + np.square(error)
+    share = SURPRISE**2 / noise
+    fading = FADING_LEVEL**share / (1.0 + off_line**2 / noise)
     # A slope needs two rounds in which the group was measured.
     repeated = (record.weight > 0) & measured
     shift_change = np.where(repeated, theta - record.theta, 0.0)
     value_change = np.where(repeated, value - record.value, 0.0)
-    weight = np.where(measured, fading * record.weight + 1.0, record.weight)
-    newest = np.where(measured, ratio(np.ones_like(weight), weight, empty=0.0), 0.0)
+    weight = np.where(measured, fading * record.weight + share, record.weight)
+    newest = np.where(measured, ratio(share + np.zeros_like(weight), weight, empty=0.0), 0.0)
     return np.stack(
         LineRecord(
             theta=np.where(measured, theta, record.theta),
@@ -142,8 +156,8 @@ def add_round(
             mean_theta=record.mean_theta + newest * (theta - record.mean_theta),
             mean_value=record.mean_value + newest * (value - record.mean_value),
             weight=weight,
-            drop=FADING_SLOPE * record.drop - shift_change * value_change,
-            spread=FADING_SLOPE * record.spread + shift_change**2,
+            drop=FADING_SLOPE * record.drop - share * shift_change * value_change,
+            spread=FADING_SLOPE * record.spread + share * shift_change**2,
         ),
         axis=1,
     )
@@ -159,6 +173,20 @@ def lines(
     # A slope of 0 or of the wrong sign is noise, and would send the shift to infinity or backwards.
     slope = np.clip(slope, *SLOPES)
     return record.mean_value + slope * record.mean_theta, slope
+
+
+def ignores_weight(
+    memory: Float[Array, "r k *l"], guess: Float[Array, "*l"]
+) -> Bool[Array, "r *l"]:
+    """Return True for the gaps that did not fall although their shifts moved.
+
+    Args:
+        memory: the record, a stack of :class:`LineRecord`.
+        guess: slopes before any measurement.
+    """
+    record = LineRecord(*np.moveaxis(memory, 1, 0))
+    moved = record.spread >= MOVED
+    return moved & (record.drop < UNANSWERED * guess * record.spread)
 
 
 def line_effect(

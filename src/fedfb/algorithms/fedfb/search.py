@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfb.algorithms.descent import gradient_upload
 from fedfb.algorithms.fedfb.outer import describe_choice, keep_nearer, pick_model
 from fedfb.algorithms.fedfb.root_search import (
     FAR_LEVEL,
@@ -128,14 +129,25 @@ def fedfb_by_sums(
         weight = np.exp(memory["theta"]) * len(data.y)
         return weigh_model(trained, weight), memory
 
-    def upload_curvature(
-        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
-    ) -> tuple[Arrays, Arrays]:
+    def shifted_weights(
+        broadcast: Arrays, data: ClientData, memory: Arrays
+    ) -> tuple[Arrays, Float[Array, "r 2 a"]]:
         # The first exchange of a fit is for all runs: shifts move then, and not again.
         memory = apply_shift(broadcast, memory)
         omega = np.exp(memory["theta"])[broadcast["run"], None, None]
-        weights = omega * equal_weights(broadcast, data)
+        return memory, omega * equal_weights(broadcast, data)
+
+    def upload_curvature(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        memory, weights = shifted_weights(broadcast, data, memory)
         return curvature_upload(engine, broadcast["params"], data, weights), memory
+
+    def upload_gradient(
+        broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
+    ) -> tuple[Arrays, Arrays]:
+        memory, weights = shifted_weights(broadcast, data, memory)
+        return gradient_upload(engine, broadcast, data, weights, key), memory
 
     def upload_loss(
         broadcast: Arrays, data: ClientData, memory: Arrays, key: Key
@@ -180,7 +192,9 @@ def fedfb_by_sums(
     fit = ClientTask("fit", "sum", train)
     if solver.newton:
         fit = ClientTask("newton", "sum", upload_curvature)
-    solve = fit_with(fit, solver)
+    if solver.lbfgs:
+        fit = ClientTask("descend", "sum", upload_gradient)
+    solve = fit_with(fit, solver, engine.model)
     measure = ClientTask("measure", "sum", upload_loss)
     line_up = ClientTask("line up", "sum", upload_line)
     search = ClientTask("search", "sum", upload_weights)
@@ -213,7 +227,7 @@ def fedfb_by_sums(
         part = choose_part(means, ask)
         s = s._replace(part=part, level=find_level({**means, "part": part}, ask))
         # The first local training does not count: a model that has learnt nothing has no gap.
-        if s.t > period or solver.newton:
+        if s.t > period or solver.by_sums:
             s = keep_nearer(s, s.params, far, far)
         return s, Info(signal=gap[:, None])
 

@@ -105,6 +105,8 @@ def with_thresholds(
         def large(of: Num[Array, "2 a"]) -> Bool[Array, " a"]:
             return are_large_enough(of, compared, cutting.minimum, notion.minimum)
 
+        if base.finish is not None:
+            s = State(*base.finish(within(s), ask), *s[width:])
         wanted = large(s.counts)
         rows = read_histogram(ask(histogram, {"params": model(within(s)), "wanted": wanted}))
         apart = wanted & large(rows[0].sum(axis=2))

@@ -203,6 +203,7 @@ def build_algorithm(
         batch=experiment.batch,
         optimiser="sgd" if experiment.optimiser == "sgd" else "adam",
         newton=experiment.solver == "newton",
+        lbfgs=experiment.solver == "lbfgs",
     )
     trained_notion = notion_of(case, clients)
     return method.make(Problem(engine(), solver, trained_notion, values, variant, experiment))
