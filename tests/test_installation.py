@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -65,20 +66,32 @@ def when_loaded(tree):
             yield from when_loaded(node)
 
 
-TREES = {module_of(path): ast.parse(path.read_bytes()) for path in SOURCE.rglob("*.py")}
-ALL_IMPORTS = {
-    module: {
-        name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in imported_by(node)
+@cache
+def trees():
+    return {module_of(path): ast.parse(path.read_bytes()) for path in SOURCE.rglob("*.py")}
+
+
+@cache
+def all_imports():
+    """Return what each module imports, anywhere in its file."""
+    return {
+        module: {
+            name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in imported_by(node)
+        }
+        for module, tree in trees().items()
     }
-    for module, tree in TREES.items()
-}
-FIRST_IMPORTS = {
-    module: {name for node in when_loaded(tree) for name in imported_by(node)}
-    for module, tree in TREES.items()
-}
+
+
+@cache
+def first_imports():
+    """Return what each module imports when it is loaded."""
+    return {
+        module: {name for node in when_loaded(tree) for name in imported_by(node)}
+        for module, tree in trees().items()
+    }
 
 
 def others(imports):
@@ -92,9 +105,9 @@ def loaded_with(module):
     seen, waiting = set(), [module]
     while waiting:
         name = waiting.pop()
-        if name in TREES and name not in seen:
+        if name in trees() and name not in seen:
             seen.add(name)
-            waiting += [*FIRST_IMPORTS[name], name.rpartition(".")[0]]
+            waiting += [*first_imports()[name], name.rpartition(".")[0]]
     return seen
 
 
@@ -102,7 +115,7 @@ def test_no_import_is_relative():
     """The other tests read names as they are written."""
     assert not [
         module
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
@@ -111,14 +124,14 @@ def test_no_import_is_relative():
 @pytest.mark.slow
 def test_every_package_that_is_imported_is_declared():
     declared = CORE.union(*(names(OPTIONAL[extra]) for extra in OPTIONAL))
-    imported = {name for imports in ALL_IMPORTS.values() for name in others(imports)}
+    imported = {name for imports in all_imports().values() for name in others(imports)}
     assert imported >= {"numpy", "onnx", "grpc"}  # the walk sees what is there
     assert {name for name in imported if distribution(name) not in declared} == set()
 
 
 def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
     loaded = set().union(*(loaded_with(entry) for entry in ENTRIES))
-    needed = {name for module in loaded for name in others(FIRST_IMPORTS[module])}
+    needed = {name for module in loaded for name in others(first_imports()[module])}
     assert "typer" in needed
     assert {name for name in needed if distribution(name) not in CORE} <= {"jaxtyping"}
 
@@ -127,8 +140,8 @@ def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
 def test_an_extra_declares_what_its_part_of_the_package_imports():
     of_part = {"study": "study", "secure": "privacy", "privacy": "privacy", "export": "export"}
     for part, extra in of_part.items():
-        modules = [name for name in TREES if name.startswith(f"fedfb.{part}.")]
-        imported = {name for module in modules for name in others(ALL_IMPORTS[module])}
+        modules = [name for name in trees() if name.startswith(f"fedfb.{part}.")]
+        imported = {name for module in modules for name in others(all_imports()[module])}
         declared = CORE | names(OPTIONAL[extra])
         assert {name for name in imported if distribution(name) not in declared} == set(), part
 
@@ -175,11 +188,29 @@ def test_the_pins_hold_all_that_the_commands_need(file):
 
 
 def test_nothing_that_is_pinned_says_where_it_comes_from_and_torch_is_not_among_it():
-    for file in ("run.txt", "dev.txt", "constraints.in", "build.in"):
+    for file in ("pip.txt", "run.txt", "dev.txt", "pip.in", "constraints.in", "build.in"):
         text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
         assert "://" not in text, file
         assert "index-url" not in text, file
         assert not re.search(r"^torch\b", text, flags=re.MULTILINE), file
+
+
+def test_a_pinned_pip_is_installed_before_anything_else_by_hash(tmp_path):
+    """That of Python 3.11 takes the newest release of name[extra], and refuses it as unpinned."""
+    new = tmp_path / "new"
+    command = ["make", "--dry-run", f"VENV={new}", f"{new}/.dev"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    installed = re.findall(r"pip install .*--require-hashes -r requirements/(\S+)", said.stdout)
+    assert installed == ["pip.txt", "run.txt", "dev.txt"]
+    assert [*pins("pip.txt")] == ["pip"]
+
+
+def test_nothing_beside_the_makefile_asks_for_hashes():
+    """What else installs, installs without: the wheels, the public workflow, the measurements."""
+    places = [ROOT / "Makefile", *(ROOT / ".ci").iterdir(), *(ROOT / ".github").rglob("*.yml")]
+    places += [ROOT / "pyproject.toml", *(ROOT / "benchmarks").glob("*.txt")]
+    asking = [p.name for p in places if "require-hashes" in p.read_text(encoding="utf-8")]
+    assert asking == ["Makefile"]
 
 
 def test_the_version_stands_in_one_place():

@@ -13,6 +13,7 @@ from fedfb.experiments.outcome import run
 from fedfb.experiments.resolve import picks_rate, resolve
 from fedfb.experiments.spec import Experiment
 from fedfb.settings import kind_of, read_word
+from fedfb.tables.dialect import FLAGS
 from fedfb.theory.achievable import ACHIEVABLE_LEVELS
 
 STATED = re.compile(r"\(([^()]*\bdefault\b[^()]*)\)")
@@ -85,6 +86,7 @@ FOLLOWS = {
     "thousands": "detected",
     "threshold": ".5",
     "data": "the run's own test rows",
+    **dict.fromkeys(FLAGS, "detected"),  # tests/tables/test_dialect
 }
 
 

@@ -41,6 +41,7 @@ def spans(text):
                 yield piece.content
 
 
+@cache
 def words_of(path):
     """Return what a page says; of a source file, what its docstrings say."""
     text = path.read_text(encoding="utf-8")
