@@ -135,7 +135,7 @@ def write_decisions(parts: Iterator[DecidedRows], out: Path | None) -> DecidedTo
     return DecidedTotal(rows, unknown, tuple(notes))
 
 
-def _write_parquet(writer: Any, file: Any, part: Decided) -> Any:
+def _write_parquet(writer: Any, file: Any, part: DecidedRows) -> Any:
     """Write rows, and return the writer, which is made with the first rows."""
     import pyarrow
     from pyarrow import parquet
@@ -147,7 +147,7 @@ def _write_parquet(writer: Any, file: Any, part: Decided) -> Any:
     return writer
 
 
-def _write_csv(part: Decided, with_header: bool) -> bytes:
+def _write_csv(part: DecidedRows, with_header: bool) -> bytes:
     from fedfb.tables.cells import as_text
 
     lines = io.StringIO(newline="")
