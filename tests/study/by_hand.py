@@ -143,10 +143,9 @@ def run_folder(folder, keys, files):
     return run_by_hand(made, names=study.names)
 
 
-def run_by_hand(made, names=CLIENTS, change=None, network=None, serving=serve):
+def run_by_hand(made, names=CLIENTS, change=None, network=None, serving=serve, joining=join):
     """Run a study to its end; return what every side ended in: a result, or an error."""
-    network = network or Network()
-    ends = {}
+    network, ends = network or Network(), {}
 
     def side(name, function, *values):
         try:
@@ -156,7 +155,7 @@ def run_by_hand(made, names=CLIENTS, change=None, network=None, serving=serve):
 
     threads = [threading.Thread(target=side, args=("server", serving, made, network))]
     threads += [
-        threading.Thread(target=side, args=(name, join, made, network, name, change))
+        threading.Thread(target=side, args=(name, joining, made, network, name, change))
         for name in names
     ]
     for thread in threads:

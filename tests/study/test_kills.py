@@ -34,24 +34,9 @@ def keep_joining(made, network, name, change=None):
 
 
 def run_with_kills(made, change, serving=serve):
-    network, ends = Network(), {}
-
-    def side(name, function, *values):
-        try:
-            ends[name] = function(*values)
-        except BaseException as error:  # noqa: BLE001
-            ends[name] = error
-
-    threads = [threading.Thread(target=side, args=("server", serving, made, network))]
-    threads += [
-        threading.Thread(target=side, args=(name, keep_joining, made, network, name, change))
-        for name in CLIENTS
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive(), made.__dict__.get("events")
+    """Run a study whose sides come back after every kill."""
+    ends = vars(run_by_hand(made, change=change, serving=serving, joining=keep_joining))
+    network = ends.pop("network")
     assert not any(isinstance(end, BaseException) for end in ends.values()), ends
     return network
 
