@@ -48,6 +48,10 @@ federation: $(VENV)/.dev
 PARTS  := tests/tables tests/data tests/doctor tests/engine tests/notions tests/parity
 THEORY := src/fedfb/theory
 
+# Whatever the shell says, compiled files are kept: tests start hundreds of commands, and each would
+# compile fedfb anew.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 define run_tests
 	FEDFB_CHECK_SHAPES=1 $(BIN)/python -m pytest -n $(JOBS) -q $(1) $(PARTS) src --ignore=$(THEORY)
 	$(BIN)/python -m pytest -n $(JOBS) -q $(1) tests $(THEORY) $(PARTS:%=--ignore=%)

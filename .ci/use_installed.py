@@ -4,11 +4,14 @@ Runs in a folder of its own, with the interpreter of the environment that is to 
 """
 
 import csv
+import os
 import random
+import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -69,12 +72,33 @@ def write_sqlite(rows: Path, path: Path) -> None:
         table.commit()
 
 
+def use_study() -> None:
+    """Run a study: a server and three clients as processes of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    names, place = ("east", "north", "south"), Path("study")
+    trial = ("--trial", "--clients", ",".join(names), "--address", address, "--wait", "120")
+    fedfb("study", "init", str(place), *trial, "--like", "clients/*.csv", *OWN, *QUICK[2:4])
+    join = ("study", "join", "study/study.toml", "--yes", "--again")
+    sides = [
+        ("study", "serve", "study/study.toml"),
+        *((*join, "--data", f"clients/{c}.csv", "--key", f"study/keys/{c}.key") for c in names),
+    ]
+    os.environ["FEDFB_STATE"] = "remembered"
+    with ThreadPoolExecutor(len(sides)) as pool:
+        list(pool.map(lambda side: fedfb(*side), sides))
+    fedfb("study", "fetch", "study/keys/north.state", "--to", "north-has")
+    fedfb("predict", "north-has", "clients/north.csv")
+
+
 def use_extras() -> None:
-    """Use what comes with the extras export, parquet, privacy, report and sql."""
+    """Use what comes with the extras export, parquet, privacy, report, sql and study."""
     import duckdb
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
+    use_study()
     fedfb("report", "own")
     fedfb("audit", "own", "--out", "audited", "--secure")
     for form in ("onnx", "skops", "json"):

@@ -21,44 +21,51 @@ sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests")]
 SECONDS = 4.0
 
 
-def requests_per_second(folder, nodes):
-    """Return how many requests of so many nodes a server in this process answers."""
+def requests_per_second(folder, clients):
+    """Return how many requests of so many clients a server in this process answers."""
+    import subprocess
+
     import federation
-    from flwr.proto.fleet_pb2 import PullMessagesRequest
 
-    from fedfb.study.keys import read_bundle, read_server_secrets
-    from fedfb.study.transport.client import activate_node, open_fleet_client
-    from fedfb.study.transport.server import open_superlink
+    from fedfb.study.disclosure import estimate_request, estimate_response
+    from fedfb.study.folder import StudyFolder
+    from fedfb.study.journal import Journal, Log
+    from fedfb.study.keys import read_private_keys
+    from fedfb.study.mailbox import Mailbox
+    from fedfb.study.transport import GrpcLink, GrpcServer
+    from fedfb.study.wire import Request
 
-    clients = federation.write_clients(folder / "clients")
-    study = federation.init(folder / "study", clients, ["--rounds", "1", "--lr", "0.02"])
-    planned, secrets = read_server_secrets(study)
-    bundles = [
-        read_bundle(study.parent / "bundles" / f"{client}.bundle") for client in federation.CLIENTS
-    ]
+    rows = federation.write_clients(folder / "clients", rows=40)
+    names = [f"c{number:03}" for number in range(clients)]
+    command = [*federation.FEDFB, "study", "init", str(folder / "study"), "--trial"]
+    command += ["--clients", ",".join(names), "--like", str(rows / "*.csv"), "--label", "urgent"]
+    command += ["--positive", "yes", "--sensitive", "sex", "--rounds", "1"]
+    command += ["--address", f"127.0.0.1:{federation.free_port()}"]
+    subprocess.run(command, check=True, capture_output=True)
+    studied, keys, signatures = StudyFolder(folder / "study").read(folder / "study" / "study.toml")
+    request = Request(bytes.fromhex(studied.seal), studied.code.encode(), "hello", 0)
 
-    def poll(number):
-        bundle, asked = bundles[number % 4], 0
-        with open_fleet_client(bundle) as client:
-            if number < 4:
-                at = folder / str(number)
-                at.mkdir()
-                known[number % 4] = activate_node(bundle, client, at, lambda text: None)
-            while len(known) < min(4, nodes):
-                time.sleep(0.01)
-            request, end = PullMessagesRequest(node=known[number % 4]), time.monotonic() + SECONDS
-            while time.monotonic() < end:
-                client.PullMessages(request)
-                asked += 1
+    def ask(name):
+        own, asked = read_private_keys(folder / "study" / "keys" / f"{name}.key"), 0
+        link, end = (
+            GrpcLink(studied, own, lambda text: None, estimate_response(studied)),
+            time.monotonic() + SECONDS,
+        )
+        while time.monotonic() < end:
+            link.ask(request)
+            asked += 1
+        link.close()
         return asked
 
-    known = {}
+    journal = Journal(folder, studied.seal)
+    mailbox = Mailbox(studied, journal, signatures, Log(folder / "log", lambda text: None))
     before = time.process_time()
     with (
-        open_superlink(planned, secrets, study.parent / "secrets"),
-        ThreadPoolExecutor(nodes) as pool,
+        GrpcServer(studied, keys, estimate_request(studied)).serve(mailbox),
+        ThreadPoolExecutor(clients) as pool,
     ):
-        total = sum(pool.map(poll, range(nodes)))
+        total = sum(pool.map(ask, names))
+    journal.close()
     return total / SECONDS, (time.process_time() - before) / total
 
 
@@ -147,11 +154,11 @@ def main():
     for clients in (10, 100, 1_000, 10_000):
         took, peak = evaluated(clients)
         print(f"{clients:7}  {took:28.2f}  {peak:.0f}")
-    print("nodes  requests/s  CPU a request, ms (node and server)")
-    for nodes in (1, 4, 16, 64):
+    print("clients  requests/s  CPU a request, ms (client and server)")
+    for clients in (4, 16, 64):
         with tempfile.TemporaryDirectory() as temporary:
-            rate, cpu = requests_per_second(Path(temporary), nodes)
-        print(f"{nodes:5}  {rate:10.0f}  {1000 * cpu:8.1f}")
+            rate, cpu = requests_per_second(Path(temporary), clients)
+        print(f"{clients:7}  {rate:10.0f}  {1000 * cpu:8.2f}")
     print("share  asked  secure  accuracy  disparity  s/round")
     for share, secure in ((0.01, False), (0.05, False), (0.2, False), (1.0, False), (0.05, True)):
         accuracy, disparity, took = sampled(share, secure)

@@ -30,7 +30,12 @@ toc_object_entries_show_parents = "hide"
 # Whatever a page or docstring points to must be found. A type in a signature may be of another
 # library, or of a module that has no page.
 nitpicky = True
-nitpick_ignore_regex = [("py:class", r"(?!fedfb\.).*"), ("py:class", r"fedfb(\.\w+){3,}")]
+nitpick_ignore_regex = [
+    ("py:class", r"(?!fedfb\.).*"),
+    ("py:class", r"fedfb(\.\w+){3,}"),
+    ("py:obj", r"typing\.Literal.*"),
+    ("py:mod", r"fedfb\.secure\.\w+"),
+]
 
 html_theme = "furo"
 html_title = "fedfb"

@@ -1,7 +1,8 @@
 """A whole federation on this machine: a server and four clients, each a process of its own.
 
-TLS and node authentication are on, sums are secure, rows are drawn and written as CSV. At the end
-stand the result, its distance to the same run in one process, and the ledger.
+Mutual TLS is on, sums are secure, rows are drawn and written as CSV. It is a trial: one command
+makes the keys of all. At the end stand the result, its distance to the same run in one process, and
+the ledger.
 
     python examples/federation.py --rounds 5
 """
@@ -59,21 +60,21 @@ def init(folder: Path, clients: Path, settings: list[str], **options: str | floa
     flags = [text for name, value in given.items() for text in (f"--{name}", str(value))]
     data = ["--label", "urgent", "--positive", "yes", "--sensitive", "sex,region"]
     command = [*FEDFB, "study", "init", str(folder), "--like", f"{clients}/*.csv", *data]
-    names = ["--clients", ",".join(CLIENTS)]
+    names = ["--trial", "--clients", ",".join(CLIENTS)]
     subprocess.run([*command, *names, *flags, *settings], check=True, capture_output=True)
     return folder / "study.toml"
 
 
 def serve(study: Path) -> "subprocess.Popen[str]":
     """Start the server."""
-    return _start([*FEDFB, "serve", str(study)], study.parent / "server.out")
+    return _start([*FEDFB, "study", "serve", str(study)], study.parent / "server.out")
 
 
 def join(study: Path, client: str, clients: Path) -> "subprocess.Popen[str]":
     """Start a client."""
-    bundle = study.parent / "bundles" / f"{client}.bundle"
-    command = [*FEDFB, "join", str(bundle), "--data", str(clients / f"{client}.csv"), "--yes"]
-    return _start(command, study.parent / f"{client}.out")
+    key, rows = study.parent / "keys" / f"{client}.key", clients / f"{client}.csv"
+    flags = ["--key", str(key), "--data", str(rows), "--again", "--yes"]
+    return _start([*FEDFB, "study", "join", str(study), *flags], study.parent / f"{client}.out")
 
 
 def _start(command: list[str], out: Path) -> "subprocess.Popen[str]":
@@ -83,25 +84,31 @@ def _start(command: list[str], out: Path) -> "subprocess.Popen[str]":
 
 def in_one_process(study: Path, clients: Path, **options):
     """Run the same experiment with --secure in this process; return its outcome."""
-    from fedfb.data.schema_file import write_schema
-    from fedfb.experiments.outcome import train
     from fedfb.study.study import read_study
 
-    planned, schema = read_study(study), study.parent / "schema.toml"
-    schema.write_text(write_schema(planned.schema), encoding="utf-8")
-    return train(replace(planned.experiment, data=f"{clients}/*", schema=str(schema)), **options)
+    return train_alone(read_study(study), study.parent, clients, **options)
 
 
-def final_state(study: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of the server's model."""
-    with np.load(study.parent / "run" / "models.npz", allow_pickle=False) as found:
+def train_alone(study, folder: Path, clients: Path, **options):
+    """Run the experiment of a study with --secure in this process; return its outcome."""
+    from fedfb.data.schema_file import write_schema
+    from fedfb.experiments.outcome import train
+
+    schema = folder / "schema.toml"
+    schema.write_text(write_schema(study.schema), encoding="utf-8")
+    return train(replace(study.experiment, data=f"{clients}/*", schema=str(schema)), **options)
+
+
+def final_state(run: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of the model in a folder: of the server or of a client."""
+    with np.load(run / "models.npz", allow_pickle=False) as found:
         return {name.partition("/state/")[2]: found[name] for name in found}
 
 
 def distance(study: Path, clients: Path) -> dict[str, float]:
     """Return how far the final state is from the one in one process, array by array."""
     alone = in_one_process(study, clients).fitted[0].trained.state._asdict()
-    there = final_state(study)
+    there = final_state(study.parent / "run")
     return {
         name: float(np.max(np.abs(np.asarray(value, float) - there[name]), initial=0.0))
         for name, value in alone.items()
@@ -137,7 +144,7 @@ def main() -> None:
         print((study.parent / "server.out").read_text())
         if code:
             sys.exit(code)
-        print(f"{time.monotonic() - start:.1f} s, five processes and four workers.")
+        print(f"{time.monotonic() - start:.1f} s, five processes.")
         print("Distance to the run in one process (--secure), by array of the state:")
         for name, far in distance(study, clients).items():
             print(f"  {name:10} {far:g}{'  (the same bits)' if far == 0 else ''}")

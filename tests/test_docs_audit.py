@@ -85,6 +85,7 @@ def test_the_other_commands_work_as_written(folder):
         assert "Four-fifths" in fedfb(line, folder)
 
 
+@pytest.mark.slow
 def test_the_commands_for_choosing_a_notion_work_as_written(folder):
     for line in blocks(NOTIONS, "sh")[0].splitlines():
         printed = fedfb(line, folder, *(SMALL if " run " in line else ()))

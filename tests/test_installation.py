@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -19,7 +20,12 @@ from fedfb.extras import EXTRAS, install_command, refuse_without
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OPTIONAL = PROJECT["optional-dependencies"]
+ALIASES = {"flower": "study"}
+"""Earlier names of extras."""
+OPTIONAL = {
+    extra: PROJECT["optional-dependencies"][ALIASES.get(extra, extra)]
+    for extra in PROJECT["optional-dependencies"]
+}
 ENTRIES = ("fedfb", "fedfb.__main__", "fedfb.cli.app")
 TOOLS = ("dev", "docs")
 """Extras for those who work on fedfb, not for those who use it."""
@@ -60,20 +66,32 @@ def when_loaded(tree):
             yield from when_loaded(node)
 
 
-TREES = {module_of(path): ast.parse(path.read_bytes()) for path in SOURCE.rglob("*.py")}
-ALL_IMPORTS = {
-    module: {
-        name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in imported_by(node)
+@cache
+def trees():
+    return {module_of(path): ast.parse(path.read_bytes()) for path in SOURCE.rglob("*.py")}
+
+
+@cache
+def all_imports():
+    """Return what each module imports, anywhere in its file."""
+    return {
+        module: {
+            name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in imported_by(node)
+        }
+        for module, tree in trees().items()
     }
-    for module, tree in TREES.items()
-}
-FIRST_IMPORTS = {
-    module: {name for node in when_loaded(tree) for name in imported_by(node)}
-    for module, tree in TREES.items()
-}
+
+
+@cache
+def first_imports():
+    """Return what each module imports when it is loaded."""
+    return {
+        module: {name for node in when_loaded(tree) for name in imported_by(node)}
+        for module, tree in trees().items()
+    }
 
 
 def others(imports):
@@ -87,9 +105,9 @@ def loaded_with(module):
     seen, waiting = set(), [module]
     while waiting:
         name = waiting.pop()
-        if name in TREES and name not in seen:
+        if name in trees() and name not in seen:
             seen.add(name)
-            waiting += [*FIRST_IMPORTS[name], name.rpartition(".")[0]]
+            waiting += [*first_imports()[name], name.rpartition(".")[0]]
     return seen
 
 
@@ -97,7 +115,7 @@ def test_no_import_is_relative():
     """The other tests read names as they are written."""
     assert not [
         module
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
@@ -106,24 +124,24 @@ def test_no_import_is_relative():
 @pytest.mark.slow
 def test_every_package_that_is_imported_is_declared():
     declared = CORE.union(*(names(OPTIONAL[extra]) for extra in OPTIONAL))
-    imported = {name for imports in ALL_IMPORTS.values() for name in others(imports)}
-    assert imported >= {"numpy", "onnx", "flwr"}  # the walk sees what is there
+    imported = {name for imports in all_imports().values() for name in others(imports)}
+    assert imported >= {"numpy", "onnx", "grpc"}  # the walk sees what is there
     assert {name for name in imported if distribution(name) not in declared} == set()
 
 
 def test_what_the_command_line_loads_at_once_is_declared_in_the_core():
     loaded = set().union(*(loaded_with(entry) for entry in ENTRIES))
-    needed = {name for module in loaded for name in others(FIRST_IMPORTS[module])}
+    needed = {name for module in loaded for name in others(first_imports()[module])}
     assert "typer" in needed
     assert {name for name in needed if distribution(name) not in CORE} <= {"jaxtyping"}
 
 
 @pytest.mark.slow
 def test_an_extra_declares_what_its_part_of_the_package_imports():
-    of_part = {"study": "flower", "secure": "privacy", "privacy": "privacy", "export": "export"}
+    of_part = {"study": "study", "secure": "privacy", "privacy": "privacy", "export": "export"}
     for part, extra in of_part.items():
-        modules = [name for name in TREES if name.startswith(f"fedfb.{part}.")]
-        imported = {name for module in modules for name in others(ALL_IMPORTS[module])}
+        modules = [name for name in trees() if name.startswith(f"fedfb.{part}.")]
+        imported = {name for module in modules for name in others(all_imports()[module])}
         declared = CORE | names(OPTIONAL[extra])
         assert {name for name in imported if distribution(name) not in declared} == set(), part
 
@@ -138,7 +156,12 @@ def test_the_extras_that_messages_name_are_those_declared():
 def test_all_is_everything_but_torch():
     [itself] = map(Requirement, OPTIONAL["all"])
     assert itself.name == "fedfb"
-    assert itself.extras == set(EXTRAS) - {"torch"}
+    assert itself.extras == set(EXTRAS) - {"torch", *ALIASES}
+
+
+def test_an_earlier_name_of_an_extra_brings_the_same_packages():
+    for earlier, extra in ALIASES.items():
+        assert PROJECT["optional-dependencies"][earlier] == [f"fedfb[{extra}]"]
 
 
 def pins(file):
@@ -165,11 +188,29 @@ def test_the_pins_hold_all_that_the_commands_need(file):
 
 
 def test_nothing_that_is_pinned_says_where_it_comes_from_and_torch_is_not_among_it():
-    for file in ("run.txt", "dev.txt", "constraints.in", "build.in"):
+    for file in ("pip.txt", "run.txt", "dev.txt", "pip.in", "constraints.in", "build.in"):
         text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
         assert "://" not in text, file
         assert "index-url" not in text, file
         assert not re.search(r"^torch\b", text, flags=re.MULTILINE), file
+
+
+def test_a_pinned_pip_is_installed_before_anything_else_by_hash(tmp_path):
+    """That of Python 3.11 takes the newest release of name[extra], and refuses it as unpinned."""
+    new = tmp_path / "new"
+    command = ["make", "--dry-run", f"VENV={new}", f"{new}/.dev"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    installed = re.findall(r"pip install .*--require-hashes -r requirements/(\S+)", said.stdout)
+    assert installed == ["pip.txt", "run.txt", "dev.txt"]
+    assert [*pins("pip.txt")] == ["pip"]
+
+
+def test_nothing_beside_the_makefile_asks_for_hashes():
+    """What else installs, installs without: the wheels, the public workflow, the measurements."""
+    places = [ROOT / "Makefile", *(ROOT / ".ci").iterdir(), *(ROOT / ".github").rglob("*.yml")]
+    places += [ROOT / "pyproject.toml", *(ROOT / "benchmarks").glob("*.txt")]
+    asking = [p.name for p in places if "require-hashes" in p.read_text(encoding="utf-8")]
+    assert asking == ["Makefile"]
 
 
 def test_the_version_stands_in_one_place():
@@ -212,13 +253,13 @@ main()
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
-        ("study key north", "flower"),
+        ("study key north", "study"),
         (
             "study init new --like rows.csv --label y --positive 1 --sensitive s --clients a,b,c",
-            "flower",
+            "study",
         ),
-        ("serve study.toml", "flower"),
-        ("join north.bundle --data rows.csv", "flower"),
+        ("study serve study.toml", "study"),
+        ("study join study.toml --data rows.csv", "study"),
         ("run --secure", "privacy"),
         ("run --privacy-epsilon 1", "privacy"),
         ("run --model nets:build", "torch"),

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
-import click
 import typer
 
 from fedfb.cli.app import app
@@ -12,18 +12,19 @@ from fedfb.cli.options import GENERAL
 
 def commands() -> str:
     return "\n\n".join(
-        told(click.Context(command, info_name=path))
+        told(command.context_class(command, info_name=path))
         for path, command in every_command("fedfb", typer.main.get_command(app))
     )
 
 
-def every_command(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+def every_command(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    # Any: the types belong to click, which newer versions of typer contain.
     yield path, command
     for name, below in getattr(command, "commands", {}).items():
         yield from every_command(f"{path} {name}", below)
 
 
-def told(ctx: click.Context) -> str:
+def told(ctx: Any) -> str:
     command = ctx.command
     usage = command.get_usage(ctx).removeprefix("Usage: ")
     parts = [f"## {ctx.info_name}", f"```text\n{usage}\n```", description(command.help or "")]

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 EXTRAS: dict[str, tuple[str, ...]] = {
     "excel": ("python_calamine",),
     "export": ("onnx", "onnxruntime", "skops"),
-    "flower": ("flwr", "cryptography", "fastapi", "httpx", "starlette", "uvicorn"),
+    "flower": ("cryptography", "grpc"),  # the name of "study" before version 0.2
     "parquet": (),  # pyarrow is always installed
     "privacy": ("cryptography", "dp_accounting"),
     "report": ("jinja2", "matplotlib"),
+    "study": ("cryptography", "grpc"),
     "sql": ("adbc_driver_manager", "adbc_driver_postgresql", "duckdb"),
     "torch": ("torch",),
 }

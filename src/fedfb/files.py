@@ -56,7 +56,7 @@ def make_folder(folder: "Path", mode: int = 0o777) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=mode)
         probe = folder / ".partial"
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # another process may probe at the same time
 
 
 def write_whole(path: "Path", content: str | bytes, mode: int = 0o666) -> None:
@@ -195,11 +195,11 @@ def _sums(folder: "Path") -> dict[str, str]:
 _REMEDY = "Restore it from a copy, or remove it: then nothing in its folder is compared."
 
 
-LARGEST = 1 << 40
+_LARGEST = 1 << 40
 """Bytes of the largest file that is read as a whole, where no smaller number is given."""
 
 
-def read_bytes(path: "Path", expected: str, sealed: bool = True, most: int = LARGEST) -> bytes:
+def read_bytes(path: "Path", expected: str, sealed: bool = True, most: int = _LARGEST) -> bytes:
     """Return the content of a file; raise an error if its digest is not the listed one.
 
     Args:
@@ -235,7 +235,7 @@ def read_bytes(path: "Path", expected: str, sealed: bool = True, most: int = LAR
     return content
 
 
-def read_text(path: "Path", expected: str, sealed: bool = True, most: int = LARGEST) -> str:
+def read_text(path: "Path", expected: str, sealed: bool = True, most: int = _LARGEST) -> str:
     """Return the text of a file. The arguments are those of :func:`read_bytes`."""
     try:
         return read_bytes(path, expected, sealed, most).decode("utf-8-sig")

@@ -170,6 +170,7 @@ print(repr(run(Experiment(**flags)).runs[0].disparity["demographic_parity"]))
 """
 
 
+@pytest.mark.slow
 def test_the_kernel_of_the_blas_does_not_decide_the_reported_digits():
     """OpenBLAS sums in another order on an older processor, which it can be told to take for."""
     found = []

@@ -52,6 +52,7 @@ def test_pictures_are_written(fedfb, tmp_path):
     assert "<svg" in (tmp_path / "curves.svg").read_text()
 
 
+@pytest.mark.slow
 def test_the_toy_picture_shows_what_its_numbers_say(fedfb, tmp_path):
     flags = ("--setting", "toy", "--levels", "0")
     record = fedfb("achievable", *flags, "--eps", "0,0,0", "--json").json

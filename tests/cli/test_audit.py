@@ -101,6 +101,7 @@ def test_a_baseline_is_another_run_on_the_same_rows(fedfb, write):
     refused(fedfb("audit", "runs/one", "--baseline", "runs/other"), "not about the same rows")
 
 
+@pytest.mark.slow
 def test_a_baseline_may_be_what_predict_has_printed(fedfb, write):
     client_files(write)
     fedfb("run", "--data", "clients/*.csv", *OWN, "--out", "runs/own")

@@ -258,6 +258,34 @@ def test_a_run_on_a_query_is_repeated_by_its_file(fedfb, loans, tmp_path):
     assert fedfb("audit", "a", "--data", "loans.sqlite", "--query", query).code == 0
 
 
+def test_rows_of_a_database_are_decided_in_parts(fedfb, loans, server, monkeypatch, tmp_path):
+    """They are those of a file, and a copied column has one type, whatever its first rows hold."""
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.setattr("fedfb.tables.drivers._BATCH", 32)
+    csv.write_csv(loans, "loans.csv")
+    assert fedfb("run", "--data", "loans.csv", *OWN, *FAST, "--out", "run").code == 0
+    write_sqlite(loans, "loans.sqlite")
+    with sqlite3.connect("loans.sqlite") as connection:
+        connection.execute("alter table loans add column code")
+        connection.execute("update loans set code = case when id >= 200 then 'x' "
+                           "when id >= 100 then 7 end")  # fmt: skip
+    connection.close()
+    with duckdb.connect("loans.duckdb") as connection:
+        connection.execute("create table loans as select * from 'loans.csv'")
+    expected = fedfb("predict", "run", "loans.csv", "--keep", "id,income").out
+    for source in ("loans.sqlite", "loans.duckdb", server.address("?table=bank.loans")):
+        said = fedfb("predict", "run", source, "--keep", "id")
+        assert said.code == 0, said.err
+        ids, decided = zip(*(line.split(",", 1) for line in said.out.splitlines()), strict=True)
+        assert ids == ("id", *map(str, range(300)))
+        assert [*decided] == [line.split(",", 2)[2] for line in expected.splitlines()]
+    said = fedfb("predict", "run", "loans.sqlite", "--keep", "code,id", "--out", "decided.parquet")
+    assert said.code == 0, said.err
+    table = parquet.read_table("decided.parquet")
+    assert table["code"].to_pylist() == [None] * 100 + ["7"] * 100 + ["x"] * 100
+    assert table.schema.field("id").type == pyarrow.int64()
+
+
 def test_a_query_belongs_to_a_database(fedfb, write):
     write("a,b\n1,2\n", "rows.csv")
     refused(fedfb("run", "--data", "rows.csv", "--query", "select 1", *ROLES), "'rows.csv' is none")

@@ -12,6 +12,7 @@ GIVEN = ("--sensitive-at-prediction", "yes")
 FEW = (*TINY, "--algorithms", "fedavg,fedfb,hardt", "--quick", *GIVEN)
 
 
+@pytest.mark.slow
 def test_the_tables_fit_80_columns_and_show_approaches_limit_and_pareto_set(fedfb):
     said = fedfb("frontier", *TINY, "--quick", "--notion", "eo", *GIVEN)
     assert said.code == 0, said.err

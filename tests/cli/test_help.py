@@ -27,10 +27,6 @@ COMMANDS = (
     "audit",
     "export",
     "doctor",
-    "serve",
-    "join",
-    "status",
-    "fetch",
     "schema",
     "study",
 )

@@ -281,6 +281,7 @@ def test_parts_give_the_decisions_and_lines_of_the_whole(fedfb, trained, write, 
         assert not Path("new.out").exists()
 
 
+@pytest.mark.slow
 def test_a_dialect_of_new_rows_is_detected_once_and_declared_by_flags(
     fedfb, trained, write, small_parts
 ):

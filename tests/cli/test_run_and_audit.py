@@ -56,6 +56,7 @@ def test_with_rows_enough_a_client_has_the_same_rows_accuracy_and_loss(both):
         assert audited["loss"] == pytest.approx(client["loss"], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_an_audit_repeats_what_its_run_found_on_clients_left_out(both, fedfb):
     run, audit, said = both("--rows", 900, "--test-rows", 900, "--leave-out-clients")
     parts = [run["leave_out"]["everyone"], *run["leave_out"]["clients"]]

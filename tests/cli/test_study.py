@@ -5,7 +5,7 @@ import pytest
 from fedfb.study.study import read_study
 
 ROWS = "age,town,sex,paid\n31,a,F,yes\n52,b,M,no\n40,a,M,yes\n28,b,F,no\n"
-CLIENTS = ("--clients", "east,north,west")
+CLIENTS = ("--trial", "--clients", "east,north,west")
 FLAGS = ("--label", "paid", "--positive", "yes", "--sensitive", "sex")
 
 
@@ -19,12 +19,18 @@ def schema(fedfb, write, tmp_path):
 def test_a_study_takes_the_schema_of_ones_own_data(fedfb, schema, tmp_path):
     assert fedfb("study", "init", "a", "--schema", "schema.toml", *CLIENTS).code == 0
     assert fedfb("study", "init", "b", "--like", "rows.csv", *FLAGS, *CLIENTS).code == 0
-    assert fedfb("study", "init", "c", "--schema", "schema.toml", "--silos", CLIENTS[1]).code == 0
+    assert (
+        fedfb(
+            "study", "init", "c", "--schema", "schema.toml", "--trial", "--silos", CLIENTS[2]
+        ).code
+        == 0
+    )
     declared, read_off = (read_study(tmp_path / name / "study.toml") for name in "ab")
     assert declared.schema == read_off.schema
-    assert declared.digest == read_off.digest
+    assert declared.experiment == read_off.experiment
     assert declared.experiment.lr == ()  # it will be picked
-    assert not declared.achievable
+    assert not declared.terms.achievable
+    assert declared.trial
 
 
 @pytest.mark.parametrize(

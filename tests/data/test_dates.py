@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfb.data import encode_file
-from fedfb.data.dates import derive_number, explain, read_date, read_format
+from fedfb.data.dates import derive_number, explain_cell, read_date, read_format
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import rule_from_dict, rule_to_dict
 from fedfb.data.encode import Encoder
@@ -61,7 +61,7 @@ def test_a_date_that_does_not_exist_is_none(cell):
 )  # fmt: skip
 def test_an_undeclared_spelling_is_explained(cell, words):
     for part in words:
-        assert part in explain(cell, "")
+        assert part in explain_cell(cell, "")
 
 
 @pytest.mark.parametrize("example", ["31.12.24", "25.4.2019", "%d.%m.%Y", "day", "31.12.2024 12"])

@@ -74,6 +74,7 @@ def test_an_identifier_is_refused():
 CELLS = st.text(st.characters(codec="utf-8"), max_size=4)
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(
         st.tuples(st.floats(-1e9, 1e9) | st.just(np.nan), CELLS, st.sampled_from("FM")), min_size=1

@@ -5,6 +5,7 @@ from scipy.optimize import minimize
 from fedfb.data import DataRequest, load
 from fedfb.data.datasets.synthetic import ROWS, SHARES, draw
 from fedfb.errors import ConfigError
+from fedfb.experiments.spec_file import from_values
 
 
 def load_synthetic(split_seed=0, **settings):
@@ -87,10 +88,14 @@ def test_one_client_per_group():
         ({"groups": 4}, "2 or 3 groups, not 4"),
         ({"clients": 5}, "2, 3 or 4 clients, not 5"),
         ({"clients": 2, "heterogeneity": "high"}, "defined for 3 clients only, not 2"),
-        ({"heterogeneity": "hihg"}, "did you mean 'high'"),
         ({"partition": "group", "clients": 2}, "the partition 'group' decides the clients"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         load_synthetic(**options)
+
+
+def test_a_word_that_is_no_choice_is_refused():
+    with pytest.raises(ConfigError, match="did you mean 'high'"):
+        from_values({"heterogeneity": "hihg"})

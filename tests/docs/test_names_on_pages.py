@@ -25,7 +25,7 @@ HOMES = (ROOT, ROOT / "src/fedfb", ROOT / "src", ROOT / "tests", ROOT / "docs", 
 OTHERS = r"pip|uv|make|python3?|docker|openssl|sphinx|onnxruntime|git|sh|cat|nice|ssh|scp|curl"
 """Commands of others: their flags are theirs."""
 
-FOREIGN = {"flower-superlink", "scoring", "check_classifiers_train", "customer_id", "Yes"}
+FOREIGN = {"scoring", "check_classifiers_train", "customer_id", "Yes"}
 """Names of other programs and libraries, and values of made-up rows."""
 
 MADE_UP = r"(runs|audits|clients|kept|demo|build|triage)/|[\w/]+/my_\w+\.py"
@@ -41,6 +41,7 @@ def spans(text):
                 yield piece.content
 
 
+@cache
 def words_of(path):
     """Return what a page says; of a source file, what its docstrings say."""
     text = path.read_text(encoding="utf-8")
@@ -117,7 +118,7 @@ def test_a_command_or_flag_that_is_named_exists(path):
     every = set().union(*flags_by_command().values())
     for piece in spans(words_of(path)):
         typed = re.findall(r"(?<![\w-])--[a-z][a-z-]*", piece)
-        if re.match(rf"({OTHERS})\b", piece) or piece.startswith(("flower", ".venv/bin/pip")):
+        if re.match(rf"({OTHERS})\b", piece) or piece.startswith(".venv/bin/pip"):
             scripts = [
                 ROOT / name for name in re.findall(r"\b(?:benchmarks|examples)/\S+\.py", piece)
             ]

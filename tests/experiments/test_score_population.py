@@ -108,6 +108,7 @@ def test_a_client_without_a_group_is_none_the_worse():
     assert population_of(counts).clients == 2
 
 
+@pytest.mark.slow
 def test_more_than_two_groups_stand_on_atoms_and_leave_the_vote_out():
     drawn = Experiment(groups=3, rows=3000, test_rows=100, rounds=2, local_epochs=2)
     counts = count_scores(drawn).counts

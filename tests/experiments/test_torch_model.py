@@ -165,6 +165,7 @@ def test_methods_conform_on_the_torch_engine(name, monkeypatch):
     assert check_method(method._replace(notions=method.notions[:1])) == []
 
 
+@pytest.mark.slow
 def test_torch_is_imported_for_torch_models_only():
     code = "import fedfb, sys; from fedfb.experiments.outcome import run\n"
     code += "run(fedfb.Experiment(rows=60, test_rows=60, rounds=1, local_epochs=1, model='mlp'))\n"

@@ -120,6 +120,7 @@ def test_it_goes_on_to_the_root(rule, kind):
     assert distance < 0.005
 
 
+@pytest.mark.slow
 def test_the_papers_bound_without_the_factor_is_broken():
     """It subtracts sum alpha_t, as if a step of length alpha moved one coordinate by alpha."""
     broken = []

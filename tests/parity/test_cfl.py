@@ -18,6 +18,7 @@ from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import fit
 from fedfb.notions import PooledClientParity, make_notion
 from fedfb.runtime import train
+from slow_cases import slow_unless
 
 ROUNDS = 5
 
@@ -43,7 +44,7 @@ def test_fedfb_with_one_client_equals_cfl(notion, model):
 
 @pytest.mark.parametrize("notion", NOTIONS)
 @pytest.mark.parametrize("surrogate", ["zero_one", "prob", "ce"])
-@pytest.mark.parametrize("groups", [2, 3])
+@pytest.mark.parametrize("groups", slow_unless(lambda groups: groups == 3, [2, 3]))
 def test_cfl_equals_an_independent_pooled_fairbatch(notion, surrogate, groups):
     clients = make_clients(11, sizes=(70, 45, 60)[:groups], groups=groups)
     everyone = merge(clients)

@@ -197,6 +197,7 @@ def test_results_that_are_none_are_refused_in_a_comparison_too(tmp_path, content
         read_folder(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_reproduction_has_a_page(tmp_path):
     reproduced(tmp_path)
     text = render(page_of_folder(tmp_path))

@@ -24,16 +24,12 @@ from fedfb.experiments.secure import make_audit_add
 from fedfb.experiments.shortfalls import other_notes
 from fedfb.experiments.spec import Experiment
 from fedfb.runtime.ledger import read_ledger
-from fedfb.study.client import handle
 from fedfb.study.disclosure import describe_uploads
 from fedfb.study.journal import Log
-from fedfb.study.keys import read_bundle
-from fedfb.study.results import SUMS_ONLY, FinishedRun
-from fedfb.study.server import make_audit_text
-from fedfb.study.study import read_study
+from fedfb.study.results import SUMS_ONLY, FinishedRun, make_audit_text
 from fedfb.theory.achievable import achievable
 from fedfb.theory.from_scores import count_scores, describe_scores, population_of
-from study.by_hand import CLIENTS, create_in, federation, open_clients, run_by_hand
+from study.by_hand import CLIENTS, federation, make_with, run_by_hand
 from study.replay import assert_same_bits
 
 pytestmark = pytest.mark.slow
@@ -99,23 +95,24 @@ def write_clients(folder, rows):
 def whole(tmp_path_factory):
     """A study by hand, and the same experiment in one process."""
     folder = tmp_path_factory.mktemp("whole")
-    (folder / "schema.toml").write_text(SCHEMA)
+    (folder / "given.toml").write_text(SCHEMA)
     clients = write_clients(folder / "clients", 480)
-    study, _ = create_in(
-        folder, clients, read_schema(folder / "schema.toml"),
+    made = make_with(
+        folder, clients, read_schema(folder / "given.toml"),
         Experiment(rounds=2, local_epochs=2), achievable=True,
     )  # fmt: skip
-    hand = run_by_hand(study, clients)
-    alone = federation.in_one_process(study, clients, ledger=folder / "ledger.jsonl",
-                                      checkpoints=folder)  # fmt: skip
+    ends = run_by_hand(made)
+    assert not isinstance(ends.server, BaseException), ends.server
+    alone = federation.train_alone(made.study, folder, clients, ledger=folder / "ledger.jsonl",
+                                   checkpoints=folder)  # fmt: skip
     save(alone, folder / "alone")
-    kept = study.parent / "run"
+    kept = made.run
     report = json.loads((kept / "result.json").read_text())
     return SimpleNamespace(**locals())
 
 
 def test_the_model_has_the_bits_of_one_process(whole):
-    state = federation.final_state(whole.study)
+    state = federation.final_state(whole.kept)
     assert_same_bits(state, whole.alone.fitted[0].trained.state._asdict())
     assert np.ptp(state["lam"]) > 0
 
@@ -199,7 +196,7 @@ def test_rows_that_nothing_can_be_said_of_leave_no_audit(whole, tmp_path):
     known = FinishedRun(encoder, None, None, None, {"confusion": np.zeros((1, 2, 2, 4))}, None)
     said = []
     log = Log(tmp_path / "events.jsonl", said.append)
-    assert make_audit_text(read_study(whole.study), known, whole.kept, log) == ""
+    assert make_audit_text(whole.made.study, known, whole.kept, log.write) == ""
     assert "no audit: no row has the favourable label (urgent = 'yes')" in said[0]
 
 
@@ -212,34 +209,30 @@ def test_what_is_achievable_is_what_the_files_tell_in_one_process(whole):
     assert found == json.loads(json.dumps(alone))
 
 
-def test_clients_get_report_audit_and_what_is_achievable_but_no_ledger(whole):
-    state = whole.study.parent / "bundles" / "east.bundle.state"
-    for name in ("result.json", "audit.json", "achievable.json", "models.npz"):
-        assert (state / name).read_bytes() == (whole.kept / name).read_bytes(), name
-    assert not (state / "ledger.jsonl").exists()
+def test_every_side_makes_the_same_files_itself(whole):
+    for name in CLIENTS:
+        state = whole.made.state(name)
+        for file in ("result.json", "audit.json", "achievable.json", "models.npz"):
+            assert (state / file).read_bytes() == (whole.kept / file).read_bytes(), file
+
+
+def test_a_client_lists_its_own_messages_in_a_ledger_of_its_own(whole):
+    server = {a.phase: a for a in read_ledger(whole.kept / "ledger.jsonl")}
+    for id, name in enumerate(CLIENTS):
+        for account in read_ledger(whole.made.state(name) / "ledger.jsonl"):
+            sent = [e for e in account.entries if e.way == "up"]
+            received = [e for e in server[account.phase].entries if e.way == "up"]
+            assert {tuple(e.clients) for e in sent} == {(id,)}
+            total = sum(e.bytes for e in received if id in e.clients)
+            assert sum(e.bytes for e in sent) == total
 
 
 def test_a_client_reads_that_its_own_scores_will_be_seen(whole):
-    bundle = read_bundle(whole.study.parent / "bundles" / "east.bundle")
-    said = "\n".join(describe_uploads(bundle, whole.clients / "east.csv", 336, 144))
+    rows = whole.made.rows("east")
+    said = "\n".join(describe_uploads(whole.made.study, "east", "east.csv", rows))
     assert "in each of 200 bins, by label and group; YOUR OWN VALUE" in said
     assert "histograms of pulse, cost" in said
     assert "learning rate" in said, said
-
-
-def test_a_client_shows_its_scores_only_where_the_study_says_so(whole, tmp_path):
-    """The copy of the server allows it, the copy of the client does not."""
-    schema, experiment = read_study(whole.study).schema, Experiment(rounds=1, lr=(0.01,))
-    study, clients = create_in(tmp_path, whole.clients, schema, experiment)
-    client = open_clients(study, clients)[0]
-    told = json.dumps({"phase": "achievable", "encoder": encoder_of(whole), "rates": []})
-    hello = {"study": read_study(study).digest, "run": b"1" * 32, "told": told}
-    _, said = handle(client, "hello", hello)
-    assert "the study does not allow it" in said["stop"]
-    other = json.loads(told) | {"phase": "run"}
-    other["encoder"] = {**other["encoder"], "positive": "no"}
-    _, said = handle(client, "hello", {**hello, "told": json.dumps(other)})
-    assert "does not encode rows as the study's schema says" in said["stop"]
 
 
 def encoder_of(whole):

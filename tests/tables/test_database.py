@@ -1,4 +1,8 @@
+import os
+import shutil
 import sqlite3
+import tempfile
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -186,6 +190,54 @@ def test_several_files_and_tables_are_several_clients(sqlite):
     ]
     with pytest.raises(DataError, match=r"no file 'east\*'"):
         find_files("sqlite:///east*?table=t")
+
+
+@pytest.fixture
+def locked_folder():
+    """A folder in which this process may make no files, while it is ``locked``; also as root."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    user = os.geteuid()
+
+    @contextmanager
+    def locked():
+        folder.chmod(0o555)
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(user)
+            folder.chmod(0o755)
+
+    yield folder, locked
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="this system has no such users")
+def test_a_file_in_wal_mode_is_read_where_no_file_can_be_made(locked_folder):
+    folder, locked = locked_folder
+    path = folder / "loans.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("create table t (a)")
+        connection.execute("insert into t values (1)")
+        connection.commit()
+    with locked():
+        assert texts(read_rows(path)) == {"a": ["1"]}
+    assert [file.name for file in folder.iterdir()] == ["loans.sqlite"]
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("insert into t values (2)")
+        writer.commit()
+        with locked():
+            assert texts(read_rows(path)) == {"a": ["1", "2"]}
+        log = (folder / "loans.sqlite-wal").read_bytes()
+        content = path.read_bytes()
+    # A copy in which the program that wrote last had no time to put its rows into the file.
+    path.write_bytes(content)
+    (folder / "loans.sqlite-wal").write_bytes(log)
+    with locked(), pytest.raises(DataError, match=r"last rows are in loans\.sqlite-wal.*Copy both"):
+        read_rows(path)
 
 
 # DuckDB.

@@ -72,6 +72,7 @@ def test_budgets_are_kept_and_cost_what_a_count_says(eps):
     assert best - solution.outcome.accuracy <= solution.gap + 1e-9
 
 
+@pytest.mark.slow
 def test_levels_of_three_clients_far_apart_cost_what_a_count_says():
     """With one q, a level d of disparity leaves (1 + d) / 2 of the labels right: CFL's accuracy."""
     means, sds = [(40.0, -40.0), (45.0, -38.0), (60.0, -20.0)], [1.0, 3.0, 2.0]
@@ -89,6 +90,7 @@ def test_of_optima_that_tie_the_fairest_is_taken():
     assert loose.accuracy == pytest.approx(theory.erm(tied).outcome.accuracy)
 
 
+@pytest.mark.slow
 def test_a_looser_level_is_never_less_accurate_on_atoms():
     rng = np.random.default_rng(7)
     points = [0.0, 0.001, 0.5, 0.999, 1.0]

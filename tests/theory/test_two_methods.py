@@ -205,6 +205,7 @@ def test_many_clients_are_solved_within_their_gap():
     assert best.outcome.accuracy == pytest.approx(accuracy, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_the_curve_of_more_than_four_clients_states_its_distance_to_cfl():
     rng = np.random.default_rng(4)
     means, qs = rng.uniform(-1, 2, (6, 2)), rng.uniform(0.3, 0.7, 6)

@@ -310,7 +310,9 @@ def run_fits(
         total = ask_sums(np.stack(list(points.values())), np.array(list(points)))
         for place, run in enumerate(list(points)):
             try:
-                points[run] = fits[run].send({name: sums[place] for name, sums in total.items()})
+                points[run] = fits[run].send(
+                    {name: sums[place, ...] for name, sums in total.items()}  # arrays, no scalars
+                )
             except StopIteration as end:
                 ends[run] = end.value
                 del points[run]

@@ -41,6 +41,9 @@ from fedfb.engine.rows import full_matrix
 from fedfb.models import Model
 from fedfb.shapes import Array, Float, Int
 
+NEWTON = "newton"
+"""The name of the task."""
+
 MOST_PARAMETERS = 1000
 """Up to so many parameters clients upload all second derivatives: 500,500 numbers of 8 bytes. For
 more they upload the diagonal, and the server corrects it by the gradients so far (L-BFGS)."""
@@ -61,6 +64,16 @@ MOST_STEPS, MOST_STEPS_SLOW = 50, 300
 
 MOST_HALVINGS = 10
 """A step that does not lower the loss enough is halved, so many times at most."""
+
+
+def count_exchanges(parameters: int) -> int:
+    """Return how many exchanges a fit takes at most; usual are 1 to 9.
+
+    >>> count_exchanges(100)
+    551
+    """
+    steps = MOST_STEPS if parameters <= MOST_PARAMETERS else MOST_STEPS_SLOW
+    return 1 + steps * (MOST_HALVINGS + 1)
 
 
 FADING = 0.8
@@ -107,7 +120,7 @@ def curvature_task(engine: Engine, cell_weights: CellWeights) -> ClientTask:
         weights = cell_weights(broadcast, data)
         return curvature_upload(engine, broadcast["params"], data, weights)
 
-    return make_task("newton", "sum", measure)
+    return make_task(NEWTON, "sum", measure)
 
 
 def fit_exactly(

@@ -25,6 +25,7 @@ from fedfb.data.federation import without_steps
 from fedfb.data.groups import groups_in
 from fedfb.data.partition import Clients
 from fedfb.data.request import BUILT_IN
+from fedfb.data.schema_file import dialects_of
 from fedfb.errors import ConfigError, DataError
 from fedfb.experiments.run_folder import (
     ENCODER,
@@ -37,7 +38,7 @@ from fedfb.experiments.spec import Experiment
 from fedfb.notions import labels_of, long_name
 from fedfb.shapes import Array, Int
 from fedfb.tables.address import SERVER, hide, is_address, read_address
-from fedfb.tables.dialect import DETECT, Dialect, Dialects
+from fedfb.tables.dialect import DETECT, Dialect
 from fedfb.tables.read import notes_of
 from fedfb.tables.read import read_files as read_tables
 from fedfb.tables.sources import find_files, split_patterns
@@ -224,7 +225,7 @@ def read_other_rows(
         notes: sentences that belong to the description of the rows.
 
     """
-    by_name = read_tables(choice.data or "", Dialects(choice.dialect))
+    by_name = read_tables(choice.data or "", dialects_of(choice.dialect, experiment.schema))
     tables = [file.as_text() for file in by_name.values()]
     label, positive = choice.label or model.encoder.label, choice.positive or model.encoder.positive
     table = stack_columns(tables, (label, *choice.sensitive))

@@ -50,11 +50,6 @@ class Subject(NamedTuple):
         return all(rows.score is not None for rows in self.clients.values())
 
     @property
-    def has_baseline(self) -> bool:
-        """Whether there is another classifier to compare with."""
-        return all(rows.baseline is not None for rows in self.clients.values())
-
-    @property
     def randomised(self) -> bool:
         """Whether some decision is neither 0 nor 1; a property of the classifier, thus public."""
         return any(

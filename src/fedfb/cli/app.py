@@ -8,7 +8,7 @@ from typing import TextIO
 import typer
 
 import fedfb
-from fedfb.cli import audit, doctor, explain, frontier, model, paper, run, schema, study
+from fedfb.cli import audit, explain, frontier, model, paper, run, schema, study
 from fedfb.cli.options import Sections, add_plugin_option
 from fedfb.errors import FedFBError, WriteError
 from fedfb.files import say
@@ -41,12 +41,12 @@ app.command(cls=Sections)(paper.achievable)
 app.command(cls=Sections)(paper.reproduce)
 for command in (frontier.frontier, model.report, audit.audit, model.export):
     app.command(cls=Sections)(add_plugin_option(command))
-app.command(cls=Sections)(doctor.doctor)
+app.command(cls=Sections)(schema.doctor)
 app.add_typer(schema.app, name="schema")
 
 app.add_typer(study.study, name="study")
 for command in (study.serve, study.join, study.status, study.fetch):
-    app.command(cls=Sections)(command)
+    app.command(cls=Sections, hidden=True)(command)  # as they were called before version 0.2
 
 
 def _print_version(requested: bool) -> None:

@@ -12,6 +12,17 @@ from fedfb.extras import is_installed, refuse_without
 from fedfb.tables.dialect import Dialect
 from fedfb.tables.sources import with_query
 
+_Seed = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="The model of this seed (default: the run's first)."),
+]
+_Setting = Annotated[
+    int,
+    typer.Option(
+        metavar="N", help="Which setting of a grid, from 0 (default 0).", show_default=False
+    ),
+]
+
 
 @dialect_options
 def predict(
@@ -23,16 +34,8 @@ def predict(
             help="A CSV or Parquet file, a database, or '-', with the columns of training."
         ),
     ],
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="The model of this seed (default: the run's first)."),
-    ] = None,
-    setting: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Which setting of a grid, from 0 (default 0).", show_default=False
-        ),
-    ] = 0,
+    seed: _Seed = None,
+    setting: _Setting = 0,
     client: Annotated[
         str | None,
         typer.Option(help="The client of these rows, if every client has its own model."),
@@ -107,16 +110,8 @@ def export(
         Path | None,
         typer.Option(help="The file to write (default: model.onnx, .skops or .json in FOLDER)."),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="The model of this seed (default: the run's first)."),
-    ] = None,
-    setting: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Which setting of a grid, from 0 (default 0).", show_default=False
-        ),
-    ] = 0,
+    seed: _Seed = None,
+    setting: _Setting = 0,
     client: Annotated[
         str | None,
         typer.Option(help="The client of the model, if every client has its own model."),

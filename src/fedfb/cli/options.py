@@ -18,12 +18,13 @@ from typer.core import TyperCommand
 from fedfb.errors import ConfigError, escape_controls
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.spec_file import from_values, read_settings
-from fedfb.settings import describe_default, flag_of, kind_of, names, setting_of
+from fedfb.settings import describe_default, flag_of, kind_of, names, read_word, setting_of
 from fedfb.tables.dialect import FLAGS, Dialect
 from fedfb.tables.sources import STDIN
 
 if TYPE_CHECKING:
     from fedfb import runtime
+    from fedfb.data.declare import Wanted
     from fedfb.experiments.cache import Store
 
 Command = Callable[..., None]
@@ -84,15 +85,46 @@ def make_option(field: Field[Any]) -> inspect.Parameter:
 
 def dialect_options(command: Command) -> Command:
     """Give a command the settings that say how text files are written, as its ``dialect``."""
-    signature = inspect.signature(command, eval_str=True)
-    parameters = [p for p in signature.parameters.values() if p.name != "dialect"]
-    declared = [field for field in fields(Experiment) if field.name in FLAGS]
+    return _give_settings(command, "dialect", FLAGS, lambda texts: Dialect(**texts))
+
+
+def role_options(command: Command) -> Command:
+    """Give a command the settings that say what columns are, as its ``wanted``."""
+    return _give_settings(command, "wanted", ROLES, _read_roles)
+
+
+ROLES = ("label", "positive", "sensitive", "client_column", "ignore", "bins", "merge", "dates")
+"""Settings that say what columns are."""
+
+
+def _read_roles(texts: dict[str, str | None]) -> "Wanted":
+    from fedfb.data.declare import Wanted
+
+    kinds = {field.name: kind_of(field) for field in fields(Experiment) if field.name in ROLES}
+    values = {name: read_word(text, kinds[name]) for name, text in texts.items() if text}
+    return Wanted(**{"label": "", "positive": "", "sensitive": (), **values})
+
+
+def _give_settings(
+    command: Command, parameter: str, names: Collection[str], read: Callable[[dict[str, Any]], Any]
+) -> Command:
+    """Give a command some settings of an experiment as flags.
+
+    Args:
+        command: the command.
+        parameter: the name of its parameter that has what is read of the flags.
+        names: of the settings.
+        read: reads the texts of the flags.
+    """
+    # Annotations stay text: that of the parameter may name what only a type checker imports.
+    signature = inspect.signature(command)
+    parameters = [p for p in signature.parameters.values() if p.name != parameter]
+    parameters += [make_option(field) for field in fields(Experiment) if field.name in names]
 
     def run_command(**values: Any) -> None:
-        dialect = Dialect(**{name: values.pop(name) for name in FLAGS})
-        command(**values, dialect=dialect)
+        texts = {name: values.pop(name) for name in names}
+        command(**values, **{parameter: read(texts)})
 
-    parameters += [make_option(field) for field in declared]
     run_command.__name__, run_command.__doc__ = command.__name__, command.__doc__
     keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     run_command.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]

@@ -1,16 +1,126 @@
-"""``fedfb schema``: describe the columns of your own files, and check files against a schema."""
+"""``fedfb doctor`` and ``fedfb schema``: examine your own files, and describe their columns."""
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedfb.cli.options import Query, Sections, dialect_options, talk
+from fedfb.cli.options import (
+    Query,
+    Sections,
+    check_writable,
+    dialect_options,
+    role_options,
+    talk,
+)
 from fedfb.errors import ConfigError
-from fedfb.settings import declarations, names
+from fedfb.tables.address import is_one_address
 from fedfb.tables.dialect import Dialect, Dialects
 from fedfb.tables.sources import join_patterns, with_query
+
+if TYPE_CHECKING:
+    from fedfb.data.declare import Wanted
+    from fedfb.doctor.diagnose import Diagnosis
+
+_FILES = typer.Argument(help="Files, folders, patterns such as 'clients/*.csv', or databases.")
+
+STOPS = 1
+"""The exit code if something stops a run."""
+
+
+@dialect_options
+@role_options
+def doctor(
+    data: Annotated[list[str], _FILES],
+    dialect: Dialect,
+    wanted: "Wanted",
+    schema: Annotated[
+        Path | None, typer.Option(help="What the columns are, in place of these flags.")
+    ] = None,
+    minimum_group: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Groups of fewer rows are small (default 10).",
+            show_default=False,
+        ),
+    ] = 10,
+    query: Query = None,
+    fix: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a schema that settles them into this new file."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Find all problems of files at once, before a run.
+
+    DATA are files, folders, patterns or databases. The table has a row for each problem and a
+    column for each file; below it stand the first line, an example, and the flag or schema line
+    that settles the problem. Without --label and --sensitive candidates are named. The exit code is
+    1 if something stops a run. --fix writes a schema with a comment above each decision: read it
+    before you use it.
+
+    Example: fedfb doctor clients/*.csv --label paid --positive yes --sensitive sex --fix s.toml
+    """
+    from fedfb.data.schema_file import read_schema
+    from fedfb.doctor.diagnose import diagnose
+    from fedfb.report.doctor import print_diagnosis, survey_values
+
+    if minimum_group < 1:
+        raise ConfigError(f"--minimum-group is {minimum_group}, expected at least 1.")
+    declared = None if schema is None else read_schema(schema)
+    if fix is not None:
+        _check_fix(fix, wanted, declared is not None)
+    pattern = with_query(join_patterns(data), query)
+    diagnosis = diagnose(pattern, wanted, dialect, declared, minimum_group)
+    # The schema first: if it cannot be written, the error stands alone.
+    advice = [] if fix is None else _write_fix(fix, diagnosis, pattern)
+    typer.echo(survey_values(diagnosis) if as_json else print_diagnosis(diagnosis), nl=as_json)
+    for sentence in advice:
+        talk(sentence)
+    if fix is None and diagnosis.stops and not as_json:
+        talk("--fix schema.toml writes a schema that settles what a schema can settle.")
+    if diagnosis.stops:
+        raise typer.Exit(STOPS)
+
+
+def _check_fix(path: Path, wanted: "Wanted", has_schema: bool) -> None:
+    """Refuse --fix where no whole schema could be written, or a file would be overwritten."""
+    if has_schema:
+        raise ConfigError("--fix writes a schema, and --schema gives one. Leave one of them out.")
+    roles = {"label": wanted.label, "positive": wanted.positive, "sensitive": wanted.sensitive}
+    absent = [f"--{flag}" for flag, value in roles.items() if not value]
+    if absent:
+        raise ConfigError(
+            f"--fix writes a whole schema, and needs {', '.join(absent)} too. fedfb doctor "
+            "without --fix names candidates."
+        )
+    if path.exists():
+        raise ConfigError(f"{path} exists. Give a new file, or remove it first.")
+    check_writable("--fix", path)
+
+
+def _write_fix(path: Path, diagnosis: "Diagnosis", data: str) -> list[str]:
+    """Write the schema, and return sentences about it."""
+    from fedfb.doctor.settle import settle
+    from fedfb.files import write_whole
+    from fedfb.tables.problems import number_lines
+
+    if not diagnosis.files:
+        return [f"No file can be read, so {path} was not written."]
+    settlement = settle(diagnosis)
+    write_whole(path, settlement.text())
+    shown = f"'{data}'" if is_one_address(data) else data
+    return [
+        f"The schema is in {path}. Read it: each decision has its reason above it.",
+        *(
+            f"LEFT TO YOU: {problem.sentence()}. {problem.remedy}".rstrip()
+            for problem in number_lines(settlement.left, diagnosis.cells)
+        ),
+        f"Then: fedfb run --data {shown if len(shown) < 60 else '...'} --schema {path}",
+    ]
+
 
 app = typer.Typer(
     help="Describe the columns of your own files.\n\n"
@@ -20,35 +130,13 @@ app = typer.Typer(
 )
 
 
-FILES = typer.Argument(help="Files, folders, patterns such as 'clients/*.csv', or databases.")
-
-
 @app.command(cls=Sections)
 @dialect_options
+@role_options
 def infer(
-    data: Annotated[list[str], FILES],
+    data: Annotated[list[str], _FILES],
     dialect: Dialect,
-    label: Annotated[str, typer.Option(help="The column to predict.")] = "",
-    positive: Annotated[str, typer.Option(help="Its favourable value.")] = "",
-    sensitive: Annotated[
-        str, typer.Option(metavar="A,B,..", help="Sensitive columns; several are crossed.")
-    ] = "",
-    client_column: Annotated[
-        str | None, typer.Option(help="The column that names the client.")
-    ] = None,
-    ignore: Annotated[str, typer.Option(metavar="A,B,..", help="Columns to leave out.")] = "",
-    bins: Annotated[
-        str, typer.Option(metavar="COLUMN: ..", help="Ranges of a number, 'age: 25,40'.")
-    ] = "",
-    merge: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN: ..", help="Values to merge into one, 'race: Asian+Other=rest'."
-        ),
-    ] = "",
-    dates: Annotated[
-        str, typer.Option(metavar="COLUMN: ..", help="What is derived from dates, 'birth: year'.")
-    ] = "",
+    wanted: "Wanted",
     query: Query = None,
     out: Annotated[Path | None, typer.Option(help="Write into this new file.")] = None,
 ) -> None:
@@ -61,15 +149,14 @@ def infer(
 
     Example: fedfb schema infer rows.csv --label paid --positive yes --sensitive sex --out s.toml
     """
-    from fedfb.data.declare import Wanted
     from fedfb.data.infer import infer as infer_schema
     from fedfb.data.schema_file import write_schema
     from fedfb.files import write_whole
     from fedfb.tables.problems import name_files, refuse
     from fedfb.tables.read import notes_of, read_files
 
-    for flag, value in (("label", label), ("positive", positive), ("sensitive", sensitive)):
-        if not value:
+    for flag in ("label", "positive", "sensitive"):
+        if not getattr(wanted, flag):
             raise ConfigError(
                 f"a schema needs --{flag}: label names the column to predict, positive its "
                 "favourable value, sensitive the columns that form the groups."
@@ -80,22 +167,16 @@ def infer(
     files = [*read_files(pattern, Dialects(dialect)).values()]
     for note in notes_of(files):
         talk(note)
-    wanted = Wanted(
-        label,
-        positive,
-        names(sensitive),
-        client_column,
-        names(ignore),
-        declarations(bins),
-        declarations(merge),
-        declarations(dates),
-    )
     schema, doubts = infer_schema(files, wanted)
     left_out = {column.name for column in schema.of("ignored")}
     undecided = {doubt.column for doubt in doubts if doubt.kind == "undecided number"}
-    refuse((d for d in doubts if d.column not in left_out - undecided), files)
+    renamed = [doubt for doubt in doubts if doubt.kind == "other name"]
+    others = [doubt for doubt in doubts if doubt.kind != "other name"]
+    refuse((d for d in others if d.column not in left_out - undecided), files)
+    for doubt in renamed:
+        talk(f"{doubt.sentence()}: the schema says so.")
     files_of: dict[tuple[str, str], list[str]] = {}
-    for doubt in doubts:
+    for doubt in others:
         files_of.setdefault((doubt.what, doubt.column), []).append(doubt.source)
     for (what, name), sources in files_of.items():
         where = name_files(sources)
@@ -124,7 +205,7 @@ def _quote(data: list[str]) -> str:
 @dialect_options
 def check(
     schema: Annotated[Path, typer.Argument(help="A schema, as fedfb schema infer writes it.")],
-    data: Annotated[list[str], FILES],
+    data: Annotated[list[str], _FILES],
     dialect: Dialect,
     query: Query = None,
 ) -> None:

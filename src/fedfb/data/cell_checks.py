@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.dates import explain, read_date, read_format
+from fedfb.data.dates import explain_cell, read_date, read_format
 from fedfb.data.derive import Blank
 from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.shapes import Array, Bool
@@ -142,6 +142,13 @@ def _compare(
         yield Problem(file.source, kind, what, remedy, option, name, count=1)
 
 
+def keys_of(files: Sequence[Cells]) -> dict[str, str]:
+    """Return what a schema calls each file: its name, or its path where two have the same name."""
+    names = Counter(Path(file.source).name for file in files)
+    keys = {file.source: Path(file.source).name for file in files}
+    return {source: key if names[key] == 1 else source for source, key in keys.items()}
+
+
 def file_option(source: str, line: str) -> str:
     """Return the line of a schema file about one file."""
     return f'[files."{Path(source).name}"] {line}'
@@ -263,7 +270,7 @@ def check_cells(
             values = cells.words[rows].counts()
             first = next(iter(values))
             sentence = _SENTENCES.get(kind, "").format(cell=first)
-            what = f"column {column.name!r}: {sentence or explain(first, column.format)}"
+            what = f"column {column.name!r}: {sentence or explain_cell(first, column.format)}"
             if len(values) > 1:
                 listed = ", ".join(map(repr, list(values)[1:MOST_VALUES]))
                 more = ", ..." if len(values) > MOST_VALUES else ""

@@ -53,7 +53,7 @@ class Dates:
         wrong = cells.look_up([bool(cell) and day is None for cell, day in pairs], bool)
         if wrong.any():
             row = int(wrong.argmax())
-            problem = explain(cells.values[cells.codes[row]], self.format)
+            problem = explain_cell(cells.values[cells.codes[row]], self.format)
             raise DataError(f"{table.source}, row {row + 1}, column {self.source!r}: {problem}.")
         numbers = [np.nan if day is None else derive_number(day, self.quantity) for day in days]
         return table.with_column(self.target, cells.look_up(numbers, np.float64))
@@ -127,17 +127,17 @@ def read_date(cell: str, code: str) -> date | None:
     return None if is_bare and day and day.strftime(code) != text else day
 
 
-def explain(cell: str, example: str) -> str:
+def explain_cell(cell: str, example: str) -> str:
     """Say why a cell is no date, and how to declare the format if that may be the reason.
 
     Args:
         cell: a cell that :func:`read_date` does not read.
         example: the declared format; empty: none.
 
-    >>> explain("3.4.2024", "")  # doctest: +NORMALIZE_WHITESPACE
+    >>> explain_cell("3.4.2024", "")  # doctest: +NORMALIZE_WHITESPACE
     "'3.4.2024' is 3 April 2024 or 4 March 2024: declare which, by format = '31.12.2024' or
     format = '12.31.2024'"
-    >>> explain("31.02.2024", "31.12.2024")
+    >>> explain_cell("31.02.2024", "31.12.2024")
     "'31.02.2024' is not a date that exists, written as '31.12.2024'"
     """
     if _SHORT_YEAR.fullmatch(_TIME.sub("", cell)):

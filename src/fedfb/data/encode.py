@@ -23,7 +23,7 @@ from fedfb.tables.cells import Cells
 from fedfb.tables.dialect import DETECT, Dialect
 from fedfb.tables.table import Table
 
-ROWS_AT_A_TIME = 8192
+_ROWS_AT_A_TIME = 8192
 """Rows that are encoded together."""
 
 
@@ -86,8 +86,8 @@ class Encoder:
         ends = np.cumsum([len(column.feature_names) for column in self.columns])
         x = np.zeros((len(table if rows is None else rows), len(self.feature_names)), precision)
         # A few rows at a time: what is computed from them stays in the processor's cache.
-        for begin in range(0, len(x), ROWS_AT_A_TIME):
-            part = slice(begin, begin + ROWS_AT_A_TIME)
+        for begin in range(0, len(x), _ROWS_AT_A_TIME):
+            part = slice(begin, begin + _ROWS_AT_A_TIME)
             places = part if rows is None else rows[part]
             cells = table.take(places, names)
             blocks = np.split(x[part], ends, axis=1)

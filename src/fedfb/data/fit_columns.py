@@ -230,7 +230,7 @@ def _fit_categories(schema: Schema, ask: Ask) -> dict[str, CategoryColumn]:
 
 ROWS, CATEGORIES, STEPS = "row counts", "category counts", "step histograms"
 
-HISTOGRAMS: Mapping[str, Scale] = {"robust histograms": "robust", "clip histograms": "clip"}
+_SCALE_BY_TASK: Mapping[str, Scale] = {"robust histograms": "robust", "clip histograms": "clip"}
 """Tasks for quantiles, and the scale of the columns that need them."""
 
 COLUMN, CLIP = "column ", "clip "
@@ -255,8 +255,8 @@ def make_column_upload(task: str, broadcast: Arrays, table: Table, schema: Schem
         return {"counts": _count_categories(table, listed_categories(schema))}
     if task == STEPS and schema.steps:
         return counts_below([table.numbers(name) for name in numeric(schema)], **broadcast)
-    if task in HISTOGRAMS:
-        names = numeric(schema, HISTOGRAMS[task])
+    if task in _SCALE_BY_TASK:
+        names = numeric(schema, _SCALE_BY_TASK[task])
         return counts_below([table.numbers(name) for name in names], **broadcast)
     if task in TASKS:
         columns = [table.numbers(name) for name in numeric(schema)]

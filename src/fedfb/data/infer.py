@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fedfb.data.cell_checks import (
     check_cells,
     check_spellings,
+    keys_of,
     locate,
     match_columns,
     rename,
@@ -24,6 +25,7 @@ from fedfb.data.schema import ColumnSchema, Kind, Schema, check_column, check_de
 from fedfb.data.suspicion import Suspicion, are_numbers, suspicion
 from fedfb.errors import ConfigError, DataError, unknown_name
 from fedfb.tables.cells import Cells
+from fedfb.tables.dialect import Dialect
 from fedfb.tables.problems import LEAVE_OUT, Problem
 from fedfb.tables.table import all_numbers, list_some, parse_number
 
@@ -73,7 +75,17 @@ def infer(files: Sequence[Cells], wanted: Wanted) -> Inferred:
     ignored = [
         ColumnSchema(name, "ignored", "category", why="as declared") for name in wanted.ignore
     ]
-    schema = Schema((*columns, *ignored), wanted.sensitive, wanted.client_column, files[0].source)
+    schema = Schema(
+        (*columns, *ignored),
+        wanted.sensitive,
+        wanted.client_column,
+        files[0].source,
+        files=tuple(
+            (key, Dialect(columns=tuple(names[source].items())))
+            for source, key in keys_of(files).items()
+            if source in names
+        ),
+    )
     is_whole = wanted.label and wanted.sensitive
     if is_whole and not any(problem.column in wanted.named for problem in problems):
         check_declarations(schema)

@@ -15,7 +15,7 @@ from fedfb.tables.table import Table, Words, parse_number
 
 _FORMS = ("paper", "group", "column:NAME", "shares:0.5,0.5/0.2,0.8", "dirichlet:0.5,5")
 
-FEWEST = 10
+_FEWEST = 10
 """Shares are drawn again until every client has this many training rows, if a draw has them."""
 
 NAMED = 5
@@ -288,7 +288,7 @@ def _draw_shares(partition: Partition, rows: Int[Array, " a"], key: Key) -> Floa
     almost without rows are repeated. If no draw leaves every client enough, the first counts.
     """
     rng, alphas = generator(key), np.full(partition.clients, partition.alpha)
-    least = FEWEST + len(rows)  # a cut is rounded once for each group
+    least = _FEWEST + len(rows)  # a cut is rounded once for each group
     first = shares = rng.dirichlet(alphas, size=len(rows))
     for _ in range(DRAWS if least * partition.clients <= rows.sum() else 0):
         if (rows @ shares).min() >= least:

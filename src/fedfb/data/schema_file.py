@@ -11,7 +11,7 @@ from fedfb.data.dates import LOOKS_LIKE as DATE
 from fedfb.data.schema import ColumnSchema, Kind, Missing, Role, Scale, Schema, check_declarations
 from fedfb.errors import ConfigError, unknown_name
 from fedfb.files import read_toml
-from fedfb.tables.dialect import Dialect, read_dialect
+from fedfb.tables.dialect import Dialect, Dialects, read_dialect
 from fedfb.tables.table import number_as_text
 
 HEAD = """\
@@ -177,6 +177,18 @@ def read_schema(path: str | Path) -> Schema:
         return schema_from_values(values, str(path))
     except ConfigError as error:
         raise ConfigError(f"the schema {path}: {error}") from None
+
+
+def dialects_of(dialect: Dialect, schema: str | None) -> Dialects:
+    """Return what is declared about files: of all, and of single ones by the schema of a run.
+
+    Args:
+        dialect: declarations about all files.
+        schema: path of the schema that a run had. If it is not there any more, it says nothing.
+
+    """
+    is_there = schema is not None and Path(schema).is_file()
+    return Dialects(dialect, read_schema(schema).files if schema and is_there else ())
 
 
 def schema_from_values(values: Mapping[str, Any], source: str) -> Schema:

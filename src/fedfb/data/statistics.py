@@ -51,7 +51,7 @@ Ask = Callable[[str, Arrays], Arrays]
 """Returns the sum of all clients' uploads: name of the task, and the broadcast."""
 
 
-ROWS_AT_A_TIME = 8192
+_ROWS_AT_A_TIME = 8192
 """Rows whose terms are computed together, so that they stay in the processor's cache."""
 
 
@@ -66,7 +66,7 @@ def compute_upload(task: str, broadcast: Arrays, columns: Sequence[Float[Array, 
     """
     rows = len(columns[0])
     # numpy adds the rows of several columns one after the other, and a single column by halves.
-    step = ROWS_AT_A_TIME if len(columns) > 1 else max(rows, 1)
+    step = _ROWS_AT_A_TIME if len(columns) > 1 else max(rows, 1)
     sums: Arrays = {}
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for begin in range(0, max(rows, 1), step):
@@ -158,7 +158,7 @@ def _refuse_lost(
 BINS = 64
 """Bins of a histogram."""
 
-HISTOGRAMS = 2
+_HISTOGRAMS = 2
 """Number of histograms. The second divides the bin of the first that holds the quantile."""
 
 
@@ -193,7 +193,7 @@ def quantiles_by(task: str, shares: Sequence[float], spread: Spread, ask: Ask) -
     low, high = mean - sd * np.sqrt((1 - p) / p), mean + sd * np.sqrt(p / (1 - p))
     slack = 1e-6 * (high - low)  # sums are rounded, and so are mean and standard deviation
     low, high = low - slack, high + slack
-    for _ in range(HISTOGRAMS):
+    for _ in range(_HISTOGRAMS):
         edges = low[..., None] + (high - low)[..., None] * np.arange(1, BINS + 1) / BINS
         total = ask(task, {"edges": edges})
         rank = np.ceil(p * total["present"][:, None] - 1e-9)

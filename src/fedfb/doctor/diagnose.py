@@ -9,13 +9,13 @@ import numpy as np
 from fedfb.core import MINIMUM_ROWS
 from fedfb.data.cell_checks import Names, file_option, fold, match_columns, rename
 from fedfb.data.conform import examine, rows_to_drop, tables_of
-from fedfb.data.counts import CrossedCounts, cross
 from fedfb.data.declare import Wanted
 from fedfb.data.derive import derive
 from fedfb.data.groups import groups_in
 from fedfb.data.infer import MAX_GROUP_VALUES
 from fedfb.data.label_checks import check_sizes
 from fedfb.data.schema import ColumnSchema, Schema
+from fedfb.doctor.rows import CrossedCounts, cross
 from fedfb.doctor.survey import survey
 from fedfb.shapes import Array, Int
 from fedfb.tables.cells import Cells, SourceColumn

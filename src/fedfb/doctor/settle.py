@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfb.data.cell_checks import spelt_alike, usual_spelling
+from fedfb.data.cell_checks import keys_of, spelt_alike, usual_spelling
 from fedfb.data.conform import examine
 from fedfb.data.declare import Merges, Wanted, parse_merge
 from fedfb.data.schema import ColumnSchema, Schema
@@ -77,7 +77,8 @@ def settle(diagnosis: Diagnosis) -> Settlement:
 def _settle_column(
     column: ColumnSchema, problems: Sequence[Problem], files: Sequence[Cells], total: int
 ) -> tuple[ColumnSchema, list[str]]:
-    kinds = {problem.kind: problem for problem in problems}
+    # Another name of a column in one file is settled, and said, where the schema names the file.
+    kinds = {problem.kind: problem for problem in problems if problem.kind != "other name"}
     reasons = []
     if "mixture" in kinds and (blank := _words_among_numbers(files, column.name)):
         problem = kinds.pop("mixture")
@@ -89,7 +90,7 @@ def _settle_column(
     if column.role == "ignored":
         return column, [
             *(f"LEFT OUT: {_cite(problems, k, p.what)}." for k, p in kinds.items()),
-            *(["LEFT OUT, as declared."] if not kinds and column.why == "as declared" else []),
+            *(["LEFT OUT, as declared."] if column.why == "as declared" else []),
         ]
     useless = [kind for kind in USELESS if kind in kinds]
     is_empty = sum(problem.kind == "empty" for problem in problems) == total
@@ -188,16 +189,14 @@ def _settle_files(diagnosis: Diagnosis, comments: Comments) -> tuple[tuple[str, 
     for problem in diagnosis.problems:
         if problem.kind in ("other name", "dialect"):
             by_source[problem.source].append(problem)
-    basenames = Counter(Path(file.source).name for file in diagnosis.cells)
-    declared = dict(diagnosis.schema.files)
+    keys, declared = keys_of(diagnosis.cells), dict(diagnosis.schema.files)
     for file in diagnosis.cells:
         marks = marks_of(file)
         names = dict(diagnosis.names.get(file.source, {}))
         if not (marks or names):
             continue
-        path = Path(file.source)
-        key = path.name if basenames[path.name] == 1 else file.source
-        declared.setdefault(key, Dialect(**marks, columns=tuple(names.items()) or None))
+        key = keys[file.source]
+        declared[key] = Dialect(**marks, columns=tuple(names.items()) or None)
         comments["files", key] = [f"{p.sentence()}." for p in by_source[file.source]] or [
             "As it was read."
         ]

@@ -14,7 +14,7 @@ import numpy as np
 from fedfb.core import MINIMUM_ROWS
 from fedfb.data.cell_checks import YES, Place, blank_cells, check_spellings, fold, locate, place_of
 from fedfb.data.schema import ColumnSchema, Schema
-from fedfb.doctor.row_checks import check_rows
+from fedfb.doctor.rows import check_rows
 from fedfb.shapes import Array, Float, Int
 from fedfb.tables.cells import Cells, SourceColumn
 from fedfb.tables.problems import LEAVE_OUT, Problem

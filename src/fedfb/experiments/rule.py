@@ -22,6 +22,7 @@ from fedfb.algorithms.fedfb.calibration import apply_maps
 from fedfb.algorithms.fedfb.threshold_rules import histogram_task, look_up
 from fedfb.core import Arrays, ClientData, ClientTask, Examples, Key, Prediction
 from fedfb.data.encode import Unknown, encode_cells, raw_columns
+from fedfb.data.schema_file import dialects_of
 from fedfb.engine import Engine, choose_engine
 from fedfb.errors import ConfigError
 from fedfb.experiments.resolve import resolve
@@ -31,7 +32,7 @@ from fedfb.experiments.train import Fitted
 from fedfb.files import replacing
 from fedfb.models import Model, make_model
 from fedfb.shapes import Array, Bool, Float, Int
-from fedfb.tables.address import Database
+from fedfb.tables.address import Database, find_source
 from fedfb.tables.dialect import DETECT, Dialect
 from fedfb.tables.stream import read_parts
 
@@ -42,7 +43,7 @@ DECIDED_COLUMNS = ("score", "decision", CALIBRATED)
 _PARQUET = (".parquet", ".pq")
 
 
-class Decided(NamedTuple):
+class DecidedRows(NamedTuple):
     """Decisions on some rows, the copied columns in Arrow, and what training did not have.
 
     ``notes`` are sentences about how the rows were read. ``calibrated`` are probabilities.
@@ -76,7 +77,7 @@ def decide_parts(
     client: str | None = None,
     dialect: Dialect = DETECT,
     calibrated: bool = False,
-) -> Iterator[Decided]:
+) -> Iterator[DecidedRows]:
     """Decide the rows of a file, part by part.
 
     Args:
@@ -97,14 +98,16 @@ def decide_parts(
                 f"--keep {name}: the output has a column {name!r} already. Rename the column of "
                 "the file, or leave it out."
             )
-    for part in read_parts(path, raw_columns(model.encoder, calibrated), copied, dialect):
+    source = find_source(path)
+    dialect = dialects_of(dialect, model.experiment.schema).of(source)
+    for part in read_parts(source, raw_columns(model.encoder, calibrated), copied, dialect):
         rows = encode_cells(model.encoder, part.cells, with_group=calibrated)
         prediction = model.predict(rows, client)
         chances = model.calibrate(prediction, rows) if calibrated else None
-        yield Decided(prediction, part.copies, rows.unknown, rows.notes, chances)
+        yield DecidedRows(prediction, part.copies, rows.unknown, rows.notes, chances)
 
 
-def write_decisions(parts: Iterator[Decided], out: Path | None) -> DecidedTotal:
+def write_decisions(parts: Iterator[DecidedRows], out: Path | None) -> DecidedTotal:
     """Write decisions as CSV or, by the suffix, as Parquet. After an error there is no file.
 
     Args:
@@ -132,7 +135,7 @@ def write_decisions(parts: Iterator[Decided], out: Path | None) -> DecidedTotal:
     return DecidedTotal(rows, unknown, tuple(notes))
 
 
-def _write_parquet(writer: Any, file: Any, part: Decided) -> Any:
+def _write_parquet(writer: Any, file: Any, part: DecidedRows) -> Any:
     """Write rows, and return the writer, which is made with the first rows."""
     import pyarrow
     from pyarrow import parquet
@@ -144,7 +147,7 @@ def _write_parquet(writer: Any, file: Any, part: Decided) -> Any:
     return writer
 
 
-def _write_csv(part: Decided, with_header: bool) -> bytes:
+def _write_csv(part: DecidedRows, with_header: bool) -> bytes:
     from fedfb.tables.cells import as_text
 
     lines = io.StringIO(newline="")

@@ -362,11 +362,6 @@ def build(
             "--privacy-epsilon is offered where all clients are in this process (fedfb run, "
             "compare, frontier), not here yet. Leave it out."
         )
-    if experiment.features != "plain" and noise is None:
-        raise ConfigError(
-            f"--features {experiment.features} is offered where all clients are in this process "
-            "(fedfb run, compare, frontier), not here yet. Leave it out."
-        )
     method = find_method(experiment.algorithm)
     values = {knob: np.array([run[knob] for run in settings]) for knob in settings[0]}
     solver = LocalSolver(

@@ -10,7 +10,7 @@ continues. Earlier lines of later rounds are then void, because these rounds are
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -136,6 +136,22 @@ class Ledger:
         _append(self.path, [_line(self.phase, self.seed, entry) for entry in entries])
 
 
+def format_lines(
+    phase: str, seed: int, entries: Iterable[Entry], clients: Sequence[str] | None = None
+) -> str:
+    """Return entries as the lines of a ledger.
+
+    Args:
+        phase: the phase of the entries.
+        seed: its seed.
+        entries: the entries.
+        clients: the names of the clients, where the entries are the first of their phase.
+    """
+    first = [] if clients is None else [_beginning(phase, seed, NOTHING_DONE, clients, None)]
+    lines = [*first, *(_line(phase, seed, entry) for entry in entries)]
+    return "".join(_as_json(line) + "\n" for line in lines)
+
+
 def _beginning(
     phase: str,
     seed: int,
@@ -236,7 +252,7 @@ def _entry(record: Mapping[str, Any], clients: int) -> Entry:
 def _records(path: "Path") -> Iterator[dict[str, Any]]:
     """Yield the records. A line that a kill cut short is the last, or a new first line follows."""
     lines = [line for line in read_text(path, EXPECTED_LEDGER).split("\n") if line]
-    for line, following in zip(lines, [*lines[1:], None], strict=True):
+    for line, following in zip_longest(lines, lines[1:]):
         try:
             yield json.loads(line)
         except ValueError:

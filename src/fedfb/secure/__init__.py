@@ -42,6 +42,12 @@ from fedfb.secure.encoding import ProtocolError as ProtocolError
 from fedfb.secure.encoding import RangeError as RangeError
 from fedfb.secure.encoding import SecureError as SecureError
 from fedfb.secure.encoding import ThresholdError as ThresholdError
+from fedfb.secure.evidence import Evidence as Evidence
+from fedfb.secure.evidence import Total as Total
+from fedfb.secure.evidence import estimate_bytes as estimate_bytes
+from fedfb.secure.evidence import read_evidence as read_evidence
+from fedfb.secure.evidence import verify_total as verify_total
+from fedfb.secure.evidence import write_evidence as write_evidence
 from fedfb.secure.fixed_point import Part as Part
 from fedfb.secure.fixed_point import Schema as Schema
 from fedfb.secure.fixed_point import choose_bits as choose_bits
@@ -70,8 +76,8 @@ from fedfb.secure.roster import read_roster as read_roster
 from fedfb.secure.roster import write_roster as write_roster
 from fedfb.secure.secrets import Ring as Ring
 from fedfb.secure.server import ServerState as ServerState
-from fedfb.secure.server import Total as Total
 from fedfb.secure.server import advance as advance
+from fedfb.secure.server import make_evidence as make_evidence
 from fedfb.secure.server import open_sum as open_sum
 from fedfb.secure.server import receive as receive
 from fedfb.secure.server import unmask as unmask

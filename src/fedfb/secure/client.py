@@ -43,6 +43,7 @@ from fedfb.secure.messages import (
     Kind,
     PublicKeys,
     SharePair,
+    commit_seed,
     derive_pair_mask_keys,
     derive_self_mask_key,
     make_header,
@@ -54,6 +55,7 @@ from fedfb.secure.messages import (
     seal_shares,
     unseal_shares,
     write_frame,
+    write_masked_text,
     write_signed_text,
 )
 from fedfb.secure.roster import SERVER, ClientEntry, Roster, Session, make_session, require_enough
@@ -113,6 +115,7 @@ class ClientState:
     link: bytes = field(repr=False)
     channel_key: bytes = field(repr=False, default=b"")
     mask_key: bytes = field(repr=False, default=b"")
+    identity: bytes = field(repr=False, default=b"")
     seed: bytes = field(repr=False, default=b"")
     peers: dict[int, PublicKeys] = field(repr=False, default_factory=dict)
     channels: dict[int, bytes] = field(repr=False, default_factory=dict)
@@ -125,7 +128,11 @@ class ClientState:
 
 
 def join(
-    membership: Membership, invitation: bytes, schema: Sequence[Part], random: Random = urandom
+    membership: Membership,
+    invitation: bytes,
+    schema: Sequence[Part],
+    random: Random = urandom,
+    context: bytes = b"",
 ) -> tuple[Membership, ClientState, bytes]:
     """Answer an invitation with fresh public keys.
 
@@ -135,6 +142,7 @@ def join(
         schema: the parts that this client will upload. A server with another schema in mind is
             detected here, because the schema is part of every key.
         random: source of random bytes.
+        context: see :class:`Session`; a server with another context is detected here too.
 
     Raises:
         ProtocolError: the invitation is for this exchange again, or for an earlier one.
@@ -148,15 +156,15 @@ def join(
             f"{header} comes late: client {membership.keys.id} has joined round {round}, "
             f"exchange {exchange} already."
         )
-    session = make_session(membership.roster, *place, schema)
+    session = make_session(membership.roster, *place, schema, context)
     link = agree(membership.keys.link, membership.roster.server, "the server")
     # Fresh for each sum: what a revealed mask key opens is this sum's upload and no other.
     keys = (random(KEY_BYTES), random(KEY_BYTES))
-    state = ClientState(session, membership.keys.id, Kind.INVITATION, link, *keys)
+    identity = membership.keys.identity
+    state = ClientState(session, membership.keys.id, Kind.INVITATION, link, *keys, identity)
     if _open(state, invitation, Kind.INVITATION):
         raise FormatError("an invitation has no content.")
     public = b"".join(derive_public_key(key) for key in keys)
-    identity = membership.keys.identity
     signature = sign(identity, write_signed_text(session, state.id, public)) if identity else b""
     state, message = _send(state, Kind.KEYS, public + signature, Kind.KEY_LIST)
     return replace(membership, last=place), state, message
@@ -195,8 +203,7 @@ def share(
         sets=ClientSets(joined=joined),
         channel_key=b"",
     )
-    # Bound to the session, so that a commitment of another sum does not fit.
-    body = pack(sha256(session.digest, seed), pack_entries(sealed))
+    body = pack(commit_seed(session, seed), pack_entries(sealed))
     return _send(next_state, Kind.SHARES, body, Kind.SHARE_LIST)
 
 
@@ -204,6 +211,9 @@ def mask(state: ClientState, message: bytes, vector: Ring) -> tuple[ClientState,
     r"""Store the shares of the neighbours and upload the masked vector.
 
     .. math:: y_u = x_u + G(b_u) + \sum_{v > u} G(s_{uv}) - \sum_{v < u} G(s_{uv})
+
+    Where identities are pinned, the client signs the vector, so that every client can check the
+    total later (:mod:`fedfb.secure.evidence`).
     """
     body, session, me = _open(state, message, Kind.SHARE_LIST), state.session, state.id
     if vector.shape != (session.words,):
@@ -230,7 +240,11 @@ def mask(state: ClientState, message: bytes, vector: Ring) -> tuple[ClientState,
         held=state.held | received,
         sets=state.sets._replace(shared=shared),
     )
-    return _send(next_state, Kind.MASKED, write_ring(masked), Kind.SURVIVORS)
+    body = write_ring(masked)
+    if state.identity:
+        text = write_masked_text(session, me, commit_seed(session, state.seed), body)
+        body += sign(state.identity, text)
+    return _send(next_state, Kind.MASKED, body, Kind.SURVIVORS)
 
 
 def confirm(state: ClientState, message: bytes) -> tuple[ClientState, bytes]:

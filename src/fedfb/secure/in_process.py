@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fedfb.secure.client import ClientState, Membership, confirm, join, mask, reveal, share
+from fedfb.secure.evidence import Total
 from fedfb.secure.keys import Random, urandom
 from fedfb.secure.messages import Kind
 from fedfb.secure.roster import SERVER, Session
 from fedfb.secure.secrets import Ring
-from fedfb.secure.server import Messages, Total, advance, open_sum, receive, unmask
+from fedfb.secure.server import Messages, advance, open_sum, receive, unmask
 
 
 class SentMessage(NamedTuple):

@@ -33,6 +33,7 @@ from fedfb.secure.keys import (
     derive_key,
     encrypt,
     make_tag,
+    sha256,
 )
 from fedfb.secure.roster import SERVER, Session
 from fedfb.secure.secrets import SHARE_BYTES, read_share
@@ -58,6 +59,16 @@ SEALED_BYTES = 2 * SHARE_BYTES + SEAL_BYTES
 def write_signed_text(session: Session, sender: int, keys: bytes) -> bytes:
     """Return the bytes that an identity signs: the keys, their sum and their sender."""
     return pack(b"keys", session.digest, pack_number(sender), keys)
+
+
+def write_masked_text(session: Session, sender: int, commitment: bytes, vector: bytes) -> bytes:
+    """Return the bytes that an identity signs with its masked vector: one of each in a sum."""
+    return pack(b"masked", session.digest, pack_number(sender), commitment, sha256(vector))
+
+
+def commit_seed(session: Session, seed: bytes) -> bytes:
+    """Return the commitment to the seed of a self-mask, bound to the session."""
+    return sha256(session.digest, seed)
 
 
 def read_keys(body: bytes, session: Session, sender: int) -> PublicKeys:

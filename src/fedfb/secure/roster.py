@@ -130,18 +130,24 @@ def read_roster(data: bytes) -> Roster:
 
 @dataclass(frozen=True)
 class Session:
-    """One secure sum: the place of an exchange, its roster, and the schema of its uploads."""
+    """One secure sum: the place of an exchange, its roster, and the schema of its uploads.
+
+    ``context`` is a hash of all else that the clients of the sum must agree on, such as the task
+    and its broadcast. Clients with different contexts never meet in one sum.
+    """
 
     roster: Roster
     round: int
     exchange: int
     schema: Schema
+    context: bytes = b""
 
     @cached_property
     def digest(self) -> bytes:
-        """A hash of roster, round, exchange and schema: the salt of every derived key."""
+        """A hash of roster, round, exchange, schema and context: the salt of every derived key."""
         place = pack_number(self.round) + pack_number(self.exchange)
-        return sha256(PROTOCOL, self.roster.digest, place, hash_schema(self.schema))
+        context = [self.context] if self.context else []
+        return sha256(PROTOCOL, self.roster.digest, place, hash_schema(self.schema), *context)
 
     @cached_property
     def words(self) -> int:
@@ -155,7 +161,9 @@ class Session:
             )
 
 
-def make_session(roster: Roster, round: int, exchange: int, parts: Sequence[Part]) -> Session:
+def make_session(
+    roster: Roster, round: int, exchange: int, parts: Sequence[Part], context: bytes = b""
+) -> Session:
     """Return the session of one exchange.
 
     Args:
@@ -163,8 +171,9 @@ def make_session(roster: Roster, round: int, exchange: int, parts: Sequence[Part
         round: the round of training.
         exchange: the number of the exchange within the round.
         parts: the arrays of an upload; their bounds must fit the number of clients.
+        context: a hash of all else that the clients must agree on.
     """
-    return Session(roster, round, exchange, make_schema(parts, len(roster.clients)))
+    return Session(roster, round, exchange, make_schema(parts, len(roster.clients)), context)
 
 
 def require_enough(clients: Iterable[int], session: Session, client: int | None, what: str) -> None:

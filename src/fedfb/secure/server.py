@@ -1,19 +1,15 @@
-r"""The server's side of one secure sum: it collects, passes on, adds up and unmasks.
+"""The server's side of one secure sum: it collects, passes on, adds up and unmasks.
 
 ``open_sum`` invites, ``receive`` takes one message, ``advance`` closes a turn with the clients that
-answered and returns the next messages. After the last turn ``unmask`` returns the total. A message
-that is refused does not change the state: its sender counts as silent until it sends a valid one.
-
-Let :math:`U_2` be the clients that have shared their secrets and :math:`U_3 \subseteq U_2` those
-that have uploaded. From the shares the server restores :math:`b_u` of every :math:`u \in U_3` and
-the mask key of every :math:`v \in U_2 \setminus U_3`, and never both of the same client:
-
-.. math:: \sum_{u \in U_3} x_u = \sum_{u \in U_3} \Big( y_u - G(b_u)
-          - \sum_{v \in U_2 \setminus U_3} \pm\, G(s_{uv}) \Big) \pmod{2^{64}}
+answered and returns the next messages. After the last turn ``unmask`` returns the total, and
+``make_evidence`` what shows it to others. A message that is refused does not change the state: its
+sender counts as silent until it sends a valid one.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import NamedTuple
 
 from fedfb.secure.encoding import (
@@ -28,13 +24,20 @@ from fedfb.secure.encoding import (
     unpack,
     unpack_entries,
 )
-from fedfb.secure.keys import KEY_BYTES, TAG_BYTES, agree, derive_public_key, sha256
+from fedfb.secure.evidence import (
+    Evidence,
+    MaskedVector,
+    Secrets,
+    Total,
+    check_masked,
+    remove_masks,
+)
+from fedfb.secure.keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, agree, derive_public_key
 from fedfb.secure.messages import (
     SEALED_BYTES,
     Header,
     Kind,
-    derive_pair_mask_keys,
-    derive_self_mask_key,
+    commit_seed,
     make_header,
     open_frame,
     read_header,
@@ -45,7 +48,6 @@ from fedfb.secure.roster import SERVER, Session, require_enough
 from fedfb.secure.secrets import (
     SHARE_BYTES,
     Ring,
-    add_masks,
     choose_points,
     combine_weighted,
     find_weights_at_zero,
@@ -66,6 +68,7 @@ class ServerState:
     """The state of one sum. ``awaits`` is the kind of message that the server collects now.
 
     ``arrived`` are the bodies of this turn by sender, ``masked`` is the sum of the masked vectors.
+    ``signed`` are the single ones, kept only where identities are pinned.
     """
 
     session: Session
@@ -78,6 +81,7 @@ class ServerState:
     shared: frozenset[int] = frozenset()
     survived: frozenset[int] = frozenset()
     masked: Ring | None = field(repr=False, default=None)
+    signed: dict[int, MaskedVector] = field(repr=False, default_factory=dict)
     revealed: dict[int, RevealedShares] = field(repr=False, default_factory=dict)
 
 
@@ -143,9 +147,14 @@ def _receive_shares(state: ServerState, sender: int, body: bytes) -> ServerState
 
 
 def _receive_masked(state: ServerState, sender: int, body: bytes) -> ServerState:
+    signed = dict(state.signed)
+    if state.session.roster.by_id[sender].identity:
+        body, signature = body[:-SIGNATURE_BYTES], body[-SIGNATURE_BYTES:]
+        signed[sender] = MaskedVector(state.commitments[sender], body, signature)
+        check_masked(state.session, sender, signed[sender])
     vector = read_ring(body, state.session.words, f"the masked vector of client {sender}")
     total = vector if state.masked is None else state.masked + vector
-    return replace(_arrive(state, sender, b""), masked=total)
+    return replace(_arrive(state, sender, b""), masked=total, signed=signed)
 
 
 def _receive_confirmation(state: ServerState, sender: int, body: bytes) -> ServerState:
@@ -278,75 +287,77 @@ def _to_all(state: ServerState, kind: Kind, bodies: Messages) -> Messages:
     }
 
 
-class Total(NamedTuple):
-    """A sum in the ring, and the clients whose vectors it contains."""
-
-    vector: Ring
-    survivors: tuple[int, ...]
-
-
 def unmask(state: ServerState) -> Total:
     """Return the total of the survivors' vectors; every restored secret is checked first."""
     if state.awaits is not None or state.masked is None:
         raise ProtocolError("the sum is not complete: close the last turn first.")
+    publics = {client: _mask_public_key(state, client) for client in state.shared}
+    return remove_masks(state.session, state.masked, publics, restore_secrets(state))
+
+
+def make_evidence(state: ServerState) -> Evidence:
+    """Return what shows the total of a complete sum to every client."""
+    keys = {client: state.keys[client] for client in sorted(state.shared)}
+    return Evidence(keys, state.signed, restore_secrets(state))
+
+
+def restore_secrets(state: ServerState) -> Secrets:
+    """Restore the seeds of survivors and the mask keys of drop-outs from the revealed shares."""
     session, restore = state.session, _make_restore(state.session)
-    dropouts = state.shared - state.survived
-    plus: list[bytes] = []
-    minus = [
-        derive_self_mask_key(session, client, _restore_seed(state, restore, client))
-        for client in sorted(state.survived)
-    ]
-    for client in sorted(dropouts):
-        private = _restore_mask_key(state, restore, client)
-        # Masks between two drop-outs are in no vector that arrived.
-        peers = state.survived & frozenset(session.roster.neighbours[client])
-        publics = {peer: _mask_public_key(state, peer) for peer in peers}
-        pairs = derive_pair_mask_keys(session, private, client, publics)
-        # A survivor added the common mask if its own id is the lower one, and subtracted it if not.
-        minus += [key for peer, key in pairs.items() if client > peer]
-        plus += [key for peer, key in pairs.items() if client < peer]
-    return Total(add_masks(state.masked, plus, minus), tuple(sorted(state.survived)))
+
+    def opens_seed(client: int, seed: bytes) -> bool:
+        return commit_seed(session, seed) == state.commitments[client]
+
+    def opens_mask_key(client: int, private: bytes) -> bool:
+        return derive_public_key(private) == _mask_public_key(state, client)
+
+    seeds, mask_keys = dict[int, bytes](), dict[int, bytes]()
+    for u in sorted(state.survived):
+        shares = {w: r.seeds[u] for w, r in state.revealed.items() if u in r.seeds}
+        seeds[u] = restore(shares, u, "self-mask", opens_seed)
+    for v in sorted(state.shared - state.survived):
+        shares = {w: r.mask_keys[v] for w, r in state.revealed.items() if v in r.mask_keys}
+        mask_keys[v] = restore(shares, v, "mask key", opens_mask_key)
+    return Secrets(seeds, mask_keys)
 
 
-Restore = Callable[[Mapping[int, bytes], int, str], bytes]
+Restore = Callable[[Mapping[int, bytes], int, str, Callable[[int, bytes], bool]], bytes]
+
+MOST_LIARS = 2
+"""Holders that may send false shares of one secret: so many are left out, in all combinations."""
 
 
 def _make_restore(session: Session) -> Restore:
     weights: dict[tuple[int, ...], dict[int, int]] = {}
     points, threshold = session.roster.points, session.roster.plan.threshold
 
-    def restore(shares: Mapping[int, bytes], client: int, what: str) -> bytes:
-        if len(shares) < threshold:
-            raise ThresholdError(
-                f"round {session.round}, exchange {session.exchange}: {len(shares)} holders sent "
-                f"their share of the {what} of client {client}, at least {threshold} must. The sum "
-                "stays masked."
-            )
-        by_point = {points[holder]: share for holder, share in shares.items()}
+    def combine(by_point: Mapping[int, bytes]) -> bytes:
         subset = choose_points(by_point, threshold)
         # On the complete graph all secrets are interpolated from the same points: compute once.
         if subset not in weights:
             weights[subset] = find_weights_at_zero(subset)
         return combine_weighted(by_point, weights[subset])
 
+    def restore(
+        shares: Mapping[int, bytes], client: int, what: str, opens: Callable[[int, bytes], bool]
+    ) -> bytes:
+        if len(shares) < threshold:
+            raise ThresholdError(
+                f"round {session.round}, exchange {session.exchange}: {len(shares)} holders sent "
+                f"their share of the {what} of client {client}, at least {threshold} must. The sum "
+                "stays masked."
+            )
+        # Shares that do not belong together interpolate to some 32 bytes: only the check tells.
+        # One liar among the holders must not stop the sum, so others are tried without it.
+        for liars in range(min(MOST_LIARS, len(shares) - threshold) + 1):
+            for absent in combinations(sorted(shares), liars):
+                kept = {points[w]: share for w, share in shares.items() if w not in absent}
+                with suppress(ProtocolError):
+                    if opens(client, secret := combine(kept)):
+                        return secret
+        raise _make_share_error(client, what)
+
     return restore
-
-
-def _restore_seed(state: ServerState, restore: Restore, client: int) -> bytes:
-    shares = {w: r.seeds[client] for w, r in state.revealed.items() if client in r.seeds}
-    seed = restore(shares, client, "self-mask")
-    # Shares that do not belong together interpolate to some 32 bytes: only the hash tells.
-    if sha256(state.session.digest, seed) != state.commitments[client]:
-        raise _make_share_error(client, "self-mask")
-    return seed
-
-
-def _restore_mask_key(state: ServerState, restore: Restore, client: int) -> bytes:
-    shares = {w: r.mask_keys[client] for w, r in state.revealed.items() if client in r.mask_keys}
-    private = restore(shares, client, "mask key")
-    if derive_public_key(private) != _mask_public_key(state, client):
-        raise _make_share_error(client, "mask key")
-    return private
 
 
 def _make_share_error(client: int, what: str) -> ProtocolError:

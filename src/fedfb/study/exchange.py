@@ -1,336 +1,248 @@
-"""One exchange of a task with the clients of a study, on the server's side.
+"""One exchange of a study's program: what is asked, and how its total binds all later ones.
 
-Totals are secure sums: the server takes its turns, every client takes its own, and the result is
-the total over the clients that uploaded. A client that drops out is not asked again in this round.
-It is asked again in the next round. If too few clients remain, the sum stays masked, and the task
-is repeated with the clients that are online, under fresh keys. A task that has a total is never
-repeated.
+Every side runs the program, and so knows each exchange before it happens. The context of an
+exchange is a hash of all that the sides must agree on: the seal of the study, the place, the task,
+the broadcast, and the chain over all earlier totals. The context is part of every key of the secure
+sum, so that sides with different views never meet in one sum.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 
 from fedfb.core import Arrays, Task
-from fedfb.errors import FedFBError
-from fedfb.runtime.boundary import Exchange, entries, reduce_uploads
-from fedfb.runtime.ledger import Ledger
-from fedfb.runtime.local import Memories, drawn_places
-from fedfb.runtime.secure import parts_of, read_total, sum_entries
+from fedfb.errors import DisclosureError
+from fedfb.runtime.boundary import reduce_uploads
+from fedfb.runtime.secure import WHOLE_BOUND, parts_of, read_total
 from fedfb.secure import (
-    SERVER,
     ClientEntry,
-    Kind,
-    SecureError,
-    SentMessage,
+    Part,
+    Schema,
     Session,
-    ThresholdError,
-    Total,
-    advance,
     decode,
-    derive_public_key,
-    draw_period,
     make_roster,
+    make_schema,
     make_session,
-    open_sum,
-    receive,
-    unmask,
-    write_roster,
 )
-from fedfb.study.journal import ExchangeTotal, Journal, join_names, pack_message, unpack_message
-from fedfb.study.keys import ServerSecrets
-from fedfb.study.study import make_study_plan
-from fedfb.study.transport import Transport
-from fedfb.study.trial import ACHIEVABLE, TUNE
+from fedfb.secure.encoding import pack, pack_entries, pack_number, pack_set
+from fedfb.secure.fixed_point import count_words
+from fedfb.secure.roster import PERIOD_BYTES
+from fedfb.secure.secrets import read_ring
+from fedfb.shapes import Array
+from fedfb.study.journal import TotalRecord
+from fedfb.study.study import Study
 
-_TURNS = (Kind.KEYS, Kind.SHARES, Kind.MASKED, Kind.CONFIRMATION, Kind.REVEAL)
+ATTEMPTS = 10
+"""So often may a sum be begun until it has a total."""
 
+TOLERANCE = 1e-9
+"""The largest relative difference of a broadcast where processors differ."""
 
-class CarriedSum(NamedTuple):
-    """A total, a record of every message, and the clients that answered every turn."""
-
-    total: Total
-    messages: list[SentMessage]
-    remaining: set[int]
-
-
-def sum_over_transport(
-    transport: Transport,
-    session: Session,
-    link_key: bytes,
-    begin: Mapping[int, Mapping[str, Any]],
-    where: str,
-) -> CarriedSum:
-    """Run one secure sum over the clients of a session.
-
-    A client that does not answer a turn, or sends an invalid message, is silent from then on.
-
-    Args:
-        transport: carries the turns.
-        session: the sum.
-        link_key: the server's private link key.
-        begin: what each client is sent together with its invitation, by id.
-        where: round and task, for the log.
-
-    Raises:
-        ThresholdError: too many clients are silent. The sum stays masked.
-    """
-    server, outgoing = open_sum(session, link_key)
-    messages, remaining = list[SentMessage](), set(begin)
-    for kind in _TURNS:
-        messages += [SentMessage(Kind(kind - 1), SERVER, id, len(m)) for id, m in outgoing.items()]
-        if kind is Kind.KEYS:
-            first = {id: {**begin[id], "invitation": frame} for id, frame in outgoing.items()}
-            replies = transport.exchange("begin", first, where)
-        else:
-            turn = {id: {"frame": frame} for id, frame in outgoing.items()}
-            replies = transport.exchange("turn", turn, where)
-        for id, reply in replies.items():
-            try:
-                server = receive(server, reply["frame"])
-            except SecureError as error:
-                name = transport.study.clients[id]
-                transport.log.write("refused", f"{where}: {error}", client=name)
-                continue
-            messages.append(SentMessage(kind, id, SERVER, len(reply["frame"])))
-        remaining &= set(server.arrived)
-        server, outgoing = advance(server)
-    return CarriedSum(unmask(server), messages, remaining)
+Answer = Callable[[Arrays, Arrays | None], tuple[Arrays, Arrays]]
+"""A client's part: broadcast, memory (None: that of the start) -> upload, memory."""
 
 
-POLL_S = 0.2
-"""How often the server looks which clients are online, while it waits."""
+class Planned(NamedTuple):
+    """An exchange as the program foresees it.
 
-
-class TooFewClientsError(FedFBError):
-    """Fewer clients are online than the study needs."""
-
-
-@dataclass
-class PeriodKeys:
-    """The public keys of the current key period. A sum that failed begins a new period."""
-
-    period: bytes = field(default_factory=draw_period)
-    clients: dict[int, ClientEntry] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Phase:
-    """What all exchanges of one phase have in common.
-
-    ``description`` is what clients must know for the phase. ``like`` returns an upload of the same
-    shapes as theirs, from the task and its broadcast. ``memories`` holds, for each client, the
-    place of its last upload that is part of a total; the memory itself stays at the client.
+    ``number`` counts the exchanges of the study. ``like`` is an upload of the same names, shapes
+    and types as every client's. ``drawn`` are the clients that the exchange asks. ``answer`` is the
+    part of a client, None at the server.
     """
 
-    transport: Transport
-    secrets: ServerSecrets
-    keys: PeriodKeys
-    name: str
-    description: str
-    ledger: Ledger
-    open_journal: Callable[[int], Journal]
-    like: Callable[[Task, Arrays], Arrays]
-    memories: Memories
+    number: int
+    phase: str
+    round: int
+    exchange: int
+    task: Task
+    broadcast: Arrays
+    like: Arrays
+    drawn: tuple[int, ...]
+    answer: Answer | None
 
     @property
-    def title(self) -> str:
-        """The words before the round in messages: empty in the run itself."""
-        return f"{self.name}, " if self.name in (TUNE, ACHIEVABLE) else ""
+    def place(self) -> str:
+        """Where this is, for people."""
+        title = "" if self.phase == "run" else f"{self.phase}, "
+        return f"{title}round {self.round}, {self.task.name}"
 
-    def make_ask(self, round: int, everybody: bool = False) -> Callable[[Task, Arrays], Arrays]:
-        """Return the function that exchanges the tasks of one round.
+    @property
+    def is_sum(self) -> bool:
+        return self.task.reduce == "sum"
 
-        Args:
-            round: the number of the round; 0 is the set-up.
-            everybody: ask all clients, not only those drawn for the round.
-        """
-        study = self.transport.study
-        share = 1.0 if everybody or not round else study.experiment.participation
-        drawn = drawn_places(len(study.clients), share, study.seed, round)
-        journal, numbers, present = self.open_journal(round), count(), list[int]()
-        if round > 1:  # the first checkpoint is that of round 1
-            journal.forget_earlier()
-        saved = dict(self.memories)
 
-        def ask(task: Task, broadcast: Arrays) -> Arrays:
-            number = next(numbers)
-            total = journal.find(number)
-            # Never exchange a task again that has a total: two totals of the same uploads over
-            # different clients would reveal the upload of one client.
-            if total is None:
-                total = self._repeat_until_total(
-                    drawn, round, number, task, broadcast, present, saved
-                )
-                journal.write(number, total)
-            for id in total.clients:
-                self.memories[id] = {"place": np.array([round, number])}
-            return total.arrays
+def start_chain(study: Study) -> bytes:
+    """Return the chain before the first exchange."""
+    return sha256(pack(b"fedfb chain", bytes.fromhex(study.seal))).digest()
 
-        return ask
 
-    def _repeat_until_total(
-        self,
-        drawn: Sequence[int],
-        round: int,
-        number: int,
-        task: Task,
-        broadcast: Arrays,
-        present: list[int],
-        saved: Memories,
-    ) -> ExchangeTotal:
-        """Repeat an exchange until enough clients answer; ``present`` is updated."""
-        transport, where = self.transport, f"{self.title}round {round}, {task.name}"
-        while True:
-            if len(present) < transport.study.fewest:
-                present[:] = self.assemble(drawn, where, for_all=not round)
-            exchange = Exchange(round, number, task, broadcast, tuple(present), {})
-            carry = self._sum_securely if task.reduce == "sum" else self._gather_uploads
-            try:
-                total, remaining = carry(exchange, saved, where)
-            except ThresholdError as error:
-                self.keys.period, self.keys.clients = draw_period(), {}
-                present.clear()
-                transport.log.write("repeated", f"{where}: {error} The task is repeated.")
-                continue
-            lost = set(present) - remaining
-            present[:] = sorted(remaining)
-            text = f"{where}: {join_names(transport.study, total.clients)} answered"
-            transport.log.write(
-                "answered",
-                text,
-                phase=self.name,
-                round=round,
-                question=number,
-                task=task.name,
-                asked=list(exchange.clients),
-                counted=list(total.clients),
-                gone=sorted(lost),
-            )
-            return total
+def extend_chain(chain: bytes, clients: int, total: TotalRecord) -> bytes:
+    """Return the chain after a total, which everything in the total has a part in."""
+    sets = (pack_set(ids, range(clients)) for ids in (total.roster, total.survivors))
+    return sha256(pack(chain, total.context, *sets, total.content)).digest()
 
-    def assemble(self, drawn: Sequence[int], where: str, for_all: bool) -> list[int]:
-        """Wait until enough of the clients drawn for a round are online and have keys.
 
-        Args:
-            drawn: the clients drawn for the round.
-            where: round and task, for the log and for errors.
-            for_all: wait for all of them; after the waiting time, continue with as many as the
-                study needs.
+def hash_context(study: Study, chain: bytes, planned: Planned, broadcast: Arrays) -> bytes:
+    """Return the context of an exchange.
 
-        Raises:
-            TooFewClientsError: too few clients are online after the waiting time of the study.
-        """
-        study, transport = self.transport.study, self.transport
-        least = study.fewest
-        end, waiting = time.monotonic() + study.wait_s, False
-        while True:
-            self._collect_keys([id for id in transport.list_present() if id in drawn], where)
-            online = transport.list_present()
-            present = [id for id in drawn if id in self.keys.clients and id in online]
-            over = time.monotonic() > end
-            if len(present) >= (len(drawn) if for_all and not over else least):
-                return present
-            if over:
-                raise TooFewClientsError(
-                    f"{where}: {len(present)} of the {len(drawn)} clients asked are online "
-                    f"({join_names(study, present)}), and at least {least} must be. Waited for "
-                    f"{study.wait_s:g} s. Nothing is lost: fedfb serve continues from here."
-                )
-            if not waiting:
-                missing = join_names(study, set(drawn) - set(present))
-                transport.log.write("waiting", f"{where}: waiting for {missing}")
-                waiting = True
-            time.sleep(POLL_S)
+    Args:
+        study: the study.
+        chain: the chain over all earlier totals.
+        planned: the exchange.
+        broadcast: what clients compute with: the planned broadcast, to the bit or nearly.
+    """
+    place = b"".join(
+        pack_number(value) for value in (planned.number, planned.round, planned.exchange)
+    )
+    names = (planned.phase.encode(), planned.task.name.encode(), planned.task.reduce.encode())
+    arrays = (
+        pack(name.encode(), _describe(value), _raw(value))
+        for name, value in sorted(broadcast.items())
+    )
+    return sha256(pack(bytes.fromhex(study.seal), chain, place, *names, *arrays)).digest()
 
-    def _collect_keys(self, present: Sequence[int], where: str) -> None:
-        """Ask clients for their keys of this period: those without keys, or that have failed."""
-        failed = self.transport.failed
-        new = [id for id in present if id not in self.keys.clients or id in failed]
-        if not new:
-            return
-        hello = {
-            "study": self.transport.study.digest,
-            "run": self.keys.period,
-            "told": self.description,
-        }
-        for id in new:
-            failed.pop(id, None)
-            self.keys.clients.pop(id, None)
-        replies = self.transport.exchange("hello", dict.fromkeys(new, hello), where)
-        for id, reply in replies.items():
-            self.keys.clients[id] = ClientEntry(id, reply["link"], reply["identity"])
-            name = self.transport.study.clients[id]
-            self.transport.log.write("joined", f"{name} is online", client=name)
 
-    def _make_contents(self, exchange: Exchange, saved: Memories) -> dict[int, dict[str, Any]]:
-        common = {
-            "phase": self.name,
-            "round": exchange.round,
-            "question": exchange.number,
-            "task": exchange.task.name,
-            "broadcast": pack_message(exchange.broadcast),
-            "run": self.keys.period,
-        }
-        return {
-            id: {
-                **common,
-                "after": _format_place(self.memories, id),
-                "saved": _format_place(saved, id),
-            }
-            for id in exchange.clients
-        }
+def _describe(value: Array) -> bytes:
+    return f"{np.asarray(value).dtype.str} {np.shape(value)}".encode()
 
-    def _sum_securely(
-        self, exchange: Exchange, saved: Memories, where: str
-    ) -> tuple[ExchangeTotal, set[int]]:
-        """Carry a task by one secure sum; return also the clients that answered every turn."""
-        task, contents = exchange.task, self._make_contents(exchange, saved)
-        like = self.like(task, exchange.broadcast)
-        roster = make_roster(
-            self.keys.period,
-            derive_public_key(self.secrets.link),
-            [self.keys.clients[id] for id in exchange.clients],
-            make_study_plan(self.transport.study, len(exchange.clients)),
+
+def _raw(value: Array) -> bytes:
+    array = np.ascontiguousarray(value)
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def write_arrays(arrays: Arrays) -> bytes:
+    """Write the elements of arrays, one array after the other in the order of their names."""
+    return b"".join(_raw(arrays[name]) for name in sorted(arrays))
+
+
+def read_arrays(data: bytes, like: Arrays) -> Arrays:
+    """Read what ``write_arrays`` wrote; names, shapes and types are those of ``like``.
+
+    Raises:
+        ValueError: the bytes have another length.
+    """
+    arrays, place = {}, 0
+    for name in sorted(like):
+        value = np.asarray(like[name])
+        piece = data[place : place + value.nbytes]
+        place += value.nbytes
+        arrays[name] = np.frombuffer(piece, value.dtype.newbyteorder("<")).astype(value.dtype)
+        arrays[name] = arrays[name].reshape(value.shape)
+    if place != len(data):
+        raise ValueError(f"{len(data)} bytes, expected {place}")
+    return arrays
+
+
+def accept_broadcast(data: bytes, planned: Arrays) -> Arrays | None:
+    """Return the server's broadcast if it is the planned one but for rounding; None if it is not.
+
+    Args:
+        data: the server's broadcast, from ``write_arrays``.
+        planned: the client's own.
+    """
+    try:
+        arrays = read_arrays(data, planned)
+    except ValueError:
+        return None
+    for name, value in arrays.items():
+        expected = np.asarray(planned[name])
+        if value.dtype.kind == "f":
+            scale = np.maximum(np.abs(expected), 1.0)
+            same = value == expected  # also both infinite
+            near = np.abs(value - expected) <= TOLERANCE * scale
+            if not np.all(same | near | (np.isnan(value) & np.isnan(expected))):
+                return None
+        elif not np.array_equal(value, expected):
+            return None
+    return arrays
+
+
+def make_parts(study: Study, planned: Planned, clients: int) -> Schema:
+    """Return the parts of an upload to a sum over so many clients.
+
+    Counts are bounded by the largest number of rows of a client, which the study states: a client
+    that lies cannot add more.
+    """
+    codes = planned.task.bits
+
+    def bounded(part: Part) -> Part:
+        if part.bits or part.bound != WHOLE_BOUND or part.name in codes:
+            return part
+        return part._replace(bound=float(study.terms.rows))
+
+    parts = parts_of(planned.task, planned.like, clients)
+    return make_schema([bounded(part) for part in parts], clients)
+
+
+def read_content(study: Study, planned: Planned, total: TotalRecord) -> Arrays:
+    """Return the arrays of a total, as the algorithm receives them.
+
+    Raises:
+        SecureError: the words are not a sum of uploads within their bounds.
+    """
+    if planned.is_sum:
+        schema = make_parts(study, planned, len(total.roster))
+        words = read_ring(total.content, count_words(schema), "the total")
+        arrays = decode(schema, len(total.survivors), words)
+        return read_total(planned.task, planned.like, arrays)
+    size = single_bytes(planned)
+    uploads = [
+        read_arrays(total.content[place * size : (place + 1) * size], planned.like)
+        for place in range(len(total.survivors))
+    ]
+    return reduce_uploads(planned.task, uploads)
+
+
+def single_bytes(planned: Planned) -> int:
+    """Return the bytes of one client's upload to a task that gathers single values."""
+    return sum(np.asarray(value).nbytes for value in planned.like.values())
+
+
+def write_single_text(context: bytes, client: int, upload: bytes) -> bytes:
+    """Return the bytes that a client signs with a single upload."""
+    return pack(b"single", context, pack_number(client), upload)
+
+
+def write_singles(uploads: dict[int, bytes]) -> bytes:
+    """Write single uploads with their signatures, as every client gets them."""
+    return pack_entries(uploads)
+
+
+def make_sum_session(
+    study: Study, planned: Planned, context: bytes, attempt: int, ids: tuple[int, ...]
+) -> Session:
+    """Return the session of one attempt at a sum; all of it follows from study and context.
+
+    Args:
+        study: the study.
+        planned: the exchange.
+        context: the context of the exchange.
+        attempt: the number of the attempt.
+        ids: the clients that are invited.
+    """
+    period = sha256(pack(b"attempt", context, pack_number(attempt))).digest()[:PERIOD_BYTES]
+    entries = [
+        ClientEntry(id, study.clients[id].link_bytes, study.clients[id].identity_bytes)
+        for id in ids
+    ]
+    roster = make_roster(period, study.server.link_bytes, entries, study.make_plan(len(ids)))
+    parts = make_parts(study, planned, len(ids))
+    return make_session(roster, planned.round, planned.exchange, parts, context)
+
+
+def check_roster(study: Study, planned: Planned, roster: tuple[int, ...], me: int) -> None:
+    """Refuse a roster that the study does not allow."""
+    allowed = set(planned.drawn)
+    if not study.terms.allow_differences and set(roster) != allowed:
+        raise DisclosureError(
+            f"{planned.place}: the server wants a sum over {len(roster)} clients, and this study "
+            f"allows only sums over all {len(allowed)}."
         )
-        parts = parts_of(task, like, len(exchange.clients))
-        session = make_session(roster, exchange.round, exchange.number, parts)
-        roster_bytes = write_roster(roster)
-        begin = {id: {**content, "roster": roster_bytes} for id, content in contents.items()}
-        total, messages, remaining = sum_over_transport(
-            self.transport, session, self.secrets.link, begin, where
+    if me not in roster or not set(roster) <= allowed or len(roster) < study.fewest:
+        raise DisclosureError(
+            f"{planned.place}: the server wants a sum over {len(roster)} clients, and the study "
+            f"allows none over fewer than {study.fewest}, nor over others than those drawn."
         )
-        broadcast_size = len(contents[exchange.clients[0]]["broadcast"]) + len(roster_bytes)
-        self.ledger.write(sum_entries(exchange, like, broadcast_size, messages, total.survivors))
-        arrays = read_total(task, like, decode(session.schema, len(total.survivors), total.vector))
-        return ExchangeTotal(arrays, total.survivors), remaining
-
-    def _gather_uploads(
-        self, exchange: Exchange, saved: Memories, where: str
-    ) -> tuple[ExchangeTotal, set[int]]:
-        """Carry a task whose uploads the server needs one by one, unmasked."""
-        contents = self._make_contents(exchange, saved)
-        replies = self.transport.exchange("single", contents, where)
-        if len(replies) < self.transport.study.fewest:
-            raise ThresholdError(f"{len(replies)} clients answered.")
-        ids = sorted(replies)
-        uploads = [unpack_message(replies[id]["upload"]) for id in ids]
-        down = {id: {"broadcast": len(content["broadcast"])} for id, content in contents.items()}
-        up = {id: {"upload": len(replies[id]["upload"])} for id in ids}
-        self.ledger.write(
-            [
-                *entries(exchange, "down", "public", exchange.broadcast, down),
-                *entries(exchange, "up", "single", uploads[0], up),
-            ]
-        )
-        return ExchangeTotal(reduce_uploads(exchange.task, uploads), tuple(ids)), set(ids)
-
-
-def _format_place(memories: Mapping[int, Arrays], id: int) -> str:
-    """Return the place of a client's last upload that counted: round-exchange, '' before any."""
-    place = memories.get(id, {}).get("place")
-    return "" if place is None else "-".join(str(number) for number in place.tolist())

@@ -1,167 +1,158 @@
-"""Certificates and keys of a study, and the files that hold them.
+"""Keys of a study: each side makes its own, and only public halves are exchanged.
 
-The server has a folder, every client a bundle. TLS proves to clients that they talk to the server.
-A node key proves to Flower which client a request comes from. It is ECDSA P-256: Flower signs every
-request over SHA-256, and its usual P-384 takes six times as long. An identity (Ed25519) signs a
-client's part in secure sums, so that the server cannot replace its keys.
+A client has three keys. Its identity (Ed25519) signs the study and its part in every sum. Its link
+key (X25519) authenticates its messages to the server inside a sum. Its certificate (ECDSA P-256,
+signed by itself) is for mutual TLS: the study lists every certificate, and no authority exists
+that could issue another one.
 """
 
 import datetime
 import ipaddress
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import NameOID
 
-from fedfb.errors import ConfigError, unknown_name
-from fedfb.experiments.run_folder import claim_empty
-from fedfb.files import interpreting, read_json, write_new, write_whole, writing
+from fedfb.errors import ConfigError
+from fedfb.files import interpreting, read_text, write_new
 from fedfb.secure import derive_identity_key, derive_public_key, make_link_key
 from fedfb.secure.keys import KEY_BYTES
-from fedfb.study.study import Study, read_study, study_from_toml, study_to_toml
 
 YEARS = 3
-"""How long the certificates of a study are valid."""
+"""How long a certificate is valid."""
+
+KEY_SUFFIX, PUBLIC_SUFFIX = ".key", ".pub"
+
+_EXPECTED = {
+    KEY_SUFFIX: "keys as fedfb study key writes them",
+    PUBLIC_SUFFIX: "public keys as fedfb study key writes them",
+}
+
+LONGEST_NAME = 64
 
 
-class PrivateKeys(NamedTuple):
-    """The private keys of one client: ``node`` as PEM, ``identity`` as hexadecimal digits."""
+class PublicKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The public keys of a client or the server; identity and link as hexadecimal digits."""
 
-    node: str
+    name: str
     identity: str
+    link: str
+    certificate: str
+
+    def check(self) -> "PublicKeys":
+        """Return these keys; raise ValueError if they are not valid keys."""
+        check_name(self.name)
+        if len(self.identity_bytes) != KEY_BYTES or len(self.link_bytes) != KEY_BYTES:
+            raise ValueError("an identity and a link key have 32 bytes")
+        read_certificate(self.certificate)
+        return self
 
     @property
-    def public(self) -> "ClientPublicKeys":
-        """The public part of these keys."""
-        text = (
-            _load_node_key(self.node)
-            .public_key()
-            .public_bytes(
-                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-            )
-        )
-        identity = derive_identity_key(bytes.fromhex(self.identity)).hex()
-        return ClientPublicKeys(text.decode(), identity)
+    def identity_bytes(self) -> bytes:
+        return bytes.fromhex(self.identity)
+
+    @property
+    def link_bytes(self) -> bytes:
+        return bytes.fromhex(self.link)
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name of all three keys, for people who compare them."""
+        content = "\n".join((self.name, self.identity, self.link, self.certificate)).encode()
+        digest = hashes.Hash(hashes.SHA256())
+        digest.update(content)
+        text = digest.finalize().hex()[:32]
+        return " ".join(text[place : place + 4] for place in range(0, 32, 4))
 
 
-class ClientPublicKeys(NamedTuple):
-    """The public keys of one client."""
+class PrivateKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The private keys of a client or the server, and their public halves."""
 
-    node: str
+    public: PublicKeys
     identity: str
+    link: str
+    certificate_key: str
 
-    def check(self) -> "ClientPublicKeys":
-        """Return these keys; raise ValueError if they are not valid keys."""
-        with _reject_unknown_algorithms():
-            key = serialization.load_pem_public_key(self.node.encode())
-        if not isinstance(key, ec.EllipticCurvePublicKey):
-            raise ValueError("the key of the node has another type")
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.identity))
+    def check(self) -> "PrivateKeys":
+        """Return these keys; raise ValueError if a private key does not fit its public half."""
+        self.public.check()
+        fits = (
+            derive_identity_key(self.identity_bytes) == self.public.identity_bytes
+            and derive_public_key(self.link_bytes) == self.public.link_bytes
+            and _key_of(read_certificate(self.public.certificate))
+            == _load_key(self.certificate_key).public_key()
+        )
+        if not fits:
+            raise ValueError("a private key does not fit its public half")
         return self
 
+    @property
+    def identity_bytes(self) -> bytes:
+        return bytes.fromhex(self.identity)
 
-def _load_node_key(pem: str) -> ec.EllipticCurvePrivateKey:
-    with _reject_unknown_algorithms():
-        key = serialization.load_pem_private_key(pem.encode(), None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the key of the node has another type")
-    return key
-
-
-def check_certificate(pem: str) -> x509.Certificate:
-    """Return a certificate; raise ValueError if the text is not one."""
-    with _reject_unknown_algorithms():
-        return x509.load_pem_x509_certificate(pem.encode())
+    @property
+    def link_bytes(self) -> bytes:
+        return bytes.fromhex(self.link)
 
 
-@contextmanager
-def _reject_unknown_algorithms() -> Iterator[None]:
-    """Raise ValueError for an unknown algorithm, as for a malformed key."""
-    try:
-        yield
-    except (UnsupportedAlgorithm, x509.InvalidVersion) as error:
-        raise ValueError(str(error)) from error
+def check_name(name: str) -> str:
+    """Return the name of a client; refuse one that cannot be a file's name or that hides signs."""
+    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name.strip() != name:
+        raise ConfigError(
+            f"the name {name!r} of a client must have 1 to {LONGEST_NAME} visible signs."
+        )
+    if any(sign in name for sign in '/\\:*?"<>|,') or name.startswith((".", "-")):
+        raise ConfigError(
+            f"the client's name {name!r} cannot name a file. Use letters, digits, - and _."
+        )
+    return name
 
 
-def make_private_keys() -> PrivateKeys:
-    """Draw the keys of a client."""
-    return PrivateKeys(
-        _write_pem(ec.generate_private_key(ec.SECP256R1())), os.urandom(KEY_BYTES).hex()
-    )
-
-
-class Certificates(NamedTuple):
-    """PEM texts: the authority that clients trust, and the server's certificate with its key."""
-
-    authority: str
-    certificate: str
-    key: str
-
-    def check(self) -> "Certificates":
-        """Return these certificates; raise ValueError if they are invalid or of another key."""
-        check_certificate(self.authority)
-        with _reject_unknown_algorithms():
-            public = check_certificate(self.certificate).public_key()
-        if public != _load_node_key(self.key).public_key():
-            raise ValueError("the certificate belongs to another key")
-        return self
-
-
-def make_certificates(study: str, host: str) -> Certificates:
-    """Make an authority for one study, and the certificate of its server.
-
-    The private key of the authority is discarded, so that the authority can sign nothing else.
+def make_private_keys(name: str, host: str | None = None) -> PrivateKeys:
+    """Draw the keys of a client, or of the server.
 
     Args:
-        study: the name of the study.
-        host: the name or the address by which clients reach the server.
+        name: the name of the client; of the server, the name of the study.
+        host: of the server: the name or the address by which clients reach it.
     """
-    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    authority_name, server_name = _make_name(f"fedfb study {study}"), _make_name(host)
-    authority = (
-        _build_certificate(authority_name, authority_name, authority_key)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(authority_key, hashes.SHA256())
+    identity, link = os.urandom(KEY_BYTES), make_link_key()
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = PublicKeys(
+        name,
+        derive_identity_key(identity).hex(),
+        derive_public_key(link).hex(),
+        _make_certificate(name, key, host),
     )
-    server = (
-        _build_certificate(server_name, authority_name, key)
-        .add_extension(x509.SubjectAlternativeName([_make_alternative_name(host)]), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    return Certificates(
-        authority.public_bytes(pem).decode(), server.public_bytes(pem).decode(), _write_pem(key)
-    )
+    return PrivateKeys(public, identity.hex(), link.hex(), _write_pem(key))
 
 
-def _build_certificate(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
-) -> x509.CertificateBuilder:
+def _make_certificate(name: str, key: ec.EllipticCurvePrivateKey, host: str | None) -> str:
+    # OpenSSL takes at most 64 signs of a common name; the name itself is not checked by anybody.
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"fedfb {name}"[:64])])
     start = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
-    return (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(issuer)
+        .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
         .not_valid_after(start + datetime.timedelta(days=365 * YEARS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     )
-
-
-def _make_name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+    if host is not None:
+        names = [_make_alternative_name(host)]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    certificate = builder.sign(key, hashes.SHA256())
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def _make_alternative_name(host: str) -> x509.GeneralName:
@@ -179,170 +170,80 @@ def _write_pem(key: ec.EllipticCurvePrivateKey) -> str:
     ).decode()
 
 
-STUDY, SECRETS, BUNDLES = "study.toml", "secrets", "bundles"
-SERVER_FILE = "server.json"
-BUNDLE = "a bundle as fedfb study init writes it"
-
-
-@dataclass(frozen=True)
-class ServerSecrets:
-    """What the server holds: certificates, its link key, the clients' public keys."""
-
-    certificates: Certificates
-    link: bytes
-    clients: Mapping[str, ClientPublicKeys]
-
-
-@dataclass(frozen=True)
-class Bundle:
-    """What one client holds: the study, whom it trusts, and its own name and keys.
-
-    ``server`` is the server's link key, ``identities`` are those of all clients. Both are known
-    before the first message, so that no key can be replaced later.
-    """
-
-    study: Study
-    authority: str
-    server: bytes
-    identities: Mapping[str, str]
-    client: str
-    keys: PrivateKeys
-
-    @property
-    def id(self) -> int:
-        """The number of this client: its place among the names of the study."""
-        return self.study.clients.index(self.client)
-
-    def check(self) -> None:
-        """Raise ValueError for a name that the study does not have, and for invalid keys."""
-        check_certificate(self.authority)
-        for key in (self.server, *self.pins.values()):
-            if len(key) != KEY_BYTES:
-                raise ValueError(f"a key has {len(key)} bytes")
-        if self.client not in self.study.clients:
-            raise ValueError(f"the study has no client {self.client!r}")
-
-    @property
-    def pins(self) -> dict[int, bytes]:
-        """The identities of all clients, by id."""
-        return {
-            id: bytes.fromhex(self.identities[name]) for id, name in enumerate(self.study.clients)
-        }
-
-
-def create(study: Study, folder: Path, public_keys: Mapping[str, ClientPublicKeys]) -> None:
-    """Write the folder of a study: the study, the server's secrets, and a bundle for each client.
-
-    Args:
-        study: the study.
-        folder: a new or empty folder.
-        public_keys: the keys of clients that made their keys themselves, by name. For the other
-            clients keys are drawn here and written into the bundle: whoever makes the bundle knows
-            them.
-    """
-    for name in public_keys:
-        if name not in study.clients:
-            raise ConfigError(unknown_name("client", name, study.clients))
-    private_keys = {name: make_private_keys() for name in study.clients if name not in public_keys}
-    publics = {
-        name: public_keys[name] if name in public_keys else private_keys[name].public
-        for name in study.clients
-    }
-    certificates, link = make_certificates(study.name, study.host), make_link_key()
-    common = {
-        "study": study_to_toml(study),
-        "authority": certificates.authority,
-        "server": derive_public_key(link).hex(),
-        "identities": {name: keys.identity for name, keys in publics.items()},
-    }
-    secrets = {
-        "certificates": certificates._asdict(),
-        "link": link.hex(),
-        "clients": {name: keys._asdict() for name, keys in publics.items()},
-    }
-    with claim_empty(folder, undo=True, mode=0o700):
-        for part in (folder / SECRETS, folder / BUNDLES):
-            with writing(part):
-                part.mkdir(mode=0o700)
-        write_secret(folder / SECRETS / SERVER_FILE, secrets)
-        for name in study.clients:
-            keys = private_keys[name]._asdict() if name in private_keys else None
-            bundle = {**common, "client": name, "keys": keys}
-            write_secret(folder / BUNDLES / f"{name}.bundle", bundle)
-        write_whole(folder / STUDY, study_to_toml(study))
-
-
-def write_secret(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a file that only its user may read; an existing file is refused."""
+def _load_key(pem: str) -> ec.EllipticCurvePrivateKey:
     try:
-        write_new(path, json.dumps(values, indent=1), 0o600)
+        key = serialization.load_pem_private_key(pem.encode(), None)
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the key of the certificate has another type")
+    return key
+
+
+def _key_of(certificate: x509.Certificate) -> object:
+    try:
+        return certificate.public_key()
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
+
+
+def read_certificate(pem: str) -> x509.Certificate:
+    """Return a certificate; raise ValueError if the text is not one."""
+    try:
+        return x509.load_pem_x509_certificate(pem.encode())
+    except (UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise ValueError(str(error)) from error
+
+
+def write_secret(path: Path, values: Any) -> None:
+    """Write a file that only its user may read; an existing file is refused."""
+    text = json.dumps(msgspec.to_builtins(values), indent=1)
+    try:
+        write_new(path, text, 0o600)
     except FileExistsError:
         raise ConfigError(f"{path} exists already. Keys are never overwritten.") from None
 
 
-def read_server_secrets(path: Path) -> tuple[Study, ServerSecrets]:
-    """Read the file of a study, and the server's secrets beside it."""
-    study = read_study(path)
-    secrets_path = path.parent / SECRETS / SERVER_FILE
-    expected = "the server's secrets, which fedfb study init wrote beside it"
-    values = read_json(secrets_path, expected)
-    with interpreting(secrets_path, expected):
-        clients = {
-            name: ClientPublicKeys(**keys).check() for name, keys in values["clients"].items()
-        }
-        certificates = Certificates(**values["certificates"]).check()
-        link = bytes.fromhex(values["link"])
-        derive_public_key(link)
-    if set(clients) != set(study.clients):
-        raise ConfigError(
-            f"{path} names the clients {', '.join(study.clients)}, and {secrets_path} has keys of "
-            f"{', '.join(clients)}. Make a new study: fedfb study init."
-        )
-    return study, ServerSecrets(certificates, link, clients)
+def write_keys(keys: PrivateKeys, folder: Path) -> tuple[Path, Path]:
+    """Write the private and the public keys of a client; return both paths."""
+    name = check_name(keys.public.name)
+    private, public = folder / f"{name}{KEY_SUFFIX}", folder / f"{name}{PUBLIC_SUFFIX}"
+    if public.exists():
+        raise ConfigError(f"{public} exists already. Keys are never overwritten.")
+    write_secret(private, keys)
+    try:
+        write_secret(public, keys.public)
+    except BaseException:
+        private.unlink()  # nobody has the public half, and keys are never overwritten
+        raise
+    return private, public
 
 
-def read_bundle(path: Path, key_file: Path | None = None) -> Bundle:
-    """Read the bundle of a client.
-
-    Args:
-        path: the bundle, as ``create`` wrote it.
-        key_file: the client's keys, if it made them itself.
-    """
-    expected_keys = "keys as fedfb study key writes them"
-    values = read_json(path, BUNDLE)
-    with interpreting(path, BUNDLE):
-        key_values, name = values.get("keys"), values["client"]
-    if key_file is not None:
-        key_values = read_json(key_file, expected_keys)
-    if key_values is None:
-        raise ConfigError(
-            f"{path} holds no keys, because {name} made its own keys. Name their file by --key."
-        )
-    with interpreting(key_file or path, expected_keys):
-        keys = PrivateKeys(key_values["node"], key_values["identity"])
-        identity = keys.public.identity
-    with interpreting(path, BUNDLE):
-        bundle = Bundle(
-            study_from_toml(values["study"], str(path)),
-            values["authority"],
-            bytes.fromhex(values["server"]),
-            values["identities"],
-            values["client"],
-            keys,
-        )
-        fits = identity == bundle.identities[bundle.client]
-        bundle.check()
-    if not fits:
-        raise ConfigError(
-            f"the keys are not those of {bundle.client!r} in {path}: the study has another "
-            "identity under this name. Use the keys whose public part the server received."
-        )
-    return bundle
+def read_private_keys(path: Path) -> PrivateKeys:
+    """Read the keys of a client or the server."""
+    with interpreting(path, _EXPECTED[KEY_SUFFIX]):
+        return msgspec.json.decode(_read(path, KEY_SUFFIX), type=PrivateKeys).check()
 
 
-def read_public_keys(path: Path) -> tuple[str, ClientPublicKeys]:
-    """Read the name and the public keys of a client that made its own keys."""
-    expected = "public keys as fedfb study key writes them"
-    values = read_json(path, expected)
-    with interpreting(path, expected):
-        return str(values["client"]), ClientPublicKeys(values["node"], values["identity"]).check()
+def read_public_keys(path: Path) -> PublicKeys:
+    """Read the public keys of a client."""
+    with interpreting(path, _EXPECTED[PUBLIC_SUFFIX]):
+        return msgspec.json.decode(_read(path, PUBLIC_SUFFIX), type=PublicKeys).check()
+
+
+def _read(path: Path, suffix: str) -> str:
+    return read_text(path, _EXPECTED[suffix], sealed=False, most=1 << 20)
+
+
+def read_pins(places: Iterable[Path]) -> dict[str, PublicKeys]:
+    """Read public keys by name from files and folders of .pub files."""
+    pins: dict[str, PublicKeys] = {}
+    for place in places:
+        for path in sorted(place.glob(f"*{PUBLIC_SUFFIX}")) if place.is_dir() else [place]:
+            keys = read_public_keys(path)
+            if pins.setdefault(keys.name, keys) != keys:
+                raise ConfigError(
+                    f"{path}: another file has other keys of {keys.name!r}. Ask {keys.name!r} "
+                    "which one is right, and remove the other."
+                )
+    return pins

@@ -3,11 +3,15 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
+from fedfb.audit.model_rows import TEST_ROWS
+from fedfb.audit.record import audit_of_sum
+from fedfb.audit.result import About, encode_audit
+from fedfb.audit.rows import digest, read_tables
 from fedfb.core import Arrays
 from fedfb.data.conform import type_notes
 from fedfb.data.encode import Encoder
@@ -22,6 +26,7 @@ from fedfb.experiments.measure import Losses, in_short, with_names, with_trainin
 from fedfb.experiments.reporting import make_result
 from fedfb.experiments.resolve import resolve
 from fedfb.experiments.result import EngineChoice, Result
+from fedfb.experiments.rule import FEWEST_SCORES
 from fedfb.experiments.run_folder import (
     ENCODER,
     EXPERIMENT,
@@ -37,19 +42,22 @@ from fedfb.experiments.seeds import round_rows
 from fedfb.experiments.shortfalls import first_sentences
 from fedfb.experiments.spec_file import to_toml
 from fedfb.experiments.tune import Choice, Choices
-from fedfb.files import make_folder, read_bytes, seal, unseal, write_whole
+from fedfb.files import make_folder, pack_arrays, read_bytes, seal, unseal, write_whole
 from fedfb.notions import labels_of, long_name
 from fedfb.report.numbers import number
 from fedfb.runtime import Trained
+from fedfb.runtime.ledger import settle_ledger
 from fedfb.shapes import Array, Float, Int
-from fedfb.study.journal import pack_message
 from fedfb.study.study import Study
-from fedfb.study.trial import Trial
+from fedfb.study.trial import Trial, make_broadcast_state
+
+if TYPE_CHECKING:
+    from fedfb.study.program import FinishedStudy
 
 AUDIT, ACHIEVED = "audit.json", "achievable.json"
 
 RESULT_FILES = (EXPERIMENT, RESULT, ENCODER, VERSIONS, MODELS, LEDGER, AUDIT, ACHIEVED)
-"""The files of a result. Only the server has the ledger."""
+"""The files of a result. Each side has its own ledger."""
 
 SUMS_ONLY = (
     "of the clients' test rows the server received only sums: no figures of single clients, no "
@@ -91,7 +99,7 @@ def make_study_result(study: Study, run: FinishedRun) -> Result:
             settings=dict(setting),
             **msgspec.structs.asdict(evaluation),
             at_one_half=in_short(half) if differs else None,
-            method=with_names(description, notion, groups, study.clients),
+            method=with_names(description, notion, groups, study.names),
             needs_single=tuple(single_tasks(run.trial.algorithm)),
             # Nobody has all rows, and these figures need single rows.
             **Losses()._asdict(),
@@ -117,7 +125,7 @@ def make_study_result(study: Study, run: FinishedRun) -> Result:
         result,
         data=study.name,
         study=study.name,
-        client_names=tuple(study.clients),
+        client_names=tuple(study.names),
         engine=EngineChoice(name="of each client", reason="clients train on their own machines"),
     )
 
@@ -162,7 +170,7 @@ def result_files(study: Study, run: FinishedRun, result: Result) -> dict[str, st
     settings = [dict(setting) for setting in run.trial.settings]
     shape = {
         "inputs": len(run.encoder.feature_names),
-        "clients": list(study.clients),
+        "clients": list(study.names),
         "settings": settings,
         "asked": len(settings),
         "diverged": {},
@@ -178,7 +186,7 @@ def result_files(study: Study, run: FinishedRun, result: Result) -> dict[str, st
 
 def model_bytes(study: Study, state: Mapping[str, Array]) -> bytes:
     """Return the final state as the model file of a run folder holds it."""
-    return pack_message({f"seed-{study.seed}/{k}": np.asarray(v) for k, v in state.items()})
+    return pack_arrays({f"seed-{study.seed}/{k}": np.asarray(v) for k, v in state.items()})
 
 
 def write_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
@@ -198,14 +206,93 @@ def write_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
     seal(folder, contents)
 
 
+class _Log(Protocol):
+    def __call__(self, event: str, text: str) -> None: ...
+
+
+def write_results(study: Study, finished: "FinishedStudy", folder: Path, log: _Log) -> None:
+    """Write all that a side makes of a finished study: model, report, audit, what is achievable.
+
+    Every side makes these files itself, from its own run of the program.
+    """
+    run = finished.run
+    texts = result_files(study, run, make_study_result(study, run))
+    model = model_bytes(study, make_broadcast_state(run.trained))
+    write_result(folder, texts, model)
+    texts[AUDIT] = make_audit_text(study, run, folder, log)
+    if finished.scores is not None:
+        texts[ACHIEVED] = make_achievable_text(study, run.encoder, finished.scores, log)
+    write_result(folder, {name: text for name, text in texts.items() if text}, model)
+    settle_ledger(folder / LEDGER)
+    seal(folder, [LEDGER])
+
+
+AUDIT_NOTE = (
+    "only the sum of the clients' tables is known: no figures of single clients, no client parity, "
+    "and no figures without one client"
+)
+
+
+def make_audit_text(study: Study, run: FinishedRun, folder: Path, log: _Log) -> str:
+    """Return the audit of the first setting as JSON, as fedfb audit --secure makes it.
+
+    The text is empty if these rows allow no audit; the log then has the reason.
+    """
+    experiment, encoder = study.experiment, run.encoder
+    about = About(
+        kind="model",
+        name=study.name,
+        notion=long_name(experiment.notion),
+        data=f"the files of {len(study.clients)} clients",
+        label=encoder.label,
+        positive=encoder.positive,
+        rows=TEST_ROWS,
+        decided_by=f"{experiment.algorithm}, {experiment.model}, seed {study.seed}",
+        baseline=None,
+        hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
+    )
+    total = read_tables({name: value[0] for name, value in run.tables.items()})
+    groups = encoder.groups
+    try:
+        audit = audit_of_sum(total, groups.names, groups.columns, about, study.names)
+    except DataError as error:
+        log("not audited", f"no audit: {error}")
+        return ""
+    return encode_audit(msgspec.structs.replace(audit, notes=(AUDIT_NOTE,)))
+
+
+def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: _Log) -> str:
+    """Return what fairness can be reached as JSON, as fedfb achievable --data prints it.
+
+    The text is empty if a client withheld its scores; the log then has the reason.
+    """
+    # Imported here: its solvers are slow to import, and only this function needs them.
+    from fedfb.theory.achievable import achievable
+    from fedfb.theory.from_scores import describe_scores, population_of, score_counts
+
+    clients = tuple(study.names[id] for id in np.ravel(counts["client"]).tolist())
+    withheld = [name for name, rows in zip(clients, counts["rows"], strict=True) if not rows.any()]
+    if withheld:
+        log(
+            "not told",
+            f"what is achievable is unknown: {', '.join(withheld)} withheld their scores. They "
+            f"have some rows of a group, but fewer than {FEWEST_SCORES}. Merge groups in the "
+            "schema.",
+        )
+        return ""
+    scored = score_counts(counts["rows"], clients, encoder.groups.names)
+    record = {**achievable(population_of(scored.counts)), **describe_scores(scored, study.seed)}
+    return json.dumps(record, indent=1, allow_nan=False)
+
+
 def fetch_results(source: Path, target: Path) -> list[str]:
     """Copy a result from one folder to another; return the names of its files."""
     if not (source / RESULT).exists():
         raise DataError(
             f"{source} holds no result yet (no {RESULT}). The study has not finished: see fedfb "
-            "status."
+            "study status."
         )
-    expected = "a file of the study's result, as fedfb serve writes it"
+    expected = "a file of the study's result, as fedfb writes it"
     names = [name for name in RESULT_FILES if (source / name).exists()]
     contents = {name: read_bytes(source / name, expected) for name in names}
     for name, content in contents.items():

@@ -1,347 +1,447 @@
-"""The server's side of a study, from its first client to its report.
+"""The server's side of a study: it carries messages and adds up.
 
-The phases: statistics of columns, choice of a learning rate, training, evaluation on test rows, and
-the result to all clients.
+The server runs the same program as every client. It decides nothing but who is invited to a sum,
+and how long it waits.
 """
 
-import json
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
-from msgspec import structs
 
-from fedfb.audit.model_rows import TEST_ROWS
-from fedfb.audit.record import audit_of_sum
-from fedfb.audit.result import About, encode_audit
-from fedfb.audit.rows import digest, read_tables
-from fedfb.core import Arrays, Task
-from fedfb.data.encode import Encoder
-from fedfb.data.fit_columns import ROWS, columns_by, groups_by, make_column_upload, no_rows
-from fedfb.errors import ConfigError, DataError
-from fedfb.experiments.evaluate import evaluate_counts
-from fedfb.experiments.resolve import picks_rate
-from fedfb.experiments.rule import FEWEST_SCORES
-from fedfb.experiments.run_folder import CHECKPOINTS, ENCODER, EXPERIMENT, LEDGER, MODELS
-from fedfb.experiments.secure import column_question
+from fedfb.core import Arrays
+from fedfb.errors import FedFBError
+from fedfb.experiments.run_folder import EXPERIMENT, LEDGER
 from fedfb.experiments.spec_file import to_toml
-from fedfb.experiments.tune import HELD_OUT, Choice, candidates, pick
-from fedfb.files import make_folder, seal, unseal, write_whole
-from fedfb.notions import long_name
-from fedfb.runtime import Ledger, Saving, Trained
-from fedfb.runtime.ledger import NOTHING_DONE, Entry, read_ledger, settle_ledger
-from fedfb.runtime.local import Memories
-from fedfb.runtime.loop import SETUP, Progress, run_rounds
-from fedfb.shapes import Array, Int
-from fedfb.study.exchange import PeriodKeys, Phase
-from fedfb.study.journal import Journal, Log, join_names, pack_values
-from fedfb.study.keys import ServerSecrets
-from fedfb.study.results import (
-    ACHIEVED,
-    AUDIT,
-    FinishedRun,
-    describe_runs,
-    make_study_result,
-    model_bytes,
-    result_files,
-    write_result,
+from fedfb.files import make_folder, unseal, write_whole
+from fedfb.runtime.boundary import Exchange, entries
+from fedfb.runtime.ledger import Entry
+from fedfb.runtime.loop import Progress
+from fedfb.runtime.secure import sum_entries
+from fedfb.secure import (
+    SERVER,
+    AuthenticationError,
+    Kind,
+    SecureError,
+    SentMessage,
+    ServerState,
+    ThresholdError,
+    advance,
+    estimate_bytes,
+    make_evidence,
+    open_sum,
+    read_header,
+    receive,
+    verify_total,
+    write_evidence,
 )
+from fedfb.secure.encoding import pack_number
+from fedfb.secure.keys import SIGNATURE_BYTES, check_signature
+from fedfb.secure.secrets import write_ring
+from fedfb.study.exchange import (
+    ATTEMPTS,
+    Planned,
+    extend_chain,
+    hash_context,
+    make_sum_session,
+    read_content,
+    single_bytes,
+    start_chain,
+    write_arrays,
+    write_single_text,
+    write_singles,
+)
+from fedfb.study.journal import (
+    CLOSED,
+    EVENTS,
+    Journal,
+    Log,
+    Message,
+    TotalRecord,
+    name_clients,
+    read_ids,
+)
+from fedfb.study.keys import PrivateKeys
+from fedfb.study.ledger import StudyLedger
+from fedfb.study.mailbox import EVIDENCE, Mailbox
+from fedfb.study.program import FinishedStudy, Program
+from fedfb.study.results import write_results
+from fedfb.study.seal import Signature, check_signatures, refuse_other_code
 from fedfb.study.study import Study
-from fedfb.study.transport import Transport
-from fedfb.study.trial import (
-    ACHIEVABLE,
-    DATA,
-    RUN,
-    SCORES,
-    TEST,
-    TUNE,
-    Trial,
-    describe_phase,
-    make_broadcast_state,
-    make_trial,
-)
+from fedfb.study.wire import SINGLE, Response, Turn
 
-AUDIT_NOTE = (
-    "only the sum of the clients' tables is known: no figures of single clients, no client parity, "
-    "and no figures without one client"
-)
+TURNS = (Kind.KEYS, Kind.SHARES, Kind.MASKED, Kind.CONFIRMATION, Kind.REVEAL)
+
+NEEDED_AGAIN = (Kind.CONFIRMATION, Kind.REVEAL)
+"""Turns in which a sum cannot begin anew: a client that has confirmed answers no other attempt."""
 
 
-def choose_rate(study: Study, trial: Trial, trained: Trained, tables: Arrays) -> Choice:
-    """Choose a learning rate by sums over the clients' validation rows."""
-    confusion, losses = tables["confusion"], tables["losses"]
-    rows = round(float(confusion[0].sum()))
-    if not rows:
-        raise ConfigError(
-            f"a learning rate is chosen on {HELD_OUT:.0%} of every client's rows, and no client "
-            "has enough rows. Add rows, or give the rate (fedfb study init --lr)."
-        )
-    groups = [str(number) for number in range(confusion.shape[-1])]
-    evaluations = evaluate_counts(confusion, None, groups, minimum=1)
-    mean_losses = [float(run_losses[0].sum() / rows) for run_losses in losses]
-    distances = [run.get("off_target", 0.0) for run in describe_runs(trial, trained)]
-    notion = long_name(study.experiment.notion)
-    options = candidates(trial.settings, [evaluations], [mean_losses], [distances], notion)
-    return pick(options, rows)
+ROSTER = -2
+"""The place in the journal of the roster of an attempt, among its turns."""
+
+PATIENCE_S, POLL_S = 0.5, 5.0
+"""How long the server waits before it says whom it waits for, and between two looks."""
 
 
-def make_audit_text(study: Study, run: FinishedRun, folder: Path, log: Log) -> str:
-    """Return the audit of the first setting as JSON, as fedfb audit --secure makes it.
-
-    The text is empty if these rows allow no audit; the log then has the reason.
-    """
-    experiment, encoder = study.experiment, run.encoder
-    about = About(
-        kind="model",
-        name=study.name,
-        notion=long_name(experiment.notion),
-        data=f"the files of {len(study.clients)} clients",
-        label=encoder.label,
-        positive=encoder.positive,
-        rows=TEST_ROWS,
-        decided_by=f"{experiment.algorithm}, {experiment.model}, seed {study.seed}",
-        baseline=None,
-        hashes={name: digest(folder / name) for name in (MODELS, ENCODER, EXPERIMENT)},
-    )
-    total = read_tables({name: value[0] for name, value in run.tables.items()})
-    groups = encoder.groups
-    try:
-        audit = audit_of_sum(total, groups.names, groups.columns, about, study.clients)
-    except DataError as error:
-        log.write("not audited", f"no audit: {error}")
-        return ""
-    return encode_audit(structs.replace(audit, notes=(AUDIT_NOTE,)))
+class TooFewClientsError(FedFBError):
+    """Fewer clients are online than the study needs."""
 
 
-def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: Log) -> str:
-    """Return what fairness can be reached as JSON, as fedfb achievable --data prints it.
+class ServerTransport(Protocol):
+    """What brings requests of authenticated clients to a mailbox."""
 
-    The text is empty if a client withheld its scores; the log then has the reason.
-    """
-    # Imported here: its solvers are slow to import, and only this function needs them.
-    from fedfb.theory.achievable import achievable
-    from fedfb.theory.from_scores import describe_scores, population_of, score_counts
-
-    clients = tuple(study.clients[id] for id in np.ravel(counts["client"]).tolist())
-    withheld = [name for name, rows in zip(clients, counts["rows"], strict=True) if not rows.any()]
-    if withheld:
-        log.write(
-            "not told",
-            f"what is achievable is unknown: {', '.join(withheld)} withheld their scores. They "
-            f"have some rows of a group, but fewer than {FEWEST_SCORES}. Merge groups in the "
-            "schema.",
-        )
-        return ""
-    scored = score_counts(counts["rows"], clients, encoder.groups.names)
-    record = {**achievable(population_of(scored.counts)), **describe_scores(scored, study.seed)}
-    return json.dumps(record, indent=1, allow_nan=False)
+    def serve(self, mailbox: Mailbox) -> AbstractContextManager[None]:
+        """Serve the mailbox while the context is open."""
 
 
-JOURNAL = "answers"
-"""The folder of the journal."""
-
-
-class ServerContext(NamedTuple):
-    """What every phase needs: the transport, the server's keys, and the folder of the run."""
-
-    transport: Transport
-    secrets: ServerSecrets
-    folder: Path
-
-
-class TrainingPhase(NamedTuple):
-    """A phase in which something is trained, and its exchanges."""
-
-    trial: Trial
-    phase: Phase
-
-
-def open_folder(study: Study, folder: Path) -> None:
-    """Make the folder of the run, or continue with an existing one."""
-    for part in (CHECKPOINTS, JOURNAL):
-        make_folder(folder / part)
-    unseal(folder)
-    write_whole(folder / EXPERIMENT, to_toml(study.experiment))
-
-
-def run_study(transport: Transport, secrets: ServerSecrets, folder: Path) -> None:
-    """Run a study to its end: columns, learning rate, training, test rows, result to all clients.
+class ServerCarrier:
+    """The server's part of every exchange.
 
     Args:
-        transport: carries messages to the clients.
-        secrets: the server's keys.
-        folder: the folder of the run, from ``open_folder``; an interrupted run continues from it.
+        study: the study.
+        keys: the server's keys.
+        journal: the server's journal.
+        mailbox: the clients' mailboxes.
+        ledger: where messages are recorded.
+        log: for the server's operator.
     """
-    study, context = transport.study, ServerContext(transport, secrets, folder)
-    encoder, rows = _fit_encoder(context)
-    choice = None
-    if picks_rate(study.experiment):
-        tuning = _start_phase(context, TUNE, encoder)
-        trained = _train(context, tuning)
-        choice = choose_rate(study, tuning.trial, trained, _evaluate(study, tuning, trained))
-    training = last = _start_phase(context, RUN, encoder, choice.rates if choice else ())
-    if choice:
-        rates = ", ".join(f"{setting['lr']:g}" for setting in training.trial.settings)
-        transport.log.write("picked", f"chose the learning rate {rates} on validation rows")
-    trained = _train(context, training)
-    tables = _evaluate(study, training, trained)
-    run = FinishedRun(encoder, training.trial, trained, rows, tables, choice)
-    texts = result_files(study, run, make_study_result(study, run))
-    model = model_bytes(study, make_broadcast_state(trained))
-    write_result(folder, texts, model)
-    texts[AUDIT] = make_audit_text(study, run, folder, transport.log)
-    if study.achievable:
-        last = _start_phase(context, ACHIEVABLE, encoder)
-        texts[ACHIEVED] = _train_achievable(context, last, encoder)
-    _send_result(context, last, run, texts, model)
-    settle_ledger(folder / LEDGER)
-    seal(folder, [LEDGER])
+
+    def __init__(
+        self,
+        study: Study,
+        keys: PrivateKeys,
+        journal: Journal,
+        mailbox: Mailbox,
+        ledger: StudyLedger,
+        log: Log,
+    ) -> None:
+        self._study, self._keys, self._journal = study, keys, journal
+        self._mailbox, self._ledger, self._log = mailbox, ledger, log
+        self._chain, self._totals = start_chain(study), journal.count_totals()
+
+    def carry(self, planned: Planned) -> Arrays:
+        """Return the total of an exchange: from the journal, or by asking the clients."""
+        if planned.number == 0 and not self._totals:
+            self._mailbox.publish(0, b"", self._chain)
+        context = hash_context(self._study, self._chain, planned, planned.broadcast)
+        total = self._journal.find_total(planned.number)
+        if total is None:
+            total, evidence = self._obtain(planned, context)
+        else:
+            evidence = self._journal.fact(EVIDENCE) or b""
+        self._chain = extend_chain(self._chain, len(self._study.clients), total)
+        if planned.number >= self._totals - 1:
+            self._mailbox.publish(planned.number + 1, evidence, self._chain)
+        return read_content(self._study, planned, total)
+
+    def _obtain(self, planned: Planned, context: bytes) -> tuple[TotalRecord, bytes]:
+        """Begin sums until one has a total."""
+        first = max(self._journal.last_attempt(), 1)
+        for attempt in range(first, ATTEMPTS + 1):
+            roster = self._assemble(planned, attempt)
+            carry = self._carry_sum if planned.is_sum else self._carry_singles
+            try:
+                total, evidence = carry(planned, context, attempt, roster)
+            except ThresholdError as error:
+                self._log.write("repeated", f"{planned.place}: {error}")
+                continue
+            names = name_clients(self._study.names, total.survivors)
+            self._log.write(
+                "answered",
+                f"{planned.place}: {names} answered",
+                phase=planned.phase,
+                round=planned.round,
+                question=planned.exchange,
+                task=planned.task.name,
+                asked=list(total.roster),
+                counted=list(total.survivors),
+            )
+            return total, evidence
+        raise TooFewClientsError(
+            f"{planned.place}: {ATTEMPTS} sums have failed, and clients begin no more of them. See "
+            "the log for the clients that were absent. Make a new study: fedfb study init."
+        )
+
+    def _assemble(self, planned: Planned, attempt: int) -> tuple[int, ...]:
+        """Return the roster of an attempt: that of the journal, or of the clients that are there.
+
+        Where sums may be over different clients, a sum without some of the drawn clients is begun
+        only after these had time to come.
+        """
+        for message in self._journal.messages(attempt):
+            if message.sender == CLOSED and message.turn == ROSTER:
+                return read_ids(message.content)
+        study, mailbox, drawn = self._study, self._mailbox, set(planned.drawn)
+        terms, end, patience = study.terms, time.monotonic() + study.terms.wait_s, PATIENCE_S
+        later = terms.allow_differences and planned.round > 0
+        while True:
+            able = drawn - set(mailbox.find_ended())
+            if len(able) < (study.fewest if terms.allow_differences else len(drawn)):
+                raise self._make_ended_error(planned)
+            required = able & mailbox.find_here() if later else able
+            left = end - time.monotonic()
+            mailbox.wait_for(
+                planned.number,
+                lambda present, needed=required: (  # type: ignore[misc]
+                    len(present & drawn) >= study.fewest and present >= needed
+                ),
+                max(min(patience, left), 0.0),
+            )
+            present = mailbox.find_present(planned.number) & drawn
+            over = time.monotonic() >= end
+            if len(present) >= study.fewest and (present >= required or over):
+                return self._begin(attempt, tuple(sorted(present)))
+            if over:
+                raise self._make_absent_error(planned, present)
+            if patience == PATIENCE_S:
+                missing = name_clients(study.names, able - present)
+                self._log.write("waiting", f"{planned.place}: waiting for {missing}")
+                patience = min(terms.timeout_s, POLL_S)
+                waiting_since = time.monotonic()
+            elif later and time.monotonic() - waiting_since >= terms.timeout_s:
+                mailbox.mark_absent(required - present)
+
+    def _begin(self, attempt: int, present: tuple[int, ...]) -> tuple[int, ...]:
+        content = b"".join(map(pack_number, present))
+        self._journal.write_message(attempt, Message(ROSTER, CLOSED, content, b""))
+        return present
+
+    def _make_absent_error(self, planned: Planned, present: set[int]) -> TooFewClientsError:
+        study = self._study
+        return TooFewClientsError(
+            f"{planned.place}: {len(present)} of the {len(planned.drawn)} clients asked are online "
+            f"({name_clients(study.names, present)}), and at least {study.fewest} must be. Waited "
+            f"for {study.terms.wait_s:g} s. Nothing is lost: fedfb study serve continues from here."
+        )
+
+    def _make_ended_error(self, planned: Planned) -> TooFewClientsError:
+        ended = self._mailbox.find_ended()
+        names = name_clients(self._study.names, ended)
+        return TooFewClientsError(
+            f"{planned.place}: the study has ended for {names}, and a sum needs "
+            f"{self._study.fewest} clients. The log says why. If the cause is corrected, fedfb "
+            "study serve continues from here; else make a new study without them."
+        )
+
+    def _carry_sum(
+        self, planned: Planned, context: bytes, attempt: int, ids: tuple[int, ...]
+    ) -> tuple[TotalRecord, bytes]:
+        """Run one secure sum; go on with the one of the journal."""
+        session = make_sum_session(self._study, planned, context, attempt, ids)
+        state, outgoing = open_sum(session, self._keys.link_bytes)
+        sent = list[SentMessage]()
+        for kind in TURNS:
+            sent += [SentMessage(Kind(kind - 1), SERVER, id, len(m)) for id, m in outgoing.items()]
+            state = self._take_turn(planned, context, attempt, state, outgoing)
+            sent += [
+                SentMessage(kind, message.sender, SERVER, len(message.content))
+                for message in self._journal.messages(attempt)
+                if message.turn == kind and message.sender != CLOSED
+            ]
+            state, outgoing = advance(state)
+        evidence = make_evidence(state)
+        vector, survivors = verify_total(session, evidence)
+        total = TotalRecord(context, ids, survivors, write_ring(vector))
+        shown = b""
+        if estimate_bytes(session.words, len(ids)) <= self._study.terms.verified_bytes:
+            shown = pack_number(attempt) + write_evidence(evidence)
+        exchange, size = self._describe(planned, ids)
+        found = sum_entries(exchange, planned.like, size, sent, survivors)
+        self._write_total(planned, total, found, len(shown))
+        return total, shown
+
+    def _write_broadcast(self, planned: Planned) -> bytes:
+        """Return the broadcast as it travels: nothing where all processors compute the same."""
+        different = self._study.terms.processors == "different"
+        return write_arrays(planned.broadcast) if different else b""
+
+    def _describe(self, planned: Planned, ids: tuple[int, ...]) -> tuple[Exchange, int]:
+        """Return an exchange for the ledger, and the bytes of its broadcast, as it travels."""
+        size = len(self._write_broadcast(planned))
+        sent = planned.broadcast if size else {}
+        return Exchange(planned.round, planned.exchange, planned.task, sent, ids, {}), size
+
+    def _make_posts(
+        self,
+        planned: Planned,
+        context: bytes,
+        turn: Turn,
+        ids: tuple[int, ...],
+        frames: Mapping[int, bytes],
+    ) -> dict[int, Response]:
+        first = turn.kind in (Kind.INVITATION, SINGLE)
+        broadcast = self._write_broadcast(planned) if first else b""
+        return {
+            id: Response("turn", turn, context, ids, frame=frame, broadcast=broadcast)
+            for id, frame in frames.items()
+        }
+
+    def _take_turn(
+        self,
+        planned: Planned,
+        context: bytes,
+        attempt: int,
+        state: ServerState,
+        outgoing: Mapping[int, bytes],
+    ) -> ServerState:
+        """Return the state with the answers to a turn, those of the journal first."""
+        kind, terms = state.awaits, self._study.terms
+        assert kind is not None
+        recorded = [m for m in self._journal.messages(attempt) if m.turn == kind]
+        for message in recorded:
+            if message.sender == CLOSED:
+                return state
+            state = receive(state, message.content)
+        turn, ids = Turn(planned.number, attempt, kind - 1), state.session.roster.ids
+        missing = {id: frame for id, frame in outgoing.items() if id not in state.arrived}
+        self._mailbox.post(self._make_posts(planned, context, turn, ids, missing))
+        end = time.monotonic() + terms.wait_s
+        while True:
+            answers = self._mailbox.collect(turn, set(missing), terms.timeout_s)
+            for id, frame in answers.items():
+                state = self._receive(planned, attempt, state, id, frame)
+            missing = {id: frame for id, frame in missing.items() if id not in state.arrived}
+            if kind not in NEEDED_AGAIN or len(state.arrived) >= _enough(state):
+                break
+            # Whoever has confirmed answers no other attempt: only waiting helps.
+            if time.monotonic() >= end or set(missing) <= set(self._mailbox.find_ended()):
+                raise self._make_absent_error(planned, set(state.arrived))
+        closed = Message(kind, CLOSED, b"", b"")
+        self._journal.write_message(attempt, closed, flush=kind is Kind.MASKED)
+        return state
+
+    def _receive(
+        self, planned: Planned, attempt: int, state: ServerState, id: int, frame: bytes
+    ) -> ServerState:
+        """Return the state with a client's message; a message that is refused is a strike."""
+        kind = state.awaits
+        assert kind is not None
+        try:
+            if read_header(frame).sender != id:
+                raise AuthenticationError("it sends the message of another client")
+            after = receive(state, frame)
+        except SecureError as error:
+            self._mailbox.strike(id, f"{planned.place}: {error}")
+            return state
+        self._journal.write_message(attempt, Message(kind, id, frame, b""))
+        return after
+
+    def _carry_singles(
+        self, planned: Planned, context: bytes, attempt: int, ids: tuple[int, ...]
+    ) -> tuple[TotalRecord, bytes]:
+        """Gather single uploads, which the server and all clients see."""
+        study, length = self._study, single_bytes(planned)
+        uploads = {
+            m.sender: m.content
+            for m in self._journal.messages(attempt)
+            if m.turn == SINGLE and m.sender != CLOSED
+        }
+        turn = Turn(planned.number, attempt, SINGLE)
+        missing = dict.fromkeys(sorted(set(ids) - set(uploads)), b"")
+        self._mailbox.post(self._make_posts(planned, context, turn, ids, missing))
+        for id, answer in self._mailbox.collect(turn, set(missing), study.terms.timeout_s).items():
+            upload, signature = answer[:-SIGNATURE_BYTES], answer[-SIGNATURE_BYTES:]
+            text = write_single_text(context, id, upload)
+            try:
+                if len(upload) != length:
+                    raise AuthenticationError(f"an upload of {len(upload)} bytes, not {length}.")
+                check_signature(study.clients[id].identity_bytes, text, signature, "its upload")
+            except SecureError as error:
+                self._mailbox.strike(id, f"{planned.place}: {error}")
+                continue
+            self._journal.write_message(attempt, Message(SINGLE, id, answer, b""))
+            uploads[id] = answer
+        if len(uploads) < (study.fewest if study.terms.allow_differences else len(ids)):
+            raise ThresholdError(f"{len(uploads)} of {len(ids)} clients answered.")
+        survivors = tuple(sorted(uploads))
+        content = b"".join(uploads[id][:length] for id in survivors)
+        total = TotalRecord(context, ids, survivors, content)
+        exchange, size = self._describe(planned, ids)
+        down = {id: {"broadcast": size} for id in ids}
+        up = {id: {"upload": len(uploads[id])} for id in survivors}
+        shown = write_singles(uploads)
+        found = [
+            *entries(exchange, "down", "public", exchange.broadcast, down),
+            *entries(exchange, "up", "single", planned.like, up),
+        ]
+        self._write_total(planned, total, found, len(shown))
+        return total, shown
+
+    def _write_total(
+        self, planned: Planned, total: TotalRecord, found: list[Entry], shown: int
+    ) -> None:
+        everybody = tuple(range(len(self._study.clients)))
+        sizes = {"total": len(total.content), "evidence": shown}
+        place = (planned.round, planned.exchange, planned.task.name)
+        found = [*found, Entry(*place, "down", "public", {}, sizes, everybody)]
+        text = self._ledger.format(planned, found)
+        self._journal.write_total(planned.number, total, text, None)
+        self._ledger.append(text)
 
 
-def _fit_encoder(context: ServerContext) -> tuple[Encoder, Int[Array, "2 a"]]:
-    """Return how rows are encoded, from sums over the clients; also rows by label and group."""
-    study = context.transport.study
-    schema, empty = study.schema, no_rows(study.schema)
-    ledger = _begin_ledger(context, DATA, study.split)
-
-    def like(task: Task, broadcast: Arrays) -> Arrays:
-        return make_column_upload(task.name, broadcast, empty, schema)
-
-    open_journal = _make_open_journal(context, DATA)
-    phase = Phase(
-        context.transport, context.secrets, PeriodKeys(), DATA, "", ledger, open_journal, like, {}
-    )
-    ask = phase.make_ask(SETUP)
-
-    def exchange(task: str, broadcast: Arrays) -> Arrays:
-        upload = make_column_upload(task, broadcast, empty, schema)
-        return ask(column_question(task, upload), broadcast)
-
-    rows = exchange(ROWS, {})["rows"]
-    groups = groups_by(schema, rows)
-    by_name = columns_by(schema, exchange)
-    columns = tuple(by_name[column.name] for column in schema.of("feature"))
-    shape = (schema.label.name, schema.label.positive, study.experiment.sensitive_at_prediction)
-    return Encoder(columns, groups, *shape, schema.derived), rows
+def _enough(state: ServerState) -> int:
+    """Return how many clients must confirm, or reveal, for the sum to end."""
+    plan = state.session.roster.plan
+    complete = plan.degree == len(state.session.roster.clients) - 1
+    return plan.threshold if complete else plan.fewest
 
 
-def _start_phase(
-    context: ServerContext, phase: str, encoder: Encoder, rates: Sequence[float] = ()
-) -> TrainingPhase:
-    """Prepare a phase in which something is trained."""
-    study = context.transport.study
-    trial = make_trial(study, encoder, phase, rates)
-    ledger = _begin_ledger(context, phase, study.seed)
+def serve_study(
+    study: Study,
+    keys: PrivateKeys,
+    signatures: Mapping[str, Signature],
+    folder: Path,
+    transport: ServerTransport,
+    notify: Callable[[str], None],
+) -> FinishedStudy:
+    """Run a study to its end, from where an earlier run of it stopped.
 
-    def like(task: Task, broadcast: Arrays) -> Arrays:
-        key = (study.seed, 0, 0, trial.like.id)
-        memory = trial.algorithm.memory(trial.start)
-        with np.errstate(all="ignore"):
-            upload, _ = trial.tasks[task.name].run(broadcast, trial.like, memory, key)
-        return upload
-
-    exchanges = Phase(
-        context.transport,
-        context.secrets,
-        PeriodKeys(),
-        phase,
-        describe_phase(phase, encoder, tuple(rates)),
-        ledger,
-        _make_open_journal(context, phase),
-        like,
-        Memories(),
-    )
-    return TrainingPhase(trial, exchanges)
-
-
-def _train(context: ServerContext, training: TrainingPhase) -> Trained:
-    """Run the rounds of a phase, from its checkpoint if it has one."""
-    study, (trial, phase) = context.transport.study, training
-    path = context.folder / CHECKPOINTS / f"{phase.name}.npz"
-    rounds = _count_rounds(study)
-    return run_rounds(
-        trial.algorithm,
-        trial.start,
-        lambda number: phase.make_ask(number, everybody=number > rounds),
-        phase.memories,
-        seed=study.seed,
-        rounds=rounds,
-        watch=trial.watch if phase.name == RUN else None,
-        saving=Saving(path, study.digest, trial.instructions, always=True),
-        on_round=lambda progress: _log_round(context.transport.log, phase, progress),
-    )
+    Args:
+        study: the study.
+        keys: the server's keys.
+        signatures: the clients' signatures on the study.
+        folder: the folder of the run.
+        transport: brings requests of clients.
+        notify: is called with sentences for the user.
+    """
+    refuse_other_code(study, "the study")
+    check_signatures(study, signatures)
+    make_folder(folder, 0o700)
+    unseal(folder)
+    write_whole(folder / EXPERIMENT, to_toml(study.experiment))
+    journal, log = Journal(folder, study.seal), Log(folder / EVENTS, notify)
+    mailbox = Mailbox(study, journal, signatures, log)
+    ledger = StudyLedger(study, folder / LEDGER)
+    ledger.restore(journal)
+    carrier = ServerCarrier(study, keys, journal, mailbox, ledger, log)
+    with transport.serve(mailbox):
+        log.write("serving", f"{study.name} is served on {study.terms.address}")
+        try:
+            program = Program(study, carrier, None, lambda phase, p: _log_round(log, phase, p))
+            finished = program.run()
+            write_results(study, finished, folder, log.write)
+            done = mailbox.finish(study.terms.timeout_s)
+        except FedFBError as error:
+            log.write("stopped", f"stopped: {error}")
+            mailbox.stop()
+            raise
+        names = name_clients(study.names, done)
+        log.write("finished", f"finished; {names} have the result", got=sorted(done))
+    journal.close()
+    return finished
 
 
-AFTER_ROUNDS = 2
-"""What follows training has this number after the last round; 1 is for what a method finishes."""
-
-
-def _count_rounds(study: Study) -> int:
-    return study.experiment.rounds or 1
-
-
-def _evaluate(study: Study, training: TrainingPhase, trained: Trained) -> Arrays:
-    """Return the tables of an audit of the final state, on rows that were set aside."""
-    ask = training.phase.make_ask(_count_rounds(study) + AFTER_ROUNDS, everybody=True)
-    return ask(training.trial.tasks[TEST], make_broadcast_state(trained))
-
-
-def _train_achievable(context: ServerContext, training: TrainingPhase, encoder: Encoder) -> str:
-    """Train a plain model; return what fairness its scores allow, as JSON."""
-    study = context.transport.study
-    trained = _train(context, training)
-    ask = training.phase.make_ask(_count_rounds(study) + AFTER_ROUNDS, everybody=True)
-    params = np.asarray(training.trial.algorithm.params(trained.state))
-    counts = ask(training.trial.tasks[SCORES], {"params": params})
-    return make_achievable_text(study, encoder, counts, context.transport.log)
-
-
-def _begin_ledger(context: ServerContext, phase: str, seed: int) -> Ledger:
-    """Begin a phase in the ledger, unless it was begun before a restart."""
-    path = context.folder / LEDGER
-    ledger = Ledger(path, phase, seed, context.transport.study.clients)
-    accounts = read_ledger(path) if path.exists() else []
-    if not any(account.phase == phase for account in accounts):
-        ledger.begin(NOTHING_DONE)
-    return ledger
-
-
-def _make_open_journal(context: ServerContext, phase: str) -> Callable[[int], Journal]:
-    return lambda round: Journal(
-        context.folder / JOURNAL, context.transport.study.digest, phase, round
-    )
-
-
-def _log_round(log: Log, phase: Phase, progress: Progress) -> None:
+def _log_round(log: Log, phase: str, progress: Progress) -> None:
     lam = progress.record.lam
     weights = "" if lam is None else f", lambda {np.round(lam, 4).tolist()}"
+    title = "" if phase == "run" else f"{phase}, "
     log.write(
         "round",
-        f"{phase.title}round {progress.round} of {progress.rounds} is done{weights}",
-        phase=phase.name,
+        f"{title}round {progress.round} of {progress.rounds} is done{weights}",
+        phase=phase,
         round=progress.round,
         rounds=progress.rounds,
     )
-
-
-def _send_result(
-    context: ServerContext,
-    last: TrainingPhase,
-    run: FinishedRun,
-    texts: dict[str, str],
-    model: bytes,
-) -> None:
-    """Write the result, and send it to every client that is online."""
-    transport, study = context.transport, context.transport.study
-    files = {name: text for name, text in texts.items() if text}
-    write_result(context.folder, files, model)
-    content = {"texts": pack_values(files), "model": model}
-    present = [id for id in transport.list_present() if id in last.phase.keys.clients]
-    replies = transport.exchange("finish", dict.fromkeys(present, content), "the end")
-    place = (_count_rounds(study) + AFTER_ROUNDS, 1, "model")
-    parts = {name: np.shape(value) for name, value in make_broadcast_state(run.trained).items()}
-    sizes = {"model": len(model), "report": len(content["texts"])}
-    last.phase.ledger.write([Entry(*place, "down", "public", parts, sizes, present)])
-    names = join_names(study, replies)
-    transport.log.write("finished", f"finished; {names} have the model", got=sorted(replies))

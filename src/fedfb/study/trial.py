@@ -4,13 +4,11 @@ For a client also its rows: read and checked by the study's schema, and encoded 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfb.algorithms import find_method
 from fedfb.algorithms.tasks import confusion_task
 from fedfb.audit.rows import AuditedRows
 from fedfb.audit.rows import make_table_upload as audit_tables
@@ -20,28 +18,26 @@ from fedfb.data.columns import MISSING_CATEGORY, CategoryColumn, Column, NumberC
 from fedfb.data.conform import check_file, drop_notes, tables_of
 from fedfb.data.derive import derive
 from fedfb.data.encode import Encoder
-from fedfb.data.federation import hold_out_of
 from fedfb.data.groups import Groups
+from fedfb.data.partition import split_client
 from fedfb.data.schema import Schema
-from fedfb.errors import ConfigError, DisclosureError, DivergenceError
+from fedfb.data.statistics import STEP_SHARES
+from fedfb.errors import DataError, DivergenceError
 from fedfb.experiments.explain import random_client
-from fedfb.experiments.resolve import given_grid, picks_rate, resolve, trial_grid
-from fedfb.experiments.rule import scores_task, without_fairness
+from fedfb.experiments.resolve import given_grid, resolve, trial_grid
+from fedfb.experiments.rule import scores_task, withheld, without_fairness
 from fedfb.experiments.secure import WIDEST_SUM
 from fedfb.experiments.seed_result import Setting
 from fedfb.experiments.spec import Experiment
 from fedfb.experiments.train import LOWER, build, make_engine, start_params, training_notion
-from fedfb.experiments.tune import HELD_OUT
-from fedfb.models import is_own
 from fedfb.runtime.archive import Trained, as_arrays, from_arrays
 from fedfb.shapes import Array, Float
-from fedfb.study.journal import pack_values, unpack_values
 from fedfb.study.study import Study, refuse_single
 from fedfb.tables.address import find_source
 from fedfb.tables.dialect import DETECT, Dialect, Dialects
 from fedfb.tables.problems import refuse
 from fedfb.tables.read import read_rows
-from fedfb.tables.table import Table
+from fedfb.tables.table import Table, concat
 
 DATA, TUNE, RUN, ACHIEVABLE = "data", "tune", "run", "achievable"
 """The phases of a study: statistics of columns, choice of a learning rate, the run itself, and, if
@@ -85,11 +81,6 @@ def make_trial(
     experiment = (
         without_fairness(study.experiment) if phase == ACHIEVABLE else resolve(study.experiment)
     )
-    if is_own(experiment.model):
-        raise ConfigError(
-            f"--model {experiment.model}: a study trains logistic or mlp. A torch model is a "
-            "program, and every client would run it because the study names it."
-        )
     groups, inputs = len(encoder.groups.names), len(encoder.feature_names)
     notion = training_notion(experiment, groups, len(study.clients))
     engine = make_engine(experiment, inputs)
@@ -100,7 +91,7 @@ def make_trial(
     like = like._replace(x=like.x.astype(experiment.precision))
     watch = confusion_task(engine)
     example = Examples(like.x, like.y, like.group, np.zeros(len(like.y), np.int64))
-    extra_tasks = [scores_task(engine)] if phase == ACHIEVABLE else []
+    extra_tasks = [_withhold_few(scores_task(engine))] if phase == ACHIEVABLE else []
     extra_tasks += [
         watch,
         make_evaluation_task(algorithm, example if evaluated is None else evaluated),
@@ -108,6 +99,16 @@ def make_trial(
     tasks = {task.name: task for task in (*algorithm.tasks, *extra_tasks)}
     start = start_params(experiment, engine, study.seed, len(settings))
     return Trial(algorithm, tasks, start, settings, watch, like, engine.instructions)
+
+
+def _withhold_few(task: ClientTask) -> ClientTask:
+    """Return a task whose upload is zeros at a client with too few rows of a group."""
+
+    def run(broadcast: Arrays, data: ClientData, memory: Arrays, key: Key) -> tuple[Arrays, Arrays]:
+        upload, after = task.run(broadcast, data, memory, key)
+        return withheld(upload), after
+
+    return task._replace(run=run)
 
 
 def _list_settings(
@@ -129,8 +130,9 @@ def check_study(study: Study) -> None:
 
 def make_largest_encoder(schema: Schema, sensitive_at_prediction: bool) -> Encoder:
     """Return an encoder in which every category and every group of a schema occurs."""
+    steps = STEP_SHARES if schema.steps else ()
     columns: list[Column] = [
-        NumberColumn(column.name, 0.0, 1.0, column.missing == "mean")
+        NumberColumn(column.name, 0.0, 1.0, column.missing == "mean", steps=steps)
         if column.is_number
         else CategoryColumn(column.name, tuple(sorted({*column.categories, MISSING_CATEGORY})))
         for column in schema.of("feature")
@@ -166,15 +168,45 @@ def make_broadcast_state(trained: Trained) -> Arrays:
     return as_arrays(Trained(trained.state, {}, []))
 
 
-@dataclass(frozen=True)
-class PreparedData:
-    """A client's rows as the model of a phase reads them, and the description of the phase."""
+class Rows(NamedTuple):
+    """The rows of a client, to train and to test on, and its id. ``notes`` are about its file."""
 
-    description: str
-    phase: str
-    encoder: Encoder
-    data: ClientData
-    trial: Trial
+    id: int
+    train: Table
+    test: Table
+    notes: tuple[str, ...] = ()
+
+
+def join_tables(rows: Rows) -> Table:
+    """Return all rows of a client, those to train on first."""
+    return concat([rows.train, rows.test])
+
+
+def open_rows(study: Study, id: int, path: str | Path, dialect: Dialect = DETECT) -> Rows:
+    """Read the rows of a client, refuse rows that do not fit the study, and split them 7:3.
+
+    All that depends on rows is checked here, before the client joins: whoever leaves a study later
+    tells something about its rows by leaving.
+
+    Args:
+        study: the study.
+        id: the client.
+        path: a CSV or Parquet file, or the address of a database.
+        dialect: how a text file is written, where it is not detected.
+    """
+    table, notes = read_table(study.schema, path, dialect)
+    if len(table) < 2:
+        raise DataError(f"{path} has {len(table)} rows, and at least 2 are needed. Add rows.")
+    if len(table) > study.terms.rows:
+        raise DataError(
+            f"{path} has {len(table)} rows, and a client of this study has at most "
+            f"{study.terms.rows}. Make a new study with a larger number: fedfb study init --rows."
+        )
+    schema = study.schema
+    group = Groups(schema.crossed, schema.group_names).group_of(table)
+    refuse_vast(table, make_largest_encoder(schema, False).columns)
+    train, test = split_client(group, id, study.split)
+    return Rows(id, table.take(train), table.take(test), notes)
 
 
 def read_table(
@@ -191,43 +223,6 @@ def read_table(
     return table, (*cells.notes, *drop_notes([cells], schema))
 
 
-def describe_phase(phase: str, encoder: Encoder, rates: tuple[float, ...] = ()) -> str:
-    """Return the description of a phase for clients, as text.
-
-    Args:
-        phase: the name of the phase.
-        encoder: how rows are encoded.
-        rates: the learning rates that were chosen.
-    """
-    return pack_values({"phase": phase, "encoder": encoder.to_dict(), "rates": list(rates)})
-
-
-def prepare_data(
-    study: Study, id: int, train: Table, test: Table, description: str
-) -> PreparedData:
-    """Encode a client's rows for a phase.
-
-    Args:
-        study: the study that this client has agreed to.
-        id: the client.
-        train: its training rows.
-        test: its test rows.
-        description: what ``describe_phase`` returned on the server; refused if it does not follow
-            from the study.
-    """
-    values = unpack_values(description)
-    phase, encoder = values["phase"], Encoder.from_dict(values["encoder"])
-    _refuse_foreign_encoder(study, phase, encoder, values)
-    x, y, group = encode_rows(study, encoder, train)
-    data = ClientData(id, x, y, group, len(encoder.groups.names))
-    x, y, group = encode_rows(study, encoder, test)
-    evaluated = Examples(x, y, group, np.full(len(y), id, np.int64))
-    if phase == TUNE:
-        data, evaluated = hold_out_of(data, HELD_OUT, study.seed)
-    trial = make_trial(study, encoder, phase, values["rates"], evaluated)
-    return PreparedData(description, phase, encoder, data.read_only(), trial)
-
-
 def encode_rows(study: Study, encoder: Encoder, table: Table) -> tuple[Any, Any, Any]:
     """Return features, labels and groups of rows."""
     group = encoder.groups.group_of(table)
@@ -236,37 +231,3 @@ def encode_rows(study: Study, encoder: Encoder, table: Table) -> tuple[Any, Any,
     refuse_infinite(x, encoder.feature_names, table)
     y = labels(table, encoder.label, encoder.positive)
     return x.astype(study.experiment.precision), y, group
-
-
-def _refuse_foreign_encoder(
-    study: Study, phase: str, encoder: Encoder, values: Mapping[str, Any]
-) -> None:
-    """Refuse an encoder or rates that do not follow from the study."""
-    experiment = study.experiment
-    if phase == ACHIEVABLE and not study.achievable:
-        raise DisclosureError(
-            "the server asks for the distribution of this client's scores, and the study does not "
-            "allow it."
-        )
-    rates = find_method(experiment.algorithm).learning_rates if picks_rate(experiment) else ()
-    largest = make_largest_encoder(study.schema, experiment.sensitive_at_prediction)
-    categories = {
-        c.name: set(c.categories) for c in largest.columns if isinstance(c, CategoryColumn)
-    }
-    fixed = ("label", "positive", "sensitive_at_prediction", "derived")
-    fits = (
-        set(values["rates"]) <= set(rates)
-        and all(getattr(encoder, name) == getattr(largest, name) for name in fixed)
-        and [column.name for column in encoder.columns] == [c.name for c in largest.columns]
-        and set(encoder.groups.names) <= set(largest.groups.names)
-        and all(
-            set(column.categories) <= categories.get(column.name, set())
-            for column in encoder.columns
-            if isinstance(column, CategoryColumn)
-        )
-    )
-    if not fits:
-        raise ConfigError(
-            "the server does not encode rows as the study's schema says. It runs another version "
-            "or another study: compare both."
-        )

@@ -1,9 +1,10 @@
 """Read tables and queries of PostgreSQL, SQLite and DuckDB as columns. Nothing is written there."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from fedfb.errors import ConfigError, DataError
@@ -28,6 +29,22 @@ _UNFIT = {"money": "numeric", "oid": "bigint", "json": "text", "jsonb": "text"}
 
 def read_database(source: Database) -> Cells:
     """Read a table or a query. A table is read in the order of its primary key."""
+    with open_database(source) as rows:
+        table = rows.reader.read_all()
+    return cells_of_table(str(source), table)._replace(notes=rows.notes)
+
+
+class OpenRows(NamedTuple):
+    """Rows of a database: a reader of Arrow, their columns, and notes about their order."""
+
+    reader: Any
+    columns: list[str]
+    notes: tuple[str, ...]
+
+
+@contextmanager
+def open_database(source: Database) -> Iterator[OpenRows]:
+    """Ask for the rows of a table or a query, and keep the connection while they are read."""
     with connect(source.address, str(source)) as driver:
         if source.address.query is None:
             relation = _choose(driver.list_relations(), source)
@@ -37,8 +54,10 @@ def read_database(source: Database) -> Cells:
         else:
             statement = check_query(source.address.query)
             note = "" if _is_ordered(statement) else f"{source}: {_UNORDERED_QUERY}"
-        table = driver.fetch(statement)
-    return _read_columns(str(source), table)._replace(notes=(note,) if note else ())
+        with driver.reading(statement) as reader:
+            names = clean_names(reader.schema.names)
+            _refuse_equal(str(source), names)
+            yield OpenRows(reader, names, (note,) if note else ())
 
 
 _UNORDERED_QUERY = (
@@ -117,21 +136,23 @@ def _is_ordered(query: str) -> bool:
     return re.search(r"(?i)\border\s+by\b", code) is not None
 
 
-def _read_columns(source: str, table: Any) -> Cells:
-    """Return a table of Arrow as cells. Values that no cell of a file can hold are refused."""
-    from pyarrow import types
-
-    names = clean_names(table.column_names)
+def _refuse_equal(source: str, names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(
             f"{source}: two columns are named {twice[0]!r}. Name one of them otherwise: "
             f"select ... as other_{twice[0]}."
         )
+
+
+def cells_of_table(source: str, table: Any) -> Cells:
+    """Return a table of Arrow as cells. Values that no cell of a file can hold are refused."""
+    from pyarrow import types
+
     columns = [
         _plain_values(source, f, c) for f, c in zip(table.schema, table.columns, strict=True)
     ]
-    cells = cells_of(source, names, columns)
+    cells = cells_of(source, table.column_names, columns)
     for name, column in cells.columns.items():
         if types.is_temporal(column.data.type):
             try:

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -60,8 +60,8 @@ class Driver(Protocol):
         """Return all tables and views that the user may see, by name."""
         ...
 
-    def fetch(self, statement: str) -> Any:
-        """Return the rows of a statement as a table of Arrow."""
+    def reading(self, statement: str) -> AbstractContextManager[Any]:
+        """Give a reader of Arrow, which yields the rows of a statement in batches."""
         ...
 
 
@@ -91,7 +91,8 @@ class _Server:
     connection: Any
 
     def _rows(self, statement: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.fetch(statement).to_pylist()
+        with self.reading(statement) as reader:
+            rows: list[dict[str, Any]] = reader.read_all().to_pylist()
         return rows
 
     def list_relations(self) -> list[Relation]:
@@ -111,10 +112,11 @@ class _Server:
             for row in self._rows(_RELATIONS)
         ]
 
-    def fetch(self, statement: str) -> Any:
+    @contextmanager
+    def reading(self, statement: str) -> Iterator[Any]:
         with closing(self.connection.cursor()) as cursor:
             cursor.execute(statement)
-            return cursor.fetch_arrow_table()
+            yield cursor.fetch_record_batch()
 
 
 _RELATIONS = """
@@ -222,64 +224,106 @@ class _SQLite:
         row = next((name for name in ("rowid", "oid", "_rowid_") if name not in titles), None)
         return ((row,), True) if row else ((), False)
 
-    def fetch(self, statement: str) -> Any:
-        """Return the rows in Arrow, a batch at a time. A column may hold values of any type."""
+    @contextmanager
+    def reading(self, statement: str) -> Iterator[Any]:
         import pyarrow
 
         cursor = self.connection.execute(statement)
         names = [item[0] for item in cursor.description or ()]
-        parts: list[list[Any]] = [[] for _ in names]
-        while rows := cursor.fetchmany(_BATCH):
-            for part, values in zip(parts, zip(*rows, strict=True), strict=True):
-                part.append(_make_array(values))
-        return pyarrow.table([_join(part) for part in parts], names)
+        schema = pyarrow.schema([*zip(names, self._list_types(statement, len(names)), strict=True)])
+        yield pyarrow.RecordBatchReader.from_batches(schema, _batches(cursor, schema))
+
+    def _list_types(self, statement: str, width: int) -> list[Any]:
+        """Return the type in Arrow of each column, whose cells may be of any type in SQLite."""
+        import pyarrow
+
+        # By number, as names of a query may be equal. All cells, as the last may be of other types.
+        columns = [f"c{place}" for place in range(width)]
+        kinds = ", ".join(_KINDS.format(c) for c in columns)
+        # Within the statement this name hides a table of the same name, hence an unlikely one.
+        name = '"the rows that fedfb reads"'
+        query = f"with {name}({', '.join(columns)}) as ({statement}) select {kinds} from {name}"
+        [row] = self.connection.execute(query).fetchall()
+        types = {
+            0: pyarrow.null(),
+            11: pyarrow.int64(),
+            12: pyarrow.int64(),
+            20: pyarrow.float64(),
+            21: pyarrow.float64(),
+        }
+        return [types.get(k, pyarrow.string() if k < 40 else pyarrow.binary()) for k in row]
 
 
-def _make_array(values: tuple[Any, ...]) -> Any:
-    """Return values as Arrow has them, or as text where their types differ."""
-    import pyarrow
-
-    try:
-        return pyarrow.array(values)
-    except (pyarrow.ArrowException, OverflowError):
-        if any(isinstance(value, bytes) for value in values):
-            return pyarrow.nulls(len(values), pyarrow.binary())
-        return pyarrow.array([as_text(value) for value in values], pyarrow.string())
+_KINDS = (
+    "10 * coalesce(max(case typeof({0}) when 'integer' then 1 when 'real' then 2 when 'text' "
+    "then 3 when 'blob' then 4 end), 0) + coalesce(max(case typeof({0}) when 'integer' then 1 + "
+    "({0} not between -9007199254740992 and 9007199254740992) end), 0)"
+)
+"""The widest type of a column, and whether there are whole numbers (1) that are no floats (2)."""
 
 
-def _join(parts: list[Any]) -> Any:
-    """Return the batches of a column as one type: theirs, or text."""
+def _batches(cursor: sqlite3.Cursor, schema: Any) -> Iterator[Any]:
     import pyarrow
     from pyarrow import types
 
-    kinds = {part.type for part in parts} - {pyarrow.null()}
-    if any(map(types.is_binary, kinds)):
-        return pyarrow.nulls(sum(map(len, parts)), pyarrow.binary())  # refused by its type
-    if len(kinds) > 1:
-        kinds = {pyarrow.string()}
-        parts = [pyarrow.array(map(as_text, p.to_pylist()), pyarrow.string()) for p in parts]
-    kind = kinds.pop() if kinds else pyarrow.null()
-    return pyarrow.chunked_array([part.cast(kind) for part in parts], kind)
+    while rows := cursor.fetchmany(_BATCH):
+        arrays = []
+        for field, values in zip(schema, zip(*rows, strict=True), strict=True):
+            if types.is_binary(field.type):  # refused by its type
+                values = (None,) * len(values)
+            elif types.is_string(field.type):
+                values = tuple(v if v is None or isinstance(v, str) else as_text(v) for v in values)
+            arrays.append(pyarrow.array(values, field.type))
+        yield pyarrow.record_batch(arrays, schema=schema)
 
 
 @contextmanager
 def _connect_sqlite(address: Address, source: str) -> Iterator[Driver]:
     _refuse_absent(address)
-    uri = Path(address.location).resolve().as_uri() + "?mode=ro"
+    import pyarrow
+
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=float(_CONNECT_SECONDS))) as connection:
-            connection.execute("pragma query_only = on")
-            connection.execute("begin")  # all statements see one state
+        with closing(_open_sqlite(Path(address.location).resolve())) as connection:
             yield _SQLite(connection)
-    except (sqlite3.Error, sqlite3.Warning) as error:
+    # pyarrow's: the query gives other values when it is asked again.
+    except (sqlite3.Error, sqlite3.Warning, pyarrow.ArrowException) as error:
         raise DataError(f"{source}: {_reason(error)}. {_advise_file(error, 'SQLite')}") from None
+
+
+def _open_sqlite(path: Path) -> sqlite3.Connection:
+    """Open a file for reading. In WAL mode SQLite makes a file beside it, where it may."""
+    try:
+        return _begin(f"{path.as_uri()}?mode=ro")
+    except sqlite3.OperationalError as error:
+        if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
+            raise
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:
+        raise DataError(
+            f"{path}: its last rows are in {log.name}, which SQLite reads only in a folder where "
+            "it may make files. Copy both files into such a folder."
+        )
+    # Without that log the file is whole, and nobody is writing into it.
+    return _begin(f"{path.as_uri()}?mode=ro&immutable=1")
+
+
+def _begin(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, timeout=float(_CONNECT_SECONDS))
+    try:
+        connection.execute("pragma query_only = on")
+        connection.execute("begin")  # all statements see one state
+        connection.execute("select count(*) from sqlite_master")  # which is settled now
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _advise_file(error: BaseException, form: str) -> str:
     text = str(error).lower()
     if "readonly" in text or "read-only" in text:
         return "A query only reads: nothing was changed."
-    if "not a database" in text or "corrupt" in text or "malformed" in text:
+    if "not a database" in text or "corrupt" in text or "image is malformed" in text:
         return f"Expected a {form} file. Write it again."
     if "lock" in text:
         return "Another program is writing into the file: wait for it."
@@ -303,8 +347,12 @@ class _DuckDB:
             for schema, name, is_view, key in rows
         ]
 
-    def fetch(self, statement: str) -> Any:
-        return self.connection.sql(statement).to_arrow_table()
+    @contextmanager
+    def reading(self, statement: str) -> Iterator[Any]:
+        rows = self.connection.sql(statement)
+        # The second is what DuckDB before 1.4 has, and warns of afterwards.
+        make = getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader
+        yield make(_BATCH)
 
 
 _DUCKDB_RELATIONS = """
@@ -322,6 +370,7 @@ def _connect_duckdb(address: Address, source: str) -> Iterator[Driver]:
     refuse_without("sql", "reading a DuckDB file", "duckdb")
     _refuse_absent(address)
     import duckdb
+    import pyarrow
 
     # A query reads this file and no other one, and nothing is fetched from the network.
     config: dict[str, Any] = {
@@ -331,6 +380,6 @@ def _connect_duckdb(address: Address, source: str) -> Iterator[Driver]:
     try:
         with closing(duckdb.connect(address.location, read_only=True, config=config)) as connection:
             yield _DuckDB(connection)
-    except duckdb.Error as error:
+    except (duckdb.Error, pyarrow.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0].rstrip(".!")
         raise DataError(f"{source}: {reason}. {_advise_file(error, 'DuckDB')}") from None

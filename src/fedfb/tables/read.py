@@ -109,12 +109,17 @@ def read_rows(path: str | Path | Database, dialect: Dialect = DETECT) -> Cells:
         cells = settle_numbers(read_database(source), dialect)
     else:
         cells = _read_form(source, dialect)
-    names = dict(dialect.columns or ())
-    if not names:
-        return cells
-    columns = [names.get(name, name) for name in cells.columns]
-    check_names(cells.source, columns)
+    columns = rename_columns(cells.source, list(cells.columns), dialect)
     return cells._replace(columns=dict(zip(columns, cells.columns.values(), strict=True)))
+
+
+def rename_columns(source: str, names: Sequence[str], dialect: Dialect) -> list[str]:
+    """Return columns of a file by the names that a schema declares them to have elsewhere."""
+    new_names = dict(dialect.columns or ())
+    renamed = [new_names.get(name, name) for name in names]
+    if new_names:
+        check_names(source, [name for name in renamed if name])
+    return renamed
 
 
 def _read_form(path: Path, dialect: Dialect) -> Cells:
@@ -171,10 +176,10 @@ def _read_arrow(path: Path, form: str) -> Cells:
     with reading_arrow(source, form):
         file = pyarrow.BufferReader(load_bytes(path)) if is_stream(path) else path
         if form == "Parquet":
-            return check_cells(source, open_parquet(source, file).read(use_threads=False))
+            return check_table(source, open_parquet(source, file).read(use_threads=False))
         from pyarrow import feather
 
-        return check_cells(source, feather.read_table(file, use_threads=False))
+        return check_table(source, feather.read_table(file, use_threads=False))
 
 
 def open_parquet(source: str, file: Any) -> Any:
@@ -187,7 +192,7 @@ def open_parquet(source: str, file: Any) -> Any:
     return parquet.ParquetFile(file, read_dictionary=names)
 
 
-def check_cells(source: str, table: Any) -> Cells:
+def check_table(source: str, table: Any) -> Cells:
     """Return the columns of an Arrow table, and find damage in it."""
     from pyarrow import types
 

@@ -1,12 +1,12 @@
-"""Read a table in parts of some thousand rows: a file, a pipe, or standard input ('-').
+"""Read a table in parts of some thousand rows: a file, a pipe, standard input ('-'), a database.
 
 Memory does not grow with the number of rows. Text may be compressed, and its dialect is detected in
-the first part. Arrow's own files, workbooks and databases are one part.
+the first part. Arrow's own files and workbooks are one part.
 """
 
 import codecs
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from fedfb.errors import DataError, unknown_name
 from fedfb.tables.address import Database, find_source
 from fedfb.tables.cells import Cells, clean_names
 from fedfb.tables.csv_file import choose_columns, count_lines, read_head, refuse_nul
+from fedfb.tables.database import cells_of_table, open_database
 from fedfb.tables.dialect import (
     DETECT,
     OTHER_ENCODING,
@@ -28,7 +29,13 @@ from fedfb.tables.dialect import (
 )
 from fedfb.tables.marks import settle_numbers
 from fedfb.tables.parse import Head, are_quotes_plain, find_lines, read_columns, refusing_quotes
-from fedfb.tables.read import check_cells, open_parquet, read_rows, reading_arrow
+from fedfb.tables.read import (
+    check_table,
+    open_parquet,
+    read_rows,
+    reading_arrow,
+    rename_columns,
+)
 from fedfb.tables.sources import (
     ARROW,
     PARQUET,
@@ -75,7 +82,9 @@ def read_parts(
     """
     path = find_source(source)
     if isinstance(path, Database):
-        yield _read_whole(path, needed, copied, dialect)
+        with open_database(path) as rows:
+            table = _Batches(str(path), rows.columns, rows.reader, _make_rows, rows.notes)
+            yield from _read_batches(table, needed, copied, dialect)
         return
     with opening(path) as file:
         with reading_file(path):
@@ -94,7 +103,7 @@ def read_parts(
 
 
 def _read_whole(
-    source: Path | Database, needed: Mapping[str, bool], copied: Sequence[str], dialect: Dialect
+    source: Path, needed: Mapping[str, bool], copied: Sequence[str], dialect: Dialect
 ) -> Rows:
     cells = read_rows(source, dialect)
     _refuse_absent(cells.source, [*needed, *copied], list(cells.columns))
@@ -141,24 +150,64 @@ class _Marks:
 def _read_parquet(
     path: Path, needed: Mapping[str, bool], copied: Sequence[str], dialect: Dialect
 ) -> Iterator[Rows]:
-    import pyarrow
-
-    source, begin, marks = str(path), 0, _Marks(dialect)
+    source, wanted = str(path), {*needed, *copied}
     with reading_arrow(source, "Parquet"):
         file = open_parquet(source, path)
-        raw = dict(zip(clean_names(file.schema_arrow.names), file.schema_arrow.names, strict=True))
-        _refuse_absent(source, [*needed, *copied], list(raw))
-        names = [raw[name] for name in dict.fromkeys([*needed, *copied])]
+        titles = file.schema_arrow.names
+        columns = rename_columns(source, clean_names(titles), dialect)
+        names = [title for title, name in zip(titles, columns, strict=True) if name in wanted]
         batches = file.iter_batches(_ROWS, columns=names, use_threads=False)
+    table = _Batches(source, clean_names(titles), _refuse_damage(source, batches), _make_parquet)
+    yield from _read_batches(table, needed, copied, dialect)
+
+
+def _refuse_damage(source: str, batches: Iterator[Any]) -> Iterator[Any]:
     while True:
         with reading_arrow(source, "Parquet"):
             batch = next(batches, None)
-            if batch is None:
-                break
-            table = pyarrow.Table.from_batches([batch])
-            cells = check_cells(source, table)._replace(lines_of=partial(_number_rows, begin))
-        yield Rows(marks.settle(cells), {name: table[raw[name]] for name in copied})
-        begin += len(table)
+        if batch is None:
+            return
+        yield batch
+
+
+def _make_parquet(source: str, table: Any, copied: Sequence[str]) -> Rows:
+    with reading_arrow(source, "Parquet"):
+        return Rows(check_table(source, table), {name: table[name] for name in copied})
+
+
+def _make_rows(source: str, table: Any, copied: Sequence[str]) -> Rows:
+    cells = cells_of_table(source, table)
+    return Rows(cells, {name: cells.columns[name].write() for name in copied})
+
+
+class _Batches(NamedTuple):
+    """Batches of Arrow: their source, all of its columns, and how rows are made of a batch."""
+
+    source: str
+    columns: list[str]
+    batches: Iterator[Any]
+    make_rows: Callable[[str, Any, Sequence[str]], Rows]
+    notes: tuple[str, ...] = ()
+
+
+def _read_batches(
+    table: _Batches, needed: Mapping[str, bool], copied: Sequence[str], dialect: Dialect
+) -> Iterator[Rows]:
+    import pyarrow
+
+    source, begin, marks = table.source, 0, _Marks(dialect)
+    wanted = list(dict.fromkeys([*needed, *copied]))
+    _refuse_absent(source, wanted, rename_columns(source, table.columns, dialect))
+    for batch in table.batches:
+        if not len(batch):
+            continue
+        part = pyarrow.Table.from_batches([batch])
+        names = rename_columns(source, clean_names(part.column_names), dialect)
+        rows = table.make_rows(source, part.rename_columns(names).select(wanted), copied)
+        lines_of, notes = partial(_number_rows, begin), () if begin else table.notes
+        cells = rows.cells._replace(lines_of=lines_of, notes=notes)
+        yield rows._replace(cells=marks.settle(cells))
+        begin += len(batch)
     if not begin:
         raise DataError(f"{source} has columns but no rows. Expected one row per example.")
 
@@ -238,6 +287,7 @@ def _read_text(
     refuse_nul(source, rest)
     with refusing_quotes(source):
         head = read_head(source, rest, dialect.separator)
+    head = head._replace(names=rename_columns(source, head.names, dialect))
     pick = partial(choose_columns, source, head.names)
     all_places, places = pick(None), pick([*needed])
     kinds = {place: "number" if needed[head.names[place]] else "words" for place in places}

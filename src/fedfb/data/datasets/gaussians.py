@@ -16,7 +16,7 @@ from fedfb.errors import ConfigError, unknown_name
 from fedfb.shapes import Array, Float, Int
 from fedfb.tables.table import Table, Words
 
-ROWS = (12_000, 12_000)
+_ROWS = (12_000, 12_000)
 """Training and test rows."""
 
 
@@ -45,7 +45,7 @@ def read(request: DataRequest, split_seed: int) -> PublicData:
     """Draw rows of the population that a request names, 12,000 each if it states no number."""
     name = request.data
     population = _choose_population(name, request.q)
-    train, test = request.rows or ROWS[0], request.test_rows or ROWS[1]
+    train, test = request.rows or _ROWS[0], request.test_rows or _ROWS[1]
     client, table = draw(population, train + test, split_seed, name)
     clients = len(population.q)
     source = Source(

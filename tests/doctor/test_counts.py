@@ -4,9 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfb.data import load
-from fedfb.data.counts import count_clients_by_group, count_groups_by_label, cross
-from fedfb.data.request import DataRequest
+from fedfb.doctor.rows import cross
 from fedfb.tables.table import Words
 
 CELLS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy")), min_size=1, max_size=50)
@@ -43,11 +41,3 @@ def test_many_clients_fit_a_terminal_and_the_smallest_comes_first() -> None:
     assert max(map(len, lines)) <= 80
     assert "number 0 " in lines[1]
     assert "85 others" in "\n".join(lines)
-
-
-def test_counts_of_a_federation_are_its_training_rows() -> None:
-    federation = load(DataRequest("synthetic"), 0)
-    labels, clients = count_groups_by_label(federation), count_clients_by_group(federation)
-    assert labels.counts.sum() == clients.counts.sum() == 3500
-    np.testing.assert_array_equal(labels.counts.sum(axis=1), clients.counts.sum(axis=0))
-    assert labels.counts[:, 1].sum() == sum(int(client.y.sum()) for client in federation.clients)

@@ -1,8 +1,13 @@
-"""Find rows that repeat within files and across them, and files that are copies of others."""
+"""Rows of files: how many each group, label and client has, and those that repeat.
+
+Rows repeat within a file and across files, and a file may be a copy of another.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
+from io import StringIO
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +17,112 @@ from fedfb.data.schema import ColumnSchema, Schema
 from fedfb.shapes import Array, Bool, Int, Num
 from fedfb.tables.cells import Cells, SourceColumn
 from fedfb.tables.problems import Problem, name_files
+from fedfb.tables.table import Words
+
+_FEW, _MANY = 10, 5
+"""Of more names than _FEW + 2 * _MANY, those with the fewest and the most rows are shown."""
+
+_WIDEST = 6
+"""Of more columns than this, those with the fewest rows are shown."""
+
+
+@dataclass(frozen=True)
+class CrossedCounts:
+    """The number of rows of each pair of values of two properties.
+
+    ``row_names`` and ``column_names`` are in the order of groups and clients.
+
+    >>> counts = cross("sex", Words.of(["F", "M", "F"]), "paid", Words.of(["1", "1", "0"]))
+    >>> print(counts.text())
+    sex    paid=1  paid=0  total
+    F           1       1      2
+    M           1       0      1
+    total       2       1      3
+    """
+
+    rows_of: str
+    columns_of: str
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    counts: Int[Array, "r c"]
+
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        """Return heading and rows as text, with totals. Many names are summed up in one."""
+        rows, row_names = _shorten(self.counts, self.row_names, _FEW + 2 * _MANY, _MANY)
+        cells, names = _shorten(rows.T, self.column_names, _WIDEST, 0)
+        head = (self.rows_of, *(self._name_column(name) for name in names), "total")
+        table = np.column_stack([cells.T, cells.sum(axis=0)])
+        table = np.vstack([table, table.sum(axis=0)]).tolist()
+        named = zip((*row_names, "total"), table, strict=True)
+        return (head, *((name, *map(str, counts)) for name, counts in named))
+
+    def _name_column(self, name: str) -> str:
+        return f"{self.columns_of}={name}" if name in self.column_names else name
+
+    def text(self, width: int = 80) -> str:
+        """Return the table as lines for a terminal of a width."""
+        from rich.console import Console
+        from rich.table import Table
+
+        head, *rows = self.table()
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for place, heading in enumerate(head):
+            table.add_column(heading, justify="right" if place else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        lines = StringIO()
+        Console(file=lines, width=width, color_system=None, markup=False, emoji=False).print(table)
+        return "\n".join(line.rstrip() for line in lines.getvalue().splitlines())
+
+
+def cross(rows_of: str, rows: Words, columns_of: str, columns: Words) -> CrossedCounts:
+    """Count rows by the values of two columns. The values are in their order, without absent ones.
+
+    Args:
+        rows_of: what the values of ``rows`` are, as a heading.
+        rows: one value per row; they become the lines of the table.
+        columns_of: what the values of ``columns`` are.
+        columns: one value per row.
+
+    """
+    shape = (len(rows.values), len(columns.values))
+    cells = rows.codes.astype(np.int64) * shape[1] + columns.codes
+    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+    lines, places = np.flatnonzero(counts.any(axis=1)), np.flatnonzero(counts.any(axis=0))
+    return CrossedCounts(
+        rows_of,
+        columns_of,
+        tuple(rows.values[line] for line in lines),
+        tuple(columns.values[place] for place in places),
+        counts[np.ix_(lines, places)],
+    )
+
+
+def _shorten(
+    counts: Int[Array, "r c"], names: tuple[str, ...], limit: int, most: int
+) -> tuple[Int[Array, "s c"], tuple[str, ...]]:
+    """Sum up all but the fewest and the most in one line, where there are more than a limit.
+
+    Args:
+        counts: rows of each name.
+        names: names of the lines.
+        limit: most lines that are not shortened.
+        most: number of lines with the most rows that are shown.
+
+    """
+    if len(names) <= limit:
+        return counts, names
+    order = np.argsort(counts.sum(axis=1), kind="stable")
+    few, many = order[: limit - 2 * most], order[len(order) - most :]
+    others = order[limit - 2 * most : len(order) - most]
+    summed = counts[others].sum(axis=0, keepdims=True)
+    parts = [counts[few], summed, counts[many]]
+    label = f"{len(others)} others"
+    return np.concatenate(parts), (
+        *(names[i] for i in few),
+        label,
+        *(names[i] for i in many),
+    )
 
 
 def check_rows(files: Sequence[Cells], schema: Schema) -> list[Problem]:
