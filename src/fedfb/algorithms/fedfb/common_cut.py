@@ -36,9 +36,9 @@ BINS, BINS_IF_PRIVATE = 1024, 64
 """Bins of the scores; fewer where noise is added to each of them."""
 
 SURE = 2.0
-"""Standard errors that a gain must exceed: of many cuts one is better by chance. Measured on
-held-out training rows (four data sets, dp, eo, eod): with 1 the accuracy is the same, and the
-disparity .0005 larger."""
+"""Standard errors that a gain must exceed: of many cuts one is better by chance. On held-out
+training rows (four data sets, dp, eo, eod, group given or not, 4 seeds) the mean accuracy rises by
+.0003 with 2 and by .0007 with 1, half of it in one of 24 cells; 2 moves on evidence alone."""
 
 RARER = 0.1
 """A cut whose rarer decision is this much rarer than the rarer label decides nearly all alike."""
