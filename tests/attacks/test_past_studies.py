@@ -1,5 +1,7 @@
 """Two studies on the same rows whose clients differ: their results show what the others sent."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -76,3 +78,15 @@ def test_what_is_remembered_holds_no_row(tmp_path, past):
     key = read_key(past)
     one, other = (describe_study(made.study, table, "x", k).hashes for k in (key, key + 1))
     assert not set(one) & set(other)
+
+
+def test_clients_that_join_at_once_share_one_secret(past):
+    """Four processes on a new machine: none of them may read a key that is half written."""
+    draw = "from pathlib import Path; from fedfb.study.past import read_key; import sys\n"
+    draw += "print(read_key(Path(sys.argv[1])))"
+    command = [sys.executable, "-c", draw, str(past)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    keys = {process.communicate(timeout=60)[0] for process in running}
+    assert len(keys) == 1
+    assert keys.pop().strip().isdecimal()
+    assert [path.name for path in past.iterdir()] == ["key"]

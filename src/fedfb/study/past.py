@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Annotated
 
 import msgspec
@@ -19,7 +20,7 @@ from msgspec import Meta
 from fedfb.core import MINIMUM_ROWS
 from fedfb.data.repeats import mix_columns
 from fedfb.errors import ConfigError
-from fedfb.files import interpreting, make_folder, read_text, write_new, write_whole
+from fedfb.files import interpreting, make_folder, read_text, write_whole, writing
 from fedfb.study.study import Study
 from fedfb.tables.table import Table
 
@@ -55,8 +56,14 @@ KEY_FILE = "key"
 def read_key(folder: Path) -> int:
     """Return the secret number of a machine; draw it if there is none."""
     make_folder(folder, 0o700)
-    with suppress(FileExistsError):
-        write_new(folder / KEY_FILE, str(int.from_bytes(os.urandom(7), "big")), 0o600)
+    if not (folder / KEY_FILE).exists():
+        # Several clients may join at once: the file is complete from its first moment, and the
+        # first one stays.
+        with writing(folder), NamedTemporaryFile("w", dir=folder) as draft:
+            draft.write(str(int.from_bytes(os.urandom(7), "big")))
+            draft.flush()
+            with suppress(FileExistsError):
+                os.link(draft.name, folder / KEY_FILE)
     text = read_text(folder / KEY_FILE, _EXPECTED, sealed=False)
     with interpreting(folder / KEY_FILE, _EXPECTED):
         return int(text)
