@@ -145,6 +145,16 @@ def test_a_client_with_other_code_is_refused_with_what_to_do(tmp_path):
     assert any("south runs fedfb 0.0.9" in text for text in made.events)
 
 
+def test_no_side_goes_on_with_other_code(tmp_path):
+    """After an update of fedfb a study must not end in other bits than its clients signed."""
+    made = prepare(tmp_path)
+    older = msgspec.structs.replace(made.study.terms, code="0.0.9 0123456789abcdef")
+    made.study = replace(made.study, terms=older)
+    ends = run_by_hand(made)
+    for name in ("server", *CLIENTS):
+        assert "made with fedfb 0.0.9 0123456789abcdef, and this is fedfb" in str(vars(ends)[name])
+
+
 def test_false_shares_of_a_client_do_not_stop_the_sum(tmp_path, monkeypatch):
     """Its shares of other secrets are left out: the rest restores them, and the check tells."""
     made = prepare(tmp_path, replace(QUICK, algorithm="fedavg", rounds=1))

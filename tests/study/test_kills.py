@@ -87,6 +87,15 @@ def test_a_server_killed_between_any_two_of_its_steps_goes_on(tmp_path, monkeypa
                 raise Killed
 
     monkeypatch.setattr(server_side.Journal, "write_message", write_message)
+    totals, ended = server_side.Journal.write_total, set()
+
+    def write_total(self, number, *values, **more):
+        totals(self, number, *values, **more)
+        if self.path.parent.name == "run" and number in (2, 7) and number not in ended:
+            ended.add(number)  # after the total is on the disk, before any client has it
+            raise Killed
+
+    monkeypatch.setattr(server_side.Journal, "write_total", write_total)
 
     def keep_serving(made, network):
         while next(lives):
@@ -97,6 +106,7 @@ def test_a_server_killed_between_any_two_of_its_steps_goes_on(tmp_path, monkeypa
 
     run_with_kills(made, None, keep_serving)
     assert until["life"] > 3 + 4 * 11, "the server was killed five times at least"
+    assert ended == {2, 7}
     expect_bits_of_one_process(made)
 
 

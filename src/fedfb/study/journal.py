@@ -44,6 +44,9 @@ CREATE TABLE IF NOT EXISTS attestations (number INTEGER, client INTEGER, signatu
 
 DIGEST_BYTES = 32
 
+EVIDENCE = "evidence"
+"""The name of what shows the last total to clients."""
+
 CLOSED = -1
 """The sender of the record that says that the server has closed a turn."""
 
@@ -172,7 +175,12 @@ class Journal:
         return int(self._read("SELECT count(*) FROM totals")[0][0])
 
     def write_total(
-        self, number: int, total: TotalRecord, ledger: str, memory: tuple[str, Arrays] | None
+        self,
+        number: int,
+        total: TotalRecord,
+        ledger: str,
+        memory: tuple[str, Arrays] | None = None,
+        evidence: bytes = b"",
     ) -> None:
         """Write the total of the exchange in progress, and delete its messages.
 
@@ -181,12 +189,14 @@ class Journal:
             total: the total.
             ledger: lines of the ledger about the exchange.
             memory: the phase, and what a client keeps for itself; None: nothing changed.
+            evidence: of the server: what shows the total to clients; that of the last one is kept.
         """
         roster, survivors = (_as_bytes(ids) for ids in (total.roster, total.survivors))
         content = _guard(total.content, total.context, roster, survivors)
         values = (number, total.context, roster, survivors, content, ledger)
         statements: list[tuple[str, tuple[Any, ...]]] = [
             ("INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?)", values),
+            ("INSERT OR REPLACE INTO facts VALUES (?, ?)", (EVIDENCE, evidence)),
             ("DELETE FROM messages", ()),
             ("DELETE FROM facts WHERE name IN ('randomness', 'broadcast')", ()),
         ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from fedfb.secure import SecureError
 from fedfb.secure.keys import check_signature
-from fedfb.study.journal import Journal, Log
+from fedfb.study.journal import EVIDENCE, Journal, Log
 from fedfb.study.seal import Signature, write_attested_text
 from fedfb.study.study import Study
 from fedfb.study.wire import (
@@ -28,9 +28,6 @@ from fedfb.study.wire import (
 
 HOLD_S = 20.0
 """How long a request is held open until there is something for its client."""
-
-EVIDENCE = "evidence"
-"""The name in the journal of what shows the last total."""
 
 STRIKES = 3
 """So many malformed messages, and the study has ended for a client."""
@@ -210,7 +207,6 @@ class Mailbox:
             evidence: what shows the last of them.
             chain: the chain over them.
         """
-        self._journal.state_fact(EVIDENCE, evidence)
         with self._changed:
             self._totals, self._evidence, self._chain = totals, evidence, chain
             for visitor in self._visitors.values():

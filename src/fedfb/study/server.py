@@ -57,6 +57,7 @@ from fedfb.study.exchange import (
 from fedfb.study.journal import (
     CLOSED,
     EVENTS,
+    EVIDENCE,
     Journal,
     Log,
     Message,
@@ -66,7 +67,7 @@ from fedfb.study.journal import (
 )
 from fedfb.study.keys import PrivateKeys
 from fedfb.study.ledger import StudyLedger
-from fedfb.study.mailbox import EVIDENCE, Mailbox
+from fedfb.study.mailbox import Mailbox
 from fedfb.study.program import FinishedStudy, Program
 from fedfb.study.results import write_results
 from fedfb.study.seal import Signature, check_signatures, refuse_other_code
@@ -250,7 +251,7 @@ class ServerCarrier:
             shown = pack_number(attempt) + write_evidence(evidence)
         exchange, size = self._describe(planned, ids)
         found = sum_entries(exchange, planned.like, size, sent, survivors)
-        self._write_total(planned, total, found, len(shown))
+        self._write_total(planned, total, found, shown)
         return total, shown
 
     def _write_broadcast(self, planned: Planned) -> bytes:
@@ -367,18 +368,18 @@ class ServerCarrier:
             *entries(exchange, "down", "public", exchange.broadcast, down),
             *entries(exchange, "up", "single", planned.like, up),
         ]
-        self._write_total(planned, total, found, len(shown))
+        self._write_total(planned, total, found, shown)
         return total, shown
 
     def _write_total(
-        self, planned: Planned, total: TotalRecord, found: list[Entry], shown: int
+        self, planned: Planned, total: TotalRecord, found: list[Entry], shown: bytes
     ) -> None:
         everybody = tuple(range(len(self._study.clients)))
-        sizes = {"total": len(total.content), "evidence": shown}
+        sizes = {"total": len(total.content), "evidence": len(shown)}
         place = (planned.round, planned.exchange, planned.task.name)
         found = [*found, Entry(*place, "down", "public", {}, sizes, everybody)]
         text = self._ledger.format(planned, found)
-        self._journal.write_total(planned.number, total, text, None)
+        self._journal.write_total(planned.number, total, text, evidence=shown)
         self._ledger.append(text)
 
 
