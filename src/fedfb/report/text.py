@@ -168,7 +168,7 @@ def _describe_rule(accounts: Sequence[MethodAccount]) -> tuple[str, str]:
     """Name what decided in place of a cut at 1/2, and say how.
 
     >>> _describe_rule([MethodAccount(cut=0.5), MethodAccount(cut=0.47)])
-    ('common cut', 'cut at 0.470 to 0.500')
+    ('common cut', 'cut at .470 to .500')
     """
     if any(account.thresholds is not None for account in accounts):
         return "thresholds", "with a threshold for each group"

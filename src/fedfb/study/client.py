@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fedfb.core import Arrays
 from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError
@@ -86,6 +86,7 @@ PARTING_S = 10.0
 """How long a client tries to say a last word."""
 
 
+@runtime_checkable  # so that annotated shapes can be checked
 class Link(Protocol):
     """What brings the requests of this client to the server."""
 

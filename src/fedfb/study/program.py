@@ -8,7 +8,7 @@ therefore answers its own program, and nothing that a server asks.
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from fedfb.study.trial import (
 )
 
 
+@runtime_checkable  # so that annotated shapes can be checked
 class Carrier(Protocol):
     """What brings an exchange to its total: the server's part, or a client's."""
 

@@ -1,9 +1,9 @@
 """The result of a study: its report, its files, how to fetch them, and the status as text."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -206,11 +206,11 @@ def write_result(folder: Path, texts: Mapping[str, str], model: bytes) -> None:
     seal(folder, contents)
 
 
-class _Log(Protocol):
-    def __call__(self, event: str, text: str) -> None: ...
+WriteEvent = Callable[[str, str], None]
+"""Writes the name of an event, and a sentence about it, to a log."""
 
 
-def write_results(study: Study, finished: "FinishedStudy", folder: Path, log: _Log) -> None:
+def write_results(study: Study, finished: "FinishedStudy", folder: Path, log: WriteEvent) -> None:
     """Write all that a side makes of a finished study: model, report, audit, what is achievable.
 
     Every side makes these files itself, from its own run of the program.
@@ -233,7 +233,7 @@ AUDIT_NOTE = (
 )
 
 
-def make_audit_text(study: Study, run: FinishedRun, folder: Path, log: _Log) -> str:
+def make_audit_text(study: Study, run: FinishedRun, folder: Path, log: WriteEvent) -> str:
     """Return the audit of the first setting as JSON, as fedfb audit --secure makes it.
 
     The text is empty if these rows allow no audit; the log then has the reason.
@@ -261,7 +261,7 @@ def make_audit_text(study: Study, run: FinishedRun, folder: Path, log: _Log) -> 
     return encode_audit(msgspec.structs.replace(audit, notes=(AUDIT_NOTE,)))
 
 
-def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: _Log) -> str:
+def make_achievable_text(study: Study, encoder: Encoder, counts: Arrays, log: WriteEvent) -> str:
     """Return what fairness can be reached as JSON, as fedfb achievable --data prints it.
 
     The text is empty if a client withheld its scores; the log then has the reason.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -91,6 +91,7 @@ class TooFewClientsError(FedFBError):
     """Fewer clients are online than the study needs."""
 
 
+@runtime_checkable  # so that annotated shapes can be checked
 class ServerTransport(Protocol):
     """What brings requests of authenticated clients to a mailbox."""
 
