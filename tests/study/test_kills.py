@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from fedfb.errors import WriteError
 from fedfb.experiments.spec import Experiment
 from fedfb.secure import Kind
 from fedfb.study import server as server_side
+from fedfb.study.journal import Journal
 from study.by_hand import CLIENTS, Killed, Network, federation, join, make, run_by_hand, serve
 from study.replay import assert_same_bits
 
@@ -193,6 +195,32 @@ def test_a_client_lost_in_any_turn_leaves_a_sum_over_the_others(turn, tmp_path):
         assert_same_bits(model, models[0])
     counted = [e for e in made.events if "round 1, fit" in e or "round 0, count" in e]
     assert counted
+
+
+def test_a_client_whose_disk_is_full_stops_and_goes_on_when_there_is_room(tmp_path, monkeypatch):
+    """It has not left: what it could not write has not been sent either."""
+    made, full = make(tmp_path, replace(QUICK, rounds=1)), []
+    honest = Journal.write_message
+
+    def write_message(self, attempt, message, flush=False):
+        if self.path.parent.name == "south.state" and message.turn == Kind.SHARE_LIST and not full:
+            full.append(message)
+            raise WriteError("cannot write to it: no space left on device. Make room there.")
+        honest(self, attempt, message, flush)
+
+    monkeypatch.setattr(Journal, "write_message", write_message)
+
+    def come_back(made, network, name, change=None):
+        try:
+            return join(made, network, name, change)
+        except WriteError:
+            return join(made, network, name, change)
+
+    ends = run_by_hand(made, joining=come_back)
+    assert full
+    assert not isinstance(ends.server, BaseException), ends.server
+    assert not isinstance(ends.south, BaseException), ends.south
+    expect_bits_of_one_process(made)
 
 
 def test_states_of_a_killed_client_hold_no_secret_of_a_finished_sum(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from fedfb.core import Arrays
-from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError
+from fedfb.errors import ConfigError, DataError, DisclosureError, FedFBError, WriteError
 from fedfb.experiments.run_folder import EXPERIMENT, LEDGER
 from fedfb.experiments.spec_file import to_toml
 from fedfb.files import make_folder, unseal, write_whole
@@ -160,17 +160,13 @@ class ClientCarrier:
         with suppress(DataError):
             self._link.ask(self._make_request(state), patience_s=PARTING_S)
 
-    def _make_request(
-        self, state: State, turn: Turn = NO_TURN, answer: bytes = b"", number: int | None = None
-    ) -> Request:
-        study = self._study
-        number = self._next if number is None else number
-        attestation = b""
-        if study.terms.allow_differences and number == self._next:
-            text = write_attested_text(study, number, self._chain)
+    def _make_request(self, state: State, turn: Turn = NO_TURN, answer: bytes = b"") -> Request:
+        study, attestation = self._study, b""
+        if study.terms.allow_differences:
+            text = write_attested_text(study, self._next, self._chain)
             attestation = sign(self._keys.identity_bytes, text)
         seal, code = bytes.fromhex(study.seal), study.code.encode()
-        return Request(seal, code, state, number, attestation, turn, answer)
+        return Request(seal, code, state, self._next, attestation, turn, answer)
 
     def _obtain(self, planned: Planned, own: bytes) -> TotalRecord:
         """Take part in an exchange until its total is there, and write the total down."""
@@ -196,9 +192,11 @@ class ClientCarrier:
         except (SecureError, DisclosureError) as error:
             self._notify(f"{planned.place}: refused: {error}")
             return self._make_request("silent", turn)
+        except WriteError:
+            raise  # a full disk says nothing about rows: the same command goes on
         except FedFBError as error:
-            self._tell("left")
             self._journal.state_fact("left", str(error).encode())
+            self._tell("left")
             raise LeftError(
                 f"{planned.place}: {error} This client has left the study. The server does not "
                 "learn the reason."
