@@ -34,6 +34,7 @@ def store_of_its_own(tmp_path_factory):
     """Keep records of tests out of the user's store, and the user's records out of tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDFB_STORE", str(tmp_path_factory.mktemp("store")))
+        patch.setenv("FEDFB_STATE", str(tmp_path_factory.mktemp("state")))
         yield
 
 

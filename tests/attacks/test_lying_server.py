@@ -222,9 +222,8 @@ def test_an_invented_total_is_refused_although_all_see_the_same(tmp_path, monkey
         words = np.frombuffer(total.content, "<u8").copy()
         words[0] += np.uint64(1)
         forged = total._replace(content=words.tobytes())
-        self._journal._database.execute(
-            "UPDATE totals SET content = ? WHERE number = ?", (forged.content, planned.number)
-        )
+        self._journal._database.execute("DELETE FROM totals WHERE number = ?", (planned.number,))
+        self._journal.write_total(planned.number, forged, "", evidence=evidence)
         return forged, evidence
 
     monkeypatch.setattr(server_side.ServerCarrier, "_obtain", obtain)

@@ -227,19 +227,20 @@ def test_no_output_repeats_a_password(fedfb, server, loans, tmp_path, monkeypatc
 @pytest.mark.slow
 def test_a_client_joins_a_study_with_a_table(fedfb, server, monkeypatch):
     table, rest = server.address("?table=bank.loans"), ("--ignore", "id,branch")
-    clients = ("--clients", "east,north,south,west")
+    clients = ("--trial", "--clients", "east,north,south,west")
     assert fedfb("study", "init", "s", "--like", table, *ROLES, *rest, *clients).code == 0
-    bundle = ("s/bundles/north.bundle", "--data")
+    join = ("study", "join", "s/study.toml", "--key", "s/keys/north.key", "--data")
+    monkeypatch.setenv("FEDFB_STATE", "remembered")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-    said = fedfb("join", *bundle, table)
+    said = fedfb(*join, table)
     assert said.code == 1, said.err
     assert server.shown("?table=bank.loans") in said.out
     assert "rows to train on" in said.out
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-    said = fedfb("join", *bundle, server.address(), "--query", "select * from bank.loans")
+    said = fedfb(*join, server.address(), "--query", "select * from bank.loans")
     assert "no ORDER BY" in said.err
     wrong = server.address("?table=bank.loans", password="an0ther s/ecret")
-    refused(fedfb("join", *bundle, wrong), "password authentication failed")
+    refused(fedfb(*join, wrong), "password authentication failed")
     for place, content in [("said", said.out + said.err), *read_all(".")]:
         assert_hidden(place, content)
 

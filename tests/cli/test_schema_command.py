@@ -131,7 +131,7 @@ def test_what_is_learnt_under_masks_is_what_is_learnt_in_clear(fedfb, clients, w
     notes = [note for note in plain["notes"] if not note.startswith("Repeated rows")]
     assert [note for note in masked["notes"] if not note.startswith("Repeated rows")] == notes
     one, other = (
-        np.array([list(vars(c).values())[1:] for c in load_model(run).encoder.columns[-1:]], float)
+        np.hstack([*list(vars(load_model(run).encoder.columns[-1]).values())[1:]]).astype(float)
         for run in ("plain", "masked")
     )
     np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)

@@ -107,7 +107,7 @@ def test_a_linear_method_is_refused(fedfb):
 
 def test_a_study_takes_no_code(fedfb, write):
     write(client_file(80))
-    study = ("study", "init", "made", "--like", "rows.csv", "--clients", "a,b,c", *OWN)
+    study = ("study", "init", "made", "--like", "rows.csv", "--trial", "--clients", "a,b,c", *OWN)
     refused(fedfb(*study, "--model", "nets:build"), "a study trains logistic or mlp")
 
 

@@ -5,9 +5,7 @@ import pytest
 
 from fedfb.errors import ConfigError
 from fedfb.experiments.outcome import run, train
-from fedfb.experiments.resolve import resolve
 from fedfb.experiments.spec import Experiment
-from fedfb.experiments.train import build, make_engine, training_notion
 
 
 def write_rows(path, rows=1500, curved=True):
@@ -63,11 +61,3 @@ def test_auto_is_refused_under_privacy_and_told_in_the_ledger(tmp_path):
     text = (tmp_path / "ledger.jsonl").read_text()
     assert '"features-1"' in text
     assert '"features-2"' in text
-
-
-def test_callers_that_know_nothing_of_steps_are_refused_them():
-    """A study builds its algorithm so: its clients encode rows by a schema without steps."""
-    experiment = resolve(Experiment(features="binned"))
-    engine, notion = make_engine(experiment, 1), training_notion(experiment, 2, 3)
-    with pytest.raises(ConfigError, match="--features binned is offered where"):
-        build(experiment, engine, notion, [{"target": 0.0}])

@@ -8,8 +8,8 @@ every :math:`v \in U_2 \setminus U_3`, and never both of the same client:
           - \sum_{v \in U_2 \setminus U_3} \pm\, G(s_{uv}) \Big) \pmod{2^{64}}
 
 All on the right is public after the sum. Each client has signed its public keys, and its vector
-with the hash of its seed. A server therefore cannot invent a total. A client that sees the evidence
-learns what the server sees: the total, and no single upload.
+with the hash of its seed. A server therefore cannot invent a total. A client that has the
+evidence learns what the server learns: the total, and no single upload.
 """
 
 from collections.abc import Mapping

@@ -43,6 +43,7 @@ class Visitor:
     strikes: int = 0
     ended: Reason = ""
     done: bool = False
+    refusals: set[Reason] = field(default_factory=set)
     post: Response | None = None
     answers: dict[Turn, bytes | None] = field(default_factory=dict)
 
@@ -107,14 +108,19 @@ class Mailbox:
         if visitor.ended:
             return visitor.ended
         if request.seal != bytes.fromhex(study.seal):
-            self._log.write("refused", f"{name} joins with another study", client=name)
-            return "seal"
+            return self._refuse(visitor, "seal", f"{name} joins with another study")
         if request.code != study.code.encode():
             code = request.code.decode("utf-8", "replace")
             text = f"{name} runs fedfb {code}, and the study was made with {study.code}"
-            self._log.write("refused", text, client=name)
-            return "code"
+            return self._refuse(visitor, "code", text)
         return ""
+
+    def _refuse(self, visitor: Visitor, reason: Reason, text: str) -> Reason:
+        """Say once to the operator why a client is refused: a bad client must not fill the disk."""
+        if reason not in visitor.refusals:
+            visitor.refusals.add(reason)
+            self._log.write("refused", text)
+        return reason
 
     def _note_arrival(self, id: int, visitor: Visitor) -> None:
         if not visitor.here:
