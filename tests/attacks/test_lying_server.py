@@ -423,19 +423,35 @@ def test_a_response_can_name_no_file_code_or_words(tmp_path):
 
 
 def test_a_bad_place_or_frame_is_refused_and_the_program_goes_on(tmp_path):
-    """Junk between honest turns: the client refuses it, and answers the honest turn after it."""
-    made, junk = prepare(tmp_path), iter(range(10_000))
+    """Junk before every honest turn: each client refuses it, and answers the turn after it."""
+    made, junk = prepare(tmp_path, replace(QUICK, rounds=1)), {}
     kinds = [0, 2, 4, 6, 8, 10, 77, SINGLE, -1]
 
     def change(id, request, response):
-        place = next(junk)
-        if response.kind == "wait" and place % 3 == 0:
-            turn = Turn(request.next + place % 2, 1 + place % 12, kinds[place % len(kinds)])
-            return Response("turn", turn, b"\1" * 32, (0, 1, 2, 3), frame=bytes(place % 300))
-        return response
+        place = len(junk)
+        if response.kind != "turn" or (id, response.turn) in junk:
+            return response
+        number, kind = request.next + place % 2, kinds[place % len(kinds)]
+        false = Turn(number, 1 + place % 12, kind)
+        junk[id, response.turn] = false
+        return Response("turn", false, b"\1" * 32, (0, 1, 2, 3), frame=bytes(place % 300))
 
     ends = run_by_hand(made, change=change)
+    assert len(junk) > 100
     assert not isinstance(ends.server, BaseException), ends.server
+    answered_turns = {
+        (id, request.turn) for id, request in ends.network.requests if request.state == "answered"
+    }
+    assert answered_turns <= set(junk), "an honest turn, never junk, was answered"
+
+
+def test_no_sum_begins_before_all_clients_are_there(tmp_path):
+    """A client that came late once showed its counts: the totals after it less those before."""
+    made = prepare(tmp_path)
+    ends = run_by_hand(made, names=CLIENTS[:3])
+    assert isinstance(ends.server, server_side.TooFewClientsError)
+    assert not masked_places(ends)
+    assert not answered(ends, Kind.INVITATION, 0)
 
 
 def test_the_chain_has_a_part_in_every_key():
