@@ -99,8 +99,8 @@ class Attempt:
         study, keys, session = self._study, self._keys, self.session
         assert self._random is not None
         me = study.names.index(keys.public.name)
-        own = ClientKeys(me, keys.link_bytes, keys.identity_bytes)
+        client_keys = ClientKeys(me, keys.link_bytes, keys.identity_bytes)
         pins = {id: entry.identity_bytes for id, entry in enumerate(study.clients)}
-        membership = accept(own, session.roster, study.server.link_bytes, pins)
+        membership = accept(client_keys, session.roster, study.server.link_bytes, pins)
         _, state, answer = join(membership, frame, session.schema, self._random, session.context)
         return state, answer

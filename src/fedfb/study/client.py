@@ -138,10 +138,10 @@ class ClientCarrier:
     def carry(self, planned: Planned) -> Arrays:
         """Return the total of an exchange: from the journal, or by taking part in it."""
         study, total = self._study, self._journal.find_total(planned.number)
-        own = hash_context(study, self._chain, planned, planned.broadcast)
+        context = hash_context(study, self._chain, planned, planned.broadcast)
         if total is None:
-            total = self._obtain(planned, own)
-        elif total.context != own and study.terms.processors == "same":
+            total = self._obtain(planned, context)
+        elif total.context != context and study.terms.processors == "same":
             raise DataError(
                 f"{planned.place}: the journal {self._journal.path} was written by a program that "
                 "computed otherwise. Go on with the same version of fedfb on the same kind of "
@@ -168,7 +168,7 @@ class ClientCarrier:
         seal, code = bytes.fromhex(study.seal), study.code.encode()
         return Request(seal, code, state, self._next, attestation, turn, answer)
 
-    def _obtain(self, planned: Planned, own: bytes) -> TotalRecord:
+    def _obtain(self, planned: Planned, context: bytes) -> TotalRecord:
         """Take part in an exchange until its total is there, and write the total down."""
         self._next = planned.number
         self._attempt = self._answer = None
@@ -178,17 +178,17 @@ class ClientCarrier:
             if response.kind == "stop":
                 raise ConfigError(STOPS[response.reason])
             if response.kind == "total":
-                return self._accept_total(planned, own, response)
+                return self._accept_total(planned, context, response)
             if response.kind == "turn":
-                request = self._take_turn(planned, own, response)
+                request = self._take_turn(planned, response)
             else:
                 request = self._make_request("waiting")
 
-    def _take_turn(self, planned: Planned, own: bytes, response: Response) -> Request:
+    def _take_turn(self, planned: Planned, response: Response) -> Request:
         """Return the request that answers a turn, or that says that it will not be answered."""
         turn = response.turn
         try:
-            answer = self._answer_turn(planned, own, response)
+            answer = self._answer_turn(planned, response)
         except (SecureError, DisclosureError) as error:
             self._notify(f"{planned.place}: refused: {error}")
             return self._make_request("silent", turn)
@@ -203,7 +203,7 @@ class ClientCarrier:
             ) from error
         return self._make_request("answered", turn, answer)
 
-    def _answer_turn(self, planned: Planned, own: bytes, response: Response) -> bytes:
+    def _answer_turn(self, planned: Planned, response: Response) -> bytes:
         turn = response.turn
         if turn.number != planned.number:
             raise ProtocolError(
@@ -213,7 +213,7 @@ class ClientCarrier:
         check_roster(self._study, planned, response.roster, self._id)
         if planned.is_sum != (turn.kind != SINGLE):
             raise DisclosureError("the server asks for a single value where the program sums.")
-        attempt = self._open_attempt(planned, own, response)
+        attempt = self._open_attempt(planned, response)
         reply = attempt.replies.get(turn.kind)
         if reply is not None:
             if reply.content != response.frame:
@@ -227,7 +227,7 @@ class ClientCarrier:
         attempt.replies[turn.kind] = message
         return answer
 
-    def _open_attempt(self, planned: Planned, own: bytes, response: Response) -> Attempt:
+    def _open_attempt(self, planned: Planned, response: Response) -> Attempt:
         """Return the attempt that a turn belongs to; refuse one that must not be answered."""
         study, number, roster = self._study, response.turn.attempt, response.roster
         attempt = self._attempt
@@ -314,10 +314,10 @@ class ClientCarrier:
             # It depends on rows: the client leaves once, and does not refuse again and again.
             raise DataError(str(error)) from error
 
-    def _accept_total(self, planned: Planned, own: bytes, response: Response) -> TotalRecord:
+    def _accept_total(self, planned: Planned, context: bytes, response: Response) -> TotalRecord:
         """Check a total and write it down."""
         try:
-            total = check_total(self._study, self._chain, self._id, planned, own, response)
+            total = check_total(self._study, self._chain, self._id, planned, context, response)
         except (SecureError, DisclosureError, ValueError) as error:
             raise DisclosureError(
                 f"{planned.place}: the server's total is refused: {error} Nothing has been sent "
@@ -350,8 +350,8 @@ class ClientCarrier:
         down |= {"total": len(total.content), "evidence": evidence}
         place = (planned.round, planned.exchange, planned.task.name)
         shapes = {name: value.shape for name, value in planned.like.items()}
-        seen: Visibility = "masked" if planned.is_sum else "single"
-        sent = [Entry(*place, "up", seen, shapes, up, [self._id])] if up else []
+        visibility: Visibility = "masked" if planned.is_sum else "single"
+        sent = [Entry(*place, "up", visibility, shapes, up, [self._id])] if up else []
         return [Entry(*place, "down", "public", {}, down, [self._id]), *sent]
 
 

@@ -37,7 +37,7 @@ STRIKES = 3
 class Visitor:
     """What the server knows of one client. ``ticket`` counts requests: only the last one waits."""
 
-    here: bool = False
+    online: bool = False
     next: int = -1
     ticket: int = 0
     strikes: int = 0
@@ -123,10 +123,10 @@ class Mailbox:
         return reason
 
     def _note_arrival(self, id: int, visitor: Visitor) -> None:
-        if not visitor.here:
+        if not visitor.online:
             name = self._study.names[id]
             self._log.write("joined", f"{name} is online", client=name)
-        visitor.here = True
+        visitor.online = True
         self._changed.notify_all()
 
     def _take(self, id: int, visitor: Visitor, request: Request) -> bool:
@@ -243,7 +243,7 @@ class Mailbox:
         with self._changed:
             self._changed.wait_for(lambda: not missing(), timeout_s)
             for id in missing():
-                self._visitors[id].here = False
+                self._visitors[id].online = False
             for id in ids:
                 answer = self._visitors[id].answers.get(turn)
                 if answer is not None:
@@ -267,19 +267,19 @@ class Mailbox:
             return {
                 id
                 for id, visitor in self._visitors.items()
-                if visitor.here and not visitor.ended and visitor.next == number
+                if visitor.online and not visitor.ended and visitor.next == number
             }
 
-    def find_here(self) -> set[int]:
+    def find_online(self) -> set[int]:
         """Return the clients that are online, wherever they are in the study."""
         with self._changed:
-            return {id for id, v in self._visitors.items() if v.here and not v.ended}
+            return {id for id, v in self._visitors.items() if v.online and not v.ended}
 
     def mark_absent(self, ids: Collection[int]) -> None:
         """Count clients as absent until their next request."""
         with self._changed:
             for id in ids:
-                self._visitors[id].here = False
+                self._visitors[id].online = False
 
     def find_ended(self) -> dict[int, Reason]:
         """Return the clients for which the study has ended, and why."""

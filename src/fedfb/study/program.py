@@ -149,8 +149,8 @@ class Program:
         by_name = columns_by(schema, ask)
         columns = tuple(by_name[column.name] for column in schema.of("feature"))
         shape = (schema.label.name, schema.label.positive)
-        given = study.experiment.sensitive_at_prediction
-        return Encoder(columns, groups, *shape, given, schema.derived), counts
+        with_group = study.experiment.sensitive_at_prediction
+        return Encoder(columns, groups, *shape, with_group, schema.derived), counts
 
     def _start(self, phase: str, encoder: Encoder, rates: Sequence[float] = ()) -> "_Training":
         """Prepare a phase in which something is trained; of a client also its rows."""
@@ -175,23 +175,23 @@ class Program:
         def ask(task: ClientTask, broadcast: Arrays) -> Arrays:
             number = next(numbers)
             initial = trial.algorithm.memory(trial.start)
-            here = trial.tasks[task.name]
+            client_task = trial.tasks[task.name]
             with np.errstate(all="ignore"):
                 key = (study.seed, 0, 0, trial.like.id)
-                like, _ = here.run(broadcast, trial.like, initial, key)
+                like, _ = client_task.run(broadcast, trial.like, initial, key)
 
             def answer(broadcast: Arrays, memory: Arrays | None) -> tuple[Arrays, Arrays]:
                 assert data is not None
                 key = (study.seed, round, number, data.id)
                 before = initial if memory is None else memory
                 with np.errstate(all="ignore"):
-                    upload, after = here.run(broadcast, data, before, key)
+                    upload, after = client_task.run(broadcast, data, before, key)
                 refuse_non_finite({data.id: upload}, {data.id: after}, round, len(trial.start))
                 return upload, after
 
             place = (round, number)
             client = None if data is None else answer
-            return self._exchange(phase, place, here, broadcast, like, drawn, client)
+            return self._exchange(phase, place, client_task, broadcast, like, drawn, client)
 
         return ask
 

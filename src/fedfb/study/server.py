@@ -183,7 +183,7 @@ class ServerCarrier:
             able = drawn - set(mailbox.find_ended())
             if len(able) < (study.fewest if terms.allow_differences else len(drawn)):
                 raise self._make_ended_error(planned)
-            required = able & mailbox.find_here() if later else able
+            required = able & mailbox.find_online() if later else able
             left = end - time.monotonic()
             mailbox.wait_for(
                 planned.number,
@@ -247,13 +247,13 @@ class ServerCarrier:
         evidence = make_evidence(state)
         vector, survivors = verify_total(session, evidence)
         total = TotalRecord(context, ids, survivors, write_ring(vector))
-        shown = b""
+        evidence_bytes = b""
         if estimate_bytes(session.words, len(ids)) <= self._study.terms.verified_bytes:
-            shown = pack_number(attempt) + write_evidence(evidence)
+            evidence_bytes = pack_number(attempt) + write_evidence(evidence)
         exchange, size = self._describe(planned, ids)
-        found = sum_entries(exchange, planned.like, size, sent, survivors)
-        self._write_total(planned, total, found, shown)
-        return total, shown
+        messages = sum_entries(exchange, planned.like, size, sent, survivors)
+        self._write_total(planned, total, messages, evidence_bytes)
+        return total, evidence_bytes
 
     def _write_broadcast(self, planned: Planned) -> bytes:
         """Return the broadcast as it travels: nothing where all processors compute the same."""
@@ -364,23 +364,27 @@ class ServerCarrier:
         exchange, size = self._describe(planned, ids)
         down = {id: {"broadcast": size} for id in ids}
         up = {id: {"upload": len(uploads[id])} for id in survivors}
-        shown = write_singles(uploads)
-        found = [
+        evidence_bytes = write_singles(uploads)
+        messages = [
             *entries(exchange, "down", "public", exchange.broadcast, down),
             *entries(exchange, "up", "single", planned.like, up),
         ]
-        self._write_total(planned, total, found, shown)
-        return total, shown
+        self._write_total(planned, total, messages, evidence_bytes)
+        return total, evidence_bytes
 
     def _write_total(
-        self, planned: Planned, total: TotalRecord, found: list[Entry], shown: bytes
+        self,
+        planned: Planned,
+        total: TotalRecord,
+        messages: list[Entry],
+        evidence_bytes: bytes,
     ) -> None:
         everybody = tuple(range(len(self._study.clients)))
-        sizes = {"total": len(total.content), "evidence": len(shown)}
+        sizes = {"total": len(total.content), "evidence": len(evidence_bytes)}
         place = (planned.round, planned.exchange, planned.task.name)
-        found = [*found, Entry(*place, "down", "public", {}, sizes, everybody)]
-        text = self._ledger.format(planned, found)
-        self._journal.write_total(planned.number, total, text, evidence=shown)
+        messages = [*messages, Entry(*place, "down", "public", {}, sizes, everybody)]
+        text = self._ledger.format(planned, messages)
+        self._journal.write_total(planned.number, total, text, evidence=evidence_bytes)
         self._ledger.append(text)
 
 

@@ -32,7 +32,7 @@ from fedfb.study.wire import Response
 
 
 def check_total(
-    study: Study, chain: bytes, me: int, planned: Planned, own: bytes, response: Response
+    study: Study, chain: bytes, me: int, planned: Planned, context: bytes, response: Response
 ) -> TotalRecord:
     """Return the total of a response; refuse one that cannot be believed.
 
@@ -41,7 +41,7 @@ def check_total(
         chain: the chain over all earlier totals.
         me: the id of this client.
         planned: the exchange, as this client's program foresees it.
-        own: the context of the exchange, as this client computes it.
+        context: the context of the exchange, as this client computes it.
         response: what the server sent.
 
     Raises:
@@ -51,7 +51,7 @@ def check_total(
     total = TotalRecord(response.context, response.roster, response.survivors, response.frame)
     if response.turn.number != planned.number:
         raise ProtocolError(f"it is of exchange {response.turn.number}.")
-    if total.context != own and study.terms.processors == "same":
+    if total.context != context and study.terms.processors == "same":
         raise ProtocolError("it is of another task or broadcast than the program's.")
     _check_clients(study, planned, total)
     if response.attestations:
@@ -85,8 +85,8 @@ def _check_sum(study: Study, planned: Planned, total: TotalRecord, evidence: byt
     if not 0 < attempt <= ATTEMPTS:
         raise FormatError("the evidence is of no attempt.")
     session = make_sum_session(study, planned, total.context, attempt, total.roster)
-    shown = verify_total(session, read_evidence(evidence[4:], session))
-    if shown.survivors != total.survivors or write_ring(shown.vector) != total.content:
+    verified = verify_total(session, read_evidence(evidence[4:], session))
+    if verified.survivors != total.survivors or write_ring(verified.vector) != total.content:
         raise ProtocolError("the signed vectors have another sum.")
 
 
